@@ -1,0 +1,42 @@
+# Everything from a fresh Debian machine with Python 3.11: `make demo`, `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SYSTEM_PACKAGES := git
+
+.PHONY: demo test test-slow check bench system clean
+
+demo: $(VENV)/ready
+	$(BIN)/podium demo
+
+test: system $(VENV)/ready
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: system $(VENV)/ready
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/ready
+	$(BIN)/python -m benchmarks
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling editables
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[fast,test]"
+	touch $@
+
+# What the tests need of the system. As root it is installed; otherwise it is said.
+system:
+	@missing=""; for package in $(SYSTEM_PACKAGES); do command -v $$package >/dev/null || missing="$$missing $$package"; done; \
+	if [ -n "$$missing" ]; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq $$missing; \
+	  else echo "please install:$$missing" >&2; exit 7; fi; \
+	fi
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
