@@ -1,0 +1,45 @@
+"""An action: what a tool is about to do, in the one form that is shown, approved, recorded and carried out.
+
+Its `id` covers everything, so that nothing but the approved action can run in its name; its
+`digest` leaves out times and nonce, so that the same wish can be recognised when it comes again.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+
+class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One call of one tool by one agent of one run."""
+
+    run: str
+    agent: str
+    tool: str
+    arguments: dict[str, Any] = {}
+    directory: str = ""
+    environment: dict[str, str] = {}
+    sandbox: str = ""
+    inputs: dict[str, str] = {}
+    diff: str = ""
+    asked_at: float = 0.0
+    expires_at: float = 0.0
+    nonce: str = ""
+    version: int = 1
+
+    @property
+    def id(self) -> str:
+        """What an approval is for: the hash of all of it."""
+        return _hash(self)
+
+    @property
+    def digest(self) -> str:
+        """What identical wishes share: the hash of all but times and nonce."""
+        return _hash(structs.replace(self, asked_at=0.0, expires_at=0.0, nonce=""))
+
+
+def _hash(action: Action) -> str:
+    return sha256(msgspec.json.encode(structs.asdict(action), order="sorted")).hexdigest()

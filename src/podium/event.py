@@ -1,0 +1,331 @@
+"""Events: the facts on a run's timeline, and the entry that gives each its place there.
+
+An event is named in the past tense and knows nothing of where it is stored. What has been
+written is read for years: a field is added with a default and never changes its meaning, and a
+kind is retired but still read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from .action import Action
+from .agent import Agent
+from .errors import Failure
+from .request import Outcome, Part, Request
+from .usage import Usage
+
+SCHEMA = 1
+
+Trigger = Literal["request", "handoff", "route", "advice", "member", "tool", "retry"]
+
+
+class _Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """`survives_power_loss` marks the kinds that are on the disk itself before anything follows from them."""
+
+    survives_power_loss: ClassVar[bool] = False
+
+
+# The run
+
+
+class RunStarted(_Event, frozen=True, kw_only=True, tag="run_started"):
+    """A request was given to an agent; the agents and settings are those that hold for the whole run."""
+
+    agent: str
+    request: Request
+    agents: tuple[Agent, ...] = ()
+    settings: dict[str, Any] = {}
+    repo: str = ""
+    version: str = ""
+
+
+class RunResumed(_Event, frozen=True, kw_only=True, tag="run_resumed"):
+    """Another process went on with the run where the last one left it."""
+
+    host: str
+    pid: int
+
+
+class RunPaused(_Event, frozen=True, kw_only=True, tag="run_paused"):
+    """No further step begins until somebody resumes the run."""
+
+
+class RunEnded(_Event, frozen=True, kw_only=True, tag="run_ended"):
+    """The run is over and will not change again; the answer stands at its first operation's end."""
+
+    outcome: Outcome
+    failure: Failure | None = None
+    parts: tuple[Part, ...] = ()
+
+
+# The person
+
+
+class StopAsked(_Event, frozen=True, kw_only=True, tag="stop_asked"):
+    """Somebody wants the run to end now, with what there is."""
+
+    survives_power_loss: ClassVar[bool] = True
+
+    by: str = ""
+
+
+class PauseAsked(_Event, frozen=True, kw_only=True, tag="pause_asked"):
+    """Somebody wants the run to begin nothing more for now."""
+
+    survives_power_loss: ClassVar[bool] = True
+
+    by: str = ""
+
+
+class MessageReceived(_Event, frozen=True, kw_only=True, tag="message_received"):
+    """The person said something to an agent of the run; it reaches the agent at its next turn."""
+
+    survives_power_loss: ClassVar[bool] = True
+
+    id: str
+    to: str
+    text: str
+    by: str = ""
+
+
+class MessagesDelivered(_Event, frozen=True, kw_only=True, tag="messages_delivered"):
+    """These messages went into the turn that begins here, and into no other."""
+
+    ids: tuple[str, ...]
+    text: str = ""
+
+
+# Operations
+
+
+class OperationStarted(_Event, frozen=True, kw_only=True, tag="operation_started"):
+    """An agent began its part of the run."""
+
+    agent: str
+    trigger: Trigger
+    request: Request
+
+
+class OperationEnded(_Event, frozen=True, kw_only=True, tag="operation_ended"):
+    """An agent's part is over. Whatever it had started and not finished ended with it."""
+
+    outcome: Outcome
+    text: str = ""
+    data: Any = None
+    parts: tuple[Part, ...] = ()
+    failure: Failure | None = None
+
+
+# Turns and model calls
+
+
+class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool call as the model made it."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+    unreadable: str = ""
+    """The arguments as received, where they were not a JSON object."""
+
+
+class TurnStarted(_Event, frozen=True, kw_only=True, tag="turn_started"):
+    """A session was given a prompt."""
+
+    agent: str
+    engine: str
+    prompt: str
+
+
+class TurnResumed(_Event, frozen=True, kw_only=True, tag="turn_resumed"):
+    """The turn was under way when its process died, and goes on; what it had streamed is superseded."""
+
+
+class TurnEnded(_Event, frozen=True, kw_only=True, tag="turn_ended"):
+    """The session came back with a reply, or with the reason why there is none."""
+
+    outcome: Outcome
+    text: str = ""
+    calls: tuple[ToolUse, ...] = ()
+    failure: Failure | None = None
+
+
+class SessionRevived(_Event, frozen=True, kw_only=True, tag="session_revived"):
+    """A fresh session took the place of one that had nothing to say; it got the whole prompt again."""
+
+    agent: str
+    reason: str
+
+
+class TextStreamed(_Event, frozen=True, kw_only=True, tag="text_streamed"):
+    """A piece of a reply, as it came."""
+
+    text: str
+
+
+class ReasoningStreamed(_Event, frozen=True, kw_only=True, tag="reasoning_streamed"):
+    """A piece of the thinking before a reply, as it came."""
+
+    text: str
+
+
+class TextSuperseded(_Event, frozen=True, kw_only=True, tag="text_superseded"):
+    """The model is asked again; what this call had streamed no longer counts."""
+
+
+class ModelReplied(_Event, frozen=True, kw_only=True, tag="model_replied"):
+    """A model call came to its end."""
+
+    model: str
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[ToolUse, ...] = ()
+    stop: str = ""
+    usage: Usage = Usage()
+
+
+class CallFailed(_Event, frozen=True, kw_only=True, tag="call_failed"):
+    """A model call failed; `wait` is how long the next attempt was put off, None when there is none."""
+
+    model: str
+    message: str
+    wait: float | None = None
+    usage: Usage = Usage()
+
+
+class CallCut(_Event, frozen=True, kw_only=True, tag="call_cut"):
+    """A model call was cancelled; what it had said and cost until then, as far as is known."""
+
+    model: str
+    text: str = ""
+    usage: Usage = Usage()
+
+
+class ToolCalled(_Event, frozen=True, kw_only=True, tag="tool_called"):
+    """A tool call began."""
+
+    id: str
+    action: Action
+
+
+class ToolAnswered(_Event, frozen=True, kw_only=True, tag="tool_answered"):
+    """A tool call is over."""
+
+    id: str
+    text: str
+    is_error: bool = False
+    is_timed_out: bool = False
+
+
+# Patterns
+
+
+class Advised(_Event, frozen=True, kw_only=True, tag="advised"):
+    """All advisors were heard or given up."""
+
+    heard: tuple[str, ...] = ()
+    unavailable: tuple[Part, ...] = ()
+
+
+class RouteRefused(_Event, frozen=True, kw_only=True, tag="route_refused"):
+    """A router named somebody who is none of its destinations, or nobody."""
+
+    chosen: str
+    destinations: tuple[str, ...]
+
+
+class Routed(_Event, frozen=True, kw_only=True, tag="routed"):
+    """The request goes to this agent."""
+
+    agent: str
+    reason: str = ""
+    is_fallback: bool = False
+
+
+class HandedOff(_Event, frozen=True, kw_only=True, tag="handed_off"):
+    """One agent's answer went on to another, which answers in its place."""
+
+    sender: str
+    receiver: str
+
+
+class Noticed(_Event, frozen=True, kw_only=True, tag="noticed"):
+    """Something the person should know and need not act on."""
+
+    text: str
+
+
+Event = (
+    RunStarted
+    | RunResumed
+    | RunPaused
+    | RunEnded
+    | StopAsked
+    | PauseAsked
+    | MessageReceived
+    | MessagesDelivered
+    | OperationStarted
+    | OperationEnded
+    | TurnStarted
+    | TurnResumed
+    | TurnEnded
+    | SessionRevived
+    | TextStreamed
+    | ReasoningStreamed
+    | TextSuperseded
+    | ModelReplied
+    | CallFailed
+    | CallCut
+    | ToolCalled
+    | ToolAnswered
+    | Advised
+    | RouteRefused
+    | Routed
+    | HandedOff
+    | Noticed
+)
+
+
+class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event where it lies on a run's timeline.
+
+    `operation` is the path of the operation it belongs to and `scope` the exact place below it.
+    An entry with a `key` is the outcome of a step: the key never gets another one.
+    """
+
+    run: str
+    seq: int
+    at: float
+    scope: str
+    event: Event
+    operation: str = ""
+    key: str = ""
+    digest: str = ""
+    schema: int = SCHEMA
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Entry)
+
+
+def encode(entry: Entry) -> bytes:
+    """The entry as one line of JSON: what is stored, hashed and sent."""
+    return _encoder.encode(entry)
+
+
+def decode(line: bytes) -> Entry:
+    """The entry that a line holds."""
+    return _decoder.decode(line)
+
+
+def kind(event: Event) -> str:
+    """The event's name on the wire and in the documentation."""
+    return KINDS[type(event)]
+
+
+KINDS: dict[type, str] = {event: str(event.__struct_config__.tag) for event in get_args(Event)}
+"""Every kind of event by its class."""

@@ -1,0 +1,27 @@
+"""What a run came to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from .request import Outcome, Part
+from .usage import NOTHING, Usage
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """What a run came to.
+
+    `parts` are single contributions; without an answer they are what there is. A run that was
+    `interrupted` has not ended: it can be resumed.
+    """
+
+    run_id: str
+    outcome: Outcome
+    succeeded: bool
+    text: str = ""
+    data: Any = None
+    parts: tuple[Part, ...] = ()
+    usage: Usage = NOTHING
+    error: str | None = None

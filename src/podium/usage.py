@@ -1,0 +1,54 @@
+"""What thinking cost: tokens, money, calls and time.
+
+Usage stands on the outcomes of model calls and nowhere else; every total is a sum over those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+
+class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Amounts that add up, plus the seconds that they took.
+
+    `usd` counts the calls whose price is known; `unpriced` says how many are not in it.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    usd: float = 0.0
+    calls: int = 0
+    unpriced: int = 0
+    estimated: int = 0
+    tool_calls: int = 0
+    seconds: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        if self is NOTHING:
+            return other
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            usd=self.usd + other.usd,
+            calls=self.calls + other.calls,
+            unpriced=self.unpriced + other.unpriced,
+            estimated=self.estimated + other.estimated,
+            tool_calls=self.tool_calls + other.tool_calls,
+            seconds=self.seconds + other.seconds,
+        )
+
+
+NOTHING = Usage()
+
+
+def total(usages: Iterable[Usage]) -> Usage:
+    """The sum of all of them."""
+    return sum(usages, NOTHING)
