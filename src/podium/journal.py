@@ -1,0 +1,322 @@
+"""The journal: what happened, in order, and what must not happen twice.
+
+A run's code is ordinary async Python, and resuming a run is running it again. Every effect is a
+step with a key; a step whose outcome is on the timeline is not carried out again but answered
+from there. Keys are paths in the run's tree (`lead/advice:legal#1/turn#1/call#1`), counted inside
+their parent, so that parallel branches never share a counter.
+
+Writing is queued in order and commits as fast as the store can. Nothing acts on what is not yet
+written: `settled` is awaited before every effect and before anything is told to the outside. So
+a crash loses at most a tail that nothing followed from.
+
+Who may write, and how lines are kept, belongs to the store; what the events mean, to others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from hashlib import sha256
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+from anyio import sleep_forever
+
+from .errors import Inconsistent
+from .event import (
+    KINDS,
+    CallCut,
+    CallFailed,
+    Entry,
+    Event,
+    MessageReceived,
+    MessagesDelivered,
+    ModelReplied,
+    PauseAsked,
+    RunResumed,
+    StopAsked,
+    decode,
+    encode,
+    kind,
+)
+from .usage import NOTHING, Usage, total
+
+GENESIS = b"\0" * 32
+
+E = TypeVar("E", bound=Event)
+
+
+class Row(NamedTuple):
+    """An entry as it is stored. `line` is the entry in JSON; `hash` covers it and all lines before it."""
+
+    run: str
+    seq: int
+    epoch: int
+    kind: str
+    key: str
+    line: bytes
+    hash: bytes
+
+
+class Lease(Protocol):
+    """The right to write to one run, as long as nobody else has taken it over."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    def append(self, row: Row, *, survives_power_loss: bool, mail: int | None) -> None:
+        """Queue a row. With `mail`, the letter of that number is taken in the same transaction."""
+        ...
+
+    async def settled(self) -> None:
+        """Return when everything queued so far is written; raise when it could not be."""
+        ...
+
+
+def chained(previous: bytes, line: bytes) -> bytes:
+    """The hash of a line that follows the line with the hash `previous`."""
+    return sha256(previous + line).digest()
+
+
+def first_break(rows: Iterable[Row]) -> str | None:
+    """Where a timeline is not what was once written: one sentence, or None when it is whole.
+
+    Every change, removal, insertion and swap shows, except that entries at the very end are gone.
+    """
+    previous, last_seq, epoch = GENESIS, 0, 0
+    for row in rows:
+        if row.seq != last_seq + 1:
+            return f"entry {last_seq + 1} is missing: entry {row.seq} follows entry {last_seq}"
+        if chained(previous, row.line) != row.hash:
+            return f"entry {row.seq} is not what was written there"
+        entry = decode(row.line)
+        if (entry.run, entry.seq, entry.key, kind(entry.event)) != (row.run, row.seq, row.key, row.kind):
+            return f"entry {row.seq} is filed under another place than its own"
+        if row.epoch < epoch:
+            return f"entry {row.seq} was written by a process that had lost the run"
+        previous, last_seq, epoch = row.hash, row.seq, row.epoch
+    return None
+
+
+def digest(*parts: Any) -> str:
+    """A short fingerprint of plain values, the same in every process and release."""
+    return sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]
+
+
+class Timeline:
+    """A run's journal in the hands of the one process that owns the run."""
+
+    def __init__(self, run: str, lease: Lease, *, clock: Callable[[], float] = time.time) -> None:
+        self.run = run
+        self.seq = 0
+        self.usage: dict[str, Usage] = {}
+        self.messages: dict[str, MessageReceived] = {}
+        self.stop_asked = False
+        self.is_pausing = False
+        self.when_quiet: Callable[[], object] = lambda: None
+        self._lease = lease
+        self._clock = clock
+        self._hash = GENESIS
+        self._outcomes: dict[str, bytes] = {}
+        self.effect = Effect(self)
+
+    def load(self, rows: Iterable[Row]) -> None:
+        """Take in what earlier owners wrote. Lines are decoded when they are asked for, not before."""
+        for row in rows:
+            if row.key:
+                self._outcomes[row.key] = row.line
+            if row.kind in _REMEMBERED:
+                entry = decode(row.line)
+                self._remember(entry.operation, entry.event)
+            self.seq, self._hash = row.seq, row.hash
+
+    def recall(self, key: str, wanted: str) -> Event | None:
+        """The recorded outcome of a step; None when it has none yet."""
+        line = self._outcomes.get(key)
+        if line is None:
+            return None
+        entry = decode(line)
+        if entry.digest != wanted:
+            raise Inconsistent(
+                f"run {self.run} recorded the step {key} for the input {entry.digest}, but it is now asked for "
+                f"the input {wanted}; the run cannot go on with other inputs than it began with"
+            )
+        return entry.event
+
+    def append(
+        self, event: Event, *, scope: str, operation: str = "", key: str = "", digest: str = "", mail: int | None = None
+    ) -> Entry:
+        """Put an event at the end of the timeline."""
+        self.seq += 1
+        entry = Entry(
+            run=self.run,
+            seq=self.seq,
+            at=self._clock(),
+            scope=scope,
+            event=event,
+            operation=operation,
+            key=key,
+            digest=digest,
+        )
+        line = encode(entry)
+        self._hash = chained(self._hash, line)
+        row = Row(self.run, self.seq, self._lease.epoch, kind(event), key, line, self._hash)
+        self._lease.append(row, survives_power_loss=event.survives_power_loss, mail=mail)
+        if key:
+            self._outcomes[key] = line
+        if row.kind in _REMEMBERED:
+            self._remember(operation, event)
+        return entry
+
+    async def settled(self) -> None:
+        """Return when all that was appended is written."""
+        await self._lease.settled()
+
+    def pause(self) -> None:
+        """Let no further effect begin, and say so when the last one under way is over."""
+        self.is_pausing = True
+        if self.effect.under_way == 0:
+            self.when_quiet()
+
+    def undelivered(self, agent: str) -> list[MessageReceived]:
+        """The person's messages to this agent that have not gone into a turn yet."""
+        return [message for message in self.messages.values() if message.to == agent]
+
+    def spent(self, below: str = "") -> Usage:
+        """What the operations at or below a path have used so far."""
+        prefix = f"{below}/" if below else ""
+        return total(used for path, used in self.usage.items() if f"{path}/".startswith(prefix))
+
+    def _remember(self, operation: str, event: Event) -> None:
+        match event:
+            case ModelReplied() | CallFailed() | CallCut():
+                self.usage[operation] = self.usage.get(operation, NOTHING) + event.usage
+            case MessageReceived():
+                self.messages[event.id] = event
+            case MessagesDelivered():
+                for id in event.ids:
+                    self.messages.pop(id, None)
+            case StopAsked():
+                self.stop_asked = True
+            case PauseAsked():
+                self.is_pausing = True
+            case RunResumed():
+                self.is_pausing = False
+
+
+class Effect:
+    """The block around anything that acts on the outside.
+
+    Entering it waits until all that led to the effect is written, and for ever while the run is
+    being paused; the run is quiet when no such block is open any more.
+    """
+
+    __slots__ = ("_timeline", "under_way")
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self.under_way = 0
+
+    async def __aenter__(self) -> None:
+        if self._timeline.is_pausing:
+            await sleep_forever()
+        self.under_way += 1
+        try:
+            await self._timeline.settled()
+        except BaseException:
+            self.under_way -= 1
+            raise
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.under_way -= 1
+        if self._timeline.is_pausing:
+            self._timeline.pause()
+
+
+_REMEMBERED = frozenset(
+    KINDS[remembered]
+    for remembered in (
+        ModelReplied,
+        CallFailed,
+        CallCut,
+        MessageReceived,
+        MessagesDelivered,
+        StopAsked,
+        PauseAsked,
+        RunResumed,
+    )
+)
+
+
+class Scope:
+    """A place in a run's tree: what is recorded there, and below it what must not happen twice.
+
+    A scope's own path is the key of one step. Its digest covers the inputs of that step and of
+    everything below, until a place below adds inputs of its own.
+    """
+
+    __slots__ = ("_counts", "digest", "operation", "path", "timeline")
+
+    def __init__(self, timeline: Timeline, path: str, *, operation: str, digest: str) -> None:
+        self.timeline = timeline
+        self.path = path
+        self.operation = operation
+        self.digest = digest
+        self._counts: dict[str, int] = {}
+
+    def next(self, name: str, *about: Any) -> Scope:
+        """The next place of this name below: `turn#1`, `turn#2`. `about` are inputs that its digest covers."""
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        return self.at(f"{name}#{count}", *about)
+
+    def at(self, segment: str, *about: Any) -> Scope:
+        """The place below with exactly this name."""
+        return Scope(
+            self.timeline,
+            f"{self.path}/{segment}",
+            operation=self.operation,
+            digest=digest(self.digest, about) if about else self.digest,
+        )
+
+    def again(self, attempt: int) -> Scope:
+        """The same place for another attempt; the first is the place itself."""
+        if attempt == 1:
+            return self
+        return Scope(self.timeline, f"{self.path}~{attempt}", operation=self.operation, digest=self.digest)
+
+    def recall(self, *kinds: type[E]) -> E | None:
+        """The outcome recorded for this place; None when there is none yet."""
+        event = self.timeline.recall(self.path, self.digest)
+        if event is None or isinstance(event, kinds):
+            return event
+        raise Inconsistent(
+            f"run {self.timeline.run} recorded {kind(event)} for the step {self.path}, where "
+            f"{' or '.join(wanted.__name__ for wanted in kinds)} was expected; it was written by other code"
+        )
+
+    def settle(self, event: E) -> E:
+        """Record the outcome of this place; it never gets another one."""
+        self.timeline.append(event, scope=self.path, operation=self.operation, key=self.path, digest=self.digest)
+        return event
+
+    async def step(self, act: Callable[[], Awaitable[E]], *kinds: type[E]) -> E:
+        """The recorded outcome; where there is none, what `act` comes back with, recorded."""
+        if (known := self.recall(*kinds)) is not None:
+            return known
+        async with self.timeline.effect:
+            return self.settle(await act())
+
+    def record(self, event: E) -> E:
+        """A fact that belongs here, once: running again finds it and records nothing."""
+        place = self.next(kind(event))
+        if (known := place.recall(type(event))) is not None:
+            return known
+        self.timeline.append(event, scope=self.path, operation=self.operation, key=place.path, digest=self.digest)
+        return event
+
+    def note(self, event: Event) -> None:
+        """A fact of this one attempt, such as streamed text: running again notes it again."""
+        self.timeline.append(event, scope=self.path, operation=self.operation)

@@ -1,0 +1,1 @@
+"""Stores: where timelines are kept."""

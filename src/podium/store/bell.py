@@ -1,0 +1,110 @@
+"""The doorbell: how a process learns at once that something new is in the store.
+
+Whoever waits binds a datagram socket in a private directory; whoever writes rings every socket
+there. The bell carries nothing: whoever hears it looks into the store. There are two kinds, for
+owners of runs, who wait for letters, and for followers, who wait for entries. A follower rings the
+owners when it comes, so that they know of it without looking for followers at every entry.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import stat
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+from ..errors import StoreFailed
+
+Kind = Literal["owner", "follower"]
+
+
+class Bell:
+    """A bound socket that others ring; readable whenever somebody did."""
+
+    def __init__(self, folder: Path, kind: Kind) -> None:
+        self.path = folder / f"{kind}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket.setblocking(False)
+        self._socket.bind(str(self.path))
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def hush(self) -> None:
+        """Forget the rings so far."""
+        try:
+            while self._socket.recv(16):
+                pass
+        except BlockingIOError:
+            pass
+
+    def close(self) -> None:
+        self._socket.close()
+        self.path.unlink(missing_ok=True)
+
+
+class Ringer:
+    """Rings all bells of a kind that hang when it is made or when it last looked."""
+
+    def __init__(self, folder: Path, kind: Kind) -> None:
+        self._folder = folder
+        self._kind = kind
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket.setblocking(False)
+        self.look()
+
+    def look(self) -> None:
+        """Find out which bells hang now."""
+        self._bells = {str(path) for path in self._folder.iterdir() if path.name.startswith(self._kind)}
+
+    def ring(self) -> None:
+        """Ring them all; a bell that nobody holds any more is taken down."""
+        for path in tuple(self._bells):
+            try:
+                self._socket.sendto(b"!", path)
+            except BlockingIOError:
+                pass  # its queue is full of rings: it knows
+            except (ConnectionRefusedError, FileNotFoundError):
+                self._bells.discard(path)
+                Path(path).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def ring_once(folder: Path, kind: Kind) -> None:
+    """Ring every bell of a kind that hangs now."""
+    ringer = Ringer(folder, kind)
+    ringer.ring()
+    ringer.close()
+
+
+def bell_folder(store: Path) -> Path:
+    """The private directory for the bells of one store; the same for every process of this user.
+
+    It lies in the runtime directory, because a socket's path must be short.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    base = Path(runtime, "podium") if Path(runtime).is_dir() and runtime else _in_temporary_folder()
+    folder = base / sha256(os.fsencode(store.resolve())).hexdigest()[:12]
+    for made in (base, folder):
+        made.mkdir(mode=0o700, exist_ok=True)
+        _must_be_private(made)
+    return folder
+
+
+def _in_temporary_folder() -> Path:
+    return Path(tempfile.gettempdir(), f"podium-{os.getuid()}")
+
+
+def _must_be_private(folder: Path) -> None:
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise StoreFailed(
+            f"{folder} must be a directory that only you can enter, and it is not; "
+            "remove it, or set XDG_RUNTIME_DIR to a directory of your own"
+        )

@@ -1,0 +1,59 @@
+"""Each run's mailbox: how everybody but its owner speaks to a run.
+
+A letter is an event that the sender wants on the timeline. The owner moves it there in the
+transaction that takes it out of the mailbox. A letter with a `ref` is unique in its run: of two
+answers to one question the first is the decision, and the second sender is told.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ..event import Event
+from .bell import bell_folder, ring_once
+from .schema import connect, explained
+
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+class Letter(NamedTuple):
+    """Something for the owner of a run. `id` orders letters by arrival."""
+
+    id: int
+    run: str
+    event: Event
+
+
+def post(path: Path, run: str, event: Event, *, ref: str = "") -> bool:
+    """Put a letter into a run's mailbox and ring. False when there is one with this `ref` already."""
+    connection = connect(path, create=False)
+    try:
+        with explained(path):
+            connection.execute("PRAGMA synchronous = FULL")
+            posted = connection.execute(
+                "INSERT OR IGNORE INTO mail (run, ref, at, line) VALUES (?, ?, ?, ?)",
+                (run, ref or secrets.token_hex(8), time.time(), msgspec.json.encode(event)),
+            ).rowcount
+    finally:
+        connection.close()
+    ring_once(bell_folder(path), "owner")
+    return posted == 1
+
+
+def letters(connection: sqlite3.Connection, run: str, after: int) -> list[Letter]:
+    """The letters for a run that nobody has taken, in the order in which they came."""
+    found = connection.execute(
+        "SELECT id, run, line FROM mail WHERE run = ? AND taken IS NULL AND id > ? ORDER BY id", (run, after)
+    )
+    return [Letter(id, run, _decoder.decode(line)) for id, run, line in found]
+
+
+def addressees(connection: sqlite3.Connection) -> list[str]:
+    """The runs for which letters are waiting."""
+    return [run for (run,) in connection.execute("SELECT DISTINCT run FROM mail WHERE taken IS NULL")]

@@ -1,0 +1,127 @@
+"""The tables of a SQLite store, and how an older store becomes a current one."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import LeaseLost, StoreCorrupt, StoreFailed
+
+MIGRATIONS = (
+    """
+    CREATE TABLE owner (
+        id TEXT PRIMARY KEY,
+        host TEXT NOT NULL,
+        boot TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        born TEXT NOT NULL,
+        until REAL NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE run (
+        id TEXT PRIMARY KEY,
+        created REAL NOT NULL,
+        owner TEXT,
+        epoch INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE entry (
+        run TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        key TEXT NOT NULL,
+        line BLOB NOT NULL,
+        hash BLOB NOT NULL,
+        PRIMARY KEY (run, seq)
+    ) STRICT;
+    CREATE TRIGGER entry_stays BEFORE UPDATE ON entry
+    BEGIN SELECT RAISE(ABORT, 'entries never change'); END;
+    CREATE TABLE mail (
+        id INTEGER PRIMARY KEY,
+        run TEXT NOT NULL,
+        ref TEXT NOT NULL,
+        at REAL NOT NULL,
+        line BLOB NOT NULL,
+        taken INTEGER,
+        UNIQUE (run, ref)
+    ) STRICT;
+    CREATE INDEX mail_waiting ON mail (run) WHERE taken IS NULL;
+    """,
+)
+
+
+def connect(path: Path, *, create: bool) -> sqlite3.Connection:
+    """A connection to a store in its current shape, made or migrated when it is not."""
+    if not path.exists():
+        if not create:
+            raise StoreFailed(f"there is no store at {path} yet; the first run makes one")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    with explained(path):
+        connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        try:
+            # The version is read first: a file that is no store, or a newer one, is left as it is.
+            version = _version(connection)
+            if version > len(MIGRATIONS):
+                raise StoreFailed(
+                    f"{path} was written by a newer Podium (store version {version}, this one knows "
+                    f"{len(MIGRATIONS)}); update Podium, or name another store with PODIUM_STORE"
+                )
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            if version < len(MIGRATIONS):
+                _migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Read again under the lock: another process may have migrated meanwhile.
+        for number in range(_version(connection), len(MIGRATIONS)):
+            for statement in _statements(MIGRATIONS[number]):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number + 1}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements one by one: executescript would commit before the first."""
+    statement = ""
+    for line in script.splitlines():
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise LeaseLost(
+            f"another process has taken over the run; this one may not write to it any more ({error})"
+        ) from error
+    except sqlite3.DatabaseError as error:
+        said = str(error)
+        if "malformed" in said or "not a database" in said:
+            raise StoreCorrupt(f"{path} is not a readable store ({said}); it was left as it is") from error
+        if "full" in said:
+            raise StoreFailed(f"{path} cannot grow: the disk is full; free some space and resume") from error
+        if "readonly" in said or "unable to open" in said:
+            raise StoreFailed(f"{path} cannot be written ({said}); check its permissions") from error
+        raise StoreFailed(f"{path} did not take the change: {said}") from error

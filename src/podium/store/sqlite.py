@@ -1,0 +1,163 @@
+"""A SQLite store in the hands of a process that owns runs.
+
+A lease is an epoch: taking over a run raises it, and a transaction that bears an older one is
+refused. Letters are delivered as soon as somebody rings, and never looked for otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from anyio import CancelScope, CapacityLimiter, to_thread
+
+from ..errors import PodiumError
+from ..journal import Row
+from .bell import Bell, Ringer, bell_folder
+from .mailbox import Letter, addressees, letters
+from .ownership import LEASE_SECONDS, claim, enlist, renewal
+from .reader import Reader
+from .schema import connect, explained
+from .writer import Batch, Write, Writer
+
+FEW_RUNS = 8
+
+
+class SqliteLease:
+    """The right to write to one run, until somebody takes it over."""
+
+    def __init__(self, store: SqliteStore, run: str, epoch: int) -> None:
+        self.run = run
+        self.epoch = epoch
+        self.error: PodiumError | None = None
+        self.last_letter = 0
+        self.deliver: Callable[[Letter], None] = lambda letter: None
+        self._store = store
+        self._last: Batch | None = None
+
+    def append(self, row: Row, *, survives_power_loss: bool, mail: int | None) -> None:
+        """Queue a row; with `mail`, the letter of that number is taken with it."""
+        taken = None if mail is None else ("UPDATE mail SET taken = ? WHERE id = ?", (row.seq, mail))
+        self.write(Write(self, row=row, after=taken, survives_power_loss=survives_power_loss))
+
+    def write(self, write: Write) -> None:
+        """Queue anything that only this lease's holder may write."""
+        if self.error is not None:
+            raise self.error
+        self._last = self._store.writer.enqueue(write)
+
+    async def settled(self) -> None:
+        """Return when everything queued so far is written; raise when it could not be."""
+        if self._last is not None and not self._last.done.is_set():
+            if self._store.is_quiet:
+                self._store.writer.hurry()
+            if not self._last.done.is_set():
+                await self._last.done.wait()
+        if self.error is not None:
+            raise self.error
+
+
+class SqliteStore:
+    """A store opened for writing. Inside its block leases are renewed and letters delivered."""
+
+    def __init__(self, path: Path, *, fault: Callable[[], None] | None = None) -> None:
+        self.path = path
+        self._fault = fault
+        self._owner = secrets.token_hex(8)
+        self._leases: dict[str, SqliteLease] = {}
+        self._side_limit = CapacityLimiter(1)
+
+    async def __aenter__(self) -> SqliteStore:
+        self._side = connect(self.path, create=True)
+        with explained(self.path):
+            enlist(self._side, self._owner)
+        folder = bell_folder(self.path)
+        self._bell = Bell(folder, "owner")
+        self._ringer = Ringer(folder, "follower")
+        self.writer = Writer(self.path, written=self._ringer.ring, fault=self._fault)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._bell, self._on_bell)
+        self._renewal = self._loop.call_later(LEASE_SECONDS / 3, self._keep_leases)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Write what is queued, say goodbye and put everything away."""
+        self._renewal.cancel()
+        self._loop.remove_reader(self._bell)
+        self.writer.enqueue(Write(None, after=("DELETE FROM owner WHERE id = ?", (self._owner,))))
+        with CancelScope(shield=True):
+            await self.writer.aclose()
+        self._side.close()
+        self._bell.close()
+        self._ringer.close()
+
+    # Runs
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether so few runs are under way that waiting for others to share a transaction gains nothing."""
+        return len(self._leases) <= FEW_RUNS
+
+    def begin(self, run: str) -> SqliteLease:
+        """A new run, owned by this process."""
+        lease = self._leases[run] = SqliteLease(self, run, epoch=1)
+        made = "INSERT INTO run (id, created, owner, epoch) VALUES (?, ?, ?, 1)"
+        lease.write(Write(lease, before=(made, (run, time.time(), self._owner))))
+        return lease
+
+    async def claim(self, run: str) -> SqliteLease:
+        """Take over a run that no live process owns."""
+
+        def take() -> int:
+            with explained(self.path):
+                return claim(self._side, run, self._owner)
+
+        epoch = await to_thread.run_sync(take, limiter=self._side_limit)
+        lease = self._leases[run] = SqliteLease(self, run, epoch)
+        return lease
+
+    def release(self, lease: SqliteLease, *, is_over: bool = False) -> None:
+        """Give the run back; anybody may go on with it from here, unless it is over."""
+        self._leases.pop(lease.run, None)
+        if lease.error is None and not is_over:
+            let_go = "UPDATE run SET owner = NULL WHERE id = ? AND epoch = ?"
+            lease.write(Write(lease, after=(let_go, (lease.run, lease.epoch))))
+
+    async def rows(self, run: str) -> list[Row]:
+        """A run's whole timeline."""
+
+        def read() -> list[Row]:
+            with Reader(self.path) as reader:
+                return reader.rows(run)
+
+        return await to_thread.run_sync(read)
+
+    def _keep_leases(self) -> None:
+        self.writer.enqueue(Write(None, before=renewal(self._owner)))
+        self._renewal = self._loop.call_later(LEASE_SECONDS / 3, self._keep_leases)
+
+    # Letters
+
+    def collect_mail(self, lease: SqliteLease) -> None:
+        """Deliver what lies in a run's mailbox."""
+        with explained(self.path):
+            for letter in letters(self._side, lease.run, lease.last_letter):
+                lease.last_letter = letter.id
+                lease.deliver(letter)
+
+    def _on_bell(self) -> None:
+        self._bell.hush()
+        self._ringer.look()
+        self._ringer.ring()
+        # Letters that cannot be taken now stay where they are, for whoever owns the run next.
+        with suppress(PodiumError), explained(self.path):
+            for run in addressees(self._side):
+                if run in self._leases:
+                    self.collect_mail(self._leases[run])
