@@ -1,0 +1,137 @@
+"""An operation: one agent's part of a run, and the whole shape of running an agent.
+
+Advice, then the agent's own way of working, then the handoff. The three ways are handed in: this
+module knows no pattern. What a pattern starts is again an operation, so that anything nests in
+anything. An operation is a step like any other: one that is over is answered from the timeline.
+
+Whoever cuts work short records that. An operation that is cancelled writes nothing by itself, so
+that an interrupted process leaves work that can be resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from anyio import move_on_after
+
+from .agent import Agent
+from .errors import Failed, Failure, FailureKind
+from .event import OperationEnded, OperationStarted, Trigger
+from .journal import Scope, Timeline, digest
+from .mind import Engine, Spec, Tool
+from .request import Answer, Part, Request
+from .session import PATIENCE, Patience, Session
+
+
+class Ways(Protocol):
+    """How agents take advice, do their own part and hand off."""
+
+    async def advise(self, op: Operation, request: Request) -> Request:
+        """The request with what advisors have to say about it."""
+        ...
+
+    async def perform(self, op: Operation, request: Request) -> Answer:
+        """What the agent makes of the request."""
+        ...
+
+    async def hand_off(self, op: Operation, request: Request, answer: Answer) -> Answer:
+        """What the next agent makes of the answer; the answer itself where there is no next."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engagement:
+    """What the operations of one run share."""
+
+    timeline: Timeline
+    agents: Mapping[str, Agent]
+    ways: Ways
+    engine_for: Callable[[Agent], Engine]
+    patience: Patience = PATIENCE
+
+    def root(self, agent: str) -> Operation:
+        """The operation that a run begins with."""
+        return Operation(self, self.agents[agent], path=agent, trigger="request", parent=None)
+
+
+class Operation:
+    """One agent's part of a run."""
+
+    def __init__(self, run: Engagement, agent: Agent, *, path: str, trigger: Trigger, parent: Operation | None) -> None:
+        self.agent = agent
+        self.agents = run.agents
+        self.trigger = trigger
+        self.parent = parent
+        self.scope = Scope(run.timeline, path, operation=path, digest="")
+        self.request = Request(text="")
+        """What this agent was asked, before any advice."""
+        self._run = run
+        self._session: Session | None = None
+
+    async def run(self, request: Request) -> Answer:
+        """The agent's answer, from the timeline where it has one; raises Failed where it came to nothing."""
+        self.request = request
+        self.scope.digest = digest(self.agent, request, self.trigger)
+        ended = self.scope.recall(OperationEnded) or self.scope.settle(await self._through(request))
+        if ended.failure is not None:
+            raise Failed(ended.failure)
+        return Answer(text=ended.text, data=ended.data, parts=ended.parts)
+
+    async def _through(self, request: Request) -> OperationEnded:
+        """Advice, then the agent's own way of working, then the handoff: all there is to running an agent."""
+        self.scope.record(OperationStarted(agent=self.agent.name, trigger=self.trigger, request=request))
+        ways = self._run.ways
+        try:
+            try:
+                advised = await ways.advise(self, request)
+                answer = await ways.perform(self, advised)
+            finally:
+                await self._put_away()
+            answer = await ways.hand_off(self, request, answer)
+        except Failed as error:
+            return _failed(error.failure)
+        return OperationEnded(outcome="succeeded", text=answer.text, data=answer.data, parts=answer.parts)
+
+    async def outcome(self, request: Request, *, timeout: float | None = None) -> Part:
+        """How it went, with a failure as an outcome like any other; after `timeout` seconds it is cut short."""
+        try:
+            with move_on_after(timeout):
+                answer = await self.run(request)
+                return Part(agent=self.agent.name, outcome="succeeded", text=answer.text)
+            late = self.failed("timed_out", f"timed out after {timeout:g} s").failure
+            ended = self.scope.recall(OperationEnded) or self.scope.settle(_failed(late))
+        except Failed as error:
+            ended = _failed(error.failure)
+        return Part(agent=self.agent.name, outcome=ended.outcome, text=ended.text, failure=ended.failure)
+
+    def child(self, agent: str, trigger: Trigger) -> Operation:
+        """Another agent's part, started by this one."""
+        place = self.scope.next(f"{trigger}:{agent}")
+        return Operation(self._run, self.agents[agent], path=place.path, trigger=trigger, parent=self)
+
+    def session(self, *tools: Tool, max_turns: int | None = None) -> Session:
+        """The agent's own conversation in this operation, with these tools; put away when its part is done."""
+        if self._session is None:
+            spec = Spec(
+                agent=self.agent,
+                system=self.agent.prompt,
+                tools=tools,
+                max_turns=max_turns or self.agent.max_turns or 50,
+            )
+            engine = self._run.engine_for(self.agent)
+            self._session = Session(engine, spec, self.scope, patience=self._run.patience)
+        return self._session
+
+    def failed(self, kind: FailureKind, message: str) -> Failed:
+        """The error that says why this agent's part came to nothing."""
+        return Failed(Failure(kind=kind, agent=self.agent.name, message=message))
+
+    async def _put_away(self) -> None:
+        if self._session is not None:
+            await self._session.aclose()
+
+
+def _failed(failure: Failure) -> OperationEnded:
+    return OperationEnded(outcome=failure.outcome, failure=failure)

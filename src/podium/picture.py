@@ -1,0 +1,198 @@
+"""The picture of a run that its timeline gives.
+
+The picture is a fold: applying the entries in order gives the same picture to everybody who
+looks, whenever they look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import structs
+
+from .errors import Failure
+from .event import (
+    CallCut,
+    CallFailed,
+    Entry,
+    ModelReplied,
+    Noticed,
+    OperationEnded,
+    OperationStarted,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    SessionRevived,
+    TextStreamed,
+    TextSuperseded,
+    ToolAnswered,
+    ToolCalled,
+    Trigger,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+)
+from .request import Outcome, Part, Request
+from .result import Result
+from .usage import NOTHING, Usage
+
+
+@dataclass(slots=True)
+class Node:
+    """One operation of the tree."""
+
+    path: str
+    agent: str
+    trigger: Trigger
+    request: Request
+    started: float
+    ended: float | None = None
+    outcome: Outcome | None = None
+    text: str = ""
+    data: Any = None
+    failure: Failure | None = None
+    engine: str = ""
+    doing: str = "starting"
+    own: Usage = NOTHING
+    children: list[Node] = field(default_factory=list)
+
+    @property
+    def usage(self) -> Usage:
+        """What it and everything below it used, in the time from its start to its end."""
+        return sum((child.usage for child in self.children), self.own)
+
+    def walk(self) -> Iterator[Node]:
+        """It and everything below it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+@dataclass(slots=True)
+class Picture:
+    """A run as it stands after some of its entries."""
+
+    run: str = ""
+    started: RunStarted | None = None
+    started_at: float = 0.0
+    at: float = 0.0
+    seq: int = 0
+    root: Node | None = None
+    ended: RunEnded | None = None
+    is_paused: bool = False
+    notices: list[str] = field(default_factory=list)
+    _nodes: dict[str, Node] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Picture:
+        """The picture that these entries give."""
+        picture = cls()
+        for entry in entries:
+            picture.apply(entry)
+        return picture
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry."""
+        self.at, self.seq = entry.at, entry.seq
+        match entry.event:
+            case RunStarted() as event:
+                self.run, self.started, self.started_at = entry.run, event, entry.at
+            case RunPaused():
+                self.is_paused = True
+            case RunResumed():
+                self.is_paused = False
+            case RunEnded() as event:
+                self._end(event)
+            case Noticed() as event:
+                self.notices.append(event.text)
+            case OperationStarted() as event:
+                self._begin(entry, event)
+            case _:
+                if (node := self._nodes.get(entry.operation)) is not None:
+                    _apply(node, entry)
+
+    def _begin(self, entry: Entry, event: OperationStarted) -> None:
+        node = Node(entry.operation, event.agent, event.trigger, event.request, entry.at)
+        self._nodes[node.path] = node
+        above = self._nodes.get(node.path.rpartition("/")[0])
+        if above is None:
+            self.root = node
+        else:
+            above.children.append(node)
+
+    def _end(self, event: RunEnded) -> None:
+        self.ended = event
+        if self.root is not None:
+            _cut(self.root, self.at)
+
+    @property
+    def usage(self) -> Usage:
+        """What the whole run used."""
+        return NOTHING if self.root is None else self.root.usage
+
+    def result(self) -> Result:
+        """What the run came to, or has come to so far."""
+        outcome = self.ended.outcome if self.ended else "paused"
+        answered = self.root if self.root is not None and self.root.outcome == "succeeded" else None
+        failure = self.ended.failure if self.ended else None
+        return Result(
+            run_id=self.run,
+            outcome=outcome,
+            succeeded=outcome == "succeeded",
+            text=answered.text if answered else "",
+            data=answered.data if answered else None,
+            parts=self.ended.parts if self.ended else (),
+            usage=structs.replace(self.usage, seconds=self.at - self.started_at),
+            error=None if failure is None else str(failure),
+        )
+
+    def parts_so_far(self) -> tuple[Part, ...]:
+        """What there is when there is no answer: finished parts, and the beginnings of unfinished ones."""
+        return () if self.root is None else tuple(_parts(self.root))
+
+
+def _apply(node: Node, entry: Entry) -> None:
+    """Take in an entry that concerns one operation alone."""
+    match entry.event:
+        case OperationEnded() as event:
+            node.outcome, node.failure, node.data = event.outcome, event.failure, event.data
+            node.text = event.text or node.text
+            _cut(node, entry.at)
+        case TurnStarted() as event:
+            node.engine, node.text, node.doing = event.engine, "", "thinking"
+        case TurnResumed() | TextSuperseded():
+            node.text = ""
+        case SessionRevived():
+            node.text, node.doing = "", "starting again"
+        case TextStreamed() as event:
+            node.text, node.doing = node.text + event.text, "answering"
+        case TurnEnded() as event:
+            node.text, node.doing = event.text or node.text, "done" if event.failure is None else "failed"
+        case ModelReplied() | CallFailed() | CallCut() as event:
+            node.own += event.usage
+        case ToolCalled() as event:
+            node.doing = f"using {event.action.tool}"
+        case ToolAnswered():
+            node.doing = "thinking"
+
+
+def _cut(node: Node, at: float) -> None:
+    """End a node, and with it everything below that had not ended."""
+    for below in node.walk():
+        if below.ended is None:
+            below.ended = at
+            below.outcome = below.outcome or "cancelled"
+            below.doing = below.outcome
+
+
+def _parts(node: Node) -> Iterator[Part]:
+    if node.outcome == "succeeded":
+        yield Part(agent=node.agent, outcome="succeeded", text=node.text)
+        return
+    for child in node.children:
+        yield from _parts(child)
+    if node.text or node.failure is not None:
+        yield Part(agent=node.agent, outcome=node.outcome or "cancelled", text=node.text, failure=node.failure)

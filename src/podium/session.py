@@ -1,0 +1,293 @@
+"""A session: one agent's conversation on one engine.
+
+A session takes prompts one at a time, in the order in which they came, and gives a reply or a
+failure for each. It knows prompts, tools and replies, and nothing of patterns. A turn that is
+over is on the timeline with its reply; asking again finds it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from anyio import CancelScope, Lock, get_cancelled_exc_class, move_on_after, sleep_forever
+from msgspec import structs
+
+from .errors import Failed, Failure, FailureKind, Inconsistent, OutsideFailed, StoreFailed
+from .event import (
+    MessageReceived,
+    MessagesDelivered,
+    ReasoningStreamed,
+    SessionRevived,
+    TextStreamed,
+    TextSuperseded,
+    ToolUse,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+)
+from .journal import Scope
+from .mind import Engine, Finished, Mind, Past, Piece, Reasoning, Spec, Superseded, Text, ToolFinished, ToolStarted
+from .request import quoted
+
+QUEUE = 64
+CLOSE_SECONDS = 10.0
+STREAM_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a turn may be silent, in seconds, by what it is doing; and how long it may take at all."""
+
+    running_tool: float = 600.0
+    used_tools: float = 180.0
+    thinking: float = 120.0
+    resumed: float = 30.0
+    turn: float = 3600.0
+
+
+PATIENCE = Patience()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a session answered, and the tools it called on the way."""
+
+    text: str
+    calls: tuple[ToolUse, ...] = ()
+
+
+class Session:
+    """One agent's conversation."""
+
+    def __init__(self, engine: Engine, spec: Spec, scope: Scope, *, patience: Patience) -> None:
+        self._engine = engine
+        self._spec = spec
+        self._scope = scope
+        self._patience = patience
+        self._line = Lock(fast_acquire=True)
+        self._waiting = 0
+        self._past: list[Past] = []
+        self._opening: AbstractAsyncContextManager[Mind] | None = None
+        self._mind: Mind | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn is under way."""
+        return self._line.locked()
+
+    async def ask(self, prompt: str, *about: Any) -> Reply:
+        """Put a prompt to the agent; on a busy session it waits its turn.
+
+        `about` are the inputs that set this turn apart from one at the same place with other
+        inputs; the words of the prompt are not, so that a newer release may word it better.
+        """
+        if self._waiting > QUEUE:
+            raise Failed(self._failure("limit", f"{QUEUE} prompts are waiting for it already"))
+        turn = self._scope.next("turn", *about)
+        self._waiting += 1
+        try:
+            async with self._line:
+                return await self._reply(turn, self._with_messages(turn, prompt))
+        finally:
+            self._waiting -= 1
+
+    async def aclose(self) -> None:
+        """Put the mind away, however long it takes to go, but not for ever."""
+        opened, self._opening, self._mind = self._opening, None, None
+        if opened is not None:
+            with move_on_after(CLOSE_SECONDS, shield=True):
+                await opened.__aexit__(None, None, None)
+
+    def _with_messages(self, turn: Scope, prompt: str) -> str:
+        """The prompt with what the person has said to this agent since its last turn."""
+        waiting = {message.id: message for message in turn.timeline.undelivered(self._spec.agent.name)}
+        known = turn.at("messages").recall(MessagesDelivered)
+        if known is None and waiting:
+            known = turn.at("messages").settle(MessagesDelivered(ids=tuple(waiting), text=_said(waiting.values())))
+        return prompt if known is None else f"{prompt}\n\n{known.text}"
+
+    async def _reply(self, turn: Scope, prompt: str) -> Reply:
+        """The reply of a turn; one that comes to nothing gets a fresh mind and the whole prompt, once."""
+        place = turn
+        ended = place.recall(TurnEnded) or await self._attempt(place, prompt)
+        if ended.failure is not None and ended.failure.kind == "empty_reply":
+            place.record(SessionRevived(agent=self._spec.agent.name, reason=ended.failure.message))
+            place = turn.again(2)
+            ended = place.recall(TurnEnded) or await self._attempt(place, prompt)
+        if ended.failure is not None:
+            raise Failed(ended.failure)
+        self._past.append(Past(prompt=prompt, reply=ended.text, scope=place))
+        return Reply(text=ended.text, calls=ended.calls)
+
+    async def _attempt(self, place: Scope, prompt: str) -> TurnEnded:
+        """One attempt at a turn, from its start to the one place where every turn ends."""
+        started = TurnStarted(agent=self._spec.agent.name, engine=self._engine.name, prompt=prompt)
+        if place.record(started) is not started:
+            place.note(TurnResumed())
+        hearing = Hearing(place, self._patience)
+        try:
+            failure = await self._listen(place, prompt, hearing)
+        except get_cancelled_exc_class():
+            hearing.flush()
+            raise
+        if failure is not None:
+            await self.aclose()
+        return self._end(place, hearing, failure)
+
+    async def _listen(self, place: Scope, prompt: str, hearing: Hearing) -> Failure | None:
+        try:
+            with hearing.limit:
+                mind = self._mind or await self._opened(hearing)
+                async with mind.ask(prompt, place) as pieces:
+                    async for piece in pieces:
+                        hearing.hear(piece)
+                return hearing.shortcoming(self._failure)
+        except Failed as error:
+            return error.failure
+        except OutsideFailed as error:
+            return self._failure("engine", str(error))
+        except (StoreFailed, Inconsistent):
+            raise
+        except Exception as error:
+            # An engine is another's code: what it trips over is this turn's failure, not the run's end.
+            return self._failure("engine", f"its engine broke: {type(error).__name__}: {error}")
+        if place.timeline.is_pausing:
+            await sleep_forever()  # nobody is late while the run comes to rest
+        return hearing.silence(self._failure)
+
+    def _end(self, place: Scope, hearing: Hearing, failure: Failure | None) -> TurnEnded:
+        """The end of every turn: nothing that was said is lost, and the outcome is recorded once."""
+        text, calls = hearing.text, tuple(hearing.calls)
+        if failure is None:
+            return place.settle(TurnEnded(outcome="succeeded", text=text, calls=calls))
+        hearing.flush()
+        return place.settle(TurnEnded(outcome=failure.outcome, text=text, calls=calls, failure=failure))
+
+    async def _opened(self, hearing: Hearing) -> Mind:
+        spec = structs.replace(self._spec, history=tuple(self._past)) if self._past else self._spec
+        opening = self._engine.open(spec)
+        self._mind = await opening.__aenter__()
+        self._opening = opening
+        if self._mind.is_restored:
+            hearing.distrust()
+        return self._mind
+
+    def _failure(self, kind: FailureKind, message: str) -> Failure:
+        return Failure(kind=kind, agent=self._spec.agent.name, message=message)
+
+
+def _said(messages: Iterable[MessageReceived]) -> str:
+    return "\n\n".join(f"[message from {message.by or 'the person'}]{quoted(message.text)}" for message in messages)
+
+
+Fail = Callable[[FailureKind, str], Failure]
+
+
+class Hearing:
+    """A turn as it is heard: its text so far, its open tools, and how much longer it may be silent.
+
+    Time is the system's monotonic clock, which is also the event loop's.
+    """
+
+    def __init__(self, place: Scope, patience: Patience) -> None:
+        self.calls: list[ToolUse] = []
+        self._place = place
+        self._patience = patience
+        self._is_distrusted = False
+        self._segments: list[list[str]] = [[]]
+        self._open_tools: dict[str, str] = {}
+        self._is_finished = False
+        self._unstreamed: list[str] = []
+        self._unstreamed_thoughts: list[str] = []
+        self._streamed_at = now = monotonic()
+        self._latest_end = now + patience.turn
+        self.limit = CancelScope(deadline=min(now + patience.thinking, self._latest_end))
+        """The block in which the turn is heard; it is left when there was too much silence."""
+
+    @property
+    def text(self) -> str:
+        """What was said since the last tool; where that is nothing, what was said before."""
+        return next((said for said in map("".join, reversed(self._segments)) if said.strip()), "")
+
+    def distrust(self) -> None:
+        """Wait only briefly for the first sign of life: the mind was restored and may be dead."""
+        self._is_distrusted = True
+        self.limit.deadline = min(monotonic() + self._allowed, self._latest_end)
+
+    def hear(self, piece: Piece) -> None:
+        """Take in one piece."""
+        match piece:
+            case Text():
+                self._segments[-1].append(piece.text)
+                self._unstreamed.append(piece.text)
+            case Reasoning():
+                self._unstreamed_thoughts.append(piece.text)
+            case ToolStarted():
+                self.calls.append(piece.call)
+                self._open_tools[piece.call.id] = piece.call.name
+            case ToolFinished():
+                self._open_tools.pop(piece.id, None)
+                self._segments.append([])
+            case Superseded():
+                self._supersede()
+            case Finished():
+                self._is_finished = True
+                return
+        self._is_distrusted = False
+        now = monotonic()
+        if now - self._streamed_at >= STREAM_SECONDS:
+            self.flush()
+            self._streamed_at = now
+        # Moving a deadline costs as much as a piece; it may lag by a sixteenth of what is allowed.
+        allowed = self._allowed
+        if now + allowed - self.limit.deadline > allowed / 16 or not isinstance(piece, Text):
+            self.limit.deadline = min(now + allowed, self._latest_end)
+
+    def _supersede(self) -> None:
+        if self._segments[-1]:
+            self.flush()
+            self._segments[-1].clear()
+            self._place.note(TextSuperseded())
+
+    @property
+    def _allowed(self) -> float:
+        if self._open_tools:
+            return self._patience.running_tool
+        if self.calls:
+            return self._patience.used_tools
+        return self._patience.resumed if self._is_distrusted else self._patience.thinking
+
+    def flush(self) -> None:
+        """Put on the timeline what was said and is not there yet."""
+        if self._unstreamed_thoughts:
+            self._place.note(ReasoningStreamed(text="".join(self._unstreamed_thoughts)))
+            self._unstreamed_thoughts.clear()
+        if self._unstreamed:
+            self._place.note(TextStreamed(text="".join(self._unstreamed)))
+            self._unstreamed.clear()
+
+    def shortcoming(self, failure: Fail) -> Failure | None:
+        """Why a reply that came to its end is none; None for a good one."""
+        if self._open_tools:
+            names = ", ".join(self._open_tools.values())
+            return failure("engine", f"its engine ended the turn while {names} was still running")
+        if not self._is_finished:
+            return failure("engine", "its engine broke off in the middle of the turn")
+        if not self.text and not self.calls:
+            return failure("empty_reply", "it replied with nothing")
+        return None
+
+    def silence(self, failure: Fail) -> Failure:
+        """What to say of a turn that was cut off."""
+        if monotonic() >= self._latest_end:
+            return failure("timed_out", f"timed out after {self._patience.turn:g} s")
+        if self._open_tools:
+            names = ", ".join(self._open_tools.values())
+            return failure("timed_out", f"timed out: {names} ran for over {self._allowed:g} s")
+        if self._is_distrusted:
+            return failure("empty_reply", f"it was silent for {self._allowed:g} s after being resumed")
+        return failure("timed_out", f"timed out after {self._allowed:g} s of silence")

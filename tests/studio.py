@@ -1,0 +1,74 @@
+"""A place to try things in: real parts throughout, and agents that say what they are told to say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from podium import Agent, App, Result, Run, Settings
+from podium.engines.model.loop import ModelEngine, Retry
+from podium.engines.model.wire import Call
+from podium.engines.scripted import ScriptedWire
+from podium.event import Entry, Event, kind
+from podium.mind import Engine
+from podium.session import Patience
+from podium.store.fault import Fault
+from podium.store.reader import Reader
+
+
+async def at_once(seconds: float) -> None:
+    """Waiting before the next try, without the waiting."""
+
+
+class Studio:
+    """Agents, a store in a temporary folder, and what became of both."""
+
+    def __init__(self, folder: Path, *, patience: Patience | None = None) -> None:
+        given: dict[str, Any] = {} if patience is None else {"patience": patience}
+        self.settings = Settings.load({}, home=folder, **given)
+        self.agents: dict[str, Agent] = {}
+        self.scripts: dict[str, Sequence[Any]] = {}
+        self.calls: list[Call] = []
+
+    def agent(self, name: str, *, says: Sequence[Any] = ("ok",), **keys: Any) -> Agent:
+        """An agent that says this, one thing a turn."""
+        self.scripts[name] = says
+        self.agents[name] = Agent(name=name, **({"engine": "scripted"} | keys))
+        return self.agents[name]
+
+    @asynccontextmanager
+    async def app(self, *, fault: Fault | None = None, engines: Mapping[str, Engine] | None = None) -> AsyncIterator[App]:
+        wire = ScriptedWire(self.scripts)
+        wire.heard = self.calls
+        scripted = ModelEngine(wire, name="scripted", retry=Retry(sleep=at_once))
+        async with App(self.settings, engines={"scripted": scripted} | dict(engines or {}), environ={}, fault=fault) as app:
+            yield app
+
+    async def run(self, agent: str, request: str, *, fault: Fault | None = None) -> Result:
+        async with self.app(fault=fault) as app:
+            return await app.run(self.agents[agent], request, agents=self.agents.values())
+
+    @asynccontextmanager
+    async def start(self, agent: str, request: str) -> AsyncIterator[Run]:
+        async with self.app() as app, app.start(self.agents[agent], request, agents=self.agents.values()) as run:
+            yield run
+
+    async def resume(self, run: str, *, fault: Fault | None = None) -> Result:
+        async with self.app(fault=fault) as app, app.resume(run) as resumed:
+            return await resumed.result()
+
+    def heard(self, agent: str) -> list[str]:
+        """What the agent was asked last, call by call."""
+        return [call.messages[-1].text for call in self.calls if call.agent == agent]
+
+    def entries(self, run: str | Result) -> list[Entry]:
+        with Reader(self.settings.store) as reader:
+            return reader.entries(run if isinstance(run, str) else run.run_id)
+
+    def events(self, run: str | Result, *kinds: type[Event]) -> list[Any]:
+        return [entry.event for entry in self.entries(run) if isinstance(entry.event, kinds)]
+
+    def kinds(self, run: str | Result) -> list[str]:
+        return [kind(entry.event) for entry in self.entries(run)]
