@@ -1,0 +1,1 @@
+"""Patterns: small functions over operations."""

@@ -1,0 +1,75 @@
+"""Handing the answer on: an agent does its part, another gives the final answer.
+
+This module finds the words and the order. Starting the next stage, recording it and cancelling
+it belong to the operation; which agent comes next belongs to the agent's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from ..agent import Agent
+from ..errors import Failed
+from ..event import HandedOff
+from ..operation import Operation
+from ..request import Answer, Note, Request
+
+
+async def hand_off(op: Operation, request: Request, answer: Answer) -> Answer:
+    """What the next agent makes of `answer`; `answer` itself where there is no next agent."""
+    if op.agent.handoff is None:
+        return answer
+    op.scope.record(HandedOff(sender=op.agent.name, receiver=op.agent.handoff))
+    return await op.child(op.agent.handoff, "handoff").run(continued(request, answer, sender=op.agent))
+
+
+def continued(request: Request, answer: Answer, *, sender: Agent) -> Request:
+    """The next stage's request: the answer verbatim, the original request and the reason as context."""
+    return Request(
+        text=answer.text,
+        origin=request.original,
+        notes=(Note(title="original request", text=request.original), Note(title=f"handoff from {sender.name}")),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where an agent stands in a chain of handoffs."""
+
+    number: int
+    of: int
+
+
+def stage(op: Operation) -> Stage:
+    """The operation's place in its chain; an agent without handoff is stage 1 of 1."""
+    number, place = 1, op
+    while place.trigger == "handoff" and place.parent is not None:
+        number, place = number + 1, place.parent
+    total, agent = number, op.agent
+    while agent.handoff is not None:
+        total, agent = total + 1, op.agents[agent.handoff]
+    return Stage(number, total)
+
+
+@contextmanager
+def stage_named(op: Operation) -> Iterator[None]:
+    """Let a failure inside the block say which stage of the chain it ended."""
+    try:
+        yield
+    except Failed as error:
+        place = stage(op)
+        if place.of == 1:
+            raise
+        failure = error.failure
+        raise Failed(
+            structs.replace(
+                failure,
+                agent=op.agent.name,
+                where=f"handoff stage {place.number} of {place.of} ({op.agent.name})",
+                message=failure.message if failure.agent == op.agent.name and not failure.where else str(failure),
+            )
+        ) from error

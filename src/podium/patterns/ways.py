@@ -1,0 +1,56 @@
+"""The ways of an agent, chosen by what its file says: the one table of patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from anyio import move_on_after
+
+from ..agent import Agent
+from ..errors import Mistake
+from ..operation import Operation
+from ..request import Answer, Request
+from . import advisors, handoff, router
+
+Way = Callable[[Operation, Request], Awaitable[Answer]]
+
+MODES: dict[str, Way] = {}
+"""The team modes by name; a new one is a new file and a line here."""
+
+
+class Patterns:
+    """The ways that a run is handed."""
+
+    async def advise(self, op: Operation, request: Request) -> Request:
+        with handoff.stage_named(op):
+            return await advisors.advise(op, request)
+
+    async def perform(self, op: Operation, request: Request) -> Answer:
+        """The agent's own part, within its own time."""
+        way = way_of(op.agent)
+        with handoff.stage_named(op):
+            if op.agent.timeout is None:
+                return await way(op, request)
+            with move_on_after(op.agent.timeout):
+                return await way(op, request)
+            raise op.failed("timed_out", f"timed out after {op.agent.timeout:g} s")
+
+    async def hand_off(self, op: Operation, request: Request, answer: Answer) -> Answer:
+        return await handoff.hand_off(op, request, answer)
+
+
+def way_of(agent: Agent) -> Way:
+    """How an agent does its own part."""
+    if agent.router is not None:
+        return router.route
+    if agent.team is None:
+        return alone
+    if agent.team.mode not in MODES:
+        raise Mistake(f"{agent.name} leads a team in mode {agent.team.mode}, which this release cannot run yet")
+    return MODES[agent.team.mode]
+
+
+async def alone(op: Operation, request: Request) -> Answer:
+    """The agent answers by itself."""
+    reply = await op.session().ask(request.prompt())
+    return Answer(text=reply.text)
