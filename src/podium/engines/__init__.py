@@ -1,0 +1,1 @@
+"""Engines: one outside thing that thinks, each."""

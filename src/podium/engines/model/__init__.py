@@ -1,0 +1,1 @@
+"""The model engine: our own loop over a model API."""

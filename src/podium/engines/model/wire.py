@@ -1,0 +1,67 @@
+"""What the loop asks of a model: one call, streamed.
+
+A wire is one way of talking to models (a provider's HTTP format, a script). It knows no agent, no
+journal and no retry: it makes the call it is given and says what came back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from ...event import ToolUse
+from ...mind import Reasoning, Text, Tool
+from ...usage import NOTHING, Usage
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """One message of a conversation. `answers` is the id of the call that a tool message answers."""
+
+    role: Literal["user", "assistant", "tool"]
+    text: str
+    calls: tuple[ToolUse, ...] = ()
+    answers: str = ""
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """One call of a model.
+
+    `key` is the same whenever the same step is tried again after a crash; wires send it along as
+    the idempotency key.
+    """
+
+    agent: str
+    model: str
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    key: str = ""
+
+
+class Called(Struct, frozen=True):
+    """The model wants a tool, its arguments complete."""
+
+    call: ToolUse
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """The reply is complete. Always the last thing a wire says."""
+
+    stop: str
+    usage: Usage = NOTHING
+
+
+Heard = Text | Reasoning | Called | Ended
+
+
+class Wire(Protocol):
+    """A model that can be called."""
+
+    def stream(self, call: Call) -> AsyncGenerator[Heard]:
+        """Make the call. Raises OutsideFailed when it fails, also in the middle of a reply.
+
+        Closing the generator early ends the call.
+        """
+        ...

@@ -1,0 +1,671 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import aiohttp
+import anyio
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium.engines.model.openai import LONGEST_LINE, OpenAIWire, Reply, proxy_for, retry_after
+from podium.engines.model.wire import Call, Called, Ended, Heard, Message
+from podium.engines.scripted import Move, ScriptedWire, ToolCall
+from podium.errors import Mistake, OutsideFailed
+from podium.event import ToolUse
+from podium.journal import Scope
+from podium.mind import Reasoning, Text, Tool, ToolAnswer
+from podium.testing import ModelServer
+from podium.usage import Usage
+
+KEY = "sk-very-secret"
+
+
+async def never(use: ToolUse, scope: Scope) -> ToolAnswer:
+    raise NotImplementedError
+
+
+LOOK = Tool(name="look", description="Looks.", parameters={"type": "object", "properties": {}}, answer=never)
+
+
+def call(*messages: Message, key: str = "run/turn#1/call#1", tools: tuple[Tool, ...] = ()) -> Call:
+    asked = messages or (Message(role="user", text="hi"),)
+    return Call(agent="a", model="m", system="You are a.", messages=asked, tools=tools, key=key)
+
+
+@asynccontextmanager
+async def opened(url: str, api_key: str = KEY) -> AsyncIterator[OpenAIWire]:
+    async with aiohttp.ClientSession() as client:
+        yield OpenAIWire(lambda: client, url, api_key)
+
+
+async def hear(wire: OpenAIWire | ScriptedWire, call: Call) -> list[Heard]:
+    async with aclosing(wire.stream(call)) as stream:
+        return [heard async for heard in stream]
+
+
+# Against a scripted model server
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        Move(says="hello"),
+        Move(says="naïve 🎻 text", pieces=7, reasoning="let me see"),
+        Move(says="looking", calls=(ToolCall(name="look", arguments={"at": [1, "ü"]}), ToolCall(name="go"))),
+        Move(calls=(ToolCall(name="look", arguments={"at": 1}),), garbled=True),
+        Move(says="x", usage=Usage(input_tokens=9, output_tokens=8, cached_tokens=7)),
+        Move(says="slow", pieces=4, delay=0.001, pace=0.001),
+        Move(),
+    ],
+)
+async def test_a_script_over_http_is_heard_as_it_is_in_process(move: Move) -> None:
+    asked = call(
+        Message(role="user", text="hi"),
+        Message(role="assistant", text="", calls=(ToolUse(id="1", name="look", arguments={"at": "x"}),)),
+        Message(role="tool", text="nothing there", answers="1"),
+        tools=(LOOK,),
+    )
+    async with ModelServer(["", move]) as server, opened(server.url) as wire:
+        over_http = await hear(wire, asked)
+
+    in_process = await hear(ScriptedWire(["", move]), asked)
+
+    assert over_http == in_process
+    assert server.calls[0].call.messages == asked.messages
+
+
+async def test_a_call_sends_its_key_its_tools_and_its_conversation() -> None:
+    async with ModelServer() as server, opened(server.url) as wire:
+        await hear(wire, call(key="run/größe#1", tools=(LOOK,)))
+
+    [received] = server.calls
+    assert received.headers["idempotency-key"] == "run/größe#1"
+    assert received.headers["authorization"] == f"Bearer {KEY}"
+    assert received.call.model == "m"
+    assert received.call.system == "You are a."
+    assert received.call.messages == (Message(role="user", text="hi"),)
+    [tool] = received.call.tools
+    assert (tool.name, tool.description, tool.parameters) == (LOOK.name, LOOK.description, LOOK.parameters)
+
+
+async def test_arguments_that_could_not_be_read_are_not_sent_back_to_servers_that_parse_them() -> None:
+    broken = Message(role="assistant", text="", calls=(ToolUse(id="1", name="look", unreadable='{"at'),))
+    async with ModelServer("one") as server, opened(server.url) as wire:
+        with pytest.raises(OutsideFailed, match="script of m is over"):
+            await hear(wire, call(Message(role="user", text="hi"), broken))
+
+    assert server.calls[0].call.messages[1].calls == (ToolUse(id="1", name="look", arguments={}),)
+
+
+async def test_calls_one_after_the_other_share_a_connection() -> None:
+    async with connected([STREAM_HEAD + chunked(SAID + END)] * 3) as outside, opened(outside.url) as wire:
+        for _ in range(3):
+            await hear(wire, call())
+
+    assert outside.connections == 1
+
+
+async def test_a_conversation_of_more_than_a_megabyte_is_sent() -> None:
+    long = "x" * 3_000_000
+    async with ModelServer() as server, opened(server.url) as wire:
+        await hear(wire, call(Message(role="user", text=long)))
+
+    assert server.calls[0].call.messages[0].text == long
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+async def test_a_failure_that_may_pass_says_so_and_when(status: int) -> None:
+    script = [{"says": "ok", "fails": {"status": status, "retry_after": 1.5, "times": 1, "message": "too  much\nwork"}}]
+    async with ModelServer(script) as server, opened(server.url) as wire:
+        with pytest.raises(
+            OutsideFailed, match=rf"^openai answered {status} for the model m: too much work$"
+        ) as caught:
+            await hear(wire, call())
+        again = await hear(wire, call())
+
+    assert (caught.value.retryable, caught.value.retry_after, caught.value.status) == (True, 1.5, status)
+    assert again[0] == Text("ok")
+    assert server.count("run/turn#1/call#1") == 2
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+async def test_a_failure_that_will_not_pass_says_so(status: int) -> None:
+    async with ModelServer([{"fails": {"status": status}}]) as server, opened(server.url) as wire:
+        with pytest.raises(OutsideFailed, match="the script says so") as caught:
+            await hear(wire, call())
+
+    assert (caught.value.retryable, caught.value.retry_after) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("", "openai answered 401, and there is no key in OPENAI_API_KEY: this is not the right key"),
+        ("sk-wrong-one", r"openai answered 403 to the key in OPENAI_API_KEY: .*\[OPENAI_API_KEY\]"),
+    ],
+)
+async def test_a_refused_key_is_named_by_its_variable_and_never_shown(given: str, sentence: str) -> None:
+    async with ModelServer(api_key=KEY) as server, opened(server.url, api_key=given) as wire:
+        with pytest.raises(OutsideFailed, match=sentence) as caught:
+            await hear(wire, call())
+
+    assert "sk-wrong-one" not in str(caught.value)
+    assert not caught.value.retryable
+
+
+async def test_the_right_key_is_let_in_though_a_line_break_came_with_it() -> None:
+    async with ModelServer("in", api_key=KEY) as server, opened(server.url, api_key=f"{KEY}\n") as wire:
+        heard = await hear(wire, call())
+
+    assert heard[0] == Text("in")
+
+
+async def test_half_a_stream_is_heard_before_the_call_fails() -> None:
+    async with ModelServer([{"says": "abcdefgh", "pieces": 4, "half": 1}]) as server, opened(server.url) as wire:
+        stream = wire.stream(call())
+        first = [await anext(stream), await anext(stream)]
+        with pytest.raises(OutsideFailed, match="openai broke off in the middle of its reply") as caught:
+            await anext(stream)
+        again = await hear(wire, call())
+
+    assert first == [Text("ab"), Text("cd")]
+    assert caught.value.retryable
+    assert "".join(piece.text for piece in again if isinstance(piece, Text)) == "abcdefgh"
+
+
+async def test_broken_json_fails_after_what_was_said_and_may_pass() -> None:
+    async with ModelServer([{"says": "x", "garbled": True}]) as server, opened(server.url) as wire:
+        with pytest.raises(OutsideFailed, match="openai sent JSON that cannot be read") as caught:
+            await hear(wire, call())
+
+    assert caught.value.retryable
+
+
+async def test_whoever_stops_listening_hangs_up_at_once() -> None:
+    script = [{"says": "abcdef", "pieces": 2, "pace": 3600}]
+    async with ModelServer(script) as server, opened(server.url) as wire:
+        async with aclosing(wire.stream(call())) as stream:
+            assert await anext(stream) == Text("abc")
+            assert server.in_flight == 1
+
+        with anyio.fail_after(5):
+            await server.wait_idle()
+
+
+async def test_cancelling_a_silent_call_hangs_up_at_once() -> None:
+    async with ModelServer([{"silent": True}]) as server, opened(server.url) as wire:
+        async with anyio.create_task_group() as group:
+            group.start_soon(hear, wire, call())
+            await server.wait_calls(1)
+            assert server.in_flight == 1
+            group.cancel_scope.cancel()
+
+        with anyio.fail_after(5):
+            await server.wait_idle()
+
+
+async def test_a_server_that_is_not_there_may_be_there_later() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://somebody:{KEY}@127.0.0.1:{taken.getsockname()[1]}/v1?key=1"
+
+        async with opened(url) as wire:
+            with pytest.raises(OutsideFailed, match=r"openai cannot be reached at http://127\.0\.0\.1:") as caught:
+                await hear(wire, call())
+
+    assert caught.value.retryable
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["", "localhost:11434/v1", "ftp://host/v1", "http://", "http://[::1/v1"])
+async def test_an_address_that_is_none_is_a_mistake(url: str) -> None:
+    with pytest.raises(Mistake, match="is no address of a model server"):
+        async with opened(url):
+            pass
+
+
+async def test_many_calls_at_once_each_hear_their_own_reply() -> None:
+    replies: dict[int, list[Heard]] = {}
+
+    async def ask(wire: OpenAIWire, n: int) -> None:
+        replies[n] = await hear(wire, call(Message(role="user", text=f"number {n}"), key=str(n)))
+
+    async with (
+        ModelServer(latency=0.01) as server,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client,
+    ):
+        wire = OpenAIWire(lambda: client, server.url)
+        async with anyio.create_task_group() as group:
+            for n in range(200):
+                group.start_soon(ask, wire, n)
+
+    assert all(replies[n][0] == Text(f"ok: number {n}") for n in range(200))
+    assert all(server.count(str(n)) == 1 for n in range(200))
+
+
+# Against servers with habits of their own, byte by byte
+
+
+class Outside:
+    """A server that gives the next of its replies to whatever it is asked, and then closes or not."""
+
+    def __init__(self, replies: Sequence[bytes], *, closes: bool) -> None:
+        self.replies = list(replies)
+        self.closes = closes
+        self.connections = 0
+        self.asked: list[str] = []
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while self.replies:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next(int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"Content-Length:"))
+                await reader.readexactly(length)
+                self.asked.append(head.decode().partition("\r\n")[0])
+                writer.write(self.replies.pop(0))
+                await writer.drain()
+                if self.closes:
+                    break
+            else:
+                await reader.read()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the other side has gone, as it may
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def connected(replies: Sequence[bytes], *, closes: bool = False) -> AsyncIterator[Outside]:
+    outside = Outside(replies, closes=closes)
+    server = await asyncio.start_server(outside.serve, "127.0.0.1", 0)
+    outside.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    async with server:
+        yield outside
+
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+SAID = b'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
+END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+def chunked(body: bytes) -> bytes:
+    return b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+
+
+def answered(body: bytes, status: str = "200 OK", headers: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+
+
+async def heard_from(reply: bytes, *, closes: bool = True) -> list[Heard]:
+    async with connected([reply], closes=closes) as outside, opened(outside.url) as wire:
+        return await hear(wire, call())
+
+
+async def test_a_reply_without_usage_is_estimated_and_says_so() -> None:
+    heard = await heard_from(STREAM_HEAD + chunked(SAID + END))
+
+    assert isinstance(heard[-1], Ended)
+    assert (heard[-1].usage.output_tokens, heard[-1].usage.calls, heard[-1].usage.estimated) == (2, 1, 1)
+    assert heard[-1].usage.input_tokens > 10
+
+
+async def test_a_document_in_place_of_a_stream_is_understood() -> None:
+    document = msgspec.json.encode(
+        {
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {
+                        "role": "assistant",
+                        "content": "hello",
+                        "reasoning": "hm",
+                        "tool_calls": [{"id": "x", "function": {"name": "look", "arguments": '{"at": 1}'}}],
+                    },
+                    "finish_reason": "tool_calls",
+                }
+            ],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 1}},
+        }
+    )
+
+    assert await heard_from(answered(b"\n" + document)) == [
+        Reasoning("hm"),
+        Text("hello"),
+        Called(ToolUse(id="x", name="look", arguments={"at": 1})),
+        Ended(stop="tool_calls", usage=Usage(input_tokens=3, output_tokens=2, cached_tokens=1, calls=1)),
+    ]
+
+
+async def test_a_stream_that_ends_with_the_connection_is_complete() -> None:
+    end = END.removesuffix(b"data: [DONE]\n\n")
+
+    heard = await heard_from(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + SAID + end.rstrip())
+
+    assert [type(piece) for piece in heard] == [Text, Ended]
+
+
+async def test_a_connection_that_breaks_after_the_end_of_the_reply_does_no_harm() -> None:
+    whole = STREAM_HEAD + chunked(SAID + END)
+
+    heard = await heard_from(whole.removesuffix(b"0\r\n\r\n"))
+
+    assert [type(piece) for piece in heard] == [Text, Ended]
+
+
+async def test_a_connection_that_stays_open_after_the_end_of_the_reply_does_not_hold_it_up() -> None:
+    whole = STREAM_HEAD + chunked(SAID + END)
+
+    with anyio.fail_after(10):
+        heard = await heard_from(whole.removesuffix(b"0\r\n\r\n"), closes=False)
+
+    assert [type(piece) for piece in heard] == [Text, Ended]
+
+
+@pytest.mark.parametrize("body", [SAID, SAID + b"data: [DONE]\n\n", b"", b": keepalive\n\n"])
+async def test_a_stream_that_ends_without_a_reason_broke_off(body: bytes) -> None:
+    with pytest.raises(OutsideFailed, match="broke off") as caught:
+        await heard_from(STREAM_HEAD + chunked(body) if body else STREAM_HEAD + b"0\r\n\r\n")
+
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("error", "retryable", "status"),
+    [
+        ({"message": "overloaded", "type": "server_error"}, True, None),
+        ({"message": "overloaded", "code": 503}, True, 503),
+        ({"message": "overloaded", "code": "529"}, True, 529),
+        ({"message": "overloaded: too long", "code": "context_length_exceeded"}, False, None),
+        ({"message": "overloaded: no", "type": "invalid_request_error"}, False, None),
+        ({"message": "overloaded: no", "code": 400}, False, 400),
+        ("overloaded", True, None),
+    ],
+)
+async def test_an_error_in_the_stream_fails_the_call_in_the_providers_words(
+    error: object, status: int | None, *, retryable: bool
+) -> None:
+    event = b"data: %b\n\n" % msgspec.json.encode({"error": error})
+
+    with pytest.raises(OutsideFailed, match="openai broke off its reply: overloaded") as caught:
+        await heard_from(STREAM_HEAD + chunked(SAID + event))
+
+    assert (caught.value.retryable, caught.value.status) == (retryable, status)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"error": {"message": "the words", "code": "x"}}', "the words"),
+        (b'{"error": "the words"}', "the words"),
+        (b'{"message": "the words"}', "the words"),
+        (b'{"detail": [{"msg": "the words", "loc": []}]}', "the words"),
+        (b'[{"error": {"code": 400, "message": "the words"}}]', "the words"),
+        (b"<html>\n<b>the words</b>", "<html> <b>the words</b>"),
+        (b'{"code": 7}', '{"code":7}'),
+        (b"\xff\xfe", "��"),
+        (b"", "Bad Request"),
+        (b"[" * 60_000, "\\[" * 600),
+    ],
+)
+async def test_the_providers_words_are_found_wherever_they_stand(body: bytes, words: str) -> None:
+    with pytest.raises(OutsideFailed) as caught:
+        await heard_from(answered(body, "400 Bad Request"))
+
+    assert str(caught.value) == f"openai answered 400 for the model m: {words.replace(chr(92), '')}"
+
+
+async def test_a_quota_that_is_used_up_does_not_come_back_by_waiting() -> None:
+    body = b'{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}'
+
+    with pytest.raises(OutsideFailed, match="quota") as caught:
+        await heard_from(answered(body, "429 Too Many Requests"))
+
+    assert not caught.value.retryable
+
+
+async def test_a_redirect_is_told_and_not_followed() -> None:
+    with pytest.raises(OutsideFailed, match="answered 307 for the model m: http://elsewhere/v1"):
+        await heard_from(answered(b"", "307 Temporary Redirect", "Location: http://elsewhere/v1\r\n"))
+
+
+async def test_a_key_that_the_provider_repeats_is_blotted_out_everywhere() -> None:
+    body = msgspec.json.encode({"error": {"message": f"bad header: Bearer {KEY}, {KEY}"}})
+
+    with pytest.raises(OutsideFailed, match=r"bad header: Bearer \[OPENAI_API_KEY\], \[OPENAI_API_KEY\]$"):
+        await heard_from(answered(body, "400 Bad Request"))
+    with pytest.raises(OutsideFailed, match=r"broke off its reply: bad header: Bearer \[OPENAI_API_KEY\]"):
+        await heard_from(STREAM_HEAD + chunked(b"data: " + body + b"\n\n"))
+
+
+async def test_an_address_with_a_query_keeps_it() -> None:
+    async with (
+        connected([STREAM_HEAD + chunked(SAID + END)]) as outside,
+        opened(outside.url.replace("/v1", "/a%2Fb/?api-version=1")) as wire,
+    ):
+        await hear(wire, call())
+
+    assert outside.asked == ["POST /a%2Fb/chat/completions?api-version=1 HTTP/1.1"]
+
+
+async def test_a_proxy_is_asked_where_there_is_one() -> None:
+    async with connected([answered(SAID + END)]) as outside, aiohttp.ClientSession() as client:
+        wire = OpenAIWire(lambda: client, "http://models.invalid/v1", proxy=outside.url)
+        heard = await hear(wire, call())
+
+    assert heard[0] == Text("hello")
+    assert outside.asked == ["POST http://models.invalid/v1/chat/completions HTTP/1.1"]
+
+
+def test_the_environment_names_the_proxy_and_who_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "localhost,.local")
+
+    proxies = [proxy_for(url) for url in ("https://models.example/v1", "https://box.local/v1", "http://localhost:1/v1")]
+
+    assert proxies == ["http://proxy:3128", None, None]
+
+
+def test_retry_after_is_seconds_or_a_date() -> None:
+    now = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
+
+    assert retry_after("7", now=now) == 7
+    assert retry_after("0.25", now=now) == 0.25
+    assert retry_after("Sun, 15 Nov 2026 12:00:30 GMT", now=now) == 30
+    assert retry_after("Sun, 15 Nov 2026 11:00:00 GMT", now=now) == 0
+    assert retry_after("-3", now=now) == 0
+    assert [retry_after(value, now=now) for value in ("", "soon", "nan", "inf", "99999999999999999999 Jan")] == [
+        None
+    ] * 5
+
+
+# The reply by itself: bytes in, pieces out
+
+
+def failed(what: str, **facts: Any) -> OutsideFailed:
+    return OutsideFailed(f"it {what}", **facts)
+
+
+def pieces(*packets: bytes) -> list[Heard]:
+    reply = Reply(failed=failed, sent=0, place=1)
+    heard = [piece for packet in packets for piece in reply.feed(packet)]
+    return heard + list(reply.end())
+
+
+def event(**delta: object) -> bytes:
+    return b"data: %b\n\n" % msgspec.json.encode({"choices": [{"index": 0, "delta": delta}]})
+
+
+def used(*deltas: object) -> list[ToolUse]:
+    """The tools that these deltas, one an event, come to."""
+    heard = pieces(*(event(tool_calls=[delta]) for delta in deltas), END)
+    return [piece.call for piece in heard if isinstance(piece, Called)]
+
+
+def delta(index: int | None, name: str | None, arguments: object, id: str | None = None) -> dict[str, object]:
+    function = {"name": name, "arguments": arguments}
+    return {"index": index, "id": id, "type": "function", "function": function}
+
+
+ONE = ToolUse(id="1", name="look", arguments={"at": 1})
+TWO = ToolUse(id="2", name="go", arguments={"to": 2})
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        pytest.param(
+            [
+                delta(0, "look", "", "1"),
+                delta(0, None, '{"at"'),
+                delta(1, "go", None, "2"),
+                delta(1, None, '{"to":'),
+                delta(0, None, ":1}"),
+                delta(1, None, "2}"),
+            ],
+            id="in pieces by index, interleaved",
+        ),
+        pytest.param([delta(0, "look", '{"at":1}', "1"), delta(1, "go", '{"to":2}', "2")], id="whole"),
+        pytest.param([delta(None, "look", '{"at":1}', "1"), delta(None, "go", '{"to":2}', "2")], id="whole, no index"),
+        pytest.param([delta(0, "look", '{"at":1}', "1"), delta(0, "go", '{"to":2}', "2")], id="index always 0"),
+        pytest.param([delta(0, "look", {"at": 1}, "1"), delta(0, "go", {"to": 2}, "2")], id="arguments as objects"),
+        pytest.param(
+            [
+                delta(None, "look", '{"at"', "1"),
+                delta(None, None, ":1}"),
+                delta(None, "go", '{"to"', "2"),
+                delta(None, None, ":2}"),
+            ],
+            id="in pieces without index",
+        ),
+        pytest.param(
+            [
+                delta(0, "look", '{"at"', "1"),
+                delta(0, "look", ":1}", "1"),
+                delta(1, "go", '{"to"', "2"),
+                delta(1, "go", ":2}", "2"),
+            ],
+            id="id and name repeated",
+        ),
+    ],
+)
+def test_tool_calls_are_put_together_however_they_come(deltas: list[dict[str, object]]) -> None:
+    assert used(*deltas) == [ONE, TWO]
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_tool_calls_without_ids_get_ids_of_their_own(index: int | None) -> None:
+    assert used(delta(index, "look", '{"at":1}'), delta(index, "go", '{"to":2}', "")) == [
+        ToolUse(id="call-1-0", name="look", arguments={"at": 1}),
+        ToolUse(id="call-1-1", name="go", arguments={"to": 2}),
+    ]
+
+
+def test_two_whole_calls_without_arguments_or_ids_stay_two() -> None:
+    assert [use.name for use in used(delta(None, "look", ""), delta(None, "look", None))] == ["look", "look"]
+
+
+@pytest.mark.parametrize("nothing", ["", None, "null", "{}", " ", {}])
+def test_no_arguments_are_no_arguments(nothing: object) -> None:
+    assert used(delta(0, "look", nothing, "1")) == [ToolUse(id="1", name="look", arguments={})]
+
+
+@pytest.mark.parametrize("broken", ['{"at": ', "[1]", "7", "look at 1", '{"at": 1} more', "[" * 50_000])
+def test_arguments_that_are_no_object_are_kept_as_they_came(broken: str) -> None:
+    assert used(delta(0, "look", broken, "1")) == [ToolUse(id="1", name="look", unreadable=broken)]
+
+
+@pytest.mark.parametrize(
+    ("packet", "expected"),
+    [
+        (event(content="hello"), [Text("hello")]),
+        (event(content=""), []),
+        (event(content=None, role="assistant"), []),
+        (event(reasoning_content="hm"), [Reasoning("hm")]),
+        (event(reasoning="hm", content="so"), [Reasoning("hm"), Text("so")]),
+        (event(refusal="no"), [Text("no")]),
+        (
+            event(content=[{"type": "text", "text": "he"}, {"type": "image"}, {"type": "text", "text": "llo"}]),
+            [Text("hello")],
+        ),
+        (SAID.replace(b"data: ", b"data:"), [Text("hello")]),
+        (SAID.replace(b"\n", b"\r\n"), [Text("hello")]),
+        (b": keepalive\n\n:\n\n" + SAID, [Text("hello")]),
+        (b"event: message\nid: 7\nretry: 100\n" + SAID, [Text("hello")]),
+        (b"data:\n\n" + SAID, [Text("hello")]),
+        (SAID.replace(b'"index":0', b'"index":1'), []),
+        (SAID.replace(b'"index":0,', b'"logprobs":null,"x":[{}],'), [Text("hello")]),
+        (b'data: {"choices":[],"usage":null,"error":null}\n\n', []),
+        (b'data: {"choices":null}\n\ndata: {"object":"ping"}\n\n', []),
+    ],
+)
+def test_what_servers_add_or_leave_out_is_understood(packet: bytes, expected: list[Heard]) -> None:
+    assert pieces(packet, END)[:-1] == expected
+
+
+def test_the_last_usage_counts() -> None:
+    counts = b"".join(b'data: {"usage":{"prompt_tokens":%d,"completion_tokens":null}}\n\n' % n for n in (1, 5))
+
+    assert pieces(SAID, counts, END)[-1] == Ended(stop="stop", usage=Usage(input_tokens=5, calls=1))
+
+
+@pytest.mark.parametrize(
+    "broken", [b"data: {\n\n", b"data: \xff\n\n", b'data: {"choices": 7}\n\n', b"data: " + b"[" * 50_000 + b"\n"]
+)
+def test_pieces_before_one_that_cannot_be_read_are_heard(broken: bytes) -> None:
+    reply = Reply(failed=failed, sent=0, place=1)
+    stream = reply.feed(SAID + broken + SAID)
+
+    assert next(stream) == Text("hello")
+    with pytest.raises(OutsideFailed, match="cannot be read") as caught:
+        next(stream)
+
+    assert caught.value.retryable
+
+
+def test_a_line_without_an_end_is_given_up() -> None:
+    reply = Reply(failed=failed, sent=0, place=1)
+    list(reply.feed(b"x" * LONGEST_LINE))
+
+    with pytest.raises(OutsideFailed, match="sent a line of more than"):
+        list(reply.feed(b"x"))
+
+
+STREAM = b"".join(
+    [
+        b": keepalive\r\n\r\n",
+        event(role="assistant", content=""),
+        event(reasoning_content="nachdenken über 🎻"),
+        event(content="naïve "),
+        event(content="🎻 text\n").replace(b"\n\n", b"\r\n\r\n"),
+        event(tool_calls=[delta(0, "look", "", "1")]),
+        event(tool_calls=[delta(0, None, '{"at": "ü')]),
+        event(tool_calls=[delta(0, None, '"}')]),
+        b'data:{"choices":[{"finish_reason":"tool_calls"}]}\n\n',
+        b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n',
+        b"data: [DONE]\n\n",
+    ]
+)
+DOCUMENT = msgspec.json.encode({"choices": [{"message": {"content": "naïve 🎻"}, "finish_reason": "length"}]})
+
+
+@given(cuts=st.lists(st.integers(min_value=0, max_value=len(STREAM))), body=st.sampled_from([STREAM, DOCUMENT]))
+def test_however_a_reply_is_cut_into_packets_it_says_the_same(cuts: list[int], body: bytes) -> None:
+    places = [0, *sorted(cuts), len(body)]
+    packets = [body[start:end] for start, end in pairwise(places)]
+
+    assert pieces(*packets) == pieces(body)
+
+
+def test_a_reply_that_comes_byte_by_byte_says_the_same() -> None:
+    assert pieces(*(STREAM[n : n + 1] for n in range(len(STREAM)))) == pieces(STREAM)
+    assert pieces(STREAM)[1:3] == [Text("naïve "), Text("🎻 text\n")]
