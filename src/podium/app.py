@@ -1,0 +1,237 @@
+"""The wiring: which real parts make a running product, and the calls that every surface makes.
+
+This is the one place that builds them. Whoever uses Podium, from a program or through a surface,
+opens an App and starts, resumes or stops runs with it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from anyio import create_task_group, to_thread
+
+from . import __version__
+from .agent import Agent
+from .engines.choice import REHEARSAL, Engines
+from .errors import Mistake, RunHeld
+from .event import Entry, Noticed, RunEnded, RunResumed, RunStarted, StopAsked, decode
+from .journal import Timeline
+from .live import Run
+from .mind import Engine
+from .operation import Engagement
+from .patterns.ways import Patterns, way_of
+from .request import Request
+from .result import Result
+from .roster.discover import Roster, load
+from .roster.place import find_repo
+from .settings import Settings
+from .store.fault import Fault, fault_from
+from .store.mailbox import post
+from .store.reader import Reader, Summary
+from .store.sqlite import SqliteLease, SqliteStore
+
+LONGEST_REQUEST = 2**20
+
+
+class CheckedTeam(NamedTuple):
+    """A team that was built in code and found to fit; `given` keeps its agents, and so their ids, alive."""
+
+    given: tuple[Agent, ...]
+    team: tuple[Agent, ...]
+
+
+class App:
+    """A running Podium: one store, its engines, and the runs that this process works on.
+
+    `engines` are engines of your own, by the name that an agent's `engine` gives.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        engines: Mapping[str, Engine] | None = None,
+        environ: Mapping[str, str] = os.environ,
+        fault: Fault | None = None,
+    ) -> None:
+        self.settings = settings or Settings.load(environ)
+        self._environ = environ
+        self._given = engines
+        self._fault = fault or fault_from(environ)
+        self._open = AsyncExitStack()
+        self._teams: dict[tuple[int, ...], CheckedTeam] = {}
+
+    async def __aenter__(self) -> App:
+        async with AsyncExitStack() as opening:
+            self._store = await opening.enter_async_context(SqliteStore(self.settings.store, fault=self._fault))
+            self._engines = await opening.enter_async_context(Engines(self._environ, self._given))
+            self._open = opening.pop_all()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._open.aclose()
+
+    # The calls
+
+    async def run(
+        self, agent: str | Agent, request: str, *, repo: str | Path | None = None, agents: Iterable[Agent] = ()
+    ) -> Result:
+        """Give a request to an agent and wait for what comes of it."""
+        return await self._begin(agent, request, repo, agents).drive()
+
+    @asynccontextmanager
+    async def start(
+        self, agent: str | Agent, request: str, *, repo: str | Path | None = None, agents: Iterable[Agent] = ()
+    ) -> AsyncIterator[Run]:
+        """Give a request to an agent and watch. Leaving the block before the end stops the run."""
+        async with _driven(self._begin(agent, request, repo, agents)) as run:
+            yield run
+
+    @asynccontextmanager
+    async def resume(self, run: str) -> AsyncIterator[Run]:
+        """Go on with a run that was interrupted or paused, where it was left."""
+        self._checked(await self._started(run))
+        async with _driven(await self._taken_over(run)) as resumed:
+            yield resumed
+
+    async def stop(self, run: str, by: str = "") -> None:
+        """End a run with what there is, whoever works on it; where nobody does, it is ended here."""
+        await self._started(run)
+        await to_thread.run_sync(partial(post, self.settings.store, run, StopAsked(by=by)))
+        try:
+            taken = await self._taken_over(run)
+        except RunHeld:
+            return
+        await taken.drive()
+
+    # How they are made
+
+    def _begin(self, agent: str | Agent, request: str, repo: str | Path | None, agents: Iterable[Agent]) -> Run:
+        _must_be_a_request(request)
+        place = None if repo is None else find_repo(Path(repo))
+        team = self._team(agent, tuple(agents), place)
+        started = RunStarted(
+            agent=team[0].name,
+            request=Request(text=request),
+            agents=team,
+            settings=self.settings.recorded(),
+            repo="" if place is None else str(place),
+            version=__version__,
+        )
+        notices = self._checked(started)
+        lease = self._store.begin(secrets.token_hex(6))
+        timeline = Timeline(lease.run, lease)
+        first = timeline.append(started, scope="")
+        for notice in notices:
+            timeline.append(Noticed(text=notice), scope="")
+        return self._run(lease, timeline, first)
+
+    def _team(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> tuple[Agent, ...]:
+        """The agent and all that it may need, checked. Files are read only for what code does not give."""
+        if isinstance(agent, str):
+            return load(repo or find_repo(Path()), self.settings.home).team(agent, extra=others)
+        given = (agent, *others)
+        key = tuple(map(id, given))
+        if key not in self._teams:
+            names = {one.name for one in given}
+            is_complete = all(reference.name in names for one in given for reference in one.references())
+            roster = Roster(agents={}) if is_complete else load(repo or find_repo(Path()), self.settings.home)
+            team = roster.team(agent.name, extra=given)
+            if not is_complete:
+                return team
+            self._teams[key] = CheckedTeam(given, team)
+        return self._teams[key].team
+
+    def _checked(self, started: RunStarted) -> list[str]:
+        """What the person should know before the run begins; raises Mistake for what cannot run here."""
+        settings = self.settings.as_recorded(started.settings)
+        engines = []
+        for agent in started.agents:
+            way_of(agent)
+            engines.append(self._engine_for(settings, agent).name)
+        if REHEARSAL in engines and settings.model == REHEARSAL:
+            return [
+                "No model is configured, so this run is rehearsed: the flow is real, the words are not. "
+                "Set OPENAI_API_KEY (and OPENAI_BASE_URL for another OpenAI-compatible server)."
+            ]
+        return []
+
+    async def _started(self, run: str) -> RunStarted:
+        """How a run began; raises Mistake when it has ended."""
+
+        def look() -> Summary:
+            with Reader(self.settings.store) as reader:
+                return reader.summary(run)
+
+        summary = await to_thread.run_sync(look)
+        if isinstance(ended := summary.last.event, RunEnded):
+            raise Mistake(f"run {run} has ended ({ended.outcome}) and stays as it is; podium run begins a new one")
+        assert isinstance(summary.first.event, RunStarted)
+        return summary.first.event
+
+    async def _taken_over(self, id: str) -> Run:
+        lease = await self._store.claim(id)
+        try:
+            rows = await self._store.rows(id)
+            timeline = Timeline(id, lease)
+            timeline.load(rows)
+            timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
+            run = self._run(lease, timeline, decode(rows[0].line))
+            self._store.collect_mail(lease)
+        except BaseException:
+            self._store.release(lease)
+            raise
+        return run
+
+    def _run(self, lease: SqliteLease, timeline: Timeline, first: Entry) -> Run:
+        started = first.event
+        assert isinstance(started, RunStarted)
+        engagement = Engagement(
+            timeline=timeline,
+            agents={agent.name: agent for agent in started.agents},
+            ways=Patterns(),
+            engine_for=partial(self._engine_for, self.settings.as_recorded(started.settings)),
+            patience=self.settings.patience,
+        )
+        return Run(self._store, lease, engagement, first=first)
+
+    def _engine_for(self, settings: Settings, agent: Agent) -> Engine:
+        return self._engines.for_agent(agent, model=settings.model, base_url=settings.base_url)
+
+
+@asynccontextmanager
+async def _driven(run: Run) -> AsyncIterator[Run]:
+    """Work on a run beside the block. Leaving the block stops the run; cancelling it leaves it resumable."""
+    trouble: Exception | None = None
+    try:
+        async with create_task_group() as group:
+            group.start_soon(run.drive)
+            try:
+                yield run
+            except Exception as error:
+                trouble = error
+            if not run.is_over:
+                await run.stop()
+    finally:
+        run.close()
+    if trouble is not None:
+        raise trouble
+
+
+def _must_be_a_request(request: str) -> None:
+    if not request.strip():
+        raise Mistake("the request is empty; say what the agent should do")
+    if (size := len(request.encode())) > LONGEST_REQUEST:
+        raise Mistake(
+            f"the request has {size:,} bytes, and at most {LONGEST_REQUEST:,} can be given; name a file instead"
+        )

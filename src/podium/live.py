@@ -1,0 +1,166 @@
+"""A live run: one request that this process is working on.
+
+It gives the run's operations their timeline, listens to the run's mailbox, and records how the
+run ended. The person's words, wherever they are said, come through the mailbox.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+
+from anyio import CancelScope, move_on_after, to_thread
+from anyio import Event as Flag
+from msgspec import structs
+
+from .errors import Failed, PodiumError
+from .event import (
+    Entry,
+    Event,
+    MessageReceived,
+    PauseAsked,
+    RunEnded,
+    RunPaused,
+    RunStarted,
+    StopAsked,
+    decode,
+)
+from .operation import Engagement
+from .picture import Picture
+from .request import Answer, Outcome, Part
+from .result import Result
+from .store.follow import Follower
+from .store.mailbox import Letter, post
+from .store.sqlite import SqliteLease, SqliteStore
+
+RELEASE_SECONDS = 5.0
+
+
+class Run:
+    """One request and all that comes of it, while this process works on it."""
+
+    def __init__(self, store: SqliteStore, lease: SqliteLease, engagement: Engagement, *, first: Entry) -> None:
+        assert isinstance(first.event, RunStarted)
+        self.id = lease.run
+        self._store = store
+        self._lease = lease
+        self._timeline = engagement.timeline
+        self._engagement = engagement
+        self._agent = first.event.agent
+        self._request = first.event.request
+        self._started_at = first.at
+        self._scope = CancelScope()
+        self._followers: list[Follower] = []
+        self._result: Result | None = None
+        self._over = Flag()
+        lease.deliver = self._deliver
+
+    # What the caller can do
+
+    def entries(self, after: int = 0) -> Follower:
+        """The timeline from the entry after `after`, and what comes, until the run ends or pauses."""
+        follower = Follower(self._store.path, self.id, after)
+        self._followers.append(follower)
+        return follower
+
+    async def result(self) -> Result:
+        """What the run came to; waits for its end."""
+        await self._over.wait()
+        assert self._result is not None
+        return self._result
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this process has stopped working on it."""
+        return self._over.is_set()
+
+    async def send(self, text: str, *, to: str | None = None, by: str = "") -> None:
+        """Say something to an agent of the run, the first one by default; it hears it at its next turn."""
+        await self._post(MessageReceived(id=secrets.token_hex(6), to=to or self._agent, text=text, by=by))
+
+    async def pause(self, by: str = "") -> None:
+        """Begin no further step; what is under way comes to its end first."""
+        await self._post(PauseAsked(by=by))
+
+    async def stop(self, by: str = "") -> None:
+        """End the run now, with what there is."""
+        await self._post(StopAsked(by=by))
+
+    async def _post(self, event: Event) -> None:
+        await to_thread.run_sync(post, self._store.path, self.id, event)
+
+    # What happens inside
+
+    async def drive(self) -> Result:
+        """Work on the run until it ends, pauses or is interrupted. Only cancellation is raised."""
+        try:
+            self._result = await self._driven()
+        except PodiumError as error:
+            self._result = self._came_to("interrupted", error=str(error))
+        finally:
+            if self._result is None or self._result.outcome == "interrupted":
+                self._result = self._result or self._came_to("interrupted", error="this process was interrupted")
+                await self._let_go()
+            self._over.set()
+        return self._result
+
+    async def _driven(self) -> Result:
+        self._timeline.when_quiet = self._scope.cancel
+        if self._timeline.stop_asked:
+            self._scope.cancel()
+        answer: Answer | None = None
+        ended: RunEnded | RunPaused | None = None
+        with self._scope:
+            try:
+                answer = await self._engagement.root(self._agent).run(self._request)
+                ended = RunEnded(outcome="succeeded")
+            except Failed as error:
+                ended = RunEnded(outcome=error.failure.outcome, failure=error.failure, parts=await self._parts())
+        if ended is None:
+            stopped = self._timeline.stop_asked
+            ended = RunEnded(outcome="cancelled", parts=await self._parts()) if stopped else RunPaused()
+        self._timeline.append(ended, scope="")
+        self._store.release(self._lease, is_over=isinstance(ended, RunEnded))
+        await self._timeline.settled()
+        return self._resulting(ended, answer)
+
+    def _deliver(self, letter: Letter) -> None:
+        self._timeline.append(letter.event, scope="", mail=letter.id)
+        match letter.event:
+            case StopAsked():
+                self._scope.cancel()
+            case PauseAsked():
+                self._timeline.pause()
+
+    async def _parts(self) -> tuple[Part, ...]:
+        """What there is of an answer, as anybody would read it off the timeline."""
+        await self._timeline.settled()
+        rows = await self._store.rows(self.id)
+        return Picture.of(decode(row.line) for row in rows).parts_so_far()
+
+    def _resulting(self, ended: RunEnded | RunPaused, answer: Answer | None) -> Result:
+        if answer is not None:
+            return self._came_to("succeeded", text=answer.text, data=answer.data, parts=answer.parts)
+        if isinstance(ended, RunPaused):
+            return self._came_to("paused")
+        error = None if ended.failure is None else str(ended.failure)
+        return self._came_to(ended.outcome, parts=ended.parts, error=error)
+
+    def _came_to(self, outcome: Outcome, **rest: Any) -> Result:
+        usage = structs.replace(self._timeline.spent(), seconds=time.time() - self._started_at)
+        return Result(run_id=self.id, outcome=outcome, succeeded=outcome == "succeeded", usage=usage, **rest)
+
+    async def _let_go(self) -> None:
+        """Give the run back. What was recorded until now is written, whatever cancelled us."""
+        with move_on_after(RELEASE_SECONDS, shield=True):
+            try:
+                self._store.release(self._lease)
+                await self._lease.settled()
+            except PodiumError:
+                pass  # a store that refuses has said so; the lease ends by itself
+
+    def close(self) -> None:
+        """Put away what callers followed the run with."""
+        for follower in self._followers:
+            follower.close()

@@ -1,0 +1,57 @@
+"""Settings: what the person configured, from the environment or given in code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, structs
+
+from .engines.choice import OPENAI_URL, REHEARSAL
+from .session import PATIENCE, Patience
+
+DEFAULT_OPENAI_MODEL = "openai:gpt-5-mini"
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How Podium works here.
+
+    `model` is what agents think with that name nothing themselves: `openai:NAME` for anything that
+    speaks OpenAI's chat completions at `base_url`, or `rehearsal`. Keys are not settings: they stay
+    in the environment and are never stored.
+    """
+
+    home: Path
+    store: Path
+    model: str = ""
+    base_url: str = OPENAI_URL
+    patience: Patience = PATIENCE
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str] = os.environ, **given: Any) -> Settings:
+        """The settings of this environment; what is given wins."""
+        home = Path(given.get("home") or environ.get("PODIUM_HOME") or Path.home() / ".podium")
+        found: dict[str, Any] = {
+            "home": home,
+            "store": Path(environ.get("PODIUM_STORE") or home / "podium.db"),
+            "model": environ.get("PODIUM_MODEL") or _default_model(environ),
+            "base_url": (environ.get("OPENAI_BASE_URL") or OPENAI_URL).rstrip("/"),
+        }
+        return cls(**(found | {key: value for key, value in given.items() if value is not None}))
+
+    def recorded(self) -> dict[str, Any]:
+        """What a run remembers of them, so that resuming it thinks with the same."""
+        return {"model": self.model, "base_url": self.base_url}
+
+    def as_recorded(self, recorded: Mapping[str, Any]) -> Settings:
+        """These settings with what a run remembers."""
+        if recorded == self.recorded():
+            return self
+        return structs.replace(self, **{key: recorded[key] for key in self.recorded() if key in recorded})
+
+
+def _default_model(environ: Mapping[str, str]) -> str:
+    is_there = environ.get("OPENAI_API_KEY") or environ.get("OPENAI_BASE_URL")
+    return DEFAULT_OPENAI_MODEL if is_there else REHEARSAL
