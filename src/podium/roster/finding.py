@@ -1,0 +1,33 @@
+"""A finding: one thing about an agent file that a person should know, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import Struct
+
+Severity = Literal["error", "warning", "notice"]
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """What stands in a file, and what would be right, in one sentence.
+
+    An error makes the agent unusable, a warning does not, and a notice is only good to know.
+    `line` and `key` are absent where the finding is about the file as a whole.
+    """
+
+    severity: Severity
+    path: str
+    line: int | None = None
+    key: str = ""
+    message: str
+
+    def __str__(self) -> str:
+        place = self.path if self.line is None else f"{self.path}:{self.line}"
+        return f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
+
+
+def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Those that make an agent unusable."""
+    return tuple(finding for finding in findings if finding.severity == "error")

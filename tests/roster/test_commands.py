@@ -1,0 +1,245 @@
+"""The commands that show and check agents, as a person types them."""
+
+import json
+import unicodedata
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium.cli import agents, check, graph
+from podium.cli.text import HIDDEN, visible
+from podium.errors import BadAgent
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "repo"
+    (folder / ".podium" / "agents").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    return folder
+
+
+def write(repo: Path, name: str, frontmatter: str = "", folder: str = ".podium/agents") -> Path:
+    path = repo / folder / f"{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"---\n{frontmatter}\n---\nYou work.\n")
+    return path
+
+
+def typed(command: click.Command, *words: str | Path) -> Result:
+    return CliRunner().invoke(command, [str(word) for word in words])
+
+
+def test_a_check_without_findings_says_so(repo: Path) -> None:
+    write(repo, "planner")
+
+    result = typed(check.command)
+
+    assert result.exit_code == 0
+    assert result.output == "5 agents: nothing to complain about\n"
+
+
+def test_a_check_prints_all_findings_at_once_and_fails_when_there_are_errors(repo: Path) -> None:
+    write(repo, "builder", "handoff: planner\ncolor: blue")
+    write(repo, "planner", "handoff: builder")
+    write(repo, "tester", "maxTurns: many\ntimeout: soon")
+
+    result = typed(check.command)
+
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "error: .podium/agents/builder.md:2: handoff: an agent may not come back to itself: "
+        "builder -> planner -> builder; take one of these steps out",
+        "warning: .podium/agents/builder.md:3: color: is kept, but not acted on",
+        'error: .podium/agents/tester.md:2: maxTurns: "many" is text; a whole number of at least 1 would be right',
+        'error: .podium/agents/tester.md:3: timeout: "soon" is text; a number above 0 would be right',
+        "6 agents: 3 errors, 1 warning",
+    ]
+
+
+def test_warnings_alone_do_not_fail_a_check(repo: Path) -> None:
+    write(repo, "planner", "colour: blue")
+
+    result = typed(check.command)
+
+    assert result.exit_code == 0
+    assert result.output.endswith("5 agents: 1 warning\n")
+
+
+def test_a_check_for_programs_is_json(repo: Path) -> None:
+    write(repo, "planner", "timeout: soon")
+
+    result = typed(check.command, "--json")
+
+    assert result.exit_code == 1
+    assert json.loads(result.output) == {
+        "agents": 4,
+        "errors": 1,
+        "findings": [
+            {
+                "severity": "error",
+                "path": ".podium/agents/planner.md",
+                "line": 2,
+                "key": "timeout",
+                "message": '"soon" is text; a number above 0 would be right',
+            }
+        ],
+    }
+
+
+def test_a_check_may_be_of_another_repository(repo: Path, tmp_path: Path) -> None:
+    write(tmp_path / "other", "planner", "timeout: soon")
+
+    for words in ((tmp_path / "other",), ("--repo", tmp_path / "other")):
+        result = typed(check.command, *words)
+
+        assert result.exit_code == 1
+        assert result.output.startswith("error: .podium/agents/planner.md:2: timeout: ")
+
+
+def test_a_check_of_one_file_tells_about_that_file_and_whom_it_needs(repo: Path) -> None:
+    path = write(repo, "planner", "handoff: builder\nagents: [ghost]")
+    write(repo, "builder", "handoff: planner")
+    write(repo, "stranger", "timeout: soon")
+
+    result = typed(check.command, path)
+
+    assert result.exit_code == 1
+    assert [line.partition(": ")[2].partition(";")[0] for line in result.output.splitlines()] == [
+        ".podium/agents/planner.md:2: handoff: an agent may not come back to itself: planner -> builder -> planner",
+        '.podium/agents/planner.md:3: agents: there is no agent "ghost"',
+        "2 errors",
+    ]
+
+
+def test_a_check_of_one_file_tells_about_a_broken_one_that_it_needs(repo: Path) -> None:
+    path = write(repo, "planner", "handoff: builder")
+    write(repo, "builder", "timeout: soon")
+
+    result = typed(check.command, path)
+
+    assert result.exit_code == 1
+    assert result.output.startswith("error: .podium/agents/builder.md:2: timeout: ")
+    assert result.output.endswith("1 agent: 1 error\n")
+
+
+def test_a_check_of_one_broken_file_tells_its_errors_once(repo: Path) -> None:
+    result = typed(check.command, write(repo, "builder", "timeout: soon"))
+
+    assert result.output.count("timeout") == 1
+    assert result.output.endswith("0 agents: 1 error\n")
+
+
+def test_a_check_may_be_of_a_folder_that_is_not_in_use_yet(repo: Path) -> None:
+    write(repo, "planner", "handoff: reviewer", folder="drafts")
+    write(repo, "reviewer", "handoff: ghost", folder="drafts")
+
+    result = typed(check.command, "drafts")
+
+    assert result.exit_code == 1
+    assert result.output.startswith('error: drafts/reviewer.md:2: handoff: there is no agent "ghost"; there are ')
+
+
+def test_foreign_folders_keep_their_customs_when_they_are_checked_alone(repo: Path) -> None:
+    path = write(repo, "planner", "name: Big Planner", folder=".claude/agents")
+
+    assert typed(check.command, path).exit_code == 0
+    assert typed(check.command, path.parent).exit_code == 0
+
+
+def test_a_check_of_nothing_is_a_usage_error(repo: Path) -> None:
+    assert typed(check.command, "absent").exit_code == 2
+
+
+def test_the_list_shows_names_sources_descriptions_and_what_is_hidden(repo: Path, tmp_path: Path) -> None:
+    write(repo, "triage", "description: Ours.")
+    write(repo, "broken", "timeout: soon")
+    write(tmp_path / "home", "mine", "description: My own.", folder="agents")
+
+    result = typed(agents.command)
+
+    assert result.exit_code == 0
+    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in result.output.splitlines()}
+    assert rows["triage"] == ["repo", "Ours."]
+    assert rows["mine"] == ["user", "My own."]
+    assert rows["answer"][0] == "built-in"
+    assert rows["broken"][0] == "broken"
+    assert rows["broken"][1].startswith(".podium/agents/broken.md:2: timeout: ")
+    assert rows["builtin:triage"][0] == "built-in"
+    assert rows["builtin:triage"][1].startswith("(shadowed) ")
+
+
+def test_the_list_for_programs_is_json(repo: Path) -> None:
+    write(repo, "triage", "description: Ours.")
+
+    found = json.loads(typed(agents.command, "--json").output)
+
+    assert found["agents"][-1] == {
+        "name": "triage",
+        "source": "repo",
+        "description": "Ours.",
+        "path": ".podium/agents/triage.md",
+    }
+    assert [agent["path"] for agent in found["shadowed"]] == ["podium/builtin/agents/triage.md"]
+    assert found["broken"] == []
+
+
+def test_a_graph_is_a_tree_a_flowchart_or_json(repo: Path) -> None:
+    write(repo, "planner", "handoff: builder")
+    write(repo, "builder")
+
+    text = typed(graph.command, "planner").output
+    flowchart = typed(graph.command, "planner", "--mermaid").output
+    data = json.loads(typed(graph.command, "planner", "--json").output)
+
+    assert text.splitlines()[:2] == ["planner", "└─ handoff → builder *"]
+    assert 'n0 -->|"handoff"| n1' in flowchart
+    assert data["terminal"] == ["builder"]
+    assert data["agents"][0]["edges"] == [{"kind": "handoff", "label": "handoff", "to": "builder"}]
+    assert typed(graph.command, "planner", "--mermaid", "--json").exit_code == 2
+
+
+def test_a_graph_of_agents_that_do_not_fit_is_refused_in_one_sentence(repo: Path) -> None:
+    write(repo, "planner", "handoff: ghost")
+
+    for name in ("planner", "nobody"):
+        result = typed(graph.command, name)
+
+        assert isinstance(result.exception, BadAgent)
+        assert "there is no agent" in str(result.exception)
+
+
+def test_the_graph_in_the_docs_is_the_one_that_is_drawn(repo: Path) -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
+
+    assert f"$ podium graph triage\n{typed(graph.command, 'triage').output}" in docs
+
+
+def test_what_is_in_a_file_is_shown_and_never_acts_on_the_terminal(repo: Path) -> None:
+    evil = '"\\x1b[2J\\u202eevil\\u2028\\x9b1m"'
+    write(repo, "planner", f"description: {evil}\nisolation: {evil}\n{evil}: 1")
+    write(repo, "builder", f"description: {evil}\ncolor: {evil}")
+
+    for command in (check.command, agents.command):
+        for words in ((), ("--json",)):
+            output = typed(command, *words).output
+
+            assert "evil" in output
+            assert {unicodedata.category(sign) for sign in output if sign != "\n"}.isdisjoint(HIDDEN)
+
+
+def test_signs_that_act_or_hide_become_escapes_and_the_rest_stays() -> None:
+    assert visible("plain, größer, 日本\n\tnext") == "plain, größer, 日本\n\tnext"
+    assert visible("\x1b[31m\r\x9b\u202e\u200b\u2028\ue000\U000e0041\ud800") == (
+        "\\x1b[31m\\x0d\\x9b\\u202e\\u200b\\u2028\\ue000\\U000e0041\\ud800"
+    )
+
+
+@given(st.text(st.characters()))
+def test_no_text_keeps_a_hidden_sign(text: str) -> None:
+    assert all(sign in "\n\t" or unicodedata.category(sign) not in HIDDEN for sign in visible(text))
