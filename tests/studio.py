@@ -39,11 +39,15 @@ class Studio:
         return self.agents[name]
 
     @asynccontextmanager
-    async def app(self, *, fault: Fault | None = None, engines: Mapping[str, Engine] | None = None) -> AsyncIterator[App]:
+    async def app(
+        self, *, fault: Fault | None = None, engines: Mapping[str, Engine] | None = None
+    ) -> AsyncIterator[App]:
         wire = ScriptedWire(self.scripts)
         wire.heard = self.calls
         scripted = ModelEngine(wire, name="scripted", retry=Retry(sleep=at_once))
-        async with App(self.settings, engines={"scripted": scripted} | dict(engines or {}), environ={}, fault=fault) as app:
+        async with App(
+            self.settings, engines={"scripted": scripted} | dict(engines or {}), environ={}, fault=fault
+        ) as app:
             yield app
 
     async def run(self, agent: str, request: str, *, fault: Fault | None = None) -> Result:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from anyio import Event as Flag
-from anyio import create_task_group, sleep_forever, wait_all_tasks_blocked
+from anyio import create_task_group, sleep, sleep_forever, wait_all_tasks_blocked
 
 from podium.agent import Agent
 from podium.errors import Failed
@@ -315,8 +315,6 @@ async def test_patience_depends_on_what_the_turn_is_doing(bench: Callable[..., B
 
 async def test_a_turn_that_never_stops_talking_ends_at_its_absolute_limit(bench: Callable[..., Bench]) -> None:
     async def endless(prompt: str) -> AsyncGenerator[Piece]:
-        from anyio import sleep
-
         while True:
             yield Text("and ")
             await sleep(0.005)
@@ -330,8 +328,6 @@ async def test_a_turn_that_never_stops_talking_ends_at_its_absolute_limit(bench:
 
 async def test_talking_resets_the_silence(bench: Callable[..., Bench]) -> None:
     async def slow(prompt: str) -> AsyncGenerator[Piece]:
-        from anyio import sleep
-
         for _ in range(8):
             await sleep(0.03)
             yield Text(".")
@@ -360,8 +356,6 @@ async def test_a_restored_mind_that_stays_silent_is_replaced_by_a_fresh_one(benc
 
 async def test_a_restored_mind_is_trusted_once_it_has_spoken(bench: Callable[..., Bench]) -> None:
     async def slow_after_the_first_word(prompt: str) -> AsyncGenerator[Piece]:
-        from anyio import sleep
-
         yield Text("yes ")
         await sleep(0.1)
         yield Text("here")
@@ -415,8 +409,6 @@ async def test_every_mind_is_put_away(bench: Callable[..., Bench]) -> None:
 
 async def test_streamed_text_is_coalesced(bench: Callable[..., Bench]) -> None:
     async def chatty(prompt: str) -> AsyncGenerator[Piece]:
-        from anyio import sleep
-
         for _ in range(60):
             yield Text("x")
             await sleep(0.01)

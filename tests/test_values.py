@@ -40,7 +40,9 @@ def test_the_newest_sample_has_every_kind_of_event() -> None:
 
 
 def test_an_entry_of_a_newer_release_with_more_fields_is_read() -> None:
-    line = b'{"run":"r","seq":1,"at":1.5,"scope":"","event":{"type":"noticed","text":"hi","colour":"red"},"mood":"good"}'
+    line = (
+        b'{"run":"r","seq":1,"at":1.5,"scope":"","event":{"type":"noticed","text":"hi","colour":"red"},"mood":"good"}'
+    )
 
     assert decode(line).event.text == "hi"  # type: ignore[union-attr]
 

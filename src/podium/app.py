@@ -231,7 +231,11 @@ async def _driven(run: Run) -> AsyncIterator[Run]:
 def _must_be_a_request(request: str) -> None:
     if not request.strip():
         raise Mistake("the request is empty; say what the agent should do")
-    if (size := len(request.encode())) > LONGEST_REQUEST:
+    try:
+        size = len(request.encode())
+    except UnicodeEncodeError as error:
+        raise Mistake(f"the request is not text: character {error.start + 1} cannot be written as UTF-8") from None
+    if size > LONGEST_REQUEST:
         raise Mistake(
             f"the request has {size:,} bytes, and at most {LONGEST_REQUEST:,} can be given; name a file instead"
         )

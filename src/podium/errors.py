@@ -106,3 +106,11 @@ class RunHeld(StoreFailed):
 
 class Inconsistent(PodiumError):
     """The journal says one thing and the code another."""
+
+
+def first_error(error: BaseException) -> BaseException:
+    """What went wrong first: the error itself, or what a group of them begins with; ours before others'."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    inner = [first_error(one) for one in error.exceptions]
+    return next((one for one in inner if isinstance(one, PodiumError)), inner[0])

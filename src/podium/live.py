@@ -14,7 +14,7 @@ from anyio import CancelScope, move_on_after, to_thread
 from anyio import Event as Flag
 from msgspec import structs
 
-from .errors import Failed, PodiumError
+from .errors import Failed, PodiumError, first_error
 from .event import (
     Entry,
     Event,
@@ -54,6 +54,7 @@ class Run:
         self._followers: list[Follower] = []
         self._result: Result | None = None
         self._over = Flag()
+        self.trouble: BaseException | None = None
         lease.deliver = self._deliver
 
     # What the caller can do
@@ -93,15 +94,24 @@ class Run:
     # What happens inside
 
     async def drive(self) -> Result:
-        """Work on the run until it ends, pauses or is interrupted. Only cancellation is raised."""
+        """Work on the run until it ends, pauses or is interrupted. Only cancellation is raised.
+
+        This is the edge at which any error of ours stops: the run stays as it is on the timeline,
+        and `trouble` has the error for whoever looks into it.
+        """
         try:
             self._result = await self._driven()
-        except PodiumError as error:
-            self._result = self._came_to("interrupted", error=str(error))
+        except Exception as error:
+            self.trouble = first_error(error)
+            ours = isinstance(self.trouble, PodiumError)
+            why = str(self.trouble) if ours else f"something went wrong inside Podium: {self.trouble!r}"
+            self._result = self._came_to("interrupted", error=why)
+            await self._let_go()
+        except BaseException:
+            self._result = self._came_to("interrupted", error="this process was interrupted")
+            await self._let_go()
+            raise
         finally:
-            if self._result is None or self._result.outcome == "interrupted":
-                self._result = self._result or self._came_to("interrupted", error="this process was interrupted")
-                await self._let_go()
             self._over.set()
         return self._result
 

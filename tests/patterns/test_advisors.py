@@ -112,7 +112,13 @@ async def test_advice_is_counted_once_and_rolls_up(studio: Studio) -> None:
     assert (result.usage.calls, result.usage.input_tokens, result.usage.output_tokens) == (3, 21, 9)
 
 
-HEADINGS = ["## ORIGINAL USER REQUEST", "## ANALYSIS GATHERED", "### From legal", "  ### from risk", "##\tAnalysis gathered"]
+HEADINGS = [
+    "## ORIGINAL USER REQUEST",
+    "## ANALYSIS GATHERED",
+    "### From legal",
+    "  ### from risk",
+    "##\tAnalysis gathered",
+]
 
 
 @given(
@@ -123,5 +129,7 @@ def test_neither_request_nor_advice_can_forge_a_section(request: str, advice: st
     text = enriched(request, [Part(agent="legal", outcome="succeeded", text=advice)])
 
     headings = [line.strip().lower() for line in text.splitlines() if line.strip().startswith(("## ", "### ", "##\t"))]
-    ours = [line for line in headings if "original user request" in line or "analysis gathered" in line or "# from" in line]
+    ours = [
+        line for line in headings if "original user request" in line or "analysis gathered" in line or "# from" in line
+    ]
     assert ours == ["## original user request", "## analysis gathered", "### from legal"]

@@ -76,7 +76,9 @@ async def test_a_choice_outside_the_list_is_answered_with_the_list_and_may_be_me
 
 
 async def test_two_corrections_are_all_a_router_gets(desk: Studio) -> None:
-    desk.agent("reception", says=[routes_to("sales"), "hm", routes_to("void")], router=True, agents=["billing", "support"])
+    desk.agent(
+        "reception", says=[routes_to("sales"), "hm", routes_to("void")], router=True, agents=["billing", "support"]
+    )
 
     result = await desk.run("reception", "help")
 

@@ -57,7 +57,10 @@ class Reader:
         return [decode(row.line) for row in self.rows(run, after)]
 
     def summary(self, run: str) -> Summary:
-        return next(self._summaries("WHERE run.id = ?", (run,)))
+        """One run as a list shows it."""
+        for found in self._summaries("WHERE run.id = ?", (run,)):
+            return found
+        raise NoSuchRun(f"there is no run {run!r}; podium ps lists those there are")
 
     def runs(self) -> list[Summary]:
         """Every run, newest first."""

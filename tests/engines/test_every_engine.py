@@ -1,0 +1,252 @@
+"""What every engine does, whatever it thinks with. A new engine begins by joining this list."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from anyio import create_task_group
+
+from podium.agent import Agent
+from podium.engines.model.loop import ModelEngine, Retry
+from podium.engines.model.openai import OpenAIWire
+from podium.engines.scripted import ScriptedWire
+from podium.errors import Failed
+from podium.event import CallCut, CallFailed, ModelReplied, TextStreamed, ToolAnswered, ToolUse
+from podium.journal import Scope, Timeline
+from podium.mind import Engine, Spec, Tool, ToolAnswer
+from podium.session import Patience, Session
+from podium.store.follow import Follower
+from podium.store.reader import Reader
+from podium.store.sqlite import SqliteStore
+from podium.testing import ModelServer
+
+from ..studio import at_once
+
+RETRY = Retry(most=2, sleep=at_once)
+
+
+class Stage:
+    """One engine that plays a script, a store, and the sessions on both."""
+
+    def __init__(self, kind: str, store: Path) -> None:
+        self.kind = kind
+        self.store = store
+        self.told: list[ToolUse] = []
+
+    @asynccontextmanager
+    async def engine(self, script: Sequence[Any]) -> AsyncIterator[Engine]:
+        if self.kind == "scripted":
+            yield ModelEngine(ScriptedWire(script), name="scripted", retry=RETRY)
+            return
+        async with ModelServer(script) as server, aiohttp.ClientSession() as client:
+            yield ModelEngine(OpenAIWire(lambda: client, server.url, "key"), name="openai:m", model="m", retry=RETRY)
+
+    @asynccontextmanager
+    async def session(self, script: Sequence[Any], *, patience: Patience | None = None) -> AsyncIterator[Session]:
+        async with self.engine(script) as engine, SqliteStore(self.store) as store:
+            exists = self.has_run()
+            lease = await store.claim("r") if exists else store.begin("r")
+            timeline = Timeline("r", lease)
+            timeline.load(await store.rows("r") if exists else [])
+            scope = Scope(timeline, "worker", operation="worker", digest="d")
+            spec = Spec(agent=Agent(name="worker"), system="You work.", tools=(self.tool(),), max_turns=4)
+            session = Session(engine, spec, scope, patience=patience or Patience())
+            try:
+                yield session
+            finally:
+                await session.aclose()
+                store.release(lease)
+
+    def tool(self) -> Tool:
+        async def answer(call: ToolUse, scope: Scope) -> ToolAnswer:
+            self.told.append(call)
+            return ToolAnswer(text=f"added up to {sum(call.arguments.get('numbers', []))}")
+
+        numbers = {"type": "array", "items": {"type": "integer"}}
+        parameters = {"type": "object", "properties": {"numbers": numbers}, "required": ["numbers"]}
+        return Tool(name="add", description="Adds numbers up.", parameters=parameters, answer=answer)
+
+    def has_run(self) -> bool:
+        if not self.store.exists():
+            return False
+        with Reader(self.store) as reader:
+            return bool(reader.rows("r"))
+
+    async def wait_for(self, kind: type) -> None:
+        """Return when there is an event of this kind."""
+        with Follower(self.store, "r") as entries:
+            async for entry in entries:
+                if isinstance(entry.event, kind):
+                    return
+
+    def events(self, *kinds: type) -> list[Any]:
+        with Reader(self.store) as reader:
+            return [entry.event for entry in reader.entries("r") if isinstance(entry.event, kinds)]
+
+
+@pytest.fixture(params=["scripted", "openai"])
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
+    return Stage(request.param, tmp_path / "s.db")
+
+
+ADD = {"calls": [{"name": "add", "arguments": {"numbers": [1, 2]}}]}
+
+
+async def test_it_streams(stage: Stage) -> None:
+    script = [{"says": "one two three four", "pieces": 4, "pace": 0.15}]
+
+    async with stage.session(script) as session:
+        reply = await session.ask("count")
+
+    assert reply.text == "one two three four"
+    streamed = [event.text for event in stage.events(TextStreamed)]
+    assert streamed
+    assert "one two three four".startswith("".join(streamed))
+
+
+async def test_it_calls_tools_and_answers_with_what_they_said(stage: Stage) -> None:
+    async with stage.session([ADD, "it is three"]) as session:
+        reply = await session.ask("add 1 and 2")
+
+    assert reply.text == "it is three"
+    assert [(call.name, call.arguments) for call in stage.told] == [("add", {"numbers": [1, 2]})]
+    assert [event.text for event in stage.events(ToolAnswered)] == ["added up to 3"]
+
+
+async def test_it_makes_several_calls_at_once_and_answers_them_in_order(stage: Stage) -> None:
+    calls = [{"name": "add", "arguments": {"numbers": [number]}} for number in (5, 6, 7)]
+
+    async with stage.session([{"calls": calls}, "done"]) as session:
+        reply = await session.ask("add")
+
+    assert reply.text == "done"
+    assert sorted(event.text for event in stage.events(ToolAnswered)) == [
+        "added up to 5",
+        "added up to 6",
+        "added up to 7",
+    ]
+
+
+async def test_an_unknown_tool_and_unreadable_arguments_are_answered_with_what_is_wrong(stage: Stage) -> None:
+    unknown = {"calls": [{"name": "subtract", "arguments": {}}]}
+    unreadable = {**ADD, "garbled": True}
+
+    async with stage.session([unknown, unreadable, "I see"]) as session:
+        reply = await session.ask("try")
+
+    assert reply.text == "I see"
+    assert stage.told == []
+    assert [event.text for event in stage.events(ToolAnswered)] == [
+        "There is no tool 'subtract'; the tools are: add.",
+        "The arguments of add are not a JSON object.",
+    ]
+
+
+async def test_a_model_that_only_calls_tools_comes_to_its_limit(stage: Stage) -> None:
+    async with stage.session([ADD, ADD, ADD, ADD, ADD]) as session:
+        with pytest.raises(Failed, match="no answer after 4 model calls"):
+            await session.ask("add for ever")
+
+
+async def test_it_can_be_cancelled_and_what_it_said_is_kept(stage: Stage) -> None:
+    script = [{"says": "one two three", "pieces": 3, "pace": 0.3}]
+
+    async with stage.session(script) as session, create_task_group() as group:
+        group.start_soon(session.ask, "count")
+        await stage.wait_for(TextStreamed)
+        group.cancel_scope.cancel()
+
+    [cut] = stage.events(CallCut)
+    assert cut.text.startswith("one")
+    assert cut.text != "one two three"
+    assert cut.usage.estimated == 1
+
+
+async def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_told(stage: Stage) -> None:
+    script = [{"says": "at last", "fails": {"status": 429, "times": 2, "retry_after": 0}}]
+
+    async with stage.session(script) as session:
+        reply = await session.ask("hi")
+
+    assert reply.text == "at last"
+    assert len(stage.events(CallFailed)) == 2
+    assert len(stage.events(ModelReplied)) == 1
+
+
+async def test_tries_are_limited(stage: Stage) -> None:
+    async with stage.session([{"fails": {"status": 503, "message": "overloaded"}}]) as session:
+        with pytest.raises(Failed, match="overloaded"):
+            await session.ask("hi")
+
+    waits = [event.wait is None for event in stage.events(CallFailed)]
+    assert waits == [False, False, True]
+
+
+async def test_a_lasting_failure_is_told_at_once_in_the_providers_words(stage: Stage) -> None:
+    async with stage.session([{"fails": {"status": 400, "message": "no such model"}}]) as session:
+        with pytest.raises(Failed, match="no such model"):
+            await session.ask("hi")
+
+    assert len(stage.events(CallFailed)) == 1
+
+
+async def test_half_a_reply_is_not_an_answer(stage: Stage) -> None:
+    async with stage.session([{"says": "the whole of it", "half": 1}]) as session:
+        reply = await session.ask("hi")
+
+    assert reply.text == "the whole of it"
+    assert len(stage.events(CallFailed)) == 1
+
+
+async def test_an_empty_reply_is_asked_for_once_more(stage: Stage) -> None:
+    async with stage.session([""]) as session:
+        with pytest.raises(Failed, match="replied with nothing"):
+            await session.ask("hi")
+
+    assert len(stage.events(ModelReplied)) == 2
+
+
+async def test_silence_ends_the_turn(stage: Stage) -> None:
+    async with stage.session([{"silent": True}], patience=Patience(thinking=0.1)) as session:
+        with pytest.raises(Failed, match=r"timed out after 0\.1 s of silence"):
+            await session.ask("hi")
+
+
+async def test_usage_is_told_for_each_call(stage: Stage) -> None:
+    spent = {"input_tokens": 11, "output_tokens": 7, "cached_tokens": 4}
+
+    async with stage.session([{**ADD, "usage": spent}, {"says": "done", "usage": spent}]) as session:
+        await session.ask("hi")
+
+    used = [event.usage for event in stage.events(ModelReplied)]
+    assert [(usage.input_tokens, usage.output_tokens, usage.cached_tokens) for usage in used] == [(11, 7, 4)] * 2
+    assert [usage.tool_calls for usage in used] == [1, 0]
+
+
+async def test_a_restart_in_the_middle_of_a_turn_repeats_no_call(stage: Stage) -> None:
+    async with stage.session([ADD, {"silent": True}]) as session, create_task_group() as group:
+        group.start_soon(session.ask, "add")
+        await stage.wait_for(ToolAnswered)
+        group.cancel_scope.cancel()
+
+    async with stage.session([{"fails": {"status": 400}}, "it is three"]) as session:
+        reply = await session.ask("add")
+
+    assert reply.text == "it is three"
+    assert len(stage.events(ModelReplied)) == 2
+
+
+async def test_a_restart_between_turns_gives_the_next_turn_the_whole_conversation(stage: Stage) -> None:
+    async with stage.session([ADD, "it is three", "again three"]) as session:
+        await session.ask("add")
+
+    async with stage.session([{"fails": {"status": 400}}, {"fails": {"status": 400}}, "again three"]) as session:
+        await session.ask("add")
+        reply = await session.ask("again")
+
+    assert reply.text == "again three"

@@ -1,0 +1,287 @@
+"""Death at every persisted transition, and the same answer after it.
+
+The run has a router and a chain among its advisors, and hands its answer on. A model server on
+loopback plays all of them and counts: a call that was recorded before the death is never made again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium import Agent, App, Result, Settings
+from podium.agent import Advisors
+from podium.event import CallFailed, ModelReplied, RunEnded, TurnEnded
+from podium.journal import first_break
+from podium.store.fault import EXIT_CODE, refusal_after
+from podium.store.reader import Reader
+from podium.testing import ModelServer
+
+ANSWER = "filed under 7"
+
+
+def scripted(*moves: Any) -> str:
+    return f"You are played.\n```script\n{json.dumps(moves)}\n```"
+
+
+def routes_to(agent: str) -> dict[str, Any]:
+    return {"calls": [{"name": "route_to", "arguments": {"agent": agent, "reason": "it fits"}}]}
+
+
+def team() -> list[Agent]:
+    """A lead with advisors, one of them a router that errs first, another a chain, and a handoff."""
+    return [
+        Agent(name="lead", prompt=scripted("decided"), advisors=Advisors(agents=("desk", "chain")), handoff="clerk"),
+        Agent(name="desk", prompt=scripted(routes_to("void"), routes_to("tax")), router=True, agents=["tax"]),  # type: ignore[arg-type]
+        Agent(name="tax", prompt=scripted("no tax")),
+        Agent(
+            name="chain",
+            prompt=scripted({"says": "draft", "fails": {"status": 500, "times": 1, "retry_after": 0}}),
+            handoff="senior",
+        ),
+        Agent(name="senior", prompt=scripted("final opinion")),
+        Agent(name="clerk", prompt=scripted(ANSWER)),
+    ]
+
+
+def settings(home: Path, url: str) -> Settings:
+    return Settings.load({}, home=home, model="openai:m", base_url=url)
+
+
+@contextmanager
+def buried(path: Path) -> Iterator[None]:
+    """The process that owned runs here is gone: its lease has run out."""
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE owner SET until = 0")
+    connection.commit()
+    connection.close()
+    yield
+
+
+def finished_calls(path: Path, run: str) -> set[str]:
+    """The keys of the model calls that are on the timeline."""
+    with Reader(path) as reader:
+        return {
+            f"{run}/{entry.key}"
+            for entry in reader.entries(run)
+            if entry.key and isinstance(entry.event, ModelReplied | CallFailed)
+        }
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+async def run_to_death(server: ModelServer, home: Path, number: int) -> Result:
+    fault = refusal_after(number)
+    async with App(settings(home, server.url), environ={}, fault=fault) as app:
+        lead, *others = team()
+        return await app.run(lead, "May we sell it?", agents=others)
+
+
+async def resumed(server: ModelServer, home: Path, run: str) -> Result:
+    async with App(settings(home, server.url), environ={}) as app, app.resume(run) as live:
+        return await live.result()
+
+
+async def test_a_run_that_dies_at_any_entry_ends_the_same_and_repeats_no_finished_call(
+    server: ModelServer, tmp_path: Path
+) -> None:
+    number, undisturbed = 0, None
+    while undisturbed is None:
+        number += 1
+        home = tmp_path / str(number)
+        first = await run_to_death(server, home, number)
+        if first.outcome != "interrupted":
+            undisturbed = first
+            break
+        store = home / "podium.db"
+        before = finished_calls(store, first.run_id)
+        made = {key: server.count(key) for key in before}
+        with buried(store):
+            second = await resumed(server, home, first.run_id)
+
+        assert (second.outcome, second.text) == ("succeeded", ANSWER), f"after dying at entry {number}"
+        assert {key: server.count(key) for key in before} == made, f"a finished call was repeated after entry {number}"
+        check_timeline(store, first.run_id)
+
+    assert undisturbed.text == ANSWER
+    assert number > 40
+
+
+def check_timeline(store: Path, run: str) -> None:
+    with Reader(store) as reader:
+        rows = reader.rows(run)
+        entries = reader.entries(run)
+    assert first_break(rows) is None
+    keys = Counter(entry.key for entry in entries if entry.key)
+    assert [key for key, count in keys.items() if count > 1] == []
+    assert isinstance(entries[-1].event, RunEnded)
+    assert all(entry.event.failure is None for entry in entries if isinstance(entry.event, TurnEnded))
+
+
+async def test_dying_again_and_again_still_comes_to_the_same_answer(server: ModelServer, tmp_path: Path) -> None:
+    first = await run_to_death(server, tmp_path, 5)
+    store, result, deaths = tmp_path / "podium.db", first, 1
+
+    while result.outcome == "interrupted":
+        before = finished_calls(store, first.run_id)
+        made = {key: server.count(key) for key in before}
+        with buried(store):
+            fault = refusal_after(4)
+            async with (
+                App(settings(tmp_path, server.url), environ={}, fault=fault) as app,
+                app.resume(first.run_id) as live,
+            ):
+                result = await live.result()
+        assert {key: server.count(key) for key in before} == made
+        deaths += 1
+        assert deaths < 60
+
+    assert result.text == ANSWER
+    check_timeline(store, first.run_id)
+
+
+# The same with real processes
+
+
+PROGRAM = """
+import sys
+import anyio
+from pathlib import Path
+from podium import App
+from tests.test_crash import settings, team
+
+async def main(home, url, run):
+    async with App(settings(Path(home), url)) as app:
+        if run:
+            async with app.resume(run) as live:
+                result = await live.result()
+        else:
+            lead, *others = team()
+            result = await app.run(lead, "May we sell it?", agents=others)
+    print(result.outcome, result.text)
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+def process(home: Path, url: str, run: str = "", **environ: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(home), url, run],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parent.parent,
+        env={**os.environ, **environ},
+    )
+
+
+class LoggedServer:
+    """The model server as a process of its own, with a log that outlives whoever calls it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "calls.jsonl"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "podium.testing.model_server", "--latency", "0.01", "--log", str(self.log)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().split()[-1]
+
+    def counts(self) -> Counter[str]:
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return Counter(json.loads(line)["key"] for line in lines)
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.communicate()
+
+
+@pytest.fixture
+def logged_server(tmp_path: Path) -> Iterator[LoggedServer]:
+    server = LoggedServer(tmp_path)
+    yield server
+    server.close()
+
+
+def the_run(home: Path) -> str:
+    with Reader(home / "podium.db") as reader:
+        return reader.runs()[0].id
+
+
+def survive(server: LoggedServer, home: Path, dying: subprocess.Popen[str]) -> None:
+    """Bury the process, resume in another one, and check the answer and the calls."""
+    dying.communicate()
+    run = the_run(home)
+    before = finished_calls(home / "podium.db", run)
+    made = server.counts()
+
+    out, err = process(home, server.url, run).communicate(timeout=60)
+
+    assert out.strip() == f"succeeded {ANSWER}", err
+    assert {key: server.counts()[key] for key in before} == {key: made[key] for key in before}
+    check_timeline(home / "podium.db", run)
+
+
+def test_a_process_that_dies_hard_at_an_entry_is_survived(logged_server: LoggedServer, tmp_path: Path) -> None:
+    for number in (1, 2, 9, 23, 41):
+        home = tmp_path / str(number)
+        dying = process(home, logged_server.url, PODIUM_FAULT=str(number))
+        assert dying.wait(60) == EXIT_CODE
+
+        survive(logged_server, home, dying)
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_hard_at_any_entry_is_survived(logged_server: LoggedServer, tmp_path: Path) -> None:
+    number = 0
+    while True:
+        number += 1
+        home = tmp_path / str(number)
+        dying = process(home, logged_server.url, PODIUM_FAULT=str(number))
+        if dying.wait(60) == 0:
+            break
+        survive(logged_server, home, dying)
+
+    assert number > 40
+
+
+def killed_from_outside(server: LoggedServer, home: Path, after_calls: int) -> None:
+    """Kill the process as soon as the server has seen some calls; then go on."""
+    start = sum(server.counts().values())
+    dying = process(home, server.url)
+    while sum(server.counts().values()) < start + after_calls and dying.poll() is None:
+        pass
+    dying.send_signal(signal.SIGKILL)
+    dying.communicate()
+    with Reader(home / "podium.db") as reader:
+        is_over = isinstance(reader.runs()[0].last.event, RunEnded)
+    if not is_over:
+        survive(server, home, dying)
+
+
+def test_a_process_that_is_killed_from_outside_is_survived(logged_server: LoggedServer, tmp_path: Path) -> None:
+    for after_calls in (1, 4, 7):
+        killed_from_outside(logged_server, tmp_path / str(after_calls), after_calls)
+
+
+@pytest.mark.slow
+def test_random_kills_from_outside_are_survived(logged_server: LoggedServer, tmp_path: Path) -> None:
+    for round in range(30):
+        killed_from_outside(logged_server, tmp_path / str(round), random.randint(1, 9))

@@ -1,0 +1,347 @@
+"""A run and the person: watching, stopping, pausing, talking to it, and walking away from it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from pathlib import Path
+
+import pytest
+from anyio import CancelScope, create_task_group, fail_after, wait_all_tasks_blocked
+
+import podium
+from podium import Agent, App, Settings
+from podium.agent import Advisors
+from podium.errors import BadAgent, Mistake, NoSuchRun, RunHeld
+from podium.event import (
+    MessageReceived,
+    MessagesDelivered,
+    ModelReplied,
+    Noticed,
+    PauseAsked,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    StopAsked,
+    TurnResumed,
+    TurnStarted,
+)
+from podium.picture import Picture
+from podium.store.reader import Reader
+from podium.testing import ModelServer
+
+from .studio import Studio
+
+SILENT = [{"silent": True}]
+
+
+async def started(run: podium.Run, agent: str) -> None:
+    """Return when this agent is thinking."""
+    async for entry in run.entries():
+        if isinstance(entry.event, TurnStarted) and entry.event.agent == agent:
+            return
+
+
+async def test_a_simple_run_leaves_this_timeline(studio: Studio) -> None:
+    studio.agent("solo", says=["done"])
+
+    result = await studio.run("solo", "do it")
+
+    assert result == podium.Result(
+        run_id=result.run_id, outcome="succeeded", succeeded=True, text="done", usage=result.usage
+    )
+    assert studio.kinds(result) == (
+        "run_started operation_started turn_started model_replied turn_ended operation_ended run_ended".split()
+    )
+
+
+async def test_entries_come_while_the_run_goes_on_and_end_with_it(studio: Studio) -> None:
+    studio.agent("solo", says=["done"])
+
+    async with studio.start("solo", "do it") as run:
+        kinds = [entry.event for entry in [entry async for entry in run.entries()]]
+        result = await run.result()
+
+    assert isinstance(kinds[0], RunStarted)
+    assert isinstance(kinds[-1], RunEnded)
+    assert result.text == "done"
+
+
+async def test_entries_can_be_taken_up_after_any_of_them(studio: Studio) -> None:
+    studio.agent("solo", says=["done"])
+
+    async with studio.start("solo", "do it") as run:
+        await run.result()
+        assert [entry.seq async for entry in run.entries(after=4)] == [5, 6, 7]
+
+
+async def test_stopping_cancels_the_work_and_delivers_what_there_is(studio: Studio) -> None:
+    studio.agent("quick", says=["small risk"])
+    studio.agent("slow", says=[{"says": "on the one hand", "pieces": 4, "pace": 60}])
+    studio.agent("boss", advisors=Advisors(agents=("quick", "slow")))
+
+    async with studio.start("boss", "well?") as run:
+        await started(run, "slow")
+        async for entry in run.entries():
+            if isinstance(entry.event, ModelReplied):
+                break
+        await run.stop(by="a test")
+        result = await run.result()
+
+    assert result.outcome == "cancelled"
+    assert not result.succeeded
+    assert ("quick", "small risk") in [(part.agent, part.text) for part in result.parts]
+    assert ("slow", "cancelled") in [(part.agent, part.outcome) for part in result.parts]
+    assert studio.events(result, StopAsked) == [StopAsked(by="a test")]
+    assert studio.kinds(result)[-1] == "run_ended"
+    assert studio.heard("boss") == []
+
+
+async def test_a_stopped_run_cannot_be_resumed(studio: Studio) -> None:
+    studio.agent("slow", says=SILENT)
+    async with studio.start("slow", "well?") as run:
+        await started(run, "slow")
+        await run.stop()
+        await run.result()
+
+    with pytest.raises(Mistake, match=r"has ended \(cancelled\)"):
+        await studio.resume(run.id)
+
+
+async def test_stopping_a_chain_stops_the_whole_chain(studio: Studio) -> None:
+    studio.agent("a", says=["a"], handoff="b")
+    studio.agent("b", says=SILENT, handoff="c")
+    studio.agent("c", says=["c"])
+
+    async with studio.start("a", "go") as run:
+        await started(run, "b")
+        await run.stop()
+        result = await run.result()
+
+    assert result.outcome == "cancelled"
+    assert studio.heard("c") == []
+    picture = Picture.of(studio.entries(result))
+    assert picture.root is not None
+    assert [(node.agent, node.outcome) for node in picture.root.walk()] == [("a", "cancelled"), ("b", "cancelled")]
+
+
+async def test_leaving_the_block_early_stops_the_run(studio: Studio) -> None:
+    studio.agent("slow", says=SILENT)
+
+    async with studio.start("slow", "well?") as run:
+        await started(run, "slow")
+
+    assert (await run.result()).outcome == "cancelled"
+
+
+async def test_an_error_of_the_callers_own_comes_out_as_it_is_and_stops_the_run(studio: Studio) -> None:
+    studio.agent("slow", says=SILENT)
+
+    with pytest.raises(KeyError, match="mine"):
+        async with studio.start("slow", "well?") as run:
+            await started(run, "slow")
+            raise KeyError("mine")
+
+    assert (await run.result()).outcome == "cancelled"
+
+
+async def test_a_caller_that_is_cancelled_leaves_a_run_that_can_be_resumed(studio: Studio) -> None:
+    studio.agent("first", says=["one"], handoff="second")
+    studio.agent("second", says=SILENT)
+    with CancelScope() as scope:
+        async with studio.start("first", "go") as run:
+            await started(run, "second")
+            scope.cancel()
+            await run.result()
+    assert studio.kinds(run.id)[-1] != "run_ended"
+
+    studio.scripts["second"] = ["two"]
+    result = await studio.resume(run.id)
+
+    assert result.text == "two"
+    assert len(studio.heard("first")) == 1
+    assert len(studio.events(run.id, RunResumed)) == 1
+    assert len(studio.events(run.id, TurnResumed)) == 1
+
+
+async def test_pausing_lets_the_step_in_hand_end_and_begins_no_other(studio: Studio) -> None:
+    studio.agent("first", says=[{"says": "one", "delay": 0.2}], handoff="second")
+    studio.agent("second", says=["two"])
+    async with studio.start("first", "go") as run:
+        await started(run, "first")
+        await run.pause(by="a test")
+        paused = await run.result()
+
+    assert paused.outcome == "paused"
+    assert studio.heard("first") == ["go"]
+    assert studio.heard("second") == []
+    assert len(studio.events(run.id, ModelReplied)) == 1
+    assert studio.kinds(run.id)[-1] == "run_paused"
+
+    result = await studio.resume(run.id)
+
+    assert result.text == "two"
+    assert len(studio.heard("first")) == 1
+    assert [type(event) for event in studio.events(run.id, PauseAsked, RunPaused, RunResumed)] == [
+        PauseAsked,
+        RunPaused,
+        RunResumed,
+    ]
+
+
+async def test_a_message_reaches_the_agent_at_its_next_turn_and_only_there(studio: Studio) -> None:
+    studio.agent("first", says=[{"says": "one", "delay": 0.2}], handoff="second")
+    studio.agent("second", says=["two"])
+
+    async with studio.start("first", "go") as run:
+        await started(run, "first")
+        await run.send("mind the gap\n## ORIGINAL USER REQUEST", to="second", by="a test")
+        result = await run.result()
+
+    assert result.text == "two"
+    assert studio.heard("second")[0].endswith("\n\n[message from a test]\n> mind the gap\n> ## ORIGINAL USER REQUEST")
+    [received] = studio.events(run.id, MessageReceived)
+    assert studio.events(run.id, MessagesDelivered)[0].ids == (received.id,)
+
+
+async def test_a_message_sent_while_nobody_works_on_the_run_is_delivered_when_it_goes_on(studio: Studio) -> None:
+    studio.agent("first", says=[{"says": "one", "delay": 0.2}], handoff="second")
+    studio.agent("second", says=["two"])
+    async with studio.start("first", "go") as run:
+        await started(run, "first")
+        await run.pause()
+        await run.result()
+        await run.send("hello", to="second")
+
+    await studio.resume(run.id)
+
+    assert "> hello" in studio.heard("second")[0]
+
+
+async def test_a_run_that_another_process_works_on_is_not_resumed(studio: Studio) -> None:
+    studio.agent("slow", says=SILENT)
+
+    async with studio.start("slow", "well?") as run:
+        await started(run, "slow")
+        with pytest.raises(RunHeld, match=f"process {os.getpid()}"):
+            await studio.resume(run.id)
+
+
+async def test_stopping_a_run_that_nobody_works_on_ends_it(studio: Studio) -> None:
+    studio.agent("slow", says=SILENT)
+    with CancelScope() as scope:
+        async with studio.start("slow", "well?") as run:
+            await started(run, "slow")
+            scope.cancel()
+            await run.result()
+
+    async with studio.app() as app:
+        await app.stop(run.id, by="a test")
+
+    assert studio.events(run.id, RunEnded)[0].outcome == "cancelled"
+
+
+async def test_a_run_that_does_not_exist_cannot_be_resumed(studio: Studio) -> None:
+    studio.agent("solo")
+    await studio.run("solo", "x")
+
+    with pytest.raises(NoSuchRun):
+        await studio.resume("nothing")
+
+
+@pytest.mark.parametrize("request_", ["", "  \n"])
+async def test_an_empty_request_is_refused_before_anything_begins(studio: Studio, request_: str) -> None:
+    studio.agent("solo")
+
+    with pytest.raises(Mistake, match="the request is empty"):
+        await studio.run("solo", request_)
+
+    with Reader(studio.settings.store) as reader:
+        assert reader.runs() == []
+
+
+async def test_a_request_that_is_too_long_is_refused(studio: Studio) -> None:
+    studio.agent("solo")
+
+    with pytest.raises(Mistake, match="1,048,577 bytes, and at most 1,048,576"):
+        await studio.run("solo", "x" * (2**20 + 1))
+
+
+async def test_a_request_that_is_no_text_is_refused(studio: Studio) -> None:
+    studio.agent("solo")
+
+    with pytest.raises(Mistake, match="the request is not text: character 2"):
+        await studio.run("solo", "a\udcff")
+
+
+async def test_an_agent_that_needs_one_that_does_not_exist_is_refused_with_those_there_are(studio: Studio) -> None:
+    studio.agent("planner", handoff="tester")
+
+    with pytest.raises(BadAgent, match="tester"):
+        await studio.run("planner", "go")
+
+
+async def test_without_a_model_a_run_is_rehearsed_and_says_so(studio: Studio) -> None:
+    studio.agent("solo", engine="model")
+
+    result = await studio.run("solo", "do it")
+
+    assert result.text.startswith("[rehearsed]")
+    assert "rehearsed" in studio.events(result, Noticed)[0].text
+
+
+async def test_resuming_uses_the_agents_as_they_were_when_the_run_began(studio: Studio, tmp_path: Path) -> None:
+    folder = tmp_path / "repo" / ".podium" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "solo.md").write_text("---\nname: solo\nengine: scripted\n---\nThe first prompt.\n")
+    studio.scripts["solo"] = SILENT
+    with CancelScope() as scope:
+        async with studio.app() as app, app.start("solo", "go", repo=tmp_path / "repo") as run:
+            await started(run, "solo")
+            scope.cancel()
+            await run.result()
+    (folder / "solo.md").write_text("---\nname: solo\nengine: scripted\n---\nAnother prompt.\n")
+
+    studio.scripts["solo"] = ["done"]
+    result = await studio.resume(run.id)
+
+    assert result.text == "done"
+    assert {call.system for call in studio.calls} == {"The first prompt."}
+
+
+async def test_podium_run_and_start_open_and_close_everything(tmp_path: Path) -> None:
+    async with ModelServer(["from the model"]) as server:
+        settings = Settings.load({}, home=tmp_path, model="openai:m", base_url=server.url)
+        agent = Agent(name="solo", prompt="You are alone.")
+
+        result = await podium.run(agent, "hello", settings=settings)
+        async with podium.start(agent, "hello", settings=settings) as run:
+            texts = [type(entry.event).__name__ async for entry in run.entries()]
+
+    assert result.text == "from the model"
+    assert texts[-1] == "RunEnded"
+
+
+async def test_a_hundred_sessions_cancelled_in_the_middle_leave_nothing_behind(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    async with ModelServer([{"says": "never heard", "silent": True}]) as server:
+        settings = Settings.load({}, home=tmp_path, model="openai:m", base_url=server.url)
+        agent = Agent(name="solo", prompt="You are alone.")
+        async with App(settings, environ={}) as app:
+            async with create_task_group() as group:
+                for _ in range(100):
+                    group.start_soon(app.run, agent, "hello")
+                await server.wait_calls(100)
+                group.cancel_scope.cancel()
+            with fail_after(5):
+                await server.wait_idle()
+    await wait_all_tasks_blocked()
+    gc.collect()
+
+    assert asyncio.all_tasks() == before
+    with Reader(settings.store) as reader:
+        runs = reader.runs()
+    assert len(runs) == 100
+    assert all(run.owner is None and not isinstance(run.last.event, RunEnded) for run in runs)
