@@ -86,7 +86,7 @@ async def test_a_key_that_holds_another_kind_of_event_is_an_error(tmp_path: Path
         scope = root(Timeline("r", store.begin("r")))
         scope.at("call#1").settle(Noticed(text="x"))
 
-        with pytest.raises(Inconsistent, match="recorded noticed .* where Routed was expected"):
+        with pytest.raises(Inconsistent, match=r"recorded noticed .* where Routed was expected"):
             scope.at("call#1").recall(Routed)
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from anyio import CancelScope, create_task_group, fail_after, wait_all_tasks_blocked
+from msgspec import structs
 
 import podium
 from podium import Agent, App, Settings
-from podium.agent import Advisors
+from podium.agent import Advisors, Budget
 from podium.errors import BadAgent, Mistake, NoSuchRun, RunHeld
 from podium.event import (
     MessageReceived,
@@ -29,6 +30,7 @@ from podium.event import (
     TurnStarted,
 )
 from podium.picture import Picture
+from podium.store.fault import refusal_after
 from podium.store.reader import Reader
 from podium.testing import ModelServer
 
@@ -251,6 +253,36 @@ async def test_a_run_that_does_not_exist_cannot_be_resumed(studio: Studio) -> No
         await studio.resume("nothing")
 
 
+async def test_whoever_watches_a_run_that_its_store_gave_up_on_is_not_left_waiting(studio: Studio) -> None:
+    studio.agent("first", says=["one"], handoff="second")
+    studio.agent("second", says=["two"])
+
+    async with studio.app(fault=refusal_after(6)) as app:
+        async with app.start(studio.agents["first"], "go", agents=studio.agents.values()) as run:
+            with fail_after(10):
+                seen = [entry.seq async for entry in run.entries()]
+            result = await run.result()
+
+    assert result.outcome == "interrupted"
+    assert result.error == "the store takes nothing more: a fault was asked for here"
+    assert seen == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_run_does_not_remember_the_password_in_an_address(tmp_path: Path) -> None:
+    async with ModelServer(["hi"]) as server:
+        url = server.url.replace("http://", "http://me:secret-password@")
+        settings = Settings.load({}, home=tmp_path, model="openai:m", base_url=url)
+
+        result = await podium.run(Agent(name="solo"), "hello", settings=settings)
+
+    assert result.text == "hi"
+    assert "secret-password" not in "".join(path.read_bytes().decode("latin-1") for path in tmp_path.glob("podium.db*"))
+    with Reader(settings.store) as reader:
+        first = reader.summary(result.run_id).first.event
+    assert isinstance(first, RunStarted)
+    assert first.settings["base_url"] == server.url
+
+
 @pytest.mark.parametrize("request_", ["", "  \n"])
 async def test_an_empty_request_is_refused_before_anything_begins(studio: Studio, request_: str) -> None:
     studio.agent("solo")
@@ -283,6 +315,28 @@ async def test_an_agent_that_needs_one_that_does_not_exist_is_refused_with_those
         await studio.run("planner", "go")
 
 
+async def test_an_engine_that_is_not_there_is_said_before_the_run_begins(studio: Studio) -> None:
+    studio.agent("solo", engine="goose")
+    studio.agent("other", engine="model", model="anthropic:claude")
+
+    with pytest.raises(Mistake, match="solo wants the engine 'goose', but there are only model, rehearsal, scripted"):
+        await studio.run("solo", "go")
+    studio.settings = structs.replace(studio.settings, model="openai:m")
+    with pytest.raises(Mistake, match="other thinks with 'anthropic', which this release does not speak"):
+        await studio.run("other", "go")
+
+    with Reader(studio.settings.store) as reader:
+        assert reader.runs() == []
+
+
+async def test_a_model_of_openais_without_a_key_names_the_variable(studio: Studio) -> None:
+    studio.agent("solo", engine="model", model="openai:gpt")
+    studio.settings = structs.replace(studio.settings, model="openai:m")
+
+    with pytest.raises(Mistake, match="OPENAI_API_KEY is not set"):
+        await studio.run("solo", "go")
+
+
 async def test_without_a_model_a_run_is_rehearsed_and_says_so(studio: Studio) -> None:
     studio.agent("solo", engine="model")
 
@@ -290,6 +344,14 @@ async def test_without_a_model_a_run_is_rehearsed_and_says_so(studio: Studio) ->
 
     assert result.text.startswith("[rehearsed]")
     assert "rehearsed" in studio.events(result, Noticed)[0].text
+
+
+async def test_what_an_agent_asks_for_and_nothing_does_yet_is_said(studio: Studio) -> None:
+    studio.agent("solo", budget=Budget(usd=1.0), isolation="worktree")
+
+    result = await studio.run("solo", "do it")
+
+    assert studio.events(result, Noticed) == [Noticed(text="solo: this release does not act on budget, isolation.")]
 
 
 async def test_resuming_uses_the_agents_as_they_were_when_the_run_began(studio: Studio, tmp_path: Path) -> None:

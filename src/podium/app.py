@@ -155,16 +155,19 @@ class App:
     def _checked(self, started: RunStarted) -> list[str]:
         """What the person should know before the run begins; raises Mistake for what cannot run here."""
         settings = self.settings.as_recorded(started.settings)
-        engines = []
+        notices = []
+        engines = set()
         for agent in started.agents:
             way_of(agent)
-            engines.append(self._engine_for(settings, agent).name)
+            engines.add(self._engine_for(settings, agent).name)
+            if ignored := unheeded(agent):
+                notices.append(f"{agent.name}: this release does not act on {', '.join(ignored)}.")
         if REHEARSAL in engines and settings.model == REHEARSAL:
-            return [
+            notices.append(
                 "No model is configured, so this run is rehearsed: the flow is real, the words are not. "
                 "Set OPENAI_API_KEY (and OPENAI_BASE_URL for another OpenAI-compatible server)."
-            ]
-        return []
+            )
+        return notices
 
     async def _started(self, run: str) -> RunStarted:
         """How a run began; raises Mistake when it has ended."""
@@ -226,6 +229,19 @@ async def _driven(run: Run) -> AsyncIterator[Run]:
         run.close()
     if trouble is not None:
         raise trouble
+
+
+def unheeded(agent: Agent) -> list[str]:
+    """The keys of an agent that say something which nothing here does yet."""
+    tools = agent.router is None and bool(agent.agents or agent.tools)
+    named = {
+        "tools and sub-agents": tools,
+        "permissions": agent.permissions is not None,
+        "budget": agent.budget is not None,
+        "isolation": agent.isolation != "shared",
+        "output": isinstance(agent.output, dict),
+    }
+    return [name for name, is_there in named.items() if is_there]
 
 
 def _must_be_a_request(request: str) -> None:

@@ -62,6 +62,8 @@ class Run:
     def entries(self, after: int = 0) -> Follower:
         """The timeline from the entry after `after`, and what comes, until the run ends or pauses."""
         follower = Follower(self._store.path, self.id, after)
+        if self.is_over:
+            follower.finish()
         self._followers.append(follower)
         return follower
 
@@ -113,6 +115,8 @@ class Run:
             raise
         finally:
             self._over.set()
+            for follower in self._followers:
+                follower.finish()
         return self._result
 
     async def _driven(self) -> Result:

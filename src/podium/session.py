@@ -8,7 +8,7 @@ over is on the timeline with its reply; asking again finds it there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -132,7 +132,8 @@ class Session:
         try:
             failure = await self._listen(place, prompt, hearing)
         except get_cancelled_exc_class():
-            hearing.flush()
+            with suppress(StoreFailed):
+                hearing.flush()
             raise
         if failure is not None:
             await self.aclose()

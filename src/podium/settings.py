@@ -43,13 +43,21 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def recorded(self) -> dict[str, Any]:
         """What a run remembers of them, so that resuming it thinks with the same."""
-        return {"model": self.model, "base_url": self.base_url}
+        return {"model": self.model, "base_url": without_credentials(self.base_url)}
 
     def as_recorded(self, recorded: Mapping[str, Any]) -> Settings:
         """These settings with what a run remembers."""
-        if recorded == self.recorded():
-            return self
-        return structs.replace(self, **{key: recorded[key] for key in self.recorded() if key in recorded})
+        known = self.recorded()
+        return structs.replace(
+            self, **{key: recorded[key] for key in known if recorded.get(key, known[key]) != known[key]}
+        )
+
+
+def without_credentials(url: str) -> str:
+    """An address without the name and password that it may carry."""
+    scheme, mark, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _default_model(environ: Mapping[str, str]) -> str:

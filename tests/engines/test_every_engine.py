@@ -9,8 +9,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from anyio import create_task_group
+from anyio import create_task_group, sleep_forever
 
+from podium import App, Settings
 from podium.agent import Agent
 from podium.engines.model.loop import ModelEngine, Retry
 from podium.engines.model.openai import OpenAIWire
@@ -37,6 +38,7 @@ class Stage:
         self.kind = kind
         self.store = store
         self.told: list[ToolUse] = []
+        self.tool_timeout = 60.0
 
     @asynccontextmanager
     async def engine(self, script: Sequence[Any]) -> AsyncIterator[Engine]:
@@ -65,11 +67,15 @@ class Stage:
     def tool(self) -> Tool:
         async def answer(call: ToolUse, scope: Scope) -> ToolAnswer:
             self.told.append(call)
+            if not call.arguments.get("numbers"):
+                await sleep_forever()
             return ToolAnswer(text=f"added up to {sum(call.arguments.get('numbers', []))}")
 
         numbers = {"type": "array", "items": {"type": "integer"}}
         parameters = {"type": "object", "properties": {"numbers": numbers}, "required": ["numbers"]}
-        return Tool(name="add", description="Adds numbers up.", parameters=parameters, answer=answer)
+        return Tool(
+            name="add", description="Adds numbers up.", parameters=parameters, answer=answer, timeout=self.tool_timeout
+        )
 
     def has_run(self) -> bool:
         if not self.store.exists():
@@ -145,6 +151,18 @@ async def test_an_unknown_tool_and_unreadable_arguments_are_answered_with_what_i
         "There is no tool 'subtract'; the tools are: add.",
         "The arguments of add are not a JSON object.",
     ]
+
+
+async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_is_told(stage: Stage) -> None:
+    stage.tool_timeout = 0.05
+    forever = {"calls": [{"name": "add", "arguments": {"numbers": []}}]}
+
+    async with stage.session([forever, "never mind"]) as session:
+        reply = await session.ask("add")
+
+    assert reply.text == "never mind"
+    [answered] = stage.events(ToolAnswered)
+    assert (answered.text, answered.is_error, answered.is_timed_out) == ("add was stopped after 0.05 s.", True, True)
 
 
 async def test_a_model_that_only_calls_tools_comes_to_its_limit(stage: Stage) -> None:
@@ -250,3 +268,21 @@ async def test_a_restart_between_turns_gives_the_next_turn_the_whole_conversatio
         reply = await session.ask("again")
 
     assert reply.text == "again three"
+
+
+async def test_a_broken_connection_costs_its_own_call_and_no_other(tmp_path: Path) -> None:
+    scripts = {"broken": [{"says": "mended", "half": 1}], "fine": [{"says": "whole", "pieces": 5, "pace": 0.05}]}
+    async with ModelServer(scripts) as server:
+        settings = Settings.load({}, home=tmp_path, model="openai:fine", base_url=server.url)
+        async with App(settings, environ={}) as app, create_task_group() as group:
+            results: dict[str, list[str]] = {"broken": [], "fine": []}
+
+            async def one(model: str) -> None:
+                result = await app.run(Agent(name=model, prompt="You.", model=f"openai:{model}"), "hi")
+                results[model].append(result.text)
+
+            for model in ("fine", "broken", "fine"):
+                group.start_soon(one, model)
+
+    assert results == {"broken": ["mended"], "fine": ["whole", "whole"]}
+    assert len(server.calls) == 4

@@ -13,6 +13,7 @@ import secrets
 import socket
 import stat
 import tempfile
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -34,13 +35,16 @@ class Bell:
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    def ring(self) -> None:
+        """Ring this bell from where it hangs."""
+        with suppress(BlockingIOError):
+            self._socket.sendto(b"!", str(self.path))
+
     def hush(self) -> None:
         """Forget the rings so far."""
-        try:
+        with suppress(BlockingIOError):
             while self._socket.recv(16):
                 pass
-        except BlockingIOError:
-            pass
 
     def close(self) -> None:
         self._socket.close()

@@ -26,6 +26,7 @@ class Follower:
         self._after = after
         self._waiting: deque[Entry] = deque()
         self._is_over = False
+        self._is_finishing = False
         self._reader = Reader(path)
         # The bell hangs before the first look, and an owner that hears of it rings back: whatever
         # it wrote before it knew of this bell is seen then.
@@ -45,6 +46,11 @@ class Follower:
         self._bell.close()
         self._reader.close()
 
+    def finish(self) -> None:
+        """Give what there is and then end: nobody works on the run any more."""
+        self._is_finishing = True
+        self._bell.ring()
+
     def __aiter__(self) -> Follower:
         return self
 
@@ -58,6 +64,8 @@ class Follower:
             if self._waiting:
                 self._after = self._waiting[-1].seq
                 self._is_over = isinstance(self._waiting[-1].event, RunEnded | RunPaused)
+            elif self._is_finishing:
+                raise StopAsyncIteration
             else:
                 await wait_readable(self._bell)
         return self._waiting.popleft()

@@ -54,11 +54,14 @@ MIGRATIONS = (
 
 def connect(path: Path, *, create: bool) -> sqlite3.Connection:
     """A connection to a store in its current shape, made or migrated when it is not."""
-    if not path.exists():
-        if not create:
-            raise StoreFailed(f"there is no store at {path} yet; the first run makes one")
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    try:
+        if not path.exists():
+            if not create:
+                raise StoreFailed(f"there is no store at {path} yet; the first run makes one")
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StoreFailed(f"the store {path} cannot be made or reached: {error.strerror}") from error
     with explained(path):
         connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
 
@@ -17,7 +17,7 @@ from anyio import create_task_group, get_cancelled_exc_class, move_on_after, sle
 from msgspec import structs
 
 from ...action import Action
-from ...errors import Failed, Failure, OutsideFailed, PodiumError
+from ...errors import Failed, Failure, OutsideFailed, PodiumError, StoreFailed
 from ...event import CallCut, CallFailed, ModelReplied, ToolAnswered, ToolCalled, ToolUse
 from ...journal import Scope
 from ...mind import (
@@ -180,7 +180,8 @@ class Loop:
                 return
             except (get_cancelled_exc_class(), GeneratorExit):
                 text = "".join(said)
-                at.note(CallCut(model=self._model, text=text, usage=_estimate(call, text)))
+                with suppress(StoreFailed):
+                    at.note(CallCut(model=self._model, text=text, usage=_estimate(call, text)))
                 raise
             yield at.settle(
                 ModelReplied(

@@ -1,0 +1,151 @@
+"""A store and the world: kills, stopped processes, torn files, files that cannot be written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from podium.errors import StoreFailed
+from podium.event import Noticed
+from podium.journal import Timeline, first_break
+from podium.store.reader import Reader
+from podium.store.sqlite import SqliteStore
+
+WRITER = """
+import asyncio, pathlib, sys
+from podium.event import Noticed, StopAsked
+from podium.journal import Timeline
+from podium.store.sqlite import SqliteStore
+
+async def main(path, run):
+    async with SqliteStore(pathlib.Path(path)) as store:
+        timeline = Timeline(run, store.begin(run))
+        while True:
+            for _ in range(7):
+                timeline.append(Noticed(text="x" * 100), scope="")
+            if timeline.seq % 5 == 0:
+                timeline.append(StopAsked(), scope="")
+            await timeline.settled()
+            print(timeline.seq, flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def writer(path: Path, run: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", WRITER, str(path), run], stdout=subprocess.PIPE, text=True)
+
+
+def acknowledged(process: subprocess.Popen[str], lines: int) -> int:
+    """Read this many acknowledgements, kill the writer, and say what it acknowledged last."""
+    assert process.stdout is not None
+    for _ in range(lines):
+        assert process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    rest, _ = process.communicate()
+    whole = [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
+    return int(whole[-1]) if whole else 0
+
+
+def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    for round, lines in enumerate((1, 3, 20, 100)):
+        last = acknowledged(writer(path, f"r{round}"), lines)
+
+        with Reader(path) as reader:
+            rows = reader.rows(f"r{round}")
+        assert len(rows) >= last
+        assert first_break(rows) is None
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+
+
+def test_several_processes_write_to_one_file_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    writers = [writer(path, f"r{number}") for number in range(4)]
+    lasts = [acknowledged(process, 30) for process in writers]
+
+    with Reader(path) as reader:
+        for number, last in enumerate(lasts):
+            rows = reader.rows(f"r{number}")
+            assert len(rows) >= last
+            assert first_break(rows) is None
+
+
+async def test_a_process_that_sleeps_past_its_lease_is_refused_when_it_wakes(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    sleeper = writer(path, "r")
+    assert sleeper.stdout is not None
+    sleeper.stdout.readline()
+    sleeper.send_signal(signal.SIGSTOP)
+    connection = sqlite3.connect(path, timeout=30)
+    connection.execute("UPDATE owner SET until = 0")
+    connection.commit()
+    connection.close()
+
+    async with SqliteStore(path) as store:
+        timeline = Timeline("r", await store.claim("r"))
+        timeline.load(await store.rows("r"))
+        timeline.append(Noticed(text="taken over"), scope="")
+        await timeline.settled()
+        sleeper.send_signal(signal.SIGCONT)
+        sleeper.communicate()
+
+    assert sleeper.returncode == 1
+    with Reader(path) as reader:
+        rows = reader.rows("r")
+        assert first_break(rows) is None
+        assert rows[-1].seq == timeline.seq
+        assert rows[-1].epoch == 2
+
+
+async def test_a_torn_last_write_is_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    acknowledged(writer(path, "r"), 5)
+    log = path.with_name("s.db-wal")
+    size = log.stat().st_size
+
+    for cut in (1, 17, 500, 1111, 3000, 4095):
+        copy = tmp_path / f"torn-{cut}.db"
+        shutil.copy(path, copy)
+        shutil.copy(log, copy.with_name(copy.name + "-wal"))
+        os.truncate(copy.with_name(copy.name + "-wal"), size - cut)
+        with Reader(copy) as reader:
+            rows = reader.rows("r")
+        assert rows
+        assert first_break(rows) is None
+
+
+async def test_a_store_that_cannot_be_written_is_refused_before_anything_begins(tmp_path: Path) -> None:
+    blocked = tmp_path / "not-a-folder"
+    blocked.write_text("a file")
+
+    with pytest.raises(StoreFailed, match="cannot be made"):
+        await SqliteStore(blocked / "s.db").__aenter__()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become somebody else")
+def test_a_store_of_somebody_else_is_one_sentence() -> None:
+    program = (
+        "import os, sys, pathlib\n"
+        "from podium.errors import StoreFailed\nfrom podium.store.reader import Reader\n"
+        "os.setuid(65534)\n"
+        "try:\n    Reader(pathlib.Path(sys.argv[1]))\nexcept StoreFailed as error:\n    print(error)\n"
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "s.db")
+        path.parent.chmod(0o755)
+        acknowledged(writer(path, "r"), 1)
+
+        said = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
+
+    assert "cannot be written" in said.stdout, said.stderr

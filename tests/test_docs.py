@@ -1,0 +1,91 @@
+"""Every code block in the documents works: agent files load, programs run, commands succeed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from podium.event import KINDS
+from podium.roster.frontmatter import parse
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+UNRUN = {"cli.md"}
+"""Pages whose commands name runs that only a reader has; the commands' own tests cover them."""
+
+FENCE = re.compile(r"^(`{3,})(\w+)([^\n]*)\n(.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    language: str
+    file: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    found = []
+    for _, language, rest, text in FENCE.findall(page.read_text(encoding="utf-8")):
+        file = re.search(r"file=(\S+)", rest)
+        found.append(Block(language, file.group(1) if file else "", text))
+    return found
+
+
+def environment(home: Path) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PODIUM_HOME": str(home), "PATH": path, "NO_COLOR": "1"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_of_a_page_works(page: Path, tmp_path: Path) -> None:
+    repo, home = tmp_path / "repo", tmp_path / "home"
+    (repo / ".git").mkdir(parents=True)
+    for block in blocks(page):
+        match block.language:
+            case "markdown":
+                read = parse(block.text.encode(), path=Path("block.md"), source="repo")
+                assert [str(finding) for finding in read.findings if finding.severity == "error"] == []
+                if block.file:
+                    (repo / block.file).parent.mkdir(parents=True, exist_ok=True)
+                    (repo / block.file).write_text(block.text, encoding="utf-8")
+            case "python":
+                run(["python", "-W", "error", "-c", block.text], repo, home)
+            case "console" if page.name not in UNRUN:
+                for line in block.text.splitlines():
+                    if line.startswith("$ "):
+                        run(["bash", "-c", line[2:]], repo, home)
+            case "text" | "mermaid" | "console" | "json":
+                pass
+            case other:
+                pytest.fail(f"{page.name} has a block in {other}, and nothing here tries it")
+
+
+def run(command: list[str], repo: Path, home: Path) -> None:
+    done = subprocess.run(
+        command, cwd=repo, env=environment(home), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}\n{done.stderr}"
+
+
+def test_every_kind_of_event_is_documented() -> None:
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+
+    assert [kind for kind in KINDS.values() if f"`{kind}`" not in page] == []
+
+
+def test_every_page_is_reachable_from_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert [page.name for page in PAGES if page.parent.name == "docs" and f"docs/{page.name}" not in readme] == []
+
+
+def test_every_test_that_the_table_of_failures_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")))
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+
+    assert [name for name in sorted(named) if f"def {name}(" not in source] == []
