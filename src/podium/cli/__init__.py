@@ -1,0 +1,22 @@
+"""The command line: each command parses, calls one thing, and renders."""
+
+import sys
+
+from .commands import plain_answer
+from .pipe import let_go
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Answer one command; what it gives is the exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    text = plain_answer(arguments)
+    if text is None:
+        # Importing what parses and runs commands takes longer than answering without them.
+        from .group import podium
+
+        return podium.answer(arguments)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        return let_go()
+    return 0

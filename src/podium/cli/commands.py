@@ -1,0 +1,72 @@
+"""The table of commands, and the help that it gives.
+
+Asking for help must cost no more than starting the interpreter, so this module imports nothing but
+the version. Each command lives in the module of its name; the table only tells of it.
+"""
+
+from .. import __version__
+
+SECTIONS = ("Work", "Look", "Steer", "Agents", "Set up")
+
+# name, section, purpose, example
+COMMANDS = (
+    ("run", "Work", "Give a request to an agent and follow it to the answer.", 'podium run triage "Why is it slow?"'),
+    ("resume", "Work", "Go on with a run that was interrupted or paused.", "podium resume 3f2a"),
+    ("demo", "Work", "Watch a team work, die and go on: no key, no network.", "podium demo"),
+    ("ps", "Look", "List the runs and how they stand.", "podium ps --all"),
+    ("show", "Look", "Show one run: its tree of agents and its answer.", "podium show 3f2a"),
+    ("logs", "Look", "Print a run's timeline, and follow it.", "podium logs 3f2a -f"),
+    ("verify", "Look", "Check that a run's timeline is what was once written.", "podium verify 3f2a"),
+    ("send", "Steer", "Say something to an agent of a run.", 'podium send 3f2a/answer "Mention the cost."'),
+    ("pause", "Steer", "Let a run begin nothing more for now.", "podium pause 3f2a"),
+    ("stop", "Steer", "End a run now, with what there is.", "podium stop 3f2a"),
+    ("agents", "Agents", "List the agents there are, and where each comes from.", "podium agents"),
+    ("check", "Agents", "Check agent files and how they fit together.", "podium check .podium/agents/lead.md"),
+    ("graph", "Agents", "Draw the workflow that an agent's file implies.", "podium graph triage"),
+    ("doctor", "Set up", "Say what Podium finds here, and what to do about it.", "podium doctor"),
+)
+
+NAMES = tuple(name for name, _, _, _ in COMMANDS)
+EXAMPLES = {name: example for name, _, _, example in COMMANDS}
+
+
+def help_text() -> str:
+    """What `podium --help` says."""
+    return f"""\
+Podium runs teams of AI agents on your work, on one durable timeline.
+
+Usage: podium [--debug] COMMAND [ARGUMENTS]
+
+{_listed()}
+Options:
+  --debug     Show where an error comes from (also PODIUM_DEBUG=1).
+  --version   Show the version.
+  -h, --help  Show this text; after a command, what that command takes.
+
+First steps: podium demo, then podium doctor."""
+
+
+def version_text() -> str:
+    """What `podium --version` says."""
+    return f"podium {__version__}"
+
+
+def plain_answer(arguments: list[str]) -> str | None:
+    """The answer to a question about Podium as a whole; None for everything else."""
+    match arguments:
+        case [] | ["--help" | "-h" | "help"]:
+            return help_text()
+        case ["--version"]:
+            return version_text()
+        case ["--debug", *rest]:
+            return plain_answer(rest)
+    return None
+
+
+def _listed() -> str:
+    width = max(map(len, NAMES))
+    return "\n".join(
+        f"{section}:\n"
+        + "".join(f"  {name:{width}}  {purpose}\n" for name, place, purpose, _ in COMMANDS if place == section)
+        for section in SECTIONS
+    )

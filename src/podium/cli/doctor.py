@@ -1,0 +1,179 @@
+"""`podium doctor`: what Podium finds here, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import click
+
+from .. import __version__
+from ..engines.names import REHEARSAL
+from ..errors import PodiumError
+from ..event import SCHEMA
+from ..roster.finding import errors
+from ..roster.place import find_repo
+from ..roster.review import review
+from ..settings import Settings
+from ..store.reader import Reader
+from . import exits
+from .measure import aligned, counted
+from .state import state
+from .text import as_json, visible
+
+KEYS = (
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "MISTRAL_API_KEY",
+    "GROQ_API_KEY",
+    "OPENROUTER_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "XAI_API_KEY",
+)
+KEY_NAMES = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
+INSTALLERS = (
+    ("apt-get", "sudo apt-get install {}"),
+    ("dnf", "sudo dnf install {}"),
+    ("pacman", "sudo pacman -S {}"),
+    ("apk", "sudo apk add {}"),
+    ("zypper", "sudo zypper install {}"),
+    ("brew", "brew install {}"),
+)
+VERSION_SECONDS = 5.0
+
+
+class Fact(NamedTuple):
+    """One thing that was looked at: `fine`, good to know (`note`), or in the way of working (`problem`)."""
+
+    what: str
+    level: Literal["fine", "note", "problem"]
+    text: str
+
+
+@click.command("doctor")
+@click.option("--json", "is_json", is_flag=True, help="Print the facts as JSON.")
+def command(is_json: bool) -> int:
+    """Say what Podium finds here: store, agents, keys and programs. The exit code is 1 when something is in the way.
+
+    It runs nothing of the repository, changes nothing, and shows the names of keys, never keys.
+    """
+    facts = list(examined(os.environ, Path.cwd()))
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "facts": [fact._asdict() for fact in facts]}))
+    else:
+        click.echo("\n".join(rendered(facts)))
+    return exits.GOAL_NOT_MET if any(fact.level == "problem" for fact in facts) else exits.GOAL_MET
+
+
+def rendered(facts: list[Fact]) -> list[str]:
+    """A line for each fact."""
+    marks = {"fine": "ok", "note": "--", "problem": "!!"}
+    return [visible("  ".join(row)) for row in aligned([[marks[level], what, text] for what, level, text in facts])]
+
+
+def examined(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
+    """Everything there is to say about this machine and folder."""
+    settings = Settings.load(environ)
+    repo = find_repo(folder)
+    yield Fact("podium", "fine", f"{__version__}, in {Path(__file__).parent.parent}")
+    yield Fact("python", "fine", f"{platform.python_version()}, {sys.executable}")
+    yield Fact("platform", "fine", f"{platform.system()} {platform.release()}, {platform.machine()}")
+    yield from store_facts(settings.store)
+    yield engine_fact(settings, environ)
+    yield keys_fact(environ)
+    yield git_fact(repo)
+    yield sandbox_fact()
+    yield agents_fact(repo, settings.home)
+
+
+def store_facts(store: Path) -> Iterator[Fact]:
+    """Whether the store opens and can be written, and what waits in it."""
+    if not store.exists():
+        above = next(place for place in store.absolute().parents if place.exists())
+        if os.access(above, os.W_OK):
+            yield Fact("store", "fine", f"{store}, which the first run makes")
+        else:
+            yield Fact("store", "problem", f"{store} cannot be made: {above} is not yours to write; set PODIUM_HOME")
+        return
+    try:
+        with Reader(store) as reader:
+            runs = reader.runs()
+    except PodiumError as error:
+        yield Fact("store", "problem", str(error))
+        return
+    if not os.access(store, os.W_OK) or not os.access(store.parent, os.W_OK):
+        yield Fact("store", "problem", f"{store} cannot be written; check its permissions, or set PODIUM_HOME")
+    else:
+        yield Fact("store", "fine", f"{store}, {counted(len(runs), 'run')}")
+    waiting = [summary.id for summary in runs if state(summary) == "resumable"]
+    if waiting:
+        yield Fact("to resume", "note", f"{', '.join(waiting)}; podium resume goes on with them")
+
+
+def engine_fact(settings: Settings, environ: Mapping[str, str]) -> Fact:
+    """What agents think with that name nothing themselves, and why."""
+    named = next((name for name in ("PODIUM_MODEL", *KEY_NAMES) if environ.get(name)), "")
+    if settings.model == REHEARSAL:
+        why = f"{named} says so" if named else f"neither {' nor '.join(KEY_NAMES)} is set"
+        return Fact("engine", "note", f"rehearsal, because {why}: runs show the flow, and no model is asked")
+    return Fact("engine", "fine", f"{settings.model} at {urlsplit(settings.base_url).hostname}, because {named} is set")
+
+
+def keys_fact(environ: Mapping[str, str]) -> Fact:
+    """Which keys are in the environment, by name."""
+    names = [name for name in KEYS if environ.get(name)]
+    if not names:
+        return Fact("keys", "note", "none; OPENAI_API_KEY is what this release uses")
+    return Fact("keys", "fine", f"{', '.join(names)} (this release uses OPENAI_API_KEY)")
+
+
+def git_fact(repo: Path) -> Fact:
+    """Git's version. Workers will need git; what runs today does not."""
+    git = shutil.which("git")
+    if git is None:
+        return Fact("git", "note", f"not found; {_install('git')}")
+    path = Path(git).resolve()
+    if not Path(git).is_absolute() or path.is_relative_to(repo.resolve()):
+        return Fact("git", "problem", f"PATH finds it inside the repository ({git}), so it was not run; mend PATH")
+    try:
+        # From the root, so that nothing of the repository is read.
+        said = subprocess.run([git, "--version"], cwd="/", capture_output=True, text=True, timeout=VERSION_SECONDS)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Fact("git", "note", f"{git} does not answer: {error}")
+    version = re.search(r"\d+\.\d+[.\d]*", said.stdout)
+    return Fact("git", "fine", f"{version[0] if version else 'unknown version'}, {git}")
+
+
+def sandbox_fact() -> Fact:
+    """Whether commands can be run in a sandbox later; nothing that runs today needs it."""
+    if platform.system() != "Linux":
+        return Fact("sandbox", "note", "none on this system: bubblewrap is for Linux")
+    bwrap = shutil.which("bwrap")
+    if bwrap is not None:
+        return Fact("sandbox", "fine", f"bubblewrap, {bwrap}")
+    return Fact("sandbox", "note", f"bubblewrap not found, needed only to run commands; {_install('bubblewrap')}")
+
+
+def agents_fact(repo: Path, home: Path) -> Fact:
+    """How many agents there are, and what is wrong with them."""
+    found = review(repo, home)
+    text = f"{counted(found.agents, 'agent')} in {repo}"
+    if not found.findings:
+        return Fact("agents", "fine", text)
+    level: Literal["note", "problem"] = "problem" if errors(found.findings) else "note"
+    return Fact("agents", level, f"{text}, {counted(len(found.findings), 'finding')}; podium check shows them")
+
+
+def _install(package: str) -> str:
+    command = next((how for program, how in INSTALLERS if shutil.which(program)), "install {} with your system")
+    return f"get it with: {command.format(package)}"

@@ -1,0 +1,39 @@
+"""`podium pause`: let a run begin nothing more for now."""
+
+from __future__ import annotations
+
+import anyio
+import click
+
+from ..errors import Mistake
+from ..event import PauseAsked, RunEnded, RunPaused
+from ..settings import Settings
+from ..store.mailbox import post
+from .looking import looking
+from .rest import wait_for_rest
+from .say import say
+from .state import is_over, state
+
+
+@click.command("pause")
+@click.argument("run")
+def command(run: str) -> None:
+    """Let RUN begin nothing more, and wait until what is under way has ended. podium resume goes on with it."""
+    store = Settings.load().store
+    with looking(store) as reader:
+        summary = reader.summary(reader.find(run))
+    id, word = summary.id, state(summary)
+    if is_over(summary):
+        raise Mistake(f"run {id} has ended ({word}), so there is nothing to pause")
+    if word != "running":
+        say(f"run {id} is not running ({word}), so there is nothing to pause")
+        return
+    post(store, id, PauseAsked())
+    say(f"run {id} is asked to pause; what is under way ends first")
+    match anyio.run(wait_for_rest, store, id):
+        case RunPaused():
+            say(f"paused; go on with: podium resume {id}")
+        case RunEnded(outcome=outcome):
+            say(f"run {id} has ended meanwhile ({outcome})")
+        case None:
+            say(f"the process that worked on run {id} is gone; go on with: podium resume {id}")

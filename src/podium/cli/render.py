@@ -1,0 +1,131 @@
+"""An entry as one line for people, and as one line for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from msgspec import to_builtins
+
+from ..event import (
+    Advised,
+    CallFailed,
+    Entry,
+    HandedOff,
+    MessageReceived,
+    MessagesDelivered,
+    Noticed,
+    OperationEnded,
+    OperationStarted,
+    PauseAsked,
+    Routed,
+    RouteRefused,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    SessionRevived,
+    StopAsked,
+    ToolAnswered,
+    ToolCalled,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+)
+from .measure import counted, cut
+from .text import visible
+
+LONGEST_QUOTE = 72
+
+
+def line(entry: Entry) -> str | None:
+    """What happened, for people; None for what is no change of state, such as a piece of text."""
+    said = _of_run(entry)
+    if said is None and (said := _of_operation(entry)) is not None:
+        said = f"{agent_of(entry.operation)}: {said}"
+    return None if said is None else visible(" ".join(said.split()))
+
+
+def json_line(entry: Entry) -> str:
+    """The entry for programs, in ASCII, so that nothing in it acts on a terminal."""
+    fields: dict[str, Any] = to_builtins(entry)
+    event = fields.pop("event")
+    top = {"type": event.pop("type"), "seq": entry.seq, "schema": entry.schema}
+    return json.dumps({**top, **fields, "event": event}, separators=(",", ":"))
+
+
+def agent_of(operation: str) -> str:
+    """Whose part of the run an operation is: `lead/advice:legal#1` is that of `legal`."""
+    segment = operation.rpartition("/")[2]
+    return segment.partition(":")[2].rpartition("#")[0] or segment
+
+
+def _of_run(entry: Entry) -> str | None:
+    match entry.event:
+        case RunStarted() as event:
+            return f"run {entry.run}: {event.agent} is asked {_quoted(event.request.text)}"
+        case RunResumed() as event:
+            return f"run {entry.run}: process {event.pid} on {event.host} goes on with it"
+        case RunPaused():
+            return f"run {entry.run}: paused"
+        case RunEnded(failure=None) as event:
+            return f"run {entry.run}: {event.outcome}"
+        case RunEnded() as event:
+            return f"run {entry.run}: {event.outcome}: {event.failure}"
+        case StopAsked() as event:
+            return f"run {entry.run}: stop asked{_by(event.by)}"
+        case PauseAsked() as event:
+            return f"run {entry.run}: pause asked{_by(event.by)}; what is under way ends first"
+        case MessageReceived() as event:
+            return f"message for {event.to}{_by(event.by)}: {_quoted(event.text)}"
+        case Noticed() as event:
+            return f"notice: {event.text}"
+    return None
+
+
+def _of_operation(entry: Entry) -> str | None:
+    match entry.event:
+        case OperationStarted(trigger="request"):
+            return "begins"
+        case OperationStarted() as event:
+            return f"begins ({event.trigger} for {agent_of(entry.operation.rpartition('/')[0])})"
+        case OperationEnded(failure=None) as event:
+            return event.outcome
+        case OperationEnded() as event:
+            return f"{event.outcome}: {event.failure}"
+        case TurnStarted() as event:
+            return f"thinks with {event.engine}"
+        case TurnResumed():
+            return "thinks again; its process died meanwhile"
+        case TurnEnded(failure=None) as event:
+            return f"says {_quoted(event.text)}" if event.text.strip() else "has thought"
+        case SessionRevived() as event:
+            return f"is asked again: {event.reason}"
+        case MessagesDelivered() as event:
+            return f"hears {counted(len(event.ids), 'message')}"
+        case CallFailed(wait=None) as event:
+            return f"model call failed: {event.message}"
+        case CallFailed() as event:
+            return f"model call failed: {event.message}; next try in {event.wait:.3g} s"
+        case ToolCalled() as event:
+            return f"uses {event.action.tool} {cut(json.dumps(event.action.arguments), LONGEST_QUOTE)}"
+        case ToolAnswered(is_error=True) as event:
+            return f"is told by the tool: {cut(event.text, LONGEST_QUOTE)}"
+        case Advised() as event:
+            missing = f"; without {', '.join(part.agent for part in event.unavailable)}" if event.unavailable else ""
+            return f"is advised by {', '.join(event.heard) or 'nobody'}{missing}"
+        case RouteRefused() as event:
+            return f"names {event.chosen or 'nobody'}, which is none of {', '.join(event.destinations)}"
+        case Routed() as event:
+            return f"{'falls back on' if event.is_fallback else 'chooses'} {event.agent}: {_quoted(event.reason)}"
+        case HandedOff() as event:
+            return f"hands over to {event.receiver}"
+    return None
+
+
+def _quoted(text: str) -> str:
+    return f'"{cut(text, LONGEST_QUOTE)}"'
+
+
+def _by(whom: str) -> str:
+    return f" by {whom}" if whom else ""

@@ -1,0 +1,77 @@
+"""`podium resume`: go on with runs where they were left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..errors import RunHeld
+from ..event import SCHEMA
+from ..settings import Settings
+from . import exits
+from .looking import found, looking
+from .measure import counted
+from .output import Output, output_options
+from .results import result_fields
+from .say import say
+from .state import state
+from .text import as_json
+from .work import Ending, worked
+
+
+@click.command("resume")
+@click.argument("run", required=False)
+@output_options
+def command(run: str | None, **output: bool) -> int:
+    """Go on with RUN where it was left; without RUN, with every run that was interrupted, the oldest first.
+
+    What was done before is not done again: it is read from the timeline. A paused run goes on only
+    when it is named.
+    """
+    shown = Output(**output)
+    settings = Settings.load()
+    if run is None:
+        return _all(settings, shown)
+    ending = resumed(settings, found(settings.store, run), shown)
+    code = shown.tell(ending)
+    if shown.is_json:
+        click.echo(as_json(result_fields(ending.result)))
+    return code
+
+
+def resumed(settings: Settings, run: str, shown: Output) -> Ending:
+    """What comes of going on with a run."""
+    with looking(settings.store) as reader:
+        past = reader.entries(run)
+    return worked(settings, lambda app: app.resume(run), shown.view, past=past)
+
+
+def resumable(store: Path) -> list[str]:
+    """The runs that were interrupted, the oldest first."""
+    if not store.exists():
+        return []
+    with looking(store) as reader:
+        return [summary.id for summary in reversed(reader.runs()) if state(summary) == "resumable"]
+
+
+def _all(settings: Settings, shown: Output) -> int:
+    """Go on with all of them, one after the other; the exit code is that of the first without an answer."""
+    waiting = resumable(settings.store)
+    if shown.is_talkative:
+        say(f"going on with {counted(len(waiting), 'run')}: {', '.join(waiting)}" if waiting else "nothing to resume")
+    codes: list[int] = []
+    results = []
+    for run in waiting:
+        try:
+            ending = resumed(settings, run, shown)
+        except RunHeld as error:
+            say(str(error))
+            continue
+        codes.append(shown.tell(ending))
+        results.append(result_fields(ending.result))
+        if ending.signal is not None:
+            break
+    if shown.is_json:
+        click.echo(as_json({"schema": SCHEMA, "runs": results}))
+    return next((code for code in reversed(codes) if code > exits.SIGNALLED), next(filter(None, codes), exits.GOAL_MET))

@@ -1,0 +1,48 @@
+"""`podium run`: give a request to an agent and follow it to the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..engines.names import REHEARSAL
+from ..settings import Settings
+from .measure import counted
+from .output import Output, output_options
+from .results import result_fields
+from .say import say
+from .spoken import spoken
+from .text import as_json
+from .work import worked
+
+
+@click.command("run")
+@click.argument("agent")
+@click.argument("request")
+@click.option(
+    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to work in."
+)
+@click.option("--model", help="What agents think with that name no model of their own, such as openai:gpt-5-mini.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse it: the whole flow, and no model is asked.")
+@output_options
+def command(agent: str, request: str, repo: Path | None, model: str | None, is_dry: bool, **output: bool) -> int:
+    """Give REQUEST to AGENT and follow the run until it ends. A REQUEST of - is read from standard input.
+
+    The answer goes to standard output, everything else to standard error. Ctrl-C interrupts the
+    run, which can be resumed; a second Ctrl-C leaves at once.
+    """
+    shown = Output(**output)
+    text = spoken(request)
+    settings = Settings.load(model=REHEARSAL if is_dry else model or None)
+    ending = worked(settings, lambda app: app.start(agent, text, repo=repo or Path()), shown.view)
+    code = shown.tell(ending)
+    if shown.is_json:
+        click.echo(as_json(result_fields(ending.result)))
+    if is_dry and ending.result is not None:
+        usage = ending.result.usage
+        say(
+            f"dry run: {counted(usage.calls, 'model call')} and about {counted(usage.tokens, 'token')}, "
+            "an estimate at four characters a token from rehearsed replies; no model was asked"
+        )
+    return code

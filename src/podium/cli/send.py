@@ -1,0 +1,53 @@
+"""`podium send`: say something to an agent of a run."""
+
+from __future__ import annotations
+
+import secrets
+from difflib import get_close_matches
+
+import click
+
+from ..errors import Mistake
+from ..event import MessageReceived, RunStarted
+from ..settings import Settings
+from ..store.mailbox import post
+from ..store.reader import Summary
+from .looking import looking
+from .say import say
+from .spoken import spoken
+from .state import is_over, state
+
+
+@click.command("send")
+@click.argument("run", metavar="RUN[/AGENT]")
+@click.argument("text")
+def command(run: str, text: str) -> None:
+    """Say TEXT to an agent of RUN, the first one by default; it hears it when its next turn begins.
+
+    A TEXT of - is read from standard input.
+    """
+    prefix, _, agent = run.partition("/")
+    words = spoken(text)
+    store = Settings.load().store
+    with looking(store) as reader:
+        summary = reader.summary(reader.find(prefix))
+    to = _addressee(summary, agent)
+    post(store, summary.id, MessageReceived(id=secrets.token_hex(6), to=to, text=words))
+    if state(summary) == "running":
+        say(f"{to} hears it when its next turn begins")
+    else:
+        say(f"nobody works on run {summary.id} now: the message waits until podium resume {summary.id}")
+
+
+def _addressee(summary: Summary, agent: str) -> str:
+    """The agent that is meant; raises Mistake where it cannot hear."""
+    if is_over(summary):
+        raise Mistake(f"run {summary.id} has ended ({state(summary)}), and nobody there hears any more")
+    started = summary.first.event
+    assert isinstance(started, RunStarted)
+    names = [one.name for one in started.agents]
+    if not agent or agent in names:
+        return agent or started.agent
+    close = get_close_matches(agent, names, n=1)
+    there_are = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
+    raise Mistake(f"run {summary.id} has no agent {agent!r}; {there_are}")

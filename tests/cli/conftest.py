@@ -1,0 +1,158 @@
+"""A place to call `podium` in: a repository, a home for Podium and a runtime directory, all temporary."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from click.testing import CliRunner
+from click.testing import Result as Invoked
+
+from podium.cli.group import podium
+from podium.store.reader import Reader, Summary
+
+PODIUM = str(Path(sys.executable).with_name("podium"))
+TOO_LONG = 30.0
+"""Seconds after which a process of a test is killed, so that a test fails rather than hangs."""
+
+SLOW: dict[str, Any] = {"silent": True}
+"""The move of an agent that thinks until it is interrupted."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where a person sits and calls `podium`."""
+
+    repo: Path
+    home: Path
+    environment: dict[str, str]
+
+    @property
+    def store(self) -> Path:
+        return self.home / "podium.db"
+
+    def agent(self, name: str, *moves: str | dict[str, Any], **keys: Any) -> None:
+        """Write an agent that plays these moves."""
+        front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in {"engine": "scripted", **keys}.items())
+        folder = self.repo / ".podium" / "agents"
+        folder.mkdir(parents=True, exist_ok=True)
+        text = f"---\ndescription: {name}\n{front}\n---\n```script\n{json.dumps(moves)}\n```\n"
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
+
+    def podium(self, *arguments: str, input: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Call podium in a process of its own, to its end."""
+        return subprocess.run(
+            [PODIUM, *arguments],
+            cwd=self.repo,
+            env={**self.environment, **variables},
+            input=input,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=TOO_LONG,
+        )
+
+    @contextmanager
+    def started(self, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+        """Call podium in a process of its own, beside the block."""
+        with subprocess.Popen(
+            [PODIUM, *arguments],
+            cwd=self.repo,
+            env={**self.environment, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        ) as process:
+            watchdog = threading.Timer(TOO_LONG, process.kill)
+            watchdog.start()
+            try:
+                yield process
+            finally:
+                watchdog.cancel()
+                process.kill()
+
+    def invoke(self, *arguments: str, input: str | None = None) -> Invoked:
+        """Call podium in this process."""
+        return CliRunner().invoke(podium, list(arguments), input=input)
+
+    def runs(self) -> list[Summary]:
+        with Reader(self.store) as reader:
+            return reader.runs()
+
+    def run_id(self) -> str:
+        """The newest run."""
+        return self.runs()[0].id
+
+    def kinds(self, run: str) -> list[str]:
+        """What is on a run's timeline, by kind."""
+        with Reader(self.store) as reader:
+            return [row.kind for row in reader.rows(run)]
+
+
+def wait_for(stream: IO[str] | None, words: str) -> str:
+    """The first line with these words; what came before is read and gone."""
+    assert stream is not None
+    said = []
+    for line in stream:
+        said.append(line)
+        if words in line:
+            return line
+    raise AssertionError(f"no line with {words!r} in:\n{''.join(said)}")
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a process still says on its two streams until it ends.
+
+    Popen.communicate would forget the lines that `wait_for` has read ahead.
+    """
+    assert process.stdout is not None
+    assert process.stderr is not None
+    said = process.stdout.read(), process.stderr.read()
+    process.wait()
+    return said
+
+
+@pytest.fixture(scope="session")
+def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the processes of the tests keep their compiled modules, whatever the machine's own rule is."""
+    return tmp_path_factory.mktemp("bytecode")
+
+
+@pytest.fixture
+def desk(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, bytecode: Path) -> Desk:
+    # Short names: the path of a socket in the runtime directory must be.
+    repo, home, runtime = (tmp_path_factory.mktemp(name) for name in ("repo", "home", "x"))
+    (repo / ".git").mkdir()
+    runtime.chmod(0o700)
+    own = {"PODIUM_HOME": str(home), "XDG_RUNTIME_DIR": str(runtime), "COLUMNS": "100"}
+    foreign = [name for name in os.environ if name.startswith(("PODIUM_", "OPENAI_", "NO_COLOR"))]
+    for name in foreign:
+        monkeypatch.delenv(name)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(repo)
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return Desk(repo=repo, home=home, environment={**kept, "PYTHONPYCACHEPREFIX": str(bytecode)})
+
+
+@pytest.fixture
+def interrupted(desk: Desk) -> Callable[[], str]:
+    """Makes a run that died in the middle, and gives its id."""
+
+    def make() -> str:
+        desk.agent("lead", "the answer", advisors=["helper"])
+        desk.agent("helper", "some advice")
+        died = desk.podium("run", "lead", "do it", PODIUM_FAULT="8")
+        assert died.returncode == 137, died.stderr
+        return desk.run_id()
+
+    return make

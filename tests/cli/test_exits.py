@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from podium.cli import exits
+from podium.errors import (
+    BadAgent,
+    Failed,
+    Failure,
+    FailureKind,
+    Inconsistent,
+    LeaseLost,
+    Mistake,
+    NoSuchRun,
+    OutsideFailed,
+    RunHeld,
+    StoreCorrupt,
+    StoreFailed,
+)
+from podium.request import Outcome
+
+from .conftest import Desk
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Mistake("x"), 2),
+        (BadAgent("x"), 2),
+        (NoSuchRun("x"), 2),
+        (RunHeld("x", host="h", pid=1), 6),
+        (LeaseLost("x"), 6),
+        (ModuleNotFoundError("x"), 7),
+        (StoreCorrupt("x"), 8),
+        (Inconsistent("x"), 8),
+        (StoreFailed("x"), 1),
+        (OutsideFailed("x"), 1),
+        (Failed(Failure(kind="limit", agent="a", message="x")), 5),
+        (ValueError("x"), 1),
+    ],
+)
+def test_every_kind_of_error_has_its_exit_code(error: Exception, code: int) -> None:
+    assert exits.of_error(error) == code
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind", "code"),
+    [
+        ("succeeded", None, 0),
+        ("failed", "failed", 1),
+        ("failed", "limit", 5),
+        ("failed", "budget", 5),
+        ("timed_out", "timed_out", 5),
+        ("cancelled", None, 1),
+        ("paused", None, 1),
+    ],
+)
+def test_every_end_of_a_run_has_its_exit_code(outcome: Outcome, kind: FailureKind | None, code: int) -> None:
+    failure = None if kind is None else Failure(kind=kind, agent="a", message="x")
+
+    assert exits.of_run(outcome, failure) == code
+
+
+def test_a_missing_package_is_named(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "rich.py").write_text("raise ModuleNotFoundError(\"No module named 'rich'\", name='rich')")
+
+    said = desk.podium("demo", PYTHONPATH=str(tmp_path))
+
+    assert said.returncode == 7
+    assert said.stderr == "podium: the Python package rich is missing; pip install --upgrade podium brings it\n"
+
+
+def test_our_own_mistakes_are_owned_up_to(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "rich.py").write_text("1 / 0")
+
+    said = desk.podium("demo", PYTHONPATH=str(tmp_path))
+
+    assert said.returncode == 1
+    assert said.stderr == (
+        "podium: something went wrong inside Podium: ZeroDivisionError: division by zero; "
+        "podium --debug COMMAND shows where\n"
+    )

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from podium import __version__
+from podium.cli.commands import COMMANDS, NAMES, help_text
+from podium.cli.group import podium
+
+from .conftest import Desk
+
+HEAVY = {"click", "typing", "inspect", "dataclasses", "rich", "msgspec", "anyio", "asyncio", "podium.cli.group"}
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"], ["--debug", "--help"]])
+def test_help_is_the_same_however_it_is_asked_for(desk: Desk, arguments: list[str]) -> None:
+    said = desk.podium(*arguments)
+
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.rstrip("\n") == help_text() == podium.get_help(click.Context(podium))
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"]])
+def test_help_imports_nothing_that_takes_time(desk: Desk, arguments: list[str]) -> None:
+    code = (
+        f"import sys; from podium.cli import main; main({arguments}); print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+
+    said = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+
+    assert not HEAVY & set(said.stderr.split())
+
+
+def test_the_version_is_told(desk: Desk) -> None:
+    assert desk.podium("--version").stdout == f"podium {__version__}\n"
+    assert desk.invoke("--version").stdout == f"podium {__version__}\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_tells_its_purpose_and_an_example(desk: Desk, name: str) -> None:
+    example = next(example for command, _, _, example in COMMANDS if command == name)
+
+    said = desk.invoke(name, "--help")
+
+    assert said.exit_code == 0
+    assert f"Usage: podium {name}" in said.stdout
+    assert " ".join(f"Example: {example}".split()) in " ".join(said.stdout.split())
+    assert said.stdout.splitlines()[2].strip()
+
+
+def test_help_with_a_command_is_that_commands_help(desk: Desk) -> None:
+    assert desk.invoke("help", "run").stdout == desk.invoke("run", "--help").stdout
+
+
+def test_an_unknown_command_gets_the_closest_one(desk: Desk) -> None:
+    said = desk.podium("rnu", "x")
+
+    assert said.returncode == 2
+    assert said.stderr == "podium: there is no command 'rnu'; did you mean podium run?\n"
+
+
+def test_a_command_unlike_any_other_gets_the_list(desk: Desk) -> None:
+    said = desk.invoke("xyzzy")
+
+    assert said.exit_code == 2
+    assert said.stderr == "podium: there is no command 'xyzzy'; podium --help lists all\n"
+
+
+def test_the_module_is_the_command(desk: Desk) -> None:
+    said = subprocess.run([sys.executable, "-m", "podium", "--version"], capture_output=True, text=True)
+
+    assert said.stdout == f"podium {__version__}\n"

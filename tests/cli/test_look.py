@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from podium.cli.ps import MOST_ENDED, recent
+from podium.store.reader import Summary
+
+from .conftest import SLOW, Desk, ended, wait_for
+
+
+def test_without_any_runs_ps_says_so_and_makes_nothing(desk: Desk) -> None:
+    before = sorted(desk.home.rglob("*"))
+
+    said = desk.podium("ps")
+
+    assert (said.returncode, said.stdout) == (0, "")
+    assert said.stderr == 'no runs yet; podium run AGENT "request" begins one\n'
+    assert sorted(desk.home.rglob("*")) == before
+    assert json.loads(desk.invoke("ps", "--json").stdout)["runs"] == []
+
+
+@pytest.mark.parametrize("command", ["show", "logs", "verify", "stop", "pause", "resume"])
+def test_without_any_runs_nothing_can_be_named(desk: Desk, command: str) -> None:
+    said = desk.invoke(command, "abc")
+
+    assert said.exit_code == 2
+    assert "no runs yet" in said.stderr
+    assert not desk.store.exists()
+
+
+def test_ps_tells_how_runs_stand(desk: Desk, interrupted: Callable[[], str]) -> None:
+    dead = interrupted()
+    desk.agent("good", "the answer")
+    desk.invoke("run", "good", "a first line\nand a second " + "x" * 200)
+    desk.agent("slow", SLOW)
+    with desk.started("run", "slow", "do it") as process:
+        wait_for(process.stderr, "slow: thinks")
+
+        lines = desk.invoke("ps").stdout.splitlines()
+
+    assert lines[0].split() == ["RUN", "STATE", "AGENT", "STARTED", "TOOK", "REQUEST"]
+    assert [line.split()[1:3] for line in lines[1:]] == [
+        ["running", "slow"],
+        ["succeeded", "good"],
+        ["resumable", "lead"],
+    ]
+    assert lines[2].endswith("  a first line")
+    assert lines[3].startswith(dead)
+    assert max(map(len, lines)) <= 100
+
+
+def test_ps_as_json_has_it_all(desk: Desk) -> None:
+    desk.agent("lead", "the answer")
+    desk.invoke("run", "lead", "do it")
+
+    [run] = json.loads(desk.invoke("ps", "--json").stdout)["runs"]
+
+    assert (run["id"], run["state"], run["agent"], run["request"]) == (desk.run_id(), "succeeded", "lead", "do it")
+    assert run["repo"] == str(desk.repo)
+
+
+def test_ps_leaves_out_old_runs_that_have_ended(desk: Desk, interrupted: Callable[[], str]) -> None:
+    interrupted()
+    desk.agent("lead", "the answer")
+    desk.invoke("run", "lead", "do it")
+    ended, unfinished = desk.runs()
+    many = [replace(ended, id=str(number)) for number in range(MOST_ENDED + 5)]
+
+    shown: list[Summary] = recent([*many, unfinished])
+
+    assert [run.id for run in shown] == [*(run.id for run in many[:MOST_ENDED]), unfinished.id]
+
+
+def test_show_has_the_tree_and_the_answer(desk: Desk) -> None:
+    desk.agent("lead", "the answer", advisors=["helper", "poor"], handoff="last")
+    desk.agent("helper", "some advice")
+    desk.agent("poor", {"fails": {"status": 400, "message": "no more"}})
+    desk.agent("last", "the last word")
+    desk.invoke("run", "lead", "do it")
+
+    lines = desk.invoke("show", desk.run_id()[:6]).stdout.splitlines()
+
+    assert lines[0] == f"run      {desk.run_id()}  succeeded"
+    assert lines[1:4] == ["agent    lead", "request  do it", f"folder   {desk.repo}"]
+    tree = lines[lines.index("") + 1 :]
+    assert [line.split("  ")[0] for line in tree[:5]] == ["✓ lead", "├─ ✓ helper", "├─ ✗ poor", "│", "└─ ✓ last"]
+    assert tree[2].split()[3:6] == ["advice", "failed", "scripted"]
+    assert tree[3] == "│    the script answered 400: no more"
+    assert lines[-1] == "the last word"
+
+
+def test_show_of_a_run_without_an_answer_tells_what_there_is(desk: Desk, interrupted: Callable[[], str]) -> None:
+    run = interrupted()
+    desk.invoke("stop", run)
+
+    shown = desk.invoke("show", run).stdout.splitlines()
+
+    assert shown[0].endswith("cancelled")
+    assert "--- helper (finished)" in shown
+    assert "some advice" in shown
+
+
+def test_show_of_an_unfinished_run_tells_how_to_go_on(desk: Desk, interrupted: Callable[[], str]) -> None:
+    run = interrupted()
+
+    shown = desk.invoke("show", run).stdout
+
+    assert "unfinished" in shown
+    assert shown.endswith(f"It has not ended. podium resume {run} goes on with it.\n")
+
+
+def test_show_as_json_has_the_tree_with_usage_rolled_up(desk: Desk) -> None:
+    desk.agent("lead", {"says": "the answer", "usage": {"input_tokens": 5}}, advisors=["helper"])
+    desk.agent("helper", {"says": "some advice", "usage": {"output_tokens": 7}})
+    desk.invoke("run", "lead", "do it")
+
+    shown = json.loads(desk.invoke("show", desk.run_id(), "--json").stdout)
+
+    assert shown["usage"]["input_tokens"] == shown["tree"]["usage"]["input_tokens"] == 5
+    assert shown["tree"]["usage"]["output_tokens"] == 7
+    assert shown["tree"]["children"][0]["text"] == "some advice"
+    assert shown["result"]["text"] == "the answer"
+
+
+def test_logs_print_a_line_for_each_change_of_state(desk: Desk) -> None:
+    desk.agent("lead", "the answer")
+    desk.invoke("run", "lead", "do it")
+
+    lines = desk.invoke("logs", desk.run_id()).stdout.splitlines()
+    later = desk.invoke("logs", desk.run_id(), "--after", "3").stdout.splitlines()
+
+    assert [line.split(maxsplit=2)[2] for line in lines] == [
+        f'run {desk.run_id()}: lead is asked "do it"',
+        "lead: begins",
+        "lead: thinks with scripted",
+        'lead: says "the answer"',
+        "lead: succeeded",
+        f"run {desk.run_id()}: succeeded",
+    ]
+    assert later == [line for line in lines if int(line.split()[0]) > 3]
+
+
+def test_logs_follow_a_run_until_it_ends(desk: Desk) -> None:
+    desk.agent("lead", {"says": "the answer", "delay": 0.5})
+    with desk.started("run", "lead", "do it") as process:
+        wait_for(process.stderr, "lead: thinks")
+        with desk.started("logs", "-f", desk.run_id()) as follower:
+            wait_for(follower.stdout, "lead: thinks")
+            rest, said = ended(follower)
+
+    assert (follower.returncode, said) == (0, "")
+    assert rest.splitlines()[-1].endswith("succeeded")
+
+
+def test_following_a_run_that_nobody_works_on_says_so_and_can_be_left(
+    desk: Desk, interrupted: Callable[[], str]
+) -> None:
+    run = interrupted()
+
+    with desk.started("logs", run, "-f") as process:
+        wait_for(process.stderr, f"nobody works on run {run} now")
+        wait_for(process.stdout, "helper: says")
+        process.send_signal(signal.SIGINT)
+        _, said = ended(process)
+
+    assert process.returncode == 130
+    assert "Traceback" not in said
+
+
+def test_a_timeline_that_was_not_touched_is_whole(desk: Desk) -> None:
+    desk.agent("lead", "the answer")
+    desk.invoke("run", "lead", "do it")
+
+    said = desk.invoke("verify", desk.run_id())
+    found = json.loads(desk.invoke("verify", desk.run_id(), "--json").stdout)
+
+    assert said.exit_code == 0
+    assert said.stdout.startswith(f"run {desk.run_id()} is whole: ")
+    assert (found["whole"], found["break"], found["entries"]) == (True, None, len(desk.kinds(desk.run_id())))
+
+
+def test_a_timeline_that_was_changed_is_told_apart(desk: Desk) -> None:
+    desk.agent("lead", "the answer")
+    desk.invoke("run", "lead", "do it")
+    store = sqlite3.connect(desk.store)
+    with store:
+        store.execute("DROP TRIGGER entry_stays")
+        store.execute(
+            "UPDATE entry SET line = CAST(replace(CAST(line AS TEXT), 'do it', 'do IT') AS BLOB) WHERE seq = 1"
+        )
+    store.close()
+
+    said = desk.invoke("verify", desk.run_id())
+
+    assert said.exit_code == 8
+    assert "entry 1 is not what was written there" in said.stdout
+    assert json.loads(desk.invoke("verify", desk.run_id(), "--json").stdout)["whole"] is False
+
+
+def test_a_store_that_is_none_is_told_apart(desk: Desk) -> None:
+    desk.store.write_text("this is not a database, and long enough to look like a file of something else")
+
+    said = desk.invoke("ps")
+
+    assert said.exit_code == 8
+    assert "is not a readable store" in said.stderr

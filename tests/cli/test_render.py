@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import pytest
+
+from podium.action import Action
+from podium.cli.render import agent_of, json_line, line
+from podium.errors import Failure
+from podium.event import (
+    Advised,
+    CallCut,
+    CallFailed,
+    Entry,
+    Event,
+    HandedOff,
+    MessageReceived,
+    MessagesDelivered,
+    ModelReplied,
+    Noticed,
+    OperationEnded,
+    OperationStarted,
+    PauseAsked,
+    ReasoningStreamed,
+    Routed,
+    RouteRefused,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    SessionRevived,
+    StopAsked,
+    TextStreamed,
+    TextSuperseded,
+    ToolAnswered,
+    ToolCalled,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+    kind,
+)
+from podium.request import Part, Request
+
+WHY = Failure(kind="timed_out", agent="law", message="timed out")
+
+LINES: list[tuple[Event, str | None]] = [
+    (RunStarted(agent="lead", request=Request(text="do\nit")), 'run 3f2a: lead is asked "do it"'),
+    (RunResumed(host="vm", pid=7), "run 3f2a: process 7 on vm goes on with it"),
+    (RunPaused(), "run 3f2a: paused"),
+    (RunEnded(outcome="succeeded"), "run 3f2a: succeeded"),
+    (RunEnded(outcome="timed_out", failure=WHY), "run 3f2a: timed_out: law: timed out"),
+    (StopAsked(by="me"), "run 3f2a: stop asked by me"),
+    (PauseAsked(), "run 3f2a: pause asked; what is under way ends first"),
+    (MessageReceived(id="1", to="law", text="hi"), 'message for law: "hi"'),
+    (MessagesDelivered(ids=("1",)), "law: hears 1 message"),
+    (OperationStarted(agent="law", trigger="advice", request=Request(text="x")), "law: begins (advice for lead)"),
+    (OperationStarted(agent="law", trigger="request", request=Request(text="x")), "law: begins"),
+    (OperationEnded(outcome="succeeded", text="x"), "law: succeeded"),
+    (OperationEnded(outcome="timed_out", failure=WHY), "law: timed_out: law: timed out"),
+    (TurnStarted(agent="law", engine="rehearsal", prompt="x"), "law: thinks with rehearsal"),
+    (TurnResumed(), "law: thinks again; its process died meanwhile"),
+    (TurnEnded(outcome="succeeded", text="\x1b[31myes"), 'law: says "\\x1b[31myes"'),
+    (TurnEnded(outcome="succeeded"), "law: has thought"),
+    (TurnEnded(outcome="failed", failure=WHY), None),
+    (SessionRevived(agent="law", reason="it replied with nothing"), "law: is asked again: it replied with nothing"),
+    (TextStreamed(text="x"), None),
+    (ReasoningStreamed(text="x"), None),
+    (TextSuperseded(), None),
+    (ModelReplied(model="m"), None),
+    (CallFailed(model="m", message="429", wait=1.5), "law: model call failed: 429; next try in 1.5 s"),
+    (CallFailed(model="m", message="400"), "law: model call failed: 400"),
+    (CallCut(model="m"), None),
+    (
+        ToolCalled(id="1", action=Action(run="r", agent="law", tool="read", arguments={"a": 1})),
+        'law: uses read {"a": 1}',
+    ),
+    (ToolAnswered(id="1", text="no\nfile", is_error=True), "law: is told by the tool: no file"),
+    (ToolAnswered(id="1", text="fine"), None),
+    (Advised(heard=("a",), unavailable=(Part(agent="b", outcome="failed"),)), "law: is advised by a; without b"),
+    (Advised(), "law: is advised by nobody"),
+    (RouteRefused(chosen="x", destinations=("a", "b")), "law: names x, which is none of a, b"),
+    (Routed(agent="a", reason="it fits"), 'law: chooses a: "it fits"'),
+    (Routed(agent="a", is_fallback=True), 'law: falls back on a: ""'),
+    (HandedOff(sender="law", receiver="a"), "law: hands over to a"),
+    (Noticed(text="be careful"), "notice: be careful"),
+]
+
+
+def entry(event: Event) -> Entry:
+    return Entry(run="3f2a", seq=4, at=1.0, scope="lead/advice:law#1", operation="lead/advice:law#1", event=event)
+
+
+@pytest.mark.parametrize(("event", "said"), LINES)
+def test_what_happened_is_told_in_a_line(event: Event, said: str | None) -> None:
+    assert line(entry(event)) == said
+
+
+def test_every_kind_of_event_was_thought_of() -> None:
+    assert {type(event) for event, _ in LINES} == set(get_args(Event))
+
+
+@pytest.mark.parametrize("event", [event for event, _ in LINES])
+def test_every_entry_is_one_object_with_its_kind_on_top(event: Event) -> None:
+    fields = json.loads(json_line(entry(event)))
+
+    assert (fields["type"], fields["seq"], fields["schema"]) == (kind(event), 4, 1)
+    assert fields["operation"] == "lead/advice:law#1"
+
+
+def test_an_operation_is_named_for_its_agent() -> None:
+    assert [agent_of("lead"), agent_of("lead/advice:law#1"), agent_of("a/route:builtin:b#12")] == [
+        *("lead", "law", "builtin:b")
+    ]

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+from collections.abc import Callable
+
+from .conftest import SLOW, Desk, ended, wait_for
+
+
+def test_a_run_goes_on_where_its_process_died(desk: Desk, interrupted: Callable[[], str]) -> None:
+    run = interrupted()
+
+    said = desk.podium("resume", run[:6])
+
+    assert (said.returncode, said.stdout) == (0, "the answer\n")
+    assert said.stderr.splitlines()[0].startswith(f"run {run}: process ")
+    assert desk.kinds(run).count("model_replied") == 2
+    assert desk.invoke("verify", run).exit_code == 0
+
+
+def test_a_run_goes_on_after_its_process_was_killed(desk: Desk) -> None:
+    desk.agent("lead", {"silent": 1, "says": "the answer"}, advisors=["helper"])
+    desk.agent("helper", "some advice")
+    with desk.started("run", "lead", "do it") as process:
+        wait_for(process.stderr, "lead: thinks")
+        process.kill()
+        process.wait()
+
+    desk.agent("lead", "another answer")  # a run keeps the agents that it began with
+    with desk.started("resume", desk.run_id()) as resumed:
+        wait_for(resumed.stderr, "lead: thinks again")
+        resumed.send_signal(signal.SIGINT)
+        ended(resumed)
+
+    assert resumed.returncode == 130
+    assert desk.kinds(desk.run_id()).count("operation_ended") == 1
+    assert desk.kinds(desk.run_id()).count("run_resumed") == 1
+
+
+def test_a_run_goes_on_after_ctrl_c(desk: Desk) -> None:
+    desk.agent("lead", {"says": "the answer", "delay": 0.5})
+    with desk.started("run", "lead", "do it") as process:
+        wait_for(process.stderr, "lead: thinks")
+        process.send_signal(signal.SIGINT)
+        ended(process)
+
+    said = desk.invoke("resume", desk.run_id(), "--json")
+
+    assert (process.returncode, said.exit_code) == (130, 0)
+    assert json.loads(said.stdout)["text"] == "the answer"
+
+
+def test_without_a_run_all_that_were_interrupted_go_on_the_oldest_first(
+    desk: Desk, interrupted: Callable[[], str]
+) -> None:
+    first, second = interrupted(), interrupted()
+
+    said = desk.invoke("resume")
+
+    assert (said.exit_code, said.stdout) == (0, "the answer\n" * 2)
+    assert said.stderr.splitlines()[0] == f"going on with 2 runs: {first}, {second}"
+    assert desk.invoke("resume").stderr == "nothing to resume\n"
+
+
+def test_all_of_them_as_json_are_one_object(desk: Desk, interrupted: Callable[[], str]) -> None:
+    runs = [interrupted(), interrupted()]
+
+    said = desk.invoke("resume", "--json", "--quiet")
+
+    assert [result["run_id"] for result in json.loads(said.stdout)["runs"]] == runs
+
+
+def test_a_run_that_is_worked_on_is_left_to_its_process(desk: Desk) -> None:
+    desk.agent("lead", SLOW)
+    with desk.started("run", "lead", "do it") as process:
+        wait_for(process.stderr, "lead: thinks")
+
+        said = desk.podium("resume", desk.run_id())
+        all_of_them = desk.invoke("resume")
+
+    assert said.returncode == 6
+    assert f"is being worked on by process {process.pid}" in said.stderr
+    assert all_of_them.stderr == "nothing to resume\n"
+
+
+def test_a_run_that_has_ended_stays_as_it_is(desk: Desk) -> None:
+    desk.agent("lead", "the answer")
+    desk.invoke("run", "lead", "do it")
+
+    said = desk.invoke("resume", desk.run_id())
+
+    assert said.exit_code == 2
+    assert "has ended (succeeded)" in said.stderr
+
+
+def test_an_id_that_fits_several_runs_lists_them(desk: Desk) -> None:
+    desk.agent("lead", "the answer")
+    for _ in range(17):  # of so many, two begin with the same sign
+        desk.invoke("run", "lead", "do it")
+    [twin, *_] = [sign for sign in "0123456789abcdef" if sum(run.id[0] == sign for run in desk.runs()) > 1]
+
+    said = desk.invoke("show", twin)
+
+    assert said.exit_code == 2
+    assert f"{twin!r} is the beginning of several runs" in said.stderr
+    assert all(run.id in said.stderr for run in desk.runs() if run.id.startswith(twin))
+
+
+def test_nothing_to_resume_makes_nothing(desk: Desk) -> None:
+    said = desk.podium("resume")
+
+    assert (said.returncode, said.stderr) == (0, "nothing to resume\n")
+    assert not desk.store.exists()
+
+
+def test_a_process_that_lost_its_run_to_another_says_so(desk: Desk) -> None:
+    desk.agent("lead", {"says": "the answer", "delay": 0.5})
+    with desk.started("run", "lead", "do it", "--quiet", "--jsonl") as process:
+        wait_for(process.stdout, "turn_started")
+        store = sqlite3.connect(desk.store)
+        with store:
+            store.execute("UPDATE run SET epoch = epoch + 1")  # as taking it over does
+        store.close()
+        _, said = ended(process)
+
+    assert process.returncode == 6
+    assert "taken over by another process" in said.splitlines()[0]

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from podium.event import MessageReceived
+from podium.store.reader import Reader
+
+from .conftest import SLOW, Desk, ended, wait_for
+
+
+def test_a_run_is_stopped_from_another_process(desk: Desk) -> None:
+    desk.agent("lead", SLOW, advisors=["helper"])
+    desk.agent("helper", "some advice")
+    with desk.started("run", "lead", "do it") as process:
+        wait_for(process.stderr, "lead: thinks")
+        run = desk.run_id()
+
+        stopped = desk.podium("stop", run[:8])
+        _, said = ended(process)
+
+    assert (stopped.returncode, process.returncode) == (0, 1)
+    assert stopped.stderr.splitlines() == [
+        f"run {run} is asked to stop",
+        f"run {run} has ended (cancelled); podium show {run} shows what there is",
+    ]
+    assert "some advice" in said
+    assert said.splitlines()[-1] == "podium: the run was cancelled"
+    assert desk.kinds(run)[-1] == "run_ended"
+
+
+def test_a_run_without_a_process_is_stopped_all_the_same(desk: Desk, interrupted: Callable[[], str]) -> None:
+    run = interrupted()
+
+    stopped = desk.invoke("stop", run)
+
+    assert stopped.exit_code == 0
+    assert "has ended (cancelled)" in stopped.stderr
+    assert desk.invoke("stop", run).exit_code == 2
+
+
+def test_a_run_is_paused_and_resumed(desk: Desk) -> None:
+    desk.agent("lead", "the answer", advisors=["helper"])
+    desk.agent("helper", {"says": "some advice", "delay": 1})
+    with desk.started("run", "lead", "do it") as process:
+        wait_for(process.stderr, "helper: thinks")
+        run = desk.run_id()
+
+        paused = desk.invoke("pause", run)
+        _, said = ended(process)
+
+    assert (paused.exit_code, process.returncode) == (0, 1)
+    assert paused.stderr.splitlines()[-1] == said.splitlines()[-1] == f"paused; go on with: podium resume {run}"
+    assert desk.invoke("ps").stdout.splitlines()[1].split()[1] == "paused"
+    assert desk.invoke("resume").stderr == "nothing to resume\n"
+    assert desk.invoke("resume", run).stdout == "the answer\n"
+
+
+def test_a_run_that_nobody_works_on_has_nothing_to_pause(desk: Desk, interrupted: Callable[[], str]) -> None:
+    run = interrupted()
+
+    said = desk.invoke("pause", run)
+
+    assert said.exit_code == 0
+    assert said.stderr == f"run {run} is not running (resumable), so there is nothing to pause\n"
+
+
+def test_a_message_reaches_the_agent_at_its_next_turn(desk: Desk) -> None:
+    desk.agent("lead", "the answer", advisors=["helper"])
+    desk.agent("helper", {"says": "some advice", "delay": 1})
+    with desk.started("run", "lead", "do it") as process:
+        wait_for(process.stderr, "helper: thinks")
+
+        sent = desk.invoke("send", f"{desk.run_id()[:8]}/lead", "be brief")
+        _, said = ended(process)
+
+    assert sent.stderr == "lead hears it when its next turn begins\n"
+    assert 'message for lead: "be brief"' in said
+    assert "lead: hears 1 message" in said
+
+
+def test_a_message_for_a_run_that_nobody_works_on_waits(desk: Desk, interrupted: Callable[[], str]) -> None:
+    run = interrupted()
+
+    sent = desk.invoke("send", run, "-", input="be brief\n")
+    resumed = desk.invoke("resume", run)
+
+    assert sent.stderr == f"nobody works on run {run} now: the message waits until podium resume {run}\n"
+    assert "lead: hears 1 message" in resumed.stderr
+    with Reader(desk.store) as reader:
+        heard = [entry.event for entry in reader.entries(run) if isinstance(entry.event, MessageReceived)]
+    assert [(message.to, message.text) for message in heard] == [("lead", "be brief\n")]
+
+
+@pytest.mark.parametrize(
+    ("to", "text", "why"),
+    [
+        ("/helpr", "hi", "has no agent 'helpr'; did you mean helper?"),
+        ("/xyz", "hi", "has no agent 'xyz'; there are lead, helper"),
+        ("/lead", " ", "the text is empty"),
+    ],
+)
+def test_a_message_that_nobody_can_hear_is_refused(
+    desk: Desk, interrupted: Callable[[], str], to: str, text: str, why: str
+) -> None:
+    said = desk.invoke("send", f"{interrupted()}{to}", text)
+
+    assert said.exit_code == 2
+    assert why in said.stderr
+
+
+def test_nobody_hears_in_a_run_that_has_ended(desk: Desk) -> None:
+    desk.agent("lead", "the answer")
+    desk.invoke("run", "lead", "do it")
+
+    said = desk.invoke("send", desk.run_id(), "hi")
+
+    assert said.exit_code == 2
+    assert "has ended (succeeded)" in said.stderr
+
+
+def test_a_run_whose_process_dies_before_it_hears_is_ended_by_whoever_asked(desk: Desk) -> None:
+    desk.agent("lead", SLOW)
+    with desk.started("run", "lead", "do it") as process:
+        wait_for(process.stderr, "lead: thinks")
+        process.send_signal(signal.SIGSTOP)  # alive, and deaf
+        run = desk.run_id()
+        with desk.started("stop", run) as stopping:
+            wait_for(stopping.stderr, f"run {run} is asked to stop")
+            process.kill()
+            _, said = ended(stopping)
+
+    assert stopping.returncode == 0
+    assert said.startswith(f"run {run} has ended (cancelled)")
+
+
+def test_a_pause_that_its_run_does_not_live_to_see_is_told(desk: Desk) -> None:
+    desk.agent("lead", SLOW)
+    with desk.started("run", "lead", "do it") as process:
+        wait_for(process.stderr, "lead: thinks")
+        run = desk.run_id()
+        with desk.started("pause", run) as pausing:
+            wait_for(pausing.stderr, f"run {run} is asked to pause")
+            process.kill()
+            _, said = ended(pausing)
+
+    assert pausing.returncode == 0
+    assert said == f"the process that worked on run {run} is gone; go on with: podium resume {run}\n"
