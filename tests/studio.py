@@ -13,7 +13,7 @@ from podium.engines.model.wire import Call
 from podium.engines.scripted import ScriptedWire
 from podium.event import Entry, Event, kind
 from podium.mind import Engine
-from podium.session import Patience
+from podium.patience import Patience
 from podium.store.fault import Fault
 from podium.store.reader import Reader
 

@@ -16,7 +16,7 @@ LAYERS = (
     {"patterns"},
     {"engines", "store", "roster"},
     {"operation", "session", "mind", "journal", "picture"},
-    {"event", "action", "agent", "request", "result", "usage", "errors"},
+    {"event", "action", "agent", "patience", "request", "result", "usage", "errors"},
 )
 BESIDE = {"testing"}
 """Public help for users' tests: it may use anything, and nothing in the product uses it."""

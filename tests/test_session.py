@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 from anyio import Event as Flag
-from anyio import create_task_group, sleep, sleep_forever, wait_all_tasks_blocked
+from anyio import create_task_group, fail_after, sleep, sleep_forever, wait_all_tasks_blocked
 
 from podium.agent import Agent
 from podium.errors import Failed
 from podium.event import SessionRevived, TextStreamed, TextSuperseded, ToolUse, TurnEnded
 from podium.journal import Scope, Timeline
 from podium.mind import Finished, Mind, Piece, Reasoning, Spec, Superseded, Text, ToolFinished, ToolStarted
-from podium.session import QUEUE, Patience, Session
+from podium.patience import Patience
+from podium.session import QUEUE, Session
+from podium.store.follow import Follower
 from podium.store.reader import Reader
 from podium.store.sqlite import SqliteStore
 
@@ -405,6 +407,20 @@ async def test_every_mind_is_put_away(bench: Callable[..., Bench]) -> None:
         await session.ask("hi")
 
     assert place.engine.closed == len(place.engine.specs) == 2
+
+
+async def test_a_word_is_seen_soon_even_when_no_other_follows(bench: Callable[..., Bench]) -> None:
+    place = bench(silence, patience=Patience())
+
+    async with place.session() as session, create_task_group() as group:
+        group.start_soon(session.ask, "hi")
+        with Follower(place.path, "r") as entries, fail_after(5):
+            async for entry in entries:
+                if isinstance(entry.event, TextStreamed):
+                    break
+        group.cancel_scope.cancel()
+
+    assert place.events(TextStreamed) == [TextStreamed(text="one moment")]
 
 
 async def test_streamed_text_is_coalesced(bench: Callable[..., Bench]) -> None:

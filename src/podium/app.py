@@ -20,7 +20,8 @@ from anyio import create_task_group, to_thread
 
 from . import __version__
 from .agent import Agent
-from .engines.choice import REHEARSAL, Engines
+from .engines.choice import Engines
+from .engines.names import REHEARSAL
 from .errors import Mistake, RunHeld
 from .event import Entry, Noticed, RunEnded, RunResumed, RunStarted, StopAsked, decode
 from .journal import Timeline
@@ -163,10 +164,11 @@ class App:
             if ignored := unheeded(agent):
                 notices.append(f"{agent.name}: this release does not act on {', '.join(ignored)}.")
         if REHEARSAL in engines and settings.model == REHEARSAL:
-            notices.append(
-                "No model is configured, so this run is rehearsed: the flow is real, the words are not. "
-                "Set OPENAI_API_KEY (and OPENAI_BASE_URL for another OpenAI-compatible server)."
-            )
+            notices.append("This run is rehearsed: the flow is real, the words are not.")
+            if Settings.load(self._environ).model == REHEARSAL:
+                notices.append(
+                    "No model is configured; set OPENAI_API_KEY, or OPENAI_BASE_URL for an OpenAI-compatible server."
+                )
         return notices
 
     async def _started(self, run: str) -> RunStarted:

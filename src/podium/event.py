@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from .action import Action
 from .agent import Agent
-from .errors import Failure
+from .errors import Failure, StoreCorrupt
 from .request import Outcome, Part, Request
 from .usage import Usage
 
@@ -319,7 +319,10 @@ def encode(entry: Entry) -> bytes:
 
 def decode(line: bytes) -> Entry:
     """The entry that a line holds."""
-    return _decoder.decode(line)
+    try:
+        return _decoder.decode(line)
+    except msgspec.MsgspecError as error:
+        raise StoreCorrupt(f"an entry of the store cannot be read ({error}); podium verify says which") from error
 
 
 def kind(event: Event) -> str:

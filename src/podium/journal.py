@@ -21,7 +21,6 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
-from anyio import sleep_forever
 
 from .errors import Inconsistent
 from .event import (
@@ -220,6 +219,8 @@ class Effect:
 
     async def __aenter__(self) -> None:
         if self._timeline.is_pausing:
+            from anyio import sleep_forever  # here, because reading a store needs no event loop
+
             await sleep_forever()
         self.under_way += 1
         try:

@@ -21,8 +21,9 @@ from .errors import Failed, Failure, FailureKind
 from .event import OperationEnded, OperationStarted, Trigger
 from .journal import Scope, Timeline, digest
 from .mind import Engine, Spec, Tool
+from .patience import PATIENCE, Patience
 from .request import Answer, Part, Request
-from .session import PATIENCE, Patience, Session
+from .session import Session
 
 
 class Ways(Protocol):

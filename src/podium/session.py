@@ -7,6 +7,7 @@ over is on the timeline with its reply; asking again finds it there.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
@@ -31,25 +32,12 @@ from .event import (
 )
 from .journal import Scope
 from .mind import Engine, Finished, Mind, Past, Piece, Reasoning, Spec, Superseded, Text, ToolFinished, ToolStarted
+from .patience import Patience
 from .request import quoted
 
 QUEUE = 64
 CLOSE_SECONDS = 10.0
 STREAM_SECONDS = 0.25
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long a turn may be silent, in seconds, by what it is doing; and how long it may take at all."""
-
-    running_tool: float = 600.0
-    used_tools: float = 180.0
-    thinking: float = 120.0
-    resumed: float = 30.0
-    turn: float = 3600.0
-
-
-PATIENCE = Patience()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +152,7 @@ class Session:
         """The end of every turn: nothing that was said is lost, and the outcome is recorded once."""
         text, calls = hearing.text, tuple(hearing.calls)
         if failure is None:
+            hearing.close()
             return place.settle(TurnEnded(outcome="succeeded", text=text, calls=calls))
         hearing.flush()
         return place.settle(TurnEnded(outcome=failure.outcome, text=text, calls=calls, failure=failure))
@@ -204,7 +193,8 @@ class Hearing:
         self._is_finished = False
         self._unstreamed: list[str] = []
         self._unstreamed_thoughts: list[str] = []
-        self._streamed_at = now = monotonic()
+        self._streaming: asyncio.TimerHandle | None = None
+        now = monotonic()
         self._latest_end = now + patience.turn
         self.limit = CancelScope(deadline=min(now + patience.thinking, self._latest_end))
         """The block in which the turn is heard; it is left when there was too much silence."""
@@ -240,9 +230,8 @@ class Hearing:
                 return
         self._is_distrusted = False
         now = monotonic()
-        if now - self._streamed_at >= STREAM_SECONDS:
-            self.flush()
-            self._streamed_at = now
+        if self._streaming is None and (self._unstreamed or self._unstreamed_thoughts):
+            self._streaming = asyncio.get_running_loop().call_later(STREAM_SECONDS, self._stream)
         # Moving a deadline costs as much as a piece; it may lag by a sixteenth of what is allowed.
         allowed = self._allowed
         if now + allowed - self.limit.deadline > allowed / 16 or not isinstance(piece, Text):
@@ -262,8 +251,19 @@ class Hearing:
             return self._patience.used_tools
         return self._patience.resumed if self._is_distrusted else self._patience.thinking
 
+    def _stream(self) -> None:
+        with suppress(StoreFailed):  # whoever waits for the store next is told
+            self.flush()
+
+    def close(self) -> None:
+        """Stream nothing more."""
+        if self._streaming is not None:
+            self._streaming.cancel()
+
     def flush(self) -> None:
         """Put on the timeline what was said and is not there yet."""
+        self.close()
+        self._streaming = None
         if self._unstreamed_thoughts:
             self._place.note(ReasoningStreamed(text="".join(self._unstreamed_thoughts)))
             self._unstreamed_thoughts.clear()

@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from .engines.choice import OPENAI_URL, REHEARSAL
-from .session import PATIENCE, Patience
+from .engines.names import KEY_NAME, OPENAI_URL, REHEARSAL
+from .patience import PATIENCE, Patience
 
 DEFAULT_OPENAI_MODEL = "openai:gpt-5-mini"
 
@@ -61,5 +61,5 @@ def without_credentials(url: str) -> str:
 
 
 def _default_model(environ: Mapping[str, str]) -> str:
-    is_there = environ.get("OPENAI_API_KEY") or environ.get("OPENAI_BASE_URL")
+    is_there = environ.get(KEY_NAME) or environ.get("OPENAI_BASE_URL")
     return DEFAULT_OPENAI_MODEL if is_there else REHEARSAL

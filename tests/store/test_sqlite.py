@@ -14,10 +14,10 @@ from anyio import Event, create_task_group, to_thread, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
 from podium.errors import LeaseLost, NoSuchRun, RunHeld, StoreCorrupt, StoreFailed
-from podium.event import Noticed, RunEnded, StopAsked
+from podium.event import Noticed, RunEnded, RunPaused, StopAsked
 from podium.journal import Timeline, first_break
 from podium.store import ownership
-from podium.store.follow import Follower
+from podium.store.follow import PAGE, Follower
 from podium.store.mailbox import Letter, post
 from podium.store.reader import Reader
 from podium.store.sqlite import SqliteStore
@@ -302,6 +302,56 @@ async def test_many_followers_that_come_at_any_moment_miss_nothing(tmp_path: Pat
             timeline.append(RunEnded(outcome="succeeded"), scope="")
 
     assert counts == [102] * 20
+
+
+async def test_a_follower_of_a_resumed_run_does_not_take_an_old_pause_for_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        timeline = Timeline("r", store.begin("r"))
+        for number in range(PAGE - 1):
+            note(timeline, str(number))
+        timeline.append(RunPaused(), scope="")
+        note(timeline, "going on")
+        timeline.append(RunEnded(outcome="succeeded"), scope="")
+        await timeline.settled()
+
+    with Follower(path, "r") as follower:
+        seen = [entry.seq async for entry in follower]
+
+    assert seen[-1] == PAGE + 2
+
+
+async def test_an_entry_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        note(timeline := Timeline("r", store.begin("r")))
+        await timeline.settled()
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TRIGGER entry_stays")
+    connection.execute("UPDATE entry SET line = x'00'")
+    connection.commit()
+    connection.close()
+
+    with Reader(path) as reader, pytest.raises(StoreCorrupt, match="cannot be read"):
+        reader.runs()
+
+
+async def test_a_runtime_folder_with_a_long_path_is_no_hindrance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 90)
+    long.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
+    path = tmp_path / "s.db"
+
+    async with SqliteStore(path) as store:
+        note(timeline := Timeline("r", store.begin("r")))
+        timeline.append(RunEnded(outcome="succeeded"), scope="")
+        await timeline.settled()
+        with Follower(path, "r") as follower:
+            assert len([entry async for entry in follower]) == 2
 
 
 async def test_the_store_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -81,16 +81,28 @@ def test_several_processes_write_to_one_file_at_once(tmp_path: Path) -> None:
             assert first_break(rows) is None
 
 
+def put_to_sleep(process: subprocess.Popen[str], path: Path) -> None:
+    """Stop a writer between two transactions, and let its lease run out."""
+    assert process.stdout is not None
+    while True:
+        process.stdout.readline()
+        process.send_signal(signal.SIGSTOP)
+        connection = sqlite3.connect(path, timeout=0.1)
+        try:
+            connection.execute("UPDATE owner SET until = 0")
+            connection.commit()
+        except sqlite3.OperationalError:
+            process.send_signal(signal.SIGCONT)  # it was in the middle of one
+        else:
+            return
+        finally:
+            connection.close()
+
+
 async def test_a_process_that_sleeps_past_its_lease_is_refused_when_it_wakes(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     sleeper = writer(path, "r")
-    assert sleeper.stdout is not None
-    sleeper.stdout.readline()
-    sleeper.send_signal(signal.SIGSTOP)
-    connection = sqlite3.connect(path, timeout=30)
-    connection.execute("UPDATE owner SET until = 0")
-    connection.commit()
-    connection.close()
+    put_to_sleep(sleeper, path)
 
     async with SqliteStore(path) as store:
         timeline = Timeline("r", await store.claim("r"))

@@ -11,13 +11,10 @@ from ..errors import Mistake
 from ..mind import Engine
 from .model.loop import ModelEngine
 from .model.wire import Wire
+from .names import KEY_NAME, OPENAI_URL, REHEARSAL
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
-
-REHEARSAL = "rehearsal"
-KEY_NAME = "OPENAI_API_KEY"
-OPENAI_URL = "https://api.openai.com/v1"
 
 
 class Engines:

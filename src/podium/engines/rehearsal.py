@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 
 from ..mind import Tool
 from .model.wire import Call, Heard
-from .scripted import Cue, Move, ToolCall, first_line, last_request, place_of, play
+from .scripted import Cue, Move, ToolCall, last_request, place_of, play
 
 LABEL = "[rehearsed]"
 LONGEST_QUOTE = 120
@@ -72,5 +72,9 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _quoted(request: str) -> str:
-    line = first_line(request)
+    """What was asked first, below headings and behind what others have rehearsed."""
+    lines = (line.strip() for line in request.splitlines())
+    line = next((line for line in lines if line and not line.startswith("#")), "")
+    if line.startswith(LABEL):
+        line = line.rpartition(" was asked: ")[2]
     return line if len(line) <= LONGEST_QUOTE else f"{line[: LONGEST_QUOTE - 1]}…"

@@ -13,12 +13,16 @@ import secrets
 import socket
 import stat
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
 from ..errors import StoreFailed
+
+LONGEST_FOLDER = 70
+"""A socket's path has at most 107 bytes, and a bell's name takes up to 34 of them."""
 
 Kind = Literal["owner", "follower"]
 
@@ -90,19 +94,26 @@ def ring_once(folder: Path, kind: Kind) -> None:
 def bell_folder(store: Path) -> Path:
     """The private directory for the bells of one store; the same for every process of this user.
 
-    It lies in the runtime directory, because a socket's path must be short.
+    It lies in the runtime directory, or in the temporary one where that is missing or its path is
+    too long for a socket's.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    base = Path(runtime, "podium") if Path(runtime).is_dir() and runtime else _in_temporary_folder()
-    folder = base / sha256(os.fsencode(store.resolve())).hexdigest()[:12]
-    for made in (base, folder):
+    name = sha256(os.fsencode(store.resolve())).hexdigest()[:12]
+    base = next((base for base in _bases() if len(os.fsencode(base / name)) < LONGEST_FOLDER), None)
+    if base is None:
+        raise StoreFailed(
+            "no temporary directory has a path short enough for a socket; set XDG_RUNTIME_DIR to a short one"
+        )
+    for made in (base, base / name):
         made.mkdir(mode=0o700, exist_ok=True)
         _must_be_private(made)
-    return folder
+    return base / name
 
 
-def _in_temporary_folder() -> Path:
-    return Path(tempfile.gettempdir(), f"podium-{os.getuid()}")
+def _bases() -> Iterator[Path]:
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime and Path(runtime).is_dir():
+        yield Path(runtime, "podium")
+    yield Path(tempfile.gettempdir(), f"podium-{os.getuid()}")
 
 
 def _must_be_private(folder: Path) -> None:

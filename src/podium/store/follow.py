@@ -27,6 +27,7 @@ class Follower:
         self._waiting: deque[Entry] = deque()
         self._is_over = False
         self._is_finishing = False
+        self._is_closed = False
         self._reader = Reader(path)
         # The bell hangs before the first look, and an owner that hears of it rings back: whatever
         # it wrote before it knew of this bell is seen then.
@@ -43,13 +44,15 @@ class Follower:
         self.close()
 
     def close(self) -> None:
+        self._is_closed = True
         self._bell.close()
         self._reader.close()
 
     def finish(self) -> None:
         """Give what there is and then end: nobody works on the run any more."""
         self._is_finishing = True
-        self._bell.ring()
+        if not self._is_closed:
+            self._bell.ring()
 
     def __aiter__(self) -> Follower:
         return self
@@ -59,12 +62,14 @@ class Follower:
             if self._is_over:
                 raise StopAsyncIteration
             self._bell.hush()
+            # Asked before the look: what was written until the run was let go is seen by the look after.
+            is_last_look = self._is_finishing
             rows = await to_thread.run_sync(self._reader.rows, self._run, self._after, PAGE)
             self._waiting.extend(decode(row.line) for row in rows)
             if self._waiting:
                 self._after = self._waiting[-1].seq
-                self._is_over = isinstance(self._waiting[-1].event, RunEnded | RunPaused)
-            elif self._is_finishing:
+                self._is_over = len(rows) < PAGE and isinstance(self._waiting[-1].event, RunEnded | RunPaused)
+            elif is_last_look:
                 raise StopAsyncIteration
             else:
                 await wait_readable(self._bell)

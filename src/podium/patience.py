@@ -1,0 +1,18 @@
+"""Patience: how long a turn may be silent before it is given up."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Patience(Struct, frozen=True, kw_only=True):
+    """Seconds of silence by what a turn is doing; and how long it may take at all."""
+
+    running_tool: float = 600.0
+    used_tools: float = 180.0
+    thinking: float = 120.0
+    resumed: float = 30.0
+    turn: float = 3600.0
+
+
+PATIENCE = Patience()
