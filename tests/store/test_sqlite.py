@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sqlite3
 import stat
 import subprocess
@@ -17,9 +18,11 @@ from podium.errors import LeaseLost, NoSuchRun, RunHeld, StoreCorrupt, StoreFail
 from podium.event import Noticed, RunEnded, RunPaused, StopAsked
 from podium.journal import Timeline, first_break
 from podium.store import ownership
+from podium.store.bell import bell_folder
 from podium.store.follow import PAGE, Follower
 from podium.store.mailbox import Letter, post
 from podium.store.reader import Reader
+from podium.store.schema import APPLICATION, connect
 from podium.store.sqlite import SqliteStore
 
 
@@ -195,10 +198,10 @@ async def test_the_process_that_is_gone_is_seen_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_lease_that_is_not_renewed_ends_by_itself_on_another_machine(tmp_path: Path) -> None:
-    here = ownership.Owner(host="elsewhere", boot="b", pid=1, born="1", until=2**40)
+    here = ownership.Owner(id="x", host="elsewhere", boot="b", pid=1, born="1", until=2**40)
 
     assert here.is_alive
-    assert not ownership.Owner(host="elsewhere", boot="b", pid=1, born="1", until=1).is_alive
+    assert not ownership.Owner(id="x", host="elsewhere", boot="b", pid=1, born="1", until=1).is_alive
 
 
 async def test_a_letter_reaches_the_owner_at_once_and_is_taken_with_its_entry(tmp_path: Path) -> None:
@@ -338,13 +341,8 @@ async def test_an_entry_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
         reader.runs()
 
 
-async def test_a_runtime_folder_with_a_long_path_is_no_hindrance(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    long = tmp_path / ("x" * 90)
-    long.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
-    path = tmp_path / "s.db"
+async def test_a_store_whose_path_is_too_long_for_a_socket_is_no_hindrance(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 90) / "s.db"
 
     async with SqliteStore(path) as store:
         note(timeline := Timeline("r", store.begin("r")))
@@ -354,19 +352,104 @@ async def test_a_runtime_folder_with_a_long_path_is_no_hindrance(
             assert len([entry async for entry in follower]) == 2
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "s.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE contact (name TEXT)")
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+
+    with pytest.raises(StoreCorrupt, match="belongs to another program"):
+        connect(path, create=True)
+
+    assert path.read_bytes() == before
+
+
+async def test_a_lease_that_was_forgotten_comes_back_with_the_next_renewal(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        note(timeline := Timeline("r", store.begin("r")))
+        await timeline.settled()
+        connection = sqlite3.connect(path)
+        connection.execute("DELETE FROM owner")
+        connection.commit()
+        connection.close()
+
+        store._keep_leases()
+        note(timeline)
+        await timeline.settled()
+
+        async with SqliteStore(path) as other:
+            with pytest.raises(RunHeld):
+                await other.claim("r")
+
+
+async def test_a_process_in_another_space_of_ids_is_judged_by_its_lease_alone(tmp_path: Path) -> None:
+    elsewhere = ownership.Owner(
+        id="x", host=socket.gethostname(), boot="another space", pid=2**22 + 1, born="1", until=2**40
+    )
+
+    assert elsewhere.is_alive
+
+
+async def test_a_letter_waits_until_somebody_takes_letters(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        lease = store.begin("r")
+        note(timeline := Timeline("r", lease))
+        await timeline.settled()
+        post(path, "r", StopAsked())
+        store.collect_mail(lease)
+
+        received: list[Letter] = []
+        lease.deliver = received.append
+        store.collect_mail(lease)
+
+    assert len(received) == 1
+
+
+async def test_a_letter_that_cannot_be_read_keeps_nobody_from_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        lease = store.begin("r")
+        note(timeline := Timeline("r", lease))
+        await timeline.settled()
+        connection = sqlite3.connect(path)
+        connection.execute("INSERT INTO mail (run, ref, at, line) VALUES ('r', 'x', 0, x'7b7d')")
+        connection.commit()
+        connection.close()
+        post(path, "r", StopAsked())
+        received: list[Letter] = []
+        lease.deliver = received.append
+        store.collect_mail(lease)
+
+    assert [letter.event for letter in received] == [StopAsked()]
+
+
+async def test_a_closed_store_refuses_instead_of_waiting_for_ever(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        timeline = Timeline("r", store.begin("r"))
+
+    with pytest.raises(StoreFailed, match="closed"):
+        note(timeline)
+
+
 async def test_the_store_is_for_its_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         async with SqliteStore(tmp_path / "home" / "s.db") as store:
             note(timeline := Timeline("r", store.begin("r")))
             await timeline.settled()
-            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "home").iterdir()}
-            folder = stat.S_IMODE((tmp_path / "home").stat().st_mode)
+            files = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "home").iterdir() if path.is_file()}
+            folders = {stat.S_IMODE(path.stat().st_mode) for path in (store.path.parent, bell_folder(store.path))}
     finally:
         os.umask(before)
 
-    assert folder == 0o700
-    assert set(modes.values()) == {0o600}
+    assert folders == {0o700}
+    assert files == {0o600}
 
 
 def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path: Path) -> None:
@@ -382,6 +465,7 @@ def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path: Path) -> None:
 def test_a_store_of_a_newer_release_is_refused_politely(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute("PRAGMA user_version = 99")
     connection.close()
 

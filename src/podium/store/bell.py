@@ -12,8 +12,6 @@ import os
 import secrets
 import socket
 import stat
-import tempfile
-from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -41,7 +39,7 @@ class Bell:
 
     def ring(self) -> None:
         """Ring this bell from where it hangs."""
-        with suppress(BlockingIOError):
+        with suppress(OSError):
             self._socket.sendto(b"!", str(self.path))
 
     def hush(self) -> None:
@@ -67,7 +65,10 @@ class Ringer:
 
     def look(self) -> None:
         """Find out which bells hang now."""
-        self._bells = {str(path) for path in self._folder.iterdir() if path.name.startswith(self._kind)}
+        try:
+            self._bells = {str(path) for path in self._folder.iterdir() if path.name.startswith(self._kind)}
+        except OSError as error:
+            raise StoreFailed(f"the folder {self._folder} cannot be read: {error.strerror}") from error
 
     def ring(self) -> None:
         """Ring them all; a bell that nobody holds any more is taken down."""
@@ -76,9 +77,10 @@ class Ringer:
                 self._socket.sendto(b"!", path)
             except BlockingIOError:
                 pass  # its queue is full of rings: it knows
-            except (ConnectionRefusedError, FileNotFoundError):
+            except OSError:
                 self._bells.discard(path)
-                Path(path).unlink(missing_ok=True)
+                with suppress(OSError):
+                    Path(path).unlink(missing_ok=True)
 
     def close(self) -> None:
         self._socket.close()
@@ -92,34 +94,28 @@ def ring_once(folder: Path, kind: Kind) -> None:
 
 
 def bell_folder(store: Path) -> Path:
-    """The private directory for the bells of one store; the same for every process of this user.
+    """The private directory for the bells of one store, the same for everybody who uses that store.
 
-    It lies in the runtime directory, or in the temporary one where that is missing or its path is
-    too long for a socket's.
+    It lies beside the store, or in the temporary directory where that path is too long for a
+    socket's. Nothing in the environment has a say: whoever rings must find whoever waits.
     """
-    name = sha256(os.fsencode(store.resolve())).hexdigest()[:12]
-    base = next((base for base in _bases() if len(os.fsencode(base / name)) < LONGEST_FOLDER), None)
-    if base is None:
-        raise StoreFailed(
-            "no temporary directory has a path short enough for a socket; set XDG_RUNTIME_DIR to a short one"
-        )
-    for made in (base, base / name):
-        made.mkdir(mode=0o700, exist_ok=True)
-        _must_be_private(made)
-    return base / name
-
-
-def _bases() -> Iterator[Path]:
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime and Path(runtime).is_dir():
-        yield Path(runtime, "podium")
-    yield Path(tempfile.gettempdir(), f"podium-{os.getuid()}")
+    whole = store.resolve()
+    folders = [whole.parent / f"{whole.name}-bells"]
+    if len(os.fsencode(folders[0])) > LONGEST_FOLDER:
+        shared = Path("/tmp", f"podium-{os.getuid()}")
+        folders = [shared, shared / sha256(os.fsencode(whole)).hexdigest()[:12]]
+    for folder in folders:
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StoreFailed(f"the folder {folder} cannot be made: {error.strerror}") from error
+        _must_be_private(folder)
+    return folders[-1]
 
 
 def _must_be_private(folder: Path) -> None:
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise StoreFailed(
-            f"{folder} must be a directory that only you can enter, and it is not; "
-            "remove it, or set XDG_RUNTIME_DIR to a directory of your own"
+            f"{folder} must be a directory that only you can enter, and it is not; remove it and try again"
         )

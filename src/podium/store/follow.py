@@ -60,6 +60,7 @@ class Follower:
     async def __anext__(self) -> Entry:
         while not self._waiting:
             if self._is_over:
+                self.close()
                 raise StopAsyncIteration
             self._bell.hush()
             # Asked before the look: what was written until the run was let go is seen by the look after.
@@ -70,7 +71,7 @@ class Follower:
                 self._after = self._waiting[-1].seq
                 self._is_over = len(rows) < PAGE and isinstance(self._waiting[-1].event, RunEnded | RunPaused)
             elif is_last_look:
-                raise StopAsyncIteration
+                self._is_over = True
             else:
                 await wait_readable(self._bell)
         return self._waiting.popleft()

@@ -10,16 +10,20 @@ from __future__ import annotations
 import secrets
 import sqlite3
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from ..event import Event
+from ..event import MessageReceived, PauseAsked, StopAsked
 from .bell import bell_folder, ring_once
 from .schema import connect, explained
 
-_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+Wish = StopAsked | PauseAsked | MessageReceived
+"""What may be put into a mailbox."""
+
+_decoder: msgspec.json.Decoder[Wish] = msgspec.json.Decoder(Wish)
 
 
 class Letter(NamedTuple):
@@ -27,10 +31,10 @@ class Letter(NamedTuple):
 
     id: int
     run: str
-    event: Event
+    event: Wish
 
 
-def post(path: Path, run: str, event: Event, *, ref: str = "") -> bool:
+def post(path: Path, run: str, event: Wish, *, ref: str = "") -> bool:
     """Put a letter into a run's mailbox and ring. False when there is one with this `ref` already."""
     connection = connect(path, create=False)
     try:
@@ -47,11 +51,18 @@ def post(path: Path, run: str, event: Event, *, ref: str = "") -> bool:
 
 
 def letters(connection: sqlite3.Connection, run: str, after: int) -> list[Letter]:
-    """The letters for a run that nobody has taken, in the order in which they came."""
+    """The letters for a run that nobody has taken, in the order in which they came.
+
+    One that this release cannot read, from a newer one, is left for it.
+    """
     found = connection.execute(
         "SELECT id, run, line FROM mail WHERE run = ? AND taken IS NULL AND id > ? ORDER BY id", (run, after)
     )
-    return [Letter(id, run, _decoder.decode(line)) for id, run, line in found]
+    readable = []
+    for id, run, line in found:
+        with suppress(msgspec.MsgspecError):
+            readable.append(Letter(id, run, _decoder.decode(line)))
+    return readable
 
 
 def addressees(connection: sqlite3.Connection) -> list[str]:

@@ -19,6 +19,7 @@ LEASE_SECONDS = 30.0
 class Owner:
     """A process that owns runs; `until` is when its lease ends unless it renews it."""
 
+    id: str
     host: str
     boot: str
     pid: int
@@ -35,28 +36,30 @@ class Owner:
 def enlist(connection: sqlite3.Connection, id: str) -> None:
     """Make this process known as an owner, and forget those whose leases ended long ago."""
     connection.execute("DELETE FROM owner WHERE until < ?", (time.time() - 10 * LEASE_SECONDS,))
-    connection.execute(
-        "INSERT INTO owner (id, host, boot, pid, born, until) VALUES (?, ?, ?, ?, ?, ?)",
-        (id, socket.gethostname(), boot_id(), os.getpid(), born(os.getpid()), time.time() + LEASE_SECONDS),
+    connection.execute(*renewal(id))
+
+
+def renewal(id: str) -> tuple[str, tuple[object, ...]]:
+    """The statement that begins an owner's lease, or extends it; also for one that was forgotten meanwhile."""
+    until = time.time() + LEASE_SECONDS
+    return (
+        "INSERT INTO owner (id, host, boot, pid, born, until) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET until = excluded.until",
+        (id, socket.gethostname(), boot_id(), os.getpid(), born(os.getpid()), until),
     )
-
-
-def renewal(id: str) -> tuple[str, tuple[float, str]]:
-    """The statement that extends an owner's lease."""
-    return "UPDATE owner SET until = ? WHERE id = ?", (time.time() + LEASE_SECONDS, id)
 
 
 def owner_of(connection: sqlite3.Connection, run: str) -> Owner | None:
     """The process that owns a run, alive or not."""
     found = connection.execute(
-        "SELECT owner.host, owner.boot, owner.pid, owner.born, owner.until"
+        "SELECT owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until"
         " FROM run LEFT JOIN owner ON owner.id = run.owner WHERE run.id = ?",
         (run,),
     ).fetchone()
     if found is None:
         raise NoSuchRun(f"there is no run {run!r}")
-    host, boot, pid, birth, until = found
-    return None if host is None else Owner(host=host, boot=boot, pid=pid, born=birth, until=until)
+    id, host, boot, pid, birth, until = found
+    return None if id is None else Owner(id=id, host=host, boot=boot, pid=pid, born=birth, until=until)
 
 
 def claim(connection: sqlite3.Connection, run: str, id: str) -> int:
@@ -64,22 +67,24 @@ def claim(connection: sqlite3.Connection, run: str, id: str) -> int:
     connection.execute("BEGIN IMMEDIATE")
     try:
         owner = owner_of(connection, run)
-        if owner is not None and owner.is_alive:
+        if owner is not None and owner.id != id and owner.is_alive:
             raise RunHeld(run, host=owner.host, pid=owner.pid)
         connection.execute("UPDATE run SET owner = ?, epoch = epoch + 1 WHERE id = ?", (id, run))
         epoch = connection.execute("SELECT epoch FROM run WHERE id = ?", (run,)).fetchone()[0]
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
     return int(epoch)
 
 
 @cache
 def boot_id() -> str:
-    """Which start of this machine this is; process ids mean nothing across two."""
+    """Which start of this machine, and which space of process ids on it; ids mean nothing across two."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return ""
 

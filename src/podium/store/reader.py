@@ -1,4 +1,4 @@
-"""Looking into a SQLite store: plain calls that change nothing."""
+"""Looking into a SQLite store: plain calls that change no run."""
 
 from __future__ import annotations
 
@@ -69,14 +69,16 @@ class Reader:
     def _summaries(self, which: str, values: tuple[str, ...]) -> Iterator[Summary]:
         with explained(self.path):
             found = self._connection.execute(
-                "SELECT run.id, owner.host, owner.boot, owner.pid, owner.born, owner.until,"
+                "SELECT run.id, owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until,"
                 " (SELECT line FROM entry WHERE entry.run = run.id ORDER BY seq LIMIT 1),"
                 " (SELECT line FROM entry WHERE entry.run = run.id ORDER BY seq DESC LIMIT 1)"
                 f" FROM run LEFT JOIN owner ON owner.id = run.owner {which}",
                 values,
             ).fetchall()
-        for id, host, boot, pid, birth, until, first, last in found:
-            owner = None if host is None else Owner(host=host, boot=boot, pid=pid, born=birth, until=until)
+        for id, owner_id, host, boot, pid, birth, until, first, last in found:
+            owner = None
+            if owner_id is not None:
+                owner = Owner(id=owner_id, host=host, boot=boot, pid=pid, born=birth, until=until)
             yield Summary(id=id, owner=owner, first=decode(first), last=decode(last))
 
     def find(self, prefix: str) -> str:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from ..errors import LeaseLost, StoreCorrupt, StoreFailed
 
+APPLICATION = 0x506F6469
+"""What marks a SQLite file as ours: "Podi"."""
+
 MIGRATIONS = (
     """
     CREATE TABLE owner (
@@ -65,8 +68,10 @@ def connect(path: Path, *, create: bool) -> sqlite3.Connection:
     with explained(path):
         connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         try:
-            # The version is read first: a file that is no store, or a newer one, is left as it is.
+            # All is read first: a file of somebody else's, or of a newer release, is left as it is.
             version = _version(connection)
+            if not _is_ours(connection, version):
+                raise StoreCorrupt(f"{path} belongs to another program; it was left as it is")
             if version > len(MIGRATIONS):
                 raise StoreFailed(
                     f"{path} was written by a newer Podium (store version {version}, this one knows "
@@ -82,6 +87,13 @@ def connect(path: Path, *, create: bool) -> sqlite3.Connection:
         return connection
 
 
+def _is_ours(connection: sqlite3.Connection, version: int) -> bool:
+    """Whether it is a store, or a file that has nothing in it yet."""
+    if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION:
+        return True
+    return version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+
+
 def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
@@ -93,10 +105,12 @@ def _migrate(connection: sqlite3.Connection) -> None:
         for number in range(_version(connection), len(MIGRATIONS)):
             for statement in _statements(MIGRATIONS[number]):
                 connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {number + 1}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
 
 

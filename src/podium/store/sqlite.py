@@ -7,16 +7,18 @@ refused. Letters are delivered as soon as somebody rings, and never looked for o
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 
-from anyio import CancelScope, CapacityLimiter, to_thread
+from anyio import CancelScope, to_thread
 
-from ..errors import PodiumError
+from ..errors import PodiumError, RunHeld
 from ..journal import Row
 from .bell import Bell, Ringer, bell_folder
 from .mailbox import Letter, addressees, letters
@@ -36,7 +38,8 @@ class SqliteLease:
         self.epoch = epoch
         self.error: PodiumError | None = None
         self.last_letter = 0
-        self.deliver: Callable[[Letter], None] = lambda letter: None
+        self.deliver: Callable[[Letter], None] | None = None
+        """Who takes the letters; until there is somebody they stay in the mailbox."""
         self._store = store
         self._last: Batch | None = None
 
@@ -70,7 +73,6 @@ class SqliteStore:
         self._fault = fault
         self._owner = secrets.token_hex(8)
         self._leases: dict[str, SqliteLease] = {}
-        self._side_limit = CapacityLimiter(1)
 
     async def __aenter__(self) -> SqliteStore:
         self._side = connect(self.path, create=True)
@@ -114,21 +116,24 @@ class SqliteStore:
 
     async def claim(self, run: str) -> SqliteLease:
         """Take over a run that no live process owns."""
+        if run in self._leases:
+            raise RunHeld(run, host=socket.gethostname(), pid=os.getpid())
 
         def take() -> int:
-            with explained(self.path):
-                return claim(self._side, run, self._owner)
+            with explained(self.path), closing(connect(self.path, create=False)) as connection:
+                return claim(connection, run, self._owner)
 
-        epoch = await to_thread.run_sync(take, limiter=self._side_limit)
+        epoch = await to_thread.run_sync(take)
         lease = self._leases[run] = SqliteLease(self, run, epoch)
         return lease
 
     def release(self, lease: SqliteLease, *, is_over: bool = False) -> None:
         """Give the run back; anybody may go on with it from here, unless it is over."""
         self._leases.pop(lease.run, None)
-        if lease.error is None and not is_over:
+        if not is_over:
+            # Not as the lease's holder: one that could not write any more can still let go.
             let_go = "UPDATE run SET owner = NULL WHERE id = ? AND epoch = ?"
-            lease.write(Write(lease, after=(let_go, (lease.run, lease.epoch))))
+            self.writer.enqueue(Write(None, after=(let_go, (lease.run, lease.epoch))))
 
     async def rows(self, run: str) -> list[Row]:
         """A run's whole timeline."""
@@ -141,6 +146,7 @@ class SqliteStore:
 
     def _keep_leases(self) -> None:
         self.writer.enqueue(Write(None, before=renewal(self._owner)))
+        self._look_for_mail()  # in case somebody could not ring
         self._renewal = self._loop.call_later(LEASE_SECONDS / 3, self._keep_leases)
 
     # Letters
@@ -148,14 +154,20 @@ class SqliteStore:
     def collect_mail(self, lease: SqliteLease) -> None:
         """Deliver what lies in a run's mailbox."""
         with explained(self.path):
-            for letter in letters(self._side, lease.run, lease.last_letter):
-                lease.last_letter = letter.id
+            waiting = letters(self._side, lease.run, lease.last_letter)
+        for letter in waiting:
+            if lease.deliver is not None:
                 lease.deliver(letter)
+                lease.last_letter = letter.id
 
     def _on_bell(self) -> None:
         self._bell.hush()
-        self._ringer.look()
+        with suppress(PodiumError):
+            self._ringer.look()
         self._ringer.ring()
+        self._look_for_mail()
+
+    def _look_for_mail(self) -> None:
         # Letters that cannot be taken now stay where they are, for whoever owns the run next.
         with suppress(PodiumError), explained(self.path):
             for run in addressees(self._side):

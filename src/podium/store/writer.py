@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from anyio import Event as Flag
 
-from ..errors import LeaseLost, PodiumError
+from ..errors import LeaseLost, PodiumError, StoreFailed
 from ..journal import Row
 from .schema import connect, explained
 
@@ -75,12 +75,15 @@ class Writer:
         self._gathering = Batch()
         self._is_due = False
         self._is_carrying = False
+        self._is_closed = False
         self._to_thread: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._carry_batches, name="podium-store", daemon=True)
         self._thread.start()
 
     def enqueue(self, write: Write) -> Batch:
         """Queue a write; the batch that it will be part of."""
+        if self._is_closed:
+            raise StoreFailed("this Podium is closed; open another App to go on")
         if not self._is_due and not self._is_carrying:
             self._is_due = True
             self._loop.call_soon(self.hurry)
@@ -90,6 +93,7 @@ class Writer:
     async def aclose(self) -> None:
         """Write what is queued, and end."""
         await self.enqueue(Write(None)).done.wait()
+        self._is_closed = True
         self._to_thread.put(None)
         self._thread.join()
         self._patient.close()
