@@ -13,14 +13,17 @@ from anyio import create_task_group, sleep_forever
 
 from podium import App, Settings
 from podium.agent import Agent
+from podium.engines.model.anthropic import AnthropicWire
 from podium.engines.model.loop import ModelEngine, Retry
 from podium.engines.model.openai import OpenAIWire
 from podium.engines.scripted import ScriptedWire
 from podium.errors import Failed
 from podium.event import CallCut, CallFailed, ModelReplied, TextStreamed, ToolAnswered, ToolUse
 from podium.journal import Scope, Timeline
+from podium.keeper import Keeper
 from podium.mind import Engine, Spec, Tool, ToolAnswer
-from podium.session import Patience, Session
+from podium.patience import Patience
+from podium.session import Session
 from podium.store.follow import Follower
 from podium.store.reader import Reader
 from podium.store.sqlite import SqliteStore
@@ -29,6 +32,7 @@ from podium.testing import ModelServer
 from ..studio import at_once
 
 RETRY = Retry(most=2, sleep=at_once)
+WIRES: dict[str, type[OpenAIWire | AnthropicWire]] = {"openai": OpenAIWire, "anthropic": AnthropicWire}
 
 
 class Stage:
@@ -39,6 +43,7 @@ class Stage:
         self.store = store
         self.told: list[ToolUse] = []
         self.tool_timeout = 60.0
+        self.notices: list[str] = []
 
     @asynccontextmanager
     async def engine(self, script: Sequence[Any]) -> AsyncIterator[Engine]:
@@ -46,18 +51,20 @@ class Stage:
             yield ModelEngine(ScriptedWire(script), name="scripted", retry=RETRY)
             return
         async with ModelServer(script) as server, aiohttp.ClientSession() as client:
-            yield ModelEngine(OpenAIWire(lambda: client, server.url, "key"), name="openai:m", model="m", retry=RETRY)
+            wire = WIRES[self.kind](lambda: client, server.url, "key")
+            yield ModelEngine(wire, name=f"{self.kind}:m", model="m", retry=RETRY)
 
     @asynccontextmanager
     async def session(self, script: Sequence[Any], *, patience: Patience | None = None) -> AsyncIterator[Session]:
-        async with self.engine(script) as engine, SqliteStore(self.store) as store:
+        async with self.engine(script) as engine, SqliteStore(self.store) as store, create_task_group() as minds:
             exists = self.has_run()
             lease = await store.claim("r") if exists else store.begin("r")
             timeline = Timeline("r", lease)
             timeline.load(await store.rows("r") if exists else [])
             scope = Scope(timeline, "worker", operation="worker", digest="d")
             spec = Spec(agent=Agent(name="worker"), system="You work.", tools=(self.tool(),), max_turns=4)
-            session = Session(engine, spec, scope, patience=patience or Patience())
+            keeper = Keeper(minds, noticed=self.notices.append)
+            session = Session(engine, spec, scope, keeper=keeper, patience=patience or Patience())
             try:
                 yield session
             finally:
@@ -95,7 +102,7 @@ class Stage:
             return [entry.event for entry in reader.entries("r") if isinstance(entry.event, kinds)]
 
 
-@pytest.fixture(params=["scripted", "openai"])
+@pytest.fixture(params=["scripted", *WIRES])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
     return Stage(request.param, tmp_path / "s.db")
 

@@ -16,7 +16,7 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from podium.testing import ModelServer
-from podium.testing.model_server import LONGEST_HEAD
+from podium.testing.model_server.connection import LONGEST_HEAD
 
 ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -89,6 +89,170 @@ async def test_scripts_go_by_the_name_of_the_model_or_ride_in_the_prompt() -> No
     assert (by_name, ridden, parts, echoed) == ("by name", "ridden", "ridden", "ok: hi")
 
 
+# Anthropic's messages
+
+MESSAGES: dict[str, Any] = {**ASKED, "max_tokens": 100}
+
+
+def events(stream: str) -> list[dict[str, Any]]:
+    """The data of the events, whose names are those of their types."""
+    found = []
+    for event in stream.split("\n\n")[:-1]:
+        name, data = event.split("\n")
+        found.append(msgspec.json.decode(data.removeprefix("data: ")))
+        assert name == f"event: {found[-1]['type']}"
+    return found
+
+
+async def test_a_whole_message_has_its_blocks_its_reason_and_its_usage() -> None:
+    spent = {"input_tokens": 11, "output_tokens": 7, "cached_tokens": 4}
+    calls = [{"name": "look", "arguments": {"at": 1}}]
+    script = [{"says": "hello", "reasoning": "hm", "calls": calls, "usage": spent}]
+    async with served(ModelServer(script)) as client, client.post("messages", json=MESSAGES) as response:
+        document = await response.json()
+
+    assert response.content_type == "application/json"
+    assert (document["type"], document["role"], document["model"]) == ("message", "assistant", "m")
+    assert document["content"] == [
+        {"type": "thinking", "thinking": "hm", "signature": "signed-by-the-script"},
+        {"type": "text", "text": "hello"},
+        {"type": "tool_use", "id": "call-0-0", "name": "look", "input": {"at": 1}},
+    ]
+    assert document["stop_reason"] == "tool_use"
+    assert document["usage"] == {
+        "input_tokens": 7,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 4,
+        "output_tokens": 7,
+    }
+
+
+async def test_a_streamed_message_comes_in_blocks() -> None:
+    script = [{"says": "hello", "pieces": 2, "reasoning": "hm", "calls": [{"name": "look", "arguments": {"at": 1}}]}]
+    async with (
+        served(ModelServer(script)) as client,
+        client.post("messages", json={**MESSAGES, "stream": True}) as response,
+    ):
+        said = events(await response.text())
+
+    assert response.content_type == "text/event-stream"
+    assert [event["type"].removeprefix("content_block_") for event in said] == (
+        "message_start ping start delta delta stop start delta delta stop start delta delta delta stop "
+        "message_delta message_stop"
+    ).split()
+    assert [event["index"] for event in said if "index" in event] == [0] * 4 + [1] * 4 + [2] * 5
+    assert said[0]["message"]["content"] == []
+    deltas = [event["delta"] for event in said if event["type"] == "content_block_delta"]
+    assert [next(value for key, value in delta.items() if key != "type") for delta in deltas] == [
+        "hm",
+        "signed-by-the-script",
+        "he",
+        "llo",
+        "",
+        '{"at":1',
+        "}",
+    ]
+    assert said[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
+    assert said[-2]["usage"]["output_tokens"] == said[0]["message"]["usage"]["output_tokens"] + 4
+
+
+async def test_prompts_and_answers_of_tools_may_come_in_blocks() -> None:
+    block = '```script\n["one", "two"]\n```'
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": block}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "look", "input": {}}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "here"}]},
+                {"type": "tool_result", "tool_use_id": "2"},
+                {"type": "image", "source": {}},
+                {"type": "text", "text": "well?", "cache_control": {"type": "ephemeral"}},
+            ],
+        },
+    ]
+    server = ModelServer()
+    system = [{"type": "text", "text": "You are a."}, {"type": "text", "text": "Be kind."}]
+    async with (
+        served(server) as client,
+        client.post("messages", json={**MESSAGES, "messages": messages, "system": system}) as response,
+    ):
+        document = await response.json()
+
+    assert document["content"] == [{"type": "text", "text": "two"}]
+    [received] = server.calls
+    assert received.call.system == "You are a.\n\nBe kind."
+    assert [(message.role, message.text, message.answers) for message in received.call.messages[2:]] == [
+        ("tool", "here", "1"),
+        ("tool", "", "2"),
+        ("user", "well?", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (401, "authentication_error"),
+        (413, "request_too_large"),
+        (429, "rate_limit_error"),
+        (500, "api_error"),
+        (503, "api_error"),
+        (529, "overloaded_error"),
+    ],
+)
+async def test_errors_have_the_types_of_their_statuses(status: int, kind: str) -> None:
+    script = [{"fails": {"status": status, "retry_after": 2}}]
+    async with served(ModelServer(script)) as client, client.post("messages", json=MESSAGES) as response:
+        document = await response.json()
+
+    assert (response.status, response.headers["Retry-After"]) == (status, "2")
+    assert (document["type"], document["error"]) == ("error", {"type": kind, "message": "the script says so"})
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"x-api-key": "wrong"}, 403),
+        ({"x-api-key": "right"}, 200),
+        ({"Authorization": "Bearer right"}, 200),
+        ({"x-api-key": "wrong", "Authorization": "Bearer right"}, 403),
+    ],
+)
+async def test_the_key_stands_where_this_api_has_it(headers: dict[str, str], status: int) -> None:
+    async with (
+        served(ModelServer(api_key="right")) as client,
+        client.post("messages", json=MESSAGES, headers=headers) as response,
+    ):
+        await response.read()
+
+    assert response.status == status
+
+
+async def test_a_whole_message_may_break_off_or_be_garbled() -> None:
+    calls = [{"name": "look", "arguments": {"at": 1}}]
+    scripts: dict[str, list[Any]] = {
+        "half": [{"says": "x", "half": True}],
+        "bad": [{"says": "x", "garbled": True}],
+        "odd": [{"calls": calls, "garbled": True}],
+    }
+    async with served(ModelServer(scripts)) as client:
+        async with client.post("messages", json={**MESSAGES, "model": "half"}) as response:
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await response.read()
+        async with client.post("messages", json={**MESSAGES, "model": "bad"}) as response:
+            with pytest.raises(msgspec.DecodeError):
+                msgspec.json.decode(await response.read())
+        async with client.post("messages", json={**MESSAGES, "model": "odd"}) as response:
+            document = await response.json()
+
+    assert document["content"][0]["input"] == '{"at":1'
+
+
+# Both
+
+
 async def test_the_list_of_models_names_those_with_a_script() -> None:
     async with served(ModelServer({"small": ["x"], "large": ["y"]})) as client, client.get("models") as response:
         document = await response.json()
@@ -104,6 +268,9 @@ async def test_the_list_of_models_names_those_with_a_script() -> None:
         ("POST", "chat/completions", b"{", 400),
         ("POST", "chat/completions", b'{"model": "m"}', 400),
         ("POST", "chat/completions", b"\xff", 400),
+        ("GET", "messages", b"", 404),
+        ("POST", "messages", b"{", 400),
+        ("POST", "messages", b'{"model": "m", "messages": []}', 400),
     ],
 )
 async def test_what_is_no_call_is_turned_away_and_not_counted(method: str, path: str, body: bytes, status: int) -> None:

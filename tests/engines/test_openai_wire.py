@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any
 
 import aiohttp
 import anyio
@@ -15,40 +13,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.engines.model.openai import LONGEST_LINE, OpenAIWire, Reply, proxy_for, retry_after
-from podium.engines.model.wire import Call, Called, Ended, Heard, Message
+from podium.engines.model.http import proxy_for, retry_after
+from podium.engines.model.openai import OpenAIWire, Reply
+from podium.engines.model.sse import LONGEST_LINE
+from podium.engines.model.wire import Called, Ended, Heard, Message
 from podium.engines.scripted import Move, ScriptedWire, ToolCall
 from podium.errors import Mistake, OutsideFailed
 from podium.event import ToolUse
-from podium.journal import Scope
-from podium.mind import Reasoning, Text, Tool, ToolAnswer
+from podium.mind import Reasoning, Text
 from podium.testing import ModelServer
 from podium.usage import Usage
 
-KEY = "sk-very-secret"
-
-
-async def never(use: ToolUse, scope: Scope) -> ToolAnswer:
-    raise NotImplementedError
-
-
-LOOK = Tool(name="look", description="Looks.", parameters={"type": "object", "properties": {}}, answer=never)
-
-
-def call(*messages: Message, key: str = "run/turn#1/call#1", tools: tuple[Tool, ...] = ()) -> Call:
-    asked = messages or (Message(role="user", text="hi"),)
-    return Call(agent="a", model="m", system="You are a.", messages=asked, tools=tools, key=key)
+from .outside import KEY, LOOK, STREAM_HEAD, answered, call, chunked, connected, failed, hear
 
 
 @asynccontextmanager
 async def opened(url: str, api_key: str = KEY) -> AsyncIterator[OpenAIWire]:
     async with aiohttp.ClientSession() as client:
         yield OpenAIWire(lambda: client, url, api_key)
-
-
-async def hear(wire: OpenAIWire | ScriptedWire, call: Call) -> list[Heard]:
-    async with aclosing(wire.stream(call)) as stream:
-        return [heard async for heard in stream]
 
 
 # Against a scripted model server
@@ -103,6 +85,48 @@ async def test_arguments_that_could_not_be_read_are_not_sent_back_to_servers_tha
             await hear(wire, call(Message(role="user", text="hi"), broken))
 
     assert server.calls[0].call.messages[1].calls == (ToolUse(id="1", name="look", arguments={}),)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_a_server_that_counts_unasked_need_not_be_asked(*, asks: bool) -> None:
+    async with connected([STREAM_HEAD + chunked(SAID + END)]) as outside, aiohttp.ClientSession() as client:
+        await hear(OpenAIWire(lambda: client, outside.url, asks_usage=asks), call())
+
+    assert outside.bodies[0].get("stream_options") == ({"include_usage": True} if asks else None)
+
+
+async def test_what_the_server_sealed_goes_back_with_the_message_that_it_came_with() -> None:
+    signed = delta(0, "look", "{}", "1") | {"extra_content": {"google": {"thought_signature": "abc"}}}
+    thought = event(reasoning_content="let me ") + event(reasoning_content="look")
+    replies = [thought + event(tool_calls=[signed, delta(1, "go", "{}", "2")]) + END, SAID + END]
+    async with (
+        connected([STREAM_HEAD + chunked(reply) for reply in replies]) as outside,
+        opened(outside.url) as wire,
+    ):
+        *_, ended = await hear(wire, call())
+        assert isinstance(ended, Ended)
+        calls = (ToolUse(id="1", name="look"), ToolUse(id="2", name="go"))
+        said = Message(role="assistant", text="", calls=calls, sealed=ended.sealed)
+        await hear(wire, call(Message(role="user", text="hi"), said))
+
+    message = outside.bodies[1]["messages"][-1]
+    assert message["reasoning_content"] == "let me look"
+    assert [used.get("extra_content") for used in message["tool_calls"]] == [signed["extra_content"], None]
+
+
+@pytest.mark.parametrize("sealed", ["", '[{"type": "thinking"}]', "{", "nonsense"])
+async def test_what_another_wire_sealed_stays_behind(sealed: str) -> None:
+    said = Message(role="assistant", text="", calls=(ToolUse(id="1", name="look"),), sealed=sealed)
+    async with connected([STREAM_HEAD + chunked(SAID + END)]) as outside, opened(outside.url) as wire:
+        await hear(wire, call(Message(role="user", text="hi"), said))
+
+    assert outside.bodies[0]["messages"][-1].keys() == {"role", "content", "tool_calls"}
+
+
+def test_nothing_is_sealed_where_no_tool_is_called() -> None:
+    assert pieces(event(reasoning_content="hm"), END)[-1] == Ended(
+        stop="stop", usage=Usage(calls=1, estimated=1, output_tokens=1)
+    )
 
 
 async def test_calls_one_after_the_other_share_a_connection() -> None:
@@ -254,56 +278,8 @@ async def test_many_calls_at_once_each_hear_their_own_reply() -> None:
 # Against servers with habits of their own, byte by byte
 
 
-class Outside:
-    """A server that gives the next of its replies to whatever it is asked, and then closes or not."""
-
-    def __init__(self, replies: Sequence[bytes], *, closes: bool) -> None:
-        self.replies = list(replies)
-        self.closes = closes
-        self.connections = 0
-        self.asked: list[str] = []
-        self.url = ""
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        try:
-            while self.replies:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = next(int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"Content-Length:"))
-                await reader.readexactly(length)
-                self.asked.append(head.decode().partition("\r\n")[0])
-                writer.write(self.replies.pop(0))
-                await writer.drain()
-                if self.closes:
-                    break
-            else:
-                await reader.read()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the other side has gone, as it may
-        finally:
-            writer.close()
-
-
-@asynccontextmanager
-async def connected(replies: Sequence[bytes], *, closes: bool = False) -> AsyncIterator[Outside]:
-    outside = Outside(replies, closes=closes)
-    server = await asyncio.start_server(outside.serve, "127.0.0.1", 0)
-    outside.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    async with server:
-        yield outside
-
-
-STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 SAID = b'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-
-
-def chunked(body: bytes) -> bytes:
-    return b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-
-
-def answered(body: bytes, status: str = "200 OK", headers: str = "") -> bytes:
-    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
 
 
 async def heard_from(reply: bytes, *, closes: bool = True) -> list[Heard]:
@@ -489,10 +465,6 @@ def test_retry_after_is_seconds_or_a_date() -> None:
 
 
 # The reply by itself: bytes in, pieces out
-
-
-def failed(what: str, **facts: Any) -> OutsideFailed:
-    return OutsideFailed(f"it {what}", **facts)
 
 
 def pieces(*packets: bytes) -> list[Heard]:

@@ -25,6 +25,7 @@ from ...mind import (
     Mind,
     Past,
     Piece,
+    Postponed,
     Reasoning,
     Spec,
     Superseded,
@@ -34,6 +35,7 @@ from ...mind import (
     ToolFinished,
     ToolStarted,
 )
+from ...request import readable
 from ...usage import Usage
 from .wire import Call, Called, Ended, Message, Wire
 
@@ -108,7 +110,7 @@ class Loop:
                 self._messages.append(Message(role="tool", text=answer.text, answers=call.id))
                 yield ToolFinished(call.id)
             if any(answer.ends_turn for answer in answers):
-                yield Finished("tool")
+                yield Finished("tool", by_tool=True)
                 return
         raise Failed(
             Failure(
@@ -142,6 +144,7 @@ class Loop:
                 raise OutsideFailed(outcome.message)
             if known is None:
                 yield Superseded()
+                yield Postponed(outcome.wait)
                 await self._retry.sleep(outcome.wait)
 
     async def _tried(self, at: Scope, attempt: int) -> AsyncGenerator[Piece | ModelReplied | CallFailed]:
@@ -176,18 +179,18 @@ class Loop:
             except OutsideFailed as error:
                 wait = self._retry.wait(attempt, error)
                 usage = _estimate(call, "".join(said)) if said else Usage()
-                yield at.settle(CallFailed(model=self._model, message=str(error), wait=wait, usage=usage))
+                yield at.settle(CallFailed(model=self._model, message=readable(str(error)), wait=wait, usage=usage))
                 return
             except (get_cancelled_exc_class(), GeneratorExit):
-                text = "".join(said)
+                text = readable("".join(said))
                 with suppress(StoreFailed):
                     at.note(CallCut(model=self._model, text=text, usage=_estimate(call, text)))
                 raise
             yield at.settle(
                 ModelReplied(
                     model=self._model,
-                    text="".join(said),
-                    reasoning="".join(thought),
+                    text=readable("".join(said)),
+                    reasoning=readable("".join(thought)),
                     calls=tuple(calls),
                     stop=ended.stop,
                     usage=structs.replace(ended.usage, tool_calls=len(calls)) if calls else ended.usage,
@@ -231,8 +234,14 @@ class Loop:
     async def _asked(self, tool: Tool, call: ToolUse, place: Scope) -> tuple[ToolAnswer, bool]:
         if call.unreadable:
             return ToolAnswer(text=f"The arguments of {tool.name} are not a JSON object.", is_error=True), False
-        with move_on_after(tool.timeout):
-            return await tool.answer(call, place), False
+        try:
+            with move_on_after(tool.timeout):
+                return await tool.answer(call, place), False
+        except PodiumError:
+            raise
+        except Exception as error:
+            # A tool may be anybody's code: what it trips over is its answer.
+            return ToolAnswer(text=f"{tool.name} broke: {type(error).__name__}: {error}", is_error=True), False
         return ToolAnswer(text=f"{tool.name} was stopped after {tool.timeout:g} s.", is_error=True), True
 
     def _no_tool(self, call: ToolUse) -> ToolAnswer:

@@ -17,12 +17,16 @@ from ...usage import NOTHING, Usage
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """One message of a conversation. `answers` is the id of the call that a tool message answers."""
+    """One message of a conversation. `answers` is the id of the call that a tool message answers.
+
+    `sealed` is what came with a reply of the model's, for the same wire and model to see again.
+    """
 
     role: Literal["user", "assistant", "tool"]
     text: str
     calls: tuple[ToolUse, ...] = ()
     answers: str = ""
+    sealed: str = ""
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -47,10 +51,16 @@ class Called(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True, kw_only=True):
-    """The reply is complete. Always the last thing a wire says."""
+    """The reply is complete. Always the last thing a wire says.
+
+    `stop` is why, in OpenAI's words: `stop`, `tool_calls`, `length`, `content_filter`, or whatever else
+    the server says. `sealed` belongs to the message that the reply becomes: signed thinking and the
+    like, which providers want back as it was and nobody else reads.
+    """
 
     stop: str
     usage: Usage = NOTHING
+    sealed: str = ""
 
 
 Heard = Text | Reasoning | Called | Ended

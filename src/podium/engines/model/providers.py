@@ -1,0 +1,174 @@
+"""Where models are: providers as data, and what a model's name in an agent's file means.
+
+Everything here is a plain function over names; the environment comes in as an argument.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from ...errors import Mistake
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    """One place that has models.
+
+    `key_name` is the variable with the key, None where none is needed. `default_model` is empty
+    where only the person knows which models there are. `asks_usage` is false where the question
+    after the usage is refused. `host_name` is the server's own variable for where it listens.
+    """
+
+    name: str
+    wire: Literal["openai", "anthropic"]
+    base_url: str
+    key_name: str | None = None
+    default_model: str = ""
+    asks_usage: bool = True
+    host_name: str | None = None
+
+    @property
+    def url_name(self) -> str:
+        """The variable that moves it to another address."""
+        return f"{self.name.upper()}_BASE_URL"
+
+
+PROVIDERS = {
+    provider.name: provider
+    for provider in (
+        Provider(
+            name="openai",
+            wire="openai",
+            base_url="https://api.openai.com/v1",
+            key_name="OPENAI_API_KEY",
+            default_model="gpt-5-mini",
+        ),
+        Provider(
+            name="anthropic",
+            wire="anthropic",
+            base_url="https://api.anthropic.com",
+            key_name="ANTHROPIC_API_KEY",
+            default_model="claude-sonnet-5-5",
+        ),
+        Provider(
+            name="openrouter",
+            wire="openai",
+            base_url="https://openrouter.ai/api/v1",
+            key_name="OPENROUTER_API_KEY",
+            default_model="openrouter/auto",
+        ),
+        Provider(
+            name="gemini",
+            wire="openai",
+            base_url="https://generativelanguage.googleapis.com/v1beta/openai",
+            key_name="GEMINI_API_KEY",
+            default_model="gemini-flash-latest",
+        ),
+        Provider(
+            name="mistral",
+            wire="openai",
+            base_url="https://api.mistral.ai/v1",
+            key_name="MISTRAL_API_KEY",
+            default_model="mistral-medium-latest",
+            asks_usage=False,
+        ),
+        Provider(
+            name="deepseek",
+            wire="openai",
+            base_url="https://api.deepseek.com",
+            key_name="DEEPSEEK_API_KEY",
+            default_model="deepseek-flash",
+        ),
+        Provider(
+            name="groq",
+            wire="openai",
+            base_url="https://api.groq.com/openai/v1",
+            key_name="GROQ_API_KEY",
+            default_model="openai/gpt-oss-120b",
+        ),
+        Provider(
+            name="xai",
+            wire="openai",
+            base_url="https://api.x.ai/v1",
+            key_name="XAI_API_KEY",
+            default_model="grok-4.3",
+        ),
+        Provider(name="ollama", wire="openai", base_url="http://127.0.0.1:11434/v1", host_name="OLLAMA_HOST"),
+        Provider(name="vllm", wire="openai", base_url="http://127.0.0.1:8000/v1"),
+        Provider(name="llamacpp", wire="openai", base_url="http://127.0.0.1:8080/v1", default_model="default"),
+        Provider(name="lmstudio", wire="openai", base_url="http://127.0.0.1:1234/v1"),
+    )
+}
+"""In the order in which they are looked for. llama.cpp has one model, whatever it is called."""
+
+ALIASES = {
+    "sonnet": "anthropic:claude-sonnet-5-5",
+    "opus": "anthropic:claude-opus-5-5",
+    "haiku": "anthropic:claude-haiku-5-5",
+}
+
+
+def provider(name: str) -> Provider:
+    """The provider of this name. Raises Mistake, with those that it may have meant."""
+    found = PROVIDERS.get(name.lower())
+    if found is None:
+        # Every command reads this module, and only a mistake needs what is near.
+        from difflib import get_close_matches
+
+        near = get_close_matches(name.lower(), PROVIDERS) or list(PROVIDERS)
+        raise Mistake(f"there is no provider of models called {name!r}; there is {_listed(near)}")
+    return found
+
+
+def parse_model(text: str) -> tuple[Provider, str]:
+    """The provider and the model that are meant by `provider:model`, a provider alone, an alias or a model alone.
+
+    A model alone is one of OpenAI's, or of whoever stands in for them at `OPENAI_BASE_URL`; a
+    Claude is Anthropic's. Raises Mistake.
+    """
+    text = text.strip()
+    if not text:
+        raise Mistake("a model without a name is none; sonnet or openai:gpt-5-mini would be one")
+    name, colon, model = ALIASES.get(text.removeprefix("anthropic:"), text).partition(":")
+    if not colon and name.lower() not in PROVIDERS:
+        name, model = ("anthropic" if name.startswith("claude-") else "openai"), name
+    found = provider(name)
+    if not (model := model.strip() or found.default_model):
+        raise Mistake(f"{found.name} has the models that you gave it; name one of them, as in {found.name}:NAME")
+    return found, model
+
+
+def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
+    """Where the provider is in this environment."""
+    if url := environ.get(provider.url_name, "").strip():
+        return url.rstrip("/")
+    if provider.host_name is not None and (host := environ.get(provider.host_name, "").strip()):
+        return _reached(host)
+    return provider.base_url
+
+
+def configured(environ: Mapping[str, str]) -> Provider | None:
+    """The first provider that has a default model, and its key or its address in this environment."""
+    for provider in PROVIDERS.values():
+        names = (provider.key_name, provider.url_name)
+        if provider.default_model and any(environ.get(name, "").strip() for name in names if name is not None):
+            return provider
+    return None
+
+
+def _reached(host: str) -> str:
+    """The base address of an Ollama that listens on `[scheme://][host][:port][/path]`."""
+    scheme, mark, rest = host.rpartition("://")
+    place, slash, path = rest.rstrip("/").partition("/")
+    if not mark and not place.rpartition(":")[2].isdecimal():
+        place = f"{place}:11434"
+    # To listen everywhere is one thing; whoever calls wants a place.
+    place = re.sub(r"^(0\.0\.0\.0|\[::\])?(?=:|$)", "127.0.0.1", place)
+    return f"{scheme or 'http'}://{place}{slash}{path}/v1"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,49 @@
+"""The server as a program: it says where it listens, and serves until it is told to end."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import anyio
+
+from ...engines.model.wire import Call
+from ...engines.scripted import Move, echo
+from .server import ModelServer
+
+
+def main() -> None:
+    """Serve until told to end."""
+    parser = argparse.ArgumentParser(prog="python -m podium.testing.model_server", description="A scripted model.")
+    parser.add_argument("--port", type=int, default=0, help="default: any that is free")
+    parser.add_argument("--latency", type=float, default=0.0, metavar="SECONDS", help="before every reply")
+    parser.add_argument("--pieces", type=int, default=1, metavar="N", help="in which a reply is streamed")
+    parser.add_argument("--pace", type=float, default=0.0, metavar="SECONDS", help="between pieces")
+    parser.add_argument("--says", metavar="TEXT", help="the reply where the prompt brings no script; default: an echo")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="gets a line of JSON for every call")
+    options = parser.parse_args()
+
+    def otherwise(call: Call) -> Move:
+        says = echo(call).says if options.says is None else options.says
+        return Move(says=says, pieces=options.pieces, pace=options.pace)
+
+    server = ModelServer(
+        otherwise=otherwise, latency=options.latency, port=options.port, log=options.log, keeps_calls=False
+    )
+    anyio.run(_serve, server, backend_options={"use_uvloop": find_spec("uvloop") is not None})
+
+
+async def _serve(server: ModelServer) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with server:
+            sys.stdout.write(f"listening on {server.url}\n")
+            sys.stdout.flush()
+            async for _ in signals:
+                return
+
+
+if __name__ == "__main__":
+    main()

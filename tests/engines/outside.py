@@ -1,0 +1,90 @@
+"""Servers with habits of their own, byte by byte, and what the tests of all wires over HTTP need besides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from podium.engines.model.wire import Call, Heard, Message, Wire
+from podium.errors import OutsideFailed
+from podium.event import ToolUse
+from podium.journal import Scope
+from podium.mind import Tool, ToolAnswer
+
+KEY = "sk-very-secret"
+
+
+async def never(use: ToolUse, scope: Scope) -> ToolAnswer:
+    raise NotImplementedError
+
+
+LOOK = Tool(name="look", description="Looks.", parameters={"type": "object", "properties": {}}, answer=never)
+
+
+def call(*messages: Message, key: str = "run/turn#1/call#1", tools: tuple[Tool, ...] = ()) -> Call:
+    asked = messages or (Message(role="user", text="hi"),)
+    return Call(agent="a", model="m", system="You are a.", messages=asked, tools=tools, key=key)
+
+
+async def hear(wire: Wire, call: Call) -> list[Heard]:
+    async with aclosing(wire.stream(call)) as stream:
+        return [heard async for heard in stream]
+
+
+def failed(what: str, **facts: Any) -> OutsideFailed:
+    return OutsideFailed(f"it {what}", **facts)
+
+
+class Outside:
+    """A server that gives the next of its replies to whatever it is asked, and then closes or not."""
+
+    def __init__(self, replies: Sequence[bytes], *, closes: bool) -> None:
+        self.replies = list(replies)
+        self.closes = closes
+        self.connections = 0
+        self.asked: list[str] = []
+        self.bodies: list[Any] = []
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while self.replies:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next(int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"Content-Length:"))
+                self.bodies.append(msgspec.json.decode(await reader.readexactly(length)))
+                self.asked.append(head.decode().partition("\r\n")[0])
+                writer.write(self.replies.pop(0))
+                await writer.drain()
+                if self.closes:
+                    break
+            else:
+                await reader.read()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the other side has gone, as it may
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def connected(replies: Sequence[bytes], *, closes: bool = False) -> AsyncIterator[Outside]:
+    outside = Outside(replies, closes=closes)
+    server = await asyncio.start_server(outside.serve, "127.0.0.1", 0)
+    outside.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    async with server:
+        yield outside
+
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunked(body: bytes) -> bytes:
+    return b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+
+
+def answered(body: bytes, status: str = "200 OK", headers: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body

@@ -1,0 +1,683 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from itertools import pairwise
+from typing import Any
+
+import aiohttp
+import anyio
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from podium.engines.model.anthropic import AnthropicWire, Reply
+from podium.engines.model.sse import LONGEST_LINE
+from podium.engines.model.wire import Called, Ended, Heard, Message
+from podium.engines.scripted import Move, ScriptedWire, ToolCall
+from podium.errors import Mistake, OutsideFailed
+from podium.event import ToolUse
+from podium.mind import Reasoning, Text
+from podium.testing import ModelServer
+from podium.usage import Usage
+
+from .outside import KEY, LOOK, STREAM_HEAD, answered, call, chunked, connected, failed, hear
+
+
+@asynccontextmanager
+async def opened(url: str, api_key: str = KEY) -> AsyncIterator[AnthropicWire]:
+    async with aiohttp.ClientSession() as client:
+        yield AnthropicWire(lambda: client, url, api_key)
+
+
+HI = Message(role="user", text="hi")
+CACHED = {"type": "ephemeral"}
+
+
+# Against a scripted model server
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        Move(says="hello"),
+        Move(says="naïve 🎻 text", pieces=7, reasoning="let me see"),
+        Move(says="looking", calls=(ToolCall(name="look", arguments={"at": [1, "ü"]}), ToolCall(name="go"))),
+        Move(says="looking", reasoning="hm", calls=(ToolCall(name="look", arguments={"at": 1}),)),
+        Move(calls=(ToolCall(name="look", arguments={"at": 1}),), garbled=True),
+        Move(says="x", usage=Usage(input_tokens=9, output_tokens=8, cached_tokens=7)),
+        Move(says="slow", pieces=4, delay=0.001, pace=0.001),
+        Move(),
+    ],
+)
+async def test_a_script_over_http_is_heard_as_it_is_in_process(move: Move) -> None:
+    asked = call(
+        HI,
+        Message(role="assistant", text="", calls=(ToolUse(id="1", name="look", arguments={"at": "x"}),)),
+        Message(role="tool", text="nothing there", answers="1"),
+        tools=(LOOK,),
+    )
+    async with ModelServer(["", move]) as server, opened(server.url) as wire:
+        *pieces, ended = await hear(wire, asked)
+
+    assert isinstance(ended, Ended)
+    assert [*pieces, structs.replace(ended, sealed="")] == await hear(ScriptedWire(["", move]), asked)
+    assert bool(ended.sealed) == bool(move.reasoning)
+    assert server.calls[0].call.messages == asked.messages
+
+
+async def test_a_call_sends_its_key_its_tools_and_its_conversation() -> None:
+    async with ModelServer(api_key=KEY) as server, opened(server.url) as wire:
+        await hear(wire, call(key="run/größe#1", tools=(LOOK,)))
+
+    [received] = server.calls
+    assert received.is_streaming
+    assert received.headers["idempotency-key"] == "run/größe#1"
+    assert received.headers["x-api-key"] == KEY
+    assert received.headers["anthropic-version"] == "2023-06-01"
+    assert "authorization" not in received.headers
+    assert received.call.model == "m"
+    assert received.call.system == "You are a."
+    assert received.call.messages == (HI,)
+    [tool] = received.call.tools
+    assert (tool.name, tool.description, tool.parameters) == (LOOK.name, LOOK.description, LOOK.parameters)
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+async def test_a_failure_that_may_pass_says_so_and_when(status: int) -> None:
+    script = [{"says": "ok", "fails": {"status": status, "retry_after": 1.5, "times": 1, "message": "too  much\nwork"}}]
+    async with ModelServer(script) as server, opened(server.url) as wire:
+        with pytest.raises(
+            OutsideFailed, match=rf"^anthropic answered {status} for the model m: too much work$"
+        ) as caught:
+            await hear(wire, call())
+        again = await hear(wire, call())
+
+    assert (caught.value.retryable, caught.value.retry_after, caught.value.status) == (True, 1.5, status)
+    assert again[0] == Text("ok")
+    assert server.count("run/turn#1/call#1") == 2
+
+
+@pytest.mark.parametrize("status", [400, 402, 404, 413, 422])
+async def test_a_failure_that_will_not_pass_says_so(status: int) -> None:
+    async with ModelServer([{"fails": {"status": status}}]) as server, opened(server.url) as wire:
+        with pytest.raises(OutsideFailed, match="the script says so") as caught:
+            await hear(wire, call())
+
+    assert (caught.value.retryable, caught.value.retry_after) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("", "anthropic answered 401, and there is no key in ANTHROPIC_API_KEY: this is not the right key"),
+        ("sk-wrong-one", r"anthropic answered 403 to the key in ANTHROPIC_API_KEY: .*\[ANTHROPIC_API_KEY\]"),
+    ],
+)
+async def test_a_refused_key_is_named_by_its_variable_and_never_shown(given: str, sentence: str) -> None:
+    async with ModelServer(api_key=KEY) as server, opened(server.url, api_key=given) as wire:
+        with pytest.raises(OutsideFailed, match=sentence) as caught:
+            await hear(wire, call())
+
+    assert "sk-wrong-one" not in str(caught.value)
+    assert not caught.value.retryable
+
+
+async def test_half_a_stream_is_heard_before_the_call_fails() -> None:
+    async with ModelServer([{"says": "abcdefgh", "pieces": 4, "half": 1}]) as server, opened(server.url) as wire:
+        stream = wire.stream(call())
+        first = [await anext(stream), await anext(stream)]
+        with pytest.raises(OutsideFailed, match="anthropic broke off in the middle of its reply") as caught:
+            await anext(stream)
+        again = await hear(wire, call())
+
+    assert first == [Text("ab"), Text("cd")]
+    assert caught.value.retryable
+    assert "".join(piece.text for piece in again if isinstance(piece, Text)) == "abcdefgh"
+
+
+async def test_broken_json_fails_after_what_was_said_and_may_pass() -> None:
+    async with ModelServer([{"says": "x", "garbled": True}]) as server, opened(server.url) as wire:
+        with pytest.raises(OutsideFailed, match="anthropic sent JSON that cannot be read") as caught:
+            await hear(wire, call())
+
+    assert caught.value.retryable
+
+
+async def test_whoever_stops_listening_hangs_up_at_once() -> None:
+    script = [{"says": "abcdef", "pieces": 2, "pace": 3600}]
+    async with ModelServer(script) as server, opened(server.url) as wire:
+        async with aclosing(wire.stream(call())) as stream:
+            assert await anext(stream) == Text("abc")
+            assert server.in_flight == 1
+
+        with anyio.fail_after(5):
+            await server.wait_idle()
+
+
+async def test_a_server_that_is_not_there_may_be_there_later() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://somebody:{KEY}@127.0.0.1:{taken.getsockname()[1]}/v1?key=1"
+
+        async with opened(url) as wire:
+            with pytest.raises(OutsideFailed, match=r"anthropic cannot be reached at http://127\.0\.0\.1:") as caught:
+                await hear(wire, call())
+
+    assert caught.value.retryable
+    assert KEY not in str(caught.value)
+
+
+async def test_an_address_that_is_none_is_a_mistake() -> None:
+    with pytest.raises(Mistake, match="is no address of a model server"):
+        async with opened("api.anthropic.com"):
+            pass
+
+
+# What is sent, to the byte
+
+
+def event(kind: str, **more: Any) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode({"type": kind, **more}))
+
+
+def text(index: int, *parts: str) -> bytes:
+    """A block of text."""
+    return block(index, {"type": "text", "text": ""}, *({"type": "text_delta", "text": part} for part in parts))
+
+
+def tool(index: int, id: str, name: str, *parts: str) -> bytes:
+    """A call of a tool."""
+    begun = {"type": "tool_use", "id": id, "name": name, "input": {}}
+    return block(index, begun, *({"type": "input_json_delta", "partial_json": part} for part in parts))
+
+
+def thinking(index: int, thought: str, signature: str) -> bytes:
+    begun = {"type": "thinking", "thinking": "", "signature": ""}
+    deltas = [{"type": "thinking_delta", "thinking": thought}, {"type": "signature_delta", "signature": signature}]
+    return block(index, begun, *deltas)
+
+
+def block(index: int, begun: dict[str, Any], *deltas: dict[str, Any]) -> bytes:
+    return (
+        event("content_block_start", index=index, content_block=begun)
+        + b"".join(event("content_block_delta", index=index, delta=delta) for delta in deltas)
+        + event("content_block_stop", index=index)
+    )
+
+
+def ending(reason: str | None = "end_turn", **usage: int) -> bytes:
+    delta = {"stop_reason": reason, "stop_sequence": None}
+    return event("message_delta", delta=delta, **({"usage": usage} if usage else {})) + event("message_stop")
+
+
+START = event("message_start", message={"id": "msg_1", "type": "message", "role": "assistant", "content": []})
+SAID = text(0, "hello")
+
+
+def streamed(*events: bytes) -> bytes:
+    return STREAM_HEAD + chunked(b"".join(events))
+
+
+async def sent(*messages: Message, **more: Any) -> dict[str, Any]:
+    """The body that this conversation is sent as."""
+    async with connected([streamed(START, SAID, ending())]) as outside, opened(outside.url) as wire:
+        await hear(wire, structs.replace(call(*messages), **more))
+    [body] = outside.bodies
+    assert isinstance(body, dict)
+    return body
+
+
+async def test_a_prompt_is_marked_for_the_cache_after_tools_system_and_conversation() -> None:
+    other = LOOK.__class__(name="go", description="Goes.", parameters={}, answer=LOOK.answer)
+
+    body = await sent(HI, Message(role="assistant", text="yes?"), Message(role="user", text="go"), tools=(LOOK, other))
+
+    assert body == {
+        "model": "m",
+        "max_tokens": 8192,
+        "stream": True,
+        "system": [{"type": "text", "text": "You are a.", "cache_control": CACHED}],
+        "tools": [
+            {"name": "look", "description": "Looks.", "input_schema": LOOK.parameters},
+            {"name": "go", "description": "Goes.", "input_schema": {"type": "object"}, "cache_control": CACHED},
+        ],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+            {"role": "assistant", "content": [{"type": "text", "text": "yes?"}]},
+            {"role": "user", "content": [{"type": "text", "text": "go", "cache_control": CACHED}]},
+        ],
+    }
+
+
+async def test_answers_of_tools_and_what_follows_them_are_one_message() -> None:
+    calls = (ToolUse(id="1", name="look", arguments={"at": 1}), ToolUse(id="2", name="look", unreadable='{"at'))
+    answers = (Message(role="tool", text="here", answers="1"), Message(role="tool", text="", answers="2"))
+
+    body = await sent(
+        HI, Message(role="assistant", text=" ", calls=calls), *answers, Message(role="user", text="well?")
+    )
+
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
+    assert body["messages"][1]["content"] == [
+        {"type": "tool_use", "id": "1", "name": "look", "input": {"at": 1}},
+        {"type": "tool_use", "id": "2", "name": "look", "input": {}},
+    ]
+    assert body["messages"][2]["content"] == [
+        {"type": "tool_result", "tool_use_id": "1", "content": "here"},
+        {"type": "tool_result", "tool_use_id": "2", "content": ""},
+        {"type": "text", "text": "well?", "cache_control": CACHED},
+    ]
+
+
+async def test_the_last_answer_of_a_tool_carries_the_mark() -> None:
+    said = Message(role="assistant", text="", calls=(ToolUse(id="1", name="look"),))
+
+    body = await sent(HI, said, Message(role="tool", text="here", answers="1"))
+
+    assert body["messages"][2]["content"][-1]["cache_control"] == CACHED
+    assert "cache_control" not in body["messages"][0]["content"][0]
+
+
+async def test_what_says_nothing_is_left_out() -> None:
+    body = await sent(HI, Message(role="assistant", text=""), Message(role="user", text="hello?"), system=" \n")
+
+    assert "system" not in body
+    assert "tools" not in body
+    assert body["messages"] == [
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": "hello?", "cache_control": CACHED}],
+        }
+    ]
+
+
+async def test_ids_of_other_providers_are_spelled_as_this_one_allows() -> None:
+    said = Message(role="assistant", text="", calls=(ToolUse(id="functions.look:0", name="look"),))
+
+    body = await sent(HI, said, Message(role="tool", text="here", answers="functions.look:0"))
+
+    assert body["messages"][1]["content"][0]["id"] == "functions_look_0"
+    assert body["messages"][2]["content"][0]["tool_use_id"] == "functions_look_0"
+
+
+@pytest.mark.parametrize(
+    ("base", "path"),
+    [
+        ("", "/v1/messages"),
+        ("/", "/v1/messages"),
+        ("/v1", "/v1/messages"),
+        ("/v1/", "/v1/messages"),
+        ("/anthropic", "/anthropic/v1/messages"),
+        ("/a%2Fb/v1?beta=true", "/a%2Fb/v1/messages?beta=true"),
+    ],
+)
+async def test_the_address_may_end_in_the_version_or_not(base: str, path: str) -> None:
+    async with (
+        connected([streamed(START, SAID, ending())]) as outside,
+        opened(outside.url.removesuffix("/v1") + base) as wire,
+    ):
+        await hear(wire, call())
+
+    assert outside.asked == [f"POST {path} HTTP/1.1"]
+
+
+async def test_the_length_of_a_reply_can_be_set() -> None:
+    async with connected([streamed(START, SAID, ending())]) as outside, aiohttp.ClientSession() as client:
+        await hear(AnthropicWire(lambda: client, outside.url, max_tokens=7), call())
+
+    assert outside.bodies[0]["max_tokens"] == 7
+
+
+async def test_signed_thoughts_go_back_as_they_came_and_where_they_stood() -> None:
+    reply = [
+        thinking(0, "first I look", "abc"),
+        text(1, "Looking."),
+        block(2, {"type": "redacted_thinking", "data": "xyz"}),
+        tool(3, "1", "look", '{"at":', "1}"),
+    ]
+    async with (
+        connected([streamed(START, *reply, ending("tool_use")), streamed(START, SAID, ending())]) as outside,
+        opened(outside.url) as wire,
+    ):
+        *_, called, ended = await hear(wire, call())
+        assert isinstance(called, Called)
+        assert isinstance(ended, Ended)
+        said = Message(role="assistant", text="Looking.", calls=(called.call,), sealed=ended.sealed)
+        await hear(wire, call(HI, said, Message(role="tool", text="here", answers="1")))
+
+    assert outside.bodies[1]["messages"][1]["content"] == [
+        {"type": "thinking", "thinking": "first I look", "signature": "abc"},
+        {"type": "text", "text": "Looking."},
+        {"type": "redacted_thinking", "data": "xyz"},
+        {"type": "tool_use", "id": "1", "name": "look", "input": {"at": 1}},
+    ]
+
+
+@pytest.mark.parametrize("sealed", ["", '{"thinking": {"reasoning_content": "hm"}}', "[1]", "nonsense"])
+async def test_what_another_wire_sealed_stays_behind(sealed: str) -> None:
+    body = await sent(HI, Message(role="assistant", text="hello", sealed=sealed))
+
+    assert body["messages"][1]["content"] == [{"type": "text", "text": "hello"}]
+
+
+# What comes back, over a connection
+
+
+async def heard_from(reply: bytes, *, closes: bool = True) -> list[Heard]:
+    async with connected([reply], closes=closes) as outside, opened(outside.url) as wire:
+        return await hear(wire, call())
+
+
+async def test_calls_one_after_the_other_share_a_connection() -> None:
+    async with connected([streamed(START, SAID, ending())] * 3) as outside, opened(outside.url) as wire:
+        for _ in range(3):
+            await hear(wire, call())
+
+    assert outside.connections == 1
+
+
+async def test_a_connection_that_breaks_after_the_end_of_the_reply_does_no_harm() -> None:
+    heard = await heard_from(streamed(START, SAID, ending()).removesuffix(b"0\r\n\r\n"))
+
+    assert [type(piece) for piece in heard] == [Text, Ended]
+
+
+async def test_a_connection_that_stays_open_after_the_end_of_the_reply_does_not_hold_it_up() -> None:
+    with anyio.fail_after(10):
+        heard = await heard_from(streamed(START, SAID, ending()).removesuffix(b"0\r\n\r\n"), closes=False)
+
+    assert [type(piece) for piece in heard] == [Text, Ended]
+
+
+@pytest.mark.parametrize("body", [START, START + SAID, START + SAID + event("message_stop"), START + ending(None)])
+async def test_a_stream_that_ends_without_a_reason_broke_off(body: bytes) -> None:
+    with pytest.raises(OutsideFailed, match="anthropic broke off in the middle of its reply") as caught:
+        await heard_from(streamed(body))
+
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("kind", "retryable"),
+    [
+        ("overloaded_error", True),
+        ("rate_limit_error", True),
+        ("api_error", True),
+        ("timeout_error", True),
+        ("something_new", True),
+        ("invalid_request_error", False),
+        ("authentication_error", False),
+        ("permission_error", False),
+        ("not_found_error", False),
+        ("billing_error", False),
+        ("request_too_large", False),
+    ],
+)
+async def test_an_error_in_the_stream_fails_the_call_in_the_providers_words(kind: str, *, retryable: bool) -> None:
+    error = event("error", error={"type": kind, "message": f"no more, {KEY}"}, request_id="req_1")
+
+    with pytest.raises(
+        OutsideFailed, match=r"^anthropic broke off its reply: no more, \[ANTHROPIC_API_KEY\]$"
+    ) as caught:
+        await heard_from(streamed(START, SAID, error))
+
+    assert caught.value.retryable == retryable
+
+
+async def test_a_limit_on_spending_does_not_lift_by_waiting() -> None:
+    error = {"type": "rate_limit_error", "message": "spent", "details": {"error_code": "enforced_spend_limit_reached"}}
+    body = msgspec.json.encode({"type": "error", "error": error, "request_id": "req_1"})
+
+    with pytest.raises(OutsideFailed, match="answered 429 for the model m: spent") as caught:
+        await heard_from(answered(body, "429 Too Many Requests"))
+
+    assert not caught.value.retryable
+
+
+async def test_a_document_in_place_of_a_stream_is_understood() -> None:
+    document = {
+        "type": "message",
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "abc"},
+            {"type": "text", "text": "hello"},
+            {"type": "tool_use", "id": "x", "name": "look", "input": {"at": 1}},
+        ],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 3, "cache_read_input_tokens": 1, "output_tokens": 2},
+    }
+
+    *pieces, ended = await heard_from(answered(b"\n" + msgspec.json.encode(document)))
+
+    assert pieces == [
+        Reasoning("hm"),
+        Text("hello"),
+        Called(ToolUse(id="x", name="look", arguments={"at": 1})),
+    ]
+    assert isinstance(ended, Ended)
+    assert (ended.stop, ended.usage) == (
+        "tool_calls",
+        Usage(input_tokens=4, output_tokens=2, cached_tokens=1, calls=1),
+    )
+    assert msgspec.json.decode(ended.sealed) == document["content"]
+
+
+# The reply by itself: bytes in, pieces out
+
+
+def pieces(*packets: bytes) -> list[Heard]:
+    reply = Reply(failed=failed, sent=0, place=1)
+    heard = [piece for packet in packets for piece in reply.feed(packet)]
+    return heard + list(reply.end())
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("tool_use", "tool_calls"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("refusal", "content_filter"),
+        ("pause_turn", "pause_turn"),
+        ("something_new", "something_new"),
+    ],
+)
+def test_the_reason_to_stop_is_told_in_the_words_of_all_wires(reason: str, stop: str) -> None:
+    ended = pieces(START, SAID, ending(reason))[-1]
+
+    assert isinstance(ended, Ended)
+    assert ended.stop == stop
+
+
+@pytest.mark.parametrize(("before", "expected"), [(b"", [Text("too dangerous")]), (SAID, [Text("hello")])])
+def test_a_refusal_without_words_has_those_that_explain_it(before: bytes, expected: list[Heard]) -> None:
+    delta = {"stop_reason": "refusal", "stop_details": {"type": "refusal", "explanation": "too dangerous"}}
+
+    *heard, ended = pieces(START, before, event("message_delta", delta=delta))
+
+    assert heard == expected
+    assert isinstance(ended, Ended)
+    assert ended.stop == "content_filter"
+
+
+def test_what_is_read_from_the_cache_and_written_to_it_is_input_too() -> None:
+    counts = {"input_tokens": 10, "cache_creation_input_tokens": 200, "cache_read_input_tokens": 3000}
+    start = event("message_start", message={"usage": counts | {"output_tokens": 1}})
+
+    ended = pieces(start, SAID, ending(output_tokens=15))[-1]
+
+    assert ended == Ended(stop="stop", usage=Usage(input_tokens=3210, output_tokens=15, cached_tokens=3000, calls=1))
+
+
+def test_the_larger_count_is_the_later() -> None:
+    start = event("message_start", message={"usage": {"input_tokens": 10, "output_tokens": 1}})
+
+    ended = pieces(start, SAID, ending(input_tokens=0, cache_read_input_tokens=4, output_tokens=15))[-1]
+
+    assert ended == Ended(stop="stop", usage=Usage(input_tokens=14, output_tokens=15, cached_tokens=4, calls=1))
+
+
+def test_a_reply_without_usage_is_estimated_and_says_so() -> None:
+    ended = pieces(START, SAID, ending())[-1]
+
+    assert ended == Ended(stop="stop", usage=Usage(output_tokens=2, calls=1, estimated=1))
+
+
+ONE = ToolUse(id="1", name="look", arguments={"at": 1})
+TWO = ToolUse(id="2", name="go", arguments={"to": 2})
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        pytest.param([tool(0, "1", "look", "", '{"at"', ":1}"), tool(1, "2", "go", '{"to":2}')], id="in pieces"),
+        pytest.param([tool(0, "1", "look", '{"at":1}'), tool(0, "2", "go", '{"to":2}')], id="index always 0"),
+        pytest.param(
+            [
+                block(0, {"type": "tool_use", "id": "1", "name": "look", "input": {"at": 1}}),
+                block(1, {"type": "tool_use", "id": "2", "name": "go", "input": {"to": 2}}),
+            ],
+            id="whole",
+        ),
+        pytest.param(
+            [
+                event("content_block_start", content_block={"type": "tool_use", "id": "1", "name": "look"}),
+                event("content_block_delta", delta={"partial_json": '{"at":1}'}),
+                event("content_block_start", content_block={"type": "tool_use", "id": "2", "name": "go"}),
+                event("content_block_delta", delta={"partial_json": '{"to":2}'}),
+            ],
+            id="no index",
+        ),
+        pytest.param(
+            [
+                event("content_block_start", index=0, content_block={"type": "tool_use", "id": "1", "name": "look"}),
+                event("content_block_start", index=1, content_block={"type": "tool_use", "id": "2", "name": "go"}),
+                event("content_block_delta", index=1, delta={"partial_json": '{"to"'}),
+                event("content_block_delta", index=0, delta={"partial_json": '{"at":1}'}),
+                event("content_block_delta", index=1, delta={"partial_json": ":2}"}),
+            ],
+            id="interleaved",
+        ),
+        pytest.param(
+            [
+                block(0, {"type": "server_tool_use", "id": "s", "name": "search"}, {"partial_json": '{"q":1}'}),
+                block(1, {"type": "web_search_tool_result", "content": [{"type": "x"}]}),
+                tool(2, "1", "look", '{"at":1}'),
+                tool(3, "2", "go", '{"to":2}'),
+            ],
+            id="among the server's own",
+        ),
+    ],
+)
+def test_tool_calls_are_put_together_however_they_come(blocks: list[bytes]) -> None:
+    *heard, ended = pieces(START, *blocks, ending("tool_use"))
+
+    assert heard == [Called(ONE), Called(TWO)]
+    assert isinstance(ended, Ended)
+    assert ended.sealed == ""
+
+
+def test_tool_calls_without_ids_get_ids_of_their_own() -> None:
+    heard = pieces(START, tool(0, "", "look"), tool(1, "", "go"), ending("tool_use"))
+
+    assert heard[:-1] == [Called(ToolUse(id="call-1-0", name="look")), Called(ToolUse(id="call-1-1", name="go"))]
+
+
+@pytest.mark.parametrize("broken", ['{"at": ', "[1]", "7", "look at 1", '{"at": 1} more'])
+def test_arguments_that_are_no_object_are_kept_as_they_came(broken: str) -> None:
+    heard = pieces(START, tool(0, "1", "look", broken), ending("tool_use"))
+
+    assert heard[0] == Called(ToolUse(id="1", name="look", unreadable=broken))
+
+
+HELLO = event("content_block_delta", index=0, delta={"type": "text_delta", "text": "hello"})
+
+
+@pytest.mark.parametrize(
+    ("packet", "expected"),
+    [
+        (SAID, [Text("hello")]),
+        (HELLO, [Text("hello")]),
+        (HELLO.replace(b"data: ", b"data:"), [Text("hello")]),
+        (HELLO.replace(b"\n", b"\r\n"), [Text("hello")]),
+        (HELLO.partition(b"\n")[2], [Text("hello")]),
+        (event("ping") + b": comment\n\n" + HELLO, [Text("hello")]),
+        (HELLO.replace(b'"index":0', b'"index":0,"extra":[{}]'), [Text("hello")]),
+        (block(0, {"type": "text", "text": "hello"}), [Text("hello")]),
+        (thinking(0, "hm", "abc"), [Reasoning("hm")]),
+        (thinking(0, "", "abc"), []),
+        (block(0, {"type": "redacted_thinking", "data": "abc"}), []),
+        (block(0, {"type": "hologram", "text": None, "x": 1}, {"type": "hologram_delta", "y": 2}), []),
+        (event("content_block_delta", index=0, delta={"type": "citations_delta", "citation": {"a": 1}}), []),
+        (event("something_new", delta=None, usage=None), []),
+        (event("content_block_delta", index=0, delta=None), []),
+        (event("message_delta", delta={"stop_reason": None}, usage=None), []),
+    ],
+)
+def test_what_servers_add_or_leave_out_is_understood(packet: bytes, expected: list[Heard]) -> None:
+    assert pieces(START, packet, ending())[:-1] == expected
+
+
+def test_what_comes_after_the_end_is_not_heard() -> None:
+    assert pieces(START, SAID, ending(), SAID) == pieces(START, SAID, ending())
+
+
+@pytest.mark.parametrize(
+    "broken", [b"data: {\n\n", b"data: \xff\n\n", b'data: {"type": 7}\n\n', b"data: " + b"[" * 50_000 + b"\n"]
+)
+def test_pieces_before_one_that_cannot_be_read_are_heard(broken: bytes) -> None:
+    reply = Reply(failed=failed, sent=0, place=1)
+    stream = reply.feed(HELLO + broken + HELLO)
+
+    assert next(stream) == Text("hello")
+    with pytest.raises(OutsideFailed, match="cannot be read") as caught:
+        next(stream)
+
+    assert caught.value.retryable
+
+
+def test_a_line_without_an_end_is_given_up() -> None:
+    reply = Reply(failed=failed, sent=0, place=1)
+    list(reply.feed(b"x" * LONGEST_LINE))
+
+    with pytest.raises(OutsideFailed, match="sent a line of more than"):
+        list(reply.feed(b"x"))
+
+
+STREAM = b"".join(
+    [
+        event("message_start", message={"usage": {"input_tokens": 3, "output_tokens": 1}}),
+        event("ping"),
+        thinking(0, "nachdenken über 🎻", "sig=="),
+        text(1, "naïve ", "🎻 text\n").replace(b"\n\n", b"\r\n\r\n"),
+        tool(2, "1", "look", "", '{"at": "ü', '"}'),
+        ending("tool_use", output_tokens=2),
+    ]
+)
+DOCUMENT = msgspec.json.encode(
+    {"type": "message", "content": [{"type": "text", "text": "naïve 🎻"}], "stop_reason": "max_tokens"}
+)
+
+
+@given(cuts=st.lists(st.integers(min_value=0, max_value=len(STREAM))), body=st.sampled_from([STREAM, DOCUMENT]))
+def test_however_a_reply_is_cut_into_packets_it_says_the_same(cuts: list[int], body: bytes) -> None:
+    places = [0, *sorted(cuts), len(body)]
+    packets = [body[start:end] for start, end in pairwise(places)]
+
+    assert pieces(*packets) == pieces(body)
+
+
+def test_a_reply_that_comes_byte_by_byte_says_the_same() -> None:
+    assert pieces(*(STREAM[n : n + 1] for n in range(len(STREAM)))) == pieces(STREAM)
+    assert pieces(STREAM)[:4] == [
+        Reasoning("nachdenken über 🎻"),
+        Text("naïve "),
+        Text("🎻 text\n"),
+        Called(ToolUse(id="1", name="look", arguments={"at": "ü"})),
+    ]
