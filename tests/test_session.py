@@ -9,10 +9,11 @@ from anyio import Event as Flag
 from anyio import create_task_group, fail_after, sleep, sleep_forever, wait_all_tasks_blocked
 
 from podium.agent import Agent
-from podium.errors import Failed
+from podium.errors import Failed, OutsideFailed
 from podium.event import SessionRevived, TextStreamed, TextSuperseded, ToolUse, TurnEnded
 from podium.journal import Scope, Timeline
-from podium.mind import Finished, Mind, Piece, Reasoning, Spec, Superseded, Text, ToolFinished, ToolStarted
+from podium.keeper import Keeper
+from podium.mind import Finished, Mind, Piece, Postponed, Reasoning, Spec, Superseded, Text, ToolFinished, ToolStarted
 from podium.patience import Patience
 from podium.session import QUEUE, Session
 from podium.store.follow import Follower
@@ -80,14 +81,16 @@ class Bench:
         self.path = path
         self.engine = engine
         self.patience = patience
+        self.notices: list[str] = []
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
-        async with SqliteStore(self.path) as store:
+        async with SqliteStore(self.path) as store, create_task_group() as minds:
             self.timeline = Timeline("r", store.begin("r"))
             scope = Scope(self.timeline, "worker", operation="worker", digest="d")
             spec = Spec(agent=Agent(name="worker"), system="You work.")
-            session = Session(self.engine, spec, scope, patience=self.patience)
+            keeper = Keeper(minds, noticed=self.notices.append)
+            session = Session(self.engine, spec, scope, keeper=keeper, patience=self.patience)
             try:
                 yield session
             finally:
@@ -172,7 +175,7 @@ async def test_a_session_is_free_again_after_success_failure_timeout_and_cancell
         yield Text("ok")
         yield Finished()
 
-    place = bench(by_prompt)
+    place = bench(by_prompt, patience=Patience(thinking=0.5))
 
     async with place.session() as session:
         assert (await session.ask("fine")).text == "ok"
@@ -180,7 +183,7 @@ async def test_a_session_is_free_again_after_success_failure_timeout_and_cancell
         with pytest.raises(Failed, match="its engine broke: KeyError: 'broken'"):
             await session.ask("break")
         assert not session.is_busy
-        with pytest.raises(Failed, match=r"timed out after 0\.05 s of silence"):
+        with pytest.raises(Failed, match=r"timed out after 0\.5 s of silence"):
             await session.ask("hang")
         assert not session.is_busy
         async with create_task_group() as group:
@@ -421,6 +424,109 @@ async def test_a_word_is_seen_soon_even_when_no_other_follows(bench: Callable[..
         group.cancel_scope.cancel()
 
     assert place.events(TextStreamed) == [TextStreamed(text="one moment")]
+
+
+async def test_an_engine_may_hold_a_task_group_open_whatever_limit_ends_the_turn(bench: Callable[..., Bench]) -> None:
+    place = bench(silence, says)
+    plain = place.engine.open
+
+    @asynccontextmanager
+    async def with_a_task(spec: Spec) -> AsyncIterator[Mind]:
+        async with create_task_group() as group:
+            group.start_soon(sleep_forever)
+            async with plain(spec) as mind:
+                yield mind
+            group.cancel_scope.cancel()
+
+    place.engine.open = with_a_task  # type: ignore[method-assign]
+
+    async with place.session() as session:
+        with pytest.raises(Failed, match="of silence"):
+            await session.ask("hi")
+        assert (await session.ask("hi")).text == "hello there"
+
+    assert place.engine.closed == 2
+    assert place.notices == []
+
+
+async def test_a_mind_that_cannot_be_put_away_in_good_order_is_told_and_costs_nothing(
+    bench: Callable[..., Bench],
+) -> None:
+    place = bench(says)
+
+    @asynccontextmanager
+    async def grumpy(spec: Spec) -> AsyncIterator[Mind]:
+        place.engine.specs.append(spec)
+        yield PlayedMind(place.engine, says)
+        raise OSError("stuck")
+
+    place.engine.open = grumpy  # type: ignore[method-assign]
+
+    async with place.session() as session:
+        assert (await session.ask("hi")).text == "hello there"
+
+    assert place.notices == ["a mind was not put away in good order: OSError: stuck"]
+
+
+async def test_an_engine_that_cannot_be_opened_is_the_turns_failure(bench: Callable[..., Bench]) -> None:
+    place = bench(says)
+
+    @asynccontextmanager
+    async def absent(spec: Spec) -> AsyncIterator[Mind]:
+        raise OutsideFailed("nobody there")
+        yield
+
+    place.engine.open = absent  # type: ignore[method-assign]
+
+    async with place.session() as session:
+        with pytest.raises(Failed, match="worker: nobody there"):
+            await session.ask("hi")
+
+
+async def test_an_empty_reply_after_a_tool_is_empty_too(bench: Callable[..., Bench]) -> None:
+    async def fizzles_out(prompt: str) -> AsyncGenerator[Piece]:
+        yield ToolStarted(ToolUse(id="1", name="look"))
+        yield ToolFinished("1")
+        yield Finished()
+
+    async with bench(fizzles_out).session() as session:
+        with pytest.raises(Failed, match="replied with nothing"):
+            await session.ask("hi")
+
+
+async def test_a_tool_may_have_the_last_word(bench: Callable[..., Bench]) -> None:
+    async def decides(prompt: str) -> AsyncGenerator[Piece]:
+        yield ToolStarted(ToolUse(id="1", name="route_to"))
+        yield ToolFinished("1")
+        yield Finished(by_tool=True)
+
+    async with bench(decides).session() as session:
+        reply = await session.ask("hi")
+
+    assert (reply.text, [call.name for call in reply.calls]) == ("", ["route_to"])
+
+
+async def test_a_wait_that_was_announced_is_no_silence(bench: Callable[..., Bench]) -> None:
+    async def waits(prompt: str) -> AsyncGenerator[Piece]:
+        yield Postponed(0.2)
+        await sleep(0.2)
+        yield Text("at last")
+        yield Finished()
+
+    async with bench(waits).session() as session:
+        assert (await session.ask("hi")).text == "at last"
+
+
+async def test_half_a_character_is_written_as_a_mark_and_breaks_nothing(bench: Callable[..., Bench]) -> None:
+    async def stutters(prompt: str) -> AsyncGenerator[Piece]:
+        yield Text("caf\ud83d")
+        yield Finished()
+
+    async with bench(stutters).session() as session:
+        reply = await session.ask("hi")
+
+    assert reply.text.startswith("caf")
+    reply.text.encode()
 
 
 async def test_streamed_text_is_coalesced(bench: Callable[..., Bench]) -> None:

@@ -50,12 +50,22 @@ class Superseded(Struct, frozen=True, gc=False):
 
 
 class Finished(Struct, frozen=True, gc=False):
-    """The mind has said what it had to say. `stop` is its own word for why."""
+    """The mind has said what it had to say. `stop` is its own word for why.
+
+    With `by_tool` a tool had the last word, and no text is owed.
+    """
 
     stop: str = ""
+    by_tool: bool = False
 
 
-Piece = Text | Reasoning | ToolStarted | ToolFinished | Superseded | Finished
+class Postponed(Struct, frozen=True, gc=False):
+    """Nothing will be said for this many seconds, and nobody should wonder."""
+
+    seconds: float
+
+
+Piece = Text | Reasoning | ToolStarted | ToolFinished | Superseded | Postponed | Finished
 
 
 # Tools

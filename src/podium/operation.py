@@ -20,6 +20,7 @@ from .agent import Agent
 from .errors import Failed, Failure, FailureKind
 from .event import OperationEnded, OperationStarted, Trigger
 from .journal import Scope, Timeline, digest
+from .keeper import Keeper
 from .mind import Engine, Spec, Tool
 from .patience import PATIENCE, Patience
 from .request import Answer, Part, Request
@@ -50,6 +51,7 @@ class Engagement:
     agents: Mapping[str, Agent]
     ways: Ways
     engine_for: Callable[[Agent], Engine]
+    keeper: Keeper
     patience: Patience = PATIENCE
 
     def root(self, agent: str) -> Operation:
@@ -74,7 +76,8 @@ class Operation:
     async def run(self, request: Request) -> Answer:
         """The agent's answer, from the timeline where it has one; raises Failed where it came to nothing."""
         self.request = request
-        self.scope.digest = digest(self.agent, request, self.trigger)
+        # Notes are words of ours around what is recorded elsewhere: a newer release may word them better.
+        self.scope.digest = digest(self.agent, request.text, request.origin, self.trigger)
         ended = self.scope.recall(OperationEnded) or self.scope.settle(await self._through(request))
         if ended.failure is not None:
             raise Failed(ended.failure)
@@ -101,6 +104,7 @@ class Operation:
             with move_on_after(timeout):
                 answer = await self.run(request)
                 return Part(agent=self.agent.name, outcome="succeeded", text=answer.text)
+            await self.scope.timeline.still()
             late = self.failed("timed_out", f"timed out after {timeout:g} s").failure
             ended = self.scope.recall(OperationEnded) or self.scope.settle(_failed(late))
         except Failed as error:
@@ -122,7 +126,7 @@ class Operation:
                 max_turns=max_turns or self.agent.max_turns or 50,
             )
             engine = self._run.engine_for(self.agent)
-            self._session = Session(engine, spec, self.scope, patience=self._run.patience)
+            self._session = Session(engine, spec, self.scope, keeper=self._run.keeper, patience=self._run.patience)
         return self._session
 
     def failed(self, kind: FailureKind, message: str) -> Failed:

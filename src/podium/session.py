@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from anyio import CancelScope, Lock, get_cancelled_exc_class, move_on_after, sleep_forever
+from anyio import CancelScope, Lock, get_cancelled_exc_class
 from msgspec import structs
 
 from .errors import Failed, Failure, FailureKind, Inconsistent, OutsideFailed, StoreFailed
@@ -31,12 +31,25 @@ from .event import (
     TurnStarted,
 )
 from .journal import Scope
-from .mind import Engine, Finished, Mind, Past, Piece, Reasoning, Spec, Superseded, Text, ToolFinished, ToolStarted
+from .keeper import Keeper, Kept
+from .mind import (
+    Engine,
+    Finished,
+    Mind,
+    Past,
+    Piece,
+    Postponed,
+    Reasoning,
+    Spec,
+    Superseded,
+    Text,
+    ToolFinished,
+    ToolStarted,
+)
 from .patience import Patience
-from .request import quoted
+from .request import quoted, readable
 
 QUEUE = 64
-CLOSE_SECONDS = 10.0
 STREAM_SECONDS = 0.25
 
 
@@ -51,16 +64,16 @@ class Reply:
 class Session:
     """One agent's conversation."""
 
-    def __init__(self, engine: Engine, spec: Spec, scope: Scope, *, patience: Patience) -> None:
+    def __init__(self, engine: Engine, spec: Spec, scope: Scope, *, keeper: Keeper, patience: Patience) -> None:
         self._engine = engine
+        self._keeper = keeper
         self._spec = spec
         self._scope = scope
         self._patience = patience
         self._line = Lock(fast_acquire=True)
         self._waiting = 0
         self._past: list[Past] = []
-        self._opening: AbstractAsyncContextManager[Mind] | None = None
-        self._mind: Mind | None = None
+        self._kept: Kept | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -84,18 +97,19 @@ class Session:
             self._waiting -= 1
 
     async def aclose(self) -> None:
-        """Put the mind away, however long it takes to go, but not for ever."""
-        opened, self._opening, self._mind = self._opening, None, None
-        if opened is not None:
-            with move_on_after(CLOSE_SECONDS, shield=True):
-                await opened.__aexit__(None, None, None)
+        """Put the mind away; the next turn would open another, with all that was said."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            await kept.aclose()
 
     def _with_messages(self, turn: Scope, prompt: str) -> str:
         """The prompt with what the person has said to this agent since its last turn."""
-        waiting = {message.id: message for message in turn.timeline.undelivered(self._spec.agent.name)}
-        known = turn.at("messages").recall(MessagesDelivered)
-        if known is None and waiting:
-            known = turn.at("messages").settle(MessagesDelivered(ids=tuple(waiting), text=_said(waiting.values())))
+        place = turn.at("messages")
+        known = place.recall(MessagesDelivered)
+        if known is None and turn.recall(TurnEnded) is None:
+            waiting = {message.id: message for message in turn.timeline.undelivered(self._spec.agent.name)}
+            if waiting:
+                known = place.settle(MessagesDelivered(ids=tuple(waiting), text=_said(waiting.values())))
         return prompt if known is None else f"{prompt}\n\n{known.text}"
 
     async def _reply(self, turn: Scope, prompt: str) -> Reply:
@@ -123,6 +137,8 @@ class Session:
             with suppress(StoreFailed):
                 hearing.flush()
             raise
+        finally:
+            hearing.close()
         if failure is not None:
             await self.aclose()
         return self._end(place, hearing, failure)
@@ -130,7 +146,7 @@ class Session:
     async def _listen(self, place: Scope, prompt: str, hearing: Hearing) -> Failure | None:
         try:
             with hearing.limit:
-                mind = self._mind or await self._opened(hearing)
+                mind = self._kept.mind if self._kept is not None else await self._opened(hearing)
                 async with mind.ask(prompt, place) as pieces:
                     async for piece in pieces:
                         hearing.hear(piece)
@@ -144,27 +160,23 @@ class Session:
         except Exception as error:
             # An engine is another's code: what it trips over is this turn's failure, not the run's end.
             return self._failure("engine", f"its engine broke: {type(error).__name__}: {error}")
-        if place.timeline.is_pausing:
-            await sleep_forever()  # nobody is late while the run comes to rest
+        await place.timeline.still()
         return hearing.silence(self._failure)
 
     def _end(self, place: Scope, hearing: Hearing, failure: Failure | None) -> TurnEnded:
         """The end of every turn: nothing that was said is lost, and the outcome is recorded once."""
         text, calls = hearing.text, tuple(hearing.calls)
         if failure is None:
-            hearing.close()
             return place.settle(TurnEnded(outcome="succeeded", text=text, calls=calls))
         hearing.flush()
         return place.settle(TurnEnded(outcome=failure.outcome, text=text, calls=calls, failure=failure))
 
     async def _opened(self, hearing: Hearing) -> Mind:
         spec = structs.replace(self._spec, history=tuple(self._past)) if self._past else self._spec
-        opening = self._engine.open(spec)
-        self._mind = await opening.__aenter__()
-        self._opening = opening
-        if self._mind.is_restored:
+        self._kept = await self._keeper.open(self._engine.open(spec))
+        if self._kept.mind.is_restored:
             hearing.distrust()
-        return self._mind
+        return self._kept.mind
 
     def _failure(self, kind: FailureKind, message: str) -> Failure:
         return Failure(kind=kind, agent=self._spec.agent.name, message=message)
@@ -191,6 +203,7 @@ class Hearing:
         self._segments: list[list[str]] = [[]]
         self._open_tools: dict[str, str] = {}
         self._is_finished = False
+        self._owes_text = True
         self._unstreamed: list[str] = []
         self._unstreamed_thoughts: list[str] = []
         self._streaming: asyncio.TimerHandle | None = None
@@ -213,10 +226,11 @@ class Hearing:
         """Take in one piece."""
         match piece:
             case Text():
-                self._segments[-1].append(piece.text)
-                self._unstreamed.append(piece.text)
+                text = readable(piece.text)
+                self._segments[-1].append(text)
+                self._unstreamed.append(text)
             case Reasoning():
-                self._unstreamed_thoughts.append(piece.text)
+                self._unstreamed_thoughts.append(readable(piece.text))
             case ToolStarted():
                 self.calls.append(piece.call)
                 self._open_tools[piece.call.id] = piece.call.name
@@ -225,8 +239,12 @@ class Hearing:
                 self._segments.append([])
             case Superseded():
                 self._supersede()
+            case Postponed():
+                self.limit.deadline = min(monotonic() + piece.seconds + self._allowed, self._latest_end)
+                return
             case Finished():
                 self._is_finished = True
+                self._owes_text = not piece.by_tool
                 return
         self._is_distrusted = False
         now = monotonic()
@@ -278,7 +296,7 @@ class Hearing:
             return failure("engine", f"its engine ended the turn while {names} was still running")
         if not self._is_finished:
             return failure("engine", "its engine broke off in the middle of the turn")
-        if not self.text and not self.calls:
+        if not self.text and self._owes_text:
             return failure("empty_reply", "it replied with nothing")
         return None
 
