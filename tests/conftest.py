@@ -13,9 +13,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(autouse=True)
-def _own_runtime_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test rings a bell of another, or of the person's own Podium."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test uses the person's own settings, keys or runs."""
     for name in ("PODIUM_HOME", "PODIUM_STORE", "PODIUM_MODEL", "PODIUM_FAULT", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 

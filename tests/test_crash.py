@@ -25,6 +25,7 @@ from podium import Agent, App, Result, Settings
 from podium.agent import Advisors
 from podium.event import CallFailed, ModelReplied, RunEnded, TurnEnded
 from podium.journal import first_break
+from podium.picture import Picture
 from podium.store.fault import EXIT_CODE, refusal_after
 from podium.store.reader import Reader
 from podium.testing import ModelServer
@@ -225,10 +226,19 @@ def the_run(home: Path) -> str:
         return reader.runs()[0].id
 
 
+def has_ended(home: Path) -> bool:
+    with Reader(home / "podium.db") as reader:
+        return isinstance(reader.runs()[0].last.event, RunEnded)
+
+
 def survive(server: LoggedServer, home: Path, dying: subprocess.Popen[str]) -> None:
     """Bury the process, resume in another one, and check the answer and the calls."""
     dying.communicate()
     run = the_run(home)
+    if has_ended(home):
+        with Reader(home / "podium.db") as reader:
+            assert Picture.of(reader.entries(run)).result().text == ANSWER
+        return
     before = finished_calls(home / "podium.db", run)
     made = server.counts()
 
@@ -270,10 +280,7 @@ def killed_from_outside(server: LoggedServer, home: Path, after_calls: int) -> N
         pass
     dying.send_signal(signal.SIGKILL)
     dying.communicate()
-    with Reader(home / "podium.db") as reader:
-        is_over = isinstance(reader.runs()[0].last.event, RunEnded)
-    if not is_over:
-        survive(server, home, dying)
+    survive(server, home, dying)
 
 
 def test_a_process_that_is_killed_from_outside_is_survived(logged_server: LoggedServer, tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from msgspec import structs
 
 import podium
 from podium import Agent, App, Settings
-from podium.agent import Advisors, Budget
+from podium.agent import Advisors, Budget, Router
+from podium.engines.model.loop import ModelEngine
+from podium.engines.scripted import ScriptedWire
 from podium.errors import BadAgent, Mistake, NoSuchRun, RunHeld
 from podium.event import (
     MessageReceived,
@@ -31,6 +33,7 @@ from podium.event import (
 )
 from podium.picture import Picture
 from podium.store.fault import refusal_after
+from podium.store.mailbox import post
 from podium.store.reader import Reader
 from podium.testing import ModelServer
 
@@ -243,6 +246,119 @@ async def test_stopping_a_run_that_nobody_works_on_ends_it(studio: Studio) -> No
         await app.stop(run.id, by="a test")
 
     assert studio.events(run.id, RunEnded)[0].outcome == "cancelled"
+
+
+async def test_a_pause_that_was_asked_for_before_the_run_is_resumed_is_over_with_that(studio: Studio) -> None:
+    studio.agent("first", says=[{"says": "one", "delay": 0.1}], handoff="second")
+    studio.agent("second", says=["two"])
+    async with studio.start("first", "go") as run:
+        await started(run, "first")
+        await run.pause()
+        await run.result()
+    post(studio.settings.store, run.id, PauseAsked(by="late"))
+
+    with fail_after(10):
+        result = await studio.resume(run.id)
+
+    assert result.text == "two"
+
+
+async def test_messages_go_into_the_next_turn_that_is_really_asked(studio: Studio) -> None:
+    studio.agent("desk", says=["hm", {"silent": True}], router=Router(destinations=("end",)))
+    studio.agent("end")
+    with CancelScope() as scope:
+        async with studio.start("desk", "go") as run:
+            async for entry in run.entries():
+                if entry.scope == "desk/turn#2":
+                    break
+            scope.cancel()
+            await run.result()
+    post(studio.settings.store, run.id, MessageReceived(id="m", to="desk", text="to end"))
+
+    studio.scripts["desk"] = ["hm", '{"agent": "end"}']
+    await studio.resume(run.id)
+
+    places = {entry.scope for entry in studio.entries(run.id) if isinstance(entry.event, MessagesDelivered)}
+    assert places == {"desk/turn#2/messages"}
+    assert studio.heard("desk")[-1].endswith("> to end")
+
+
+async def test_whole_numbers_for_seconds_resume_as_well_as_broken_ones(studio: Studio) -> None:
+    studio.agent("first", says=["one"], timeout=60, handoff="second")
+    studio.agent("second", says=SILENT)
+    with CancelScope() as scope:
+        async with studio.start("first", "go") as run:
+            await started(run, "second")
+            scope.cancel()
+            await run.result()
+
+    studio.scripts["second"] = ["two"]
+    assert (await studio.resume(run.id)).text == "two"
+
+
+async def test_stopping_a_run_needs_nothing_that_thinks(studio: Studio) -> None:
+    studio.agent("slow", says=SILENT, engine="elsewhere")
+    wire = ScriptedWire(SILENT)
+    with CancelScope() as scope:
+        async with studio.app(engines={"elsewhere": ModelEngine(wire, name="elsewhere")}) as app:
+            async with app.start(studio.agents["slow"], "well?") as run:
+                await started(run, "slow")
+                scope.cancel()
+                await run.result()
+
+    async with studio.app() as app:
+        with pytest.raises(Mistake, match="elsewhere"):
+            async with app.resume(run.id):
+                pass
+        await app.stop(run.id)
+
+    assert studio.events(run.id, RunEnded)[0].outcome == "cancelled"
+
+
+async def test_an_exit_in_the_block_comes_out_as_it_is(studio: Studio) -> None:
+    studio.agent("slow", says=SILENT)
+
+    with pytest.raises(SystemExit):
+        async with studio.start("slow", "well?") as run:
+            await started(run, "slow")
+            raise SystemExit(3)
+
+    assert (await run.result()).outcome == "cancelled"
+
+
+async def test_whoever_watches_a_resumed_run_sees_it_to_its_end(studio: Studio) -> None:
+    studio.agent("first", says=[{"says": "one", "delay": 0.1}], handoff="second")
+    studio.agent("second", says=["two"])
+    async with studio.start("first", "go") as run:
+        await started(run, "first")
+        await run.pause()
+        await run.result()
+        await run.send("hello", to="second")
+
+    async with studio.app() as app, app.resume(run.id) as resumed:
+        kinds = [type(entry.event) async for entry in resumed.entries()]
+
+    assert kinds[-1] is RunEnded
+
+
+async def test_a_message_to_nobody_and_words_to_a_run_that_is_over_are_refused(studio: Studio) -> None:
+    studio.agent("solo", says=["done"])
+
+    async with studio.start("solo", "go") as run:
+        with pytest.raises(Mistake, match="has no agent 'nobdy'; there are solo"):
+            await run.send("hi", to="nobdy")
+        await run.result()
+        with pytest.raises(Mistake, match=r"has ended \(succeeded\)"):
+            await run.send("hi")
+        with pytest.raises(Mistake, match="nobody works on run"):
+            await run.stop()
+
+
+async def test_agents_in_code_need_names_that_fit_into_keys(studio: Studio) -> None:
+    studio.agent("a/b")
+
+    with pytest.raises(BadAgent, match="a/b"):
+        await studio.run("a/b", "go")
 
 
 async def test_a_run_that_does_not_exist_cannot_be_resumed(studio: Studio) -> None:

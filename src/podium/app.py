@@ -16,20 +16,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from anyio import create_task_group, to_thread
+import msgspec
+from anyio import create_task_group, get_cancelled_exc_class, to_thread
 
 from . import __version__
 from .agent import Agent
 from .engines.choice import Engines
 from .engines.names import REHEARSAL
-from .errors import Mistake, RunHeld
+from .errors import Mistake, PodiumError, RunHeld, StoreFailed
 from .event import Entry, Noticed, RunEnded, RunResumed, RunStarted, StopAsked, decode
 from .journal import Timeline
+from .keeper import Keeper
 from .live import Run
 from .mind import Engine
 from .operation import Engagement
-from .patterns.ways import Patterns, way_of
-from .request import Request
+from .patterns.ways import PATTERNS, way_of
+from .request import Request, readable
 from .result import Result
 from .roster.discover import Roster, load
 from .roster.place import find_repo
@@ -40,13 +42,21 @@ from .store.reader import Reader, Summary
 from .store.sqlite import SqliteLease, SqliteStore
 
 LONGEST_REQUEST = 2**20
+MOST_TEAMS = 256
 
 
 class CheckedTeam(NamedTuple):
-    """A team that was built in code and found to fit; `given` keeps its agents, and so their ids, alive."""
+    """An agent first, then those that it needs; and what the person should know about them."""
+
+    agents: tuple[Agent, ...]
+    notices: list[str]
+
+
+class Known(NamedTuple):
+    """A team that was built in code and checked before; `given` keeps its agents, and so their ids, alive."""
 
     given: tuple[Agent, ...]
-    team: tuple[Agent, ...]
+    team: CheckedTeam
 
 
 class App:
@@ -68,18 +78,21 @@ class App:
         self._given = engines
         self._fault = fault or fault_from(environ)
         self._open = AsyncExitStack()
-        self._teams: dict[tuple[int, ...], CheckedTeam] = {}
+        self._teams: dict[tuple[int, ...], Known] = {}
+        self._recorded = self.settings.recorded()
 
     async def __aenter__(self) -> App:
         async with AsyncExitStack() as opening:
             self._store = await opening.enter_async_context(SqliteStore(self.settings.store, fault=self._fault))
             self._engines = await opening.enter_async_context(Engines(self._environ, self._given))
+            self._minds = await opening.enter_async_context(create_task_group())
             self._open = opening.pop_all()
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._minds.cancel_scope.cancel()
         await self._open.aclose()
 
     # The calls
@@ -101,7 +114,8 @@ class App:
     @asynccontextmanager
     async def resume(self, run: str) -> AsyncIterator[Run]:
         """Go on with a run that was interrupted or paused, where it was left."""
-        self._checked(await self._started(run))
+        started = await self._started(run)
+        self._checked(started.agents, self.settings.as_recorded(started.settings))
         async with _driven(await self._taken_over(run)) as resumed:
             yield resumed
 
@@ -113,52 +127,57 @@ class App:
             taken = await self._taken_over(run)
         except RunHeld:
             return
-        await taken.drive()
+        result = await taken.drive()
+        if result.outcome == "interrupted":
+            raise StoreFailed(f"run {run} could not be ended: {result.error}")
 
     # How they are made
 
     def _begin(self, agent: str | Agent, request: str, repo: str | Path | None, agents: Iterable[Agent]) -> Run:
         _must_be_a_request(request)
         place = None if repo is None else find_repo(Path(repo))
-        team = self._team(agent, tuple(agents), place)
+        team, notices = self._team(agent, tuple(agents), place)
         started = RunStarted(
             agent=team[0].name,
             request=Request(text=request),
             agents=team,
-            settings=self.settings.recorded(),
+            settings=self._recorded,
             repo="" if place is None else str(place),
             version=__version__,
         )
-        notices = self._checked(started)
         lease = self._store.begin(secrets.token_hex(6))
         timeline = Timeline(lease.run, lease)
         first = timeline.append(started, scope="")
         for notice in notices:
             timeline.append(Noticed(text=notice), scope="")
-        return self._run(lease, timeline, first)
+        return self._run(lease, timeline, first, self.settings)
 
-    def _team(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> tuple[Agent, ...]:
+    def _team(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> CheckedTeam:
         """The agent and all that it may need, checked. Files are read only for what code does not give."""
         if isinstance(agent, str):
-            return load(repo or find_repo(Path()), self.settings.home).team(agent, extra=others)
+            return self._fit(load(repo or find_repo(Path()), self.settings.home), agent, others)
         given = (agent, *others)
         key = tuple(map(id, given))
-        if key not in self._teams:
-            names = {one.name for one in given}
-            is_complete = all(reference.name in names for one in given for reference in one.references())
-            roster = Roster(agents={}) if is_complete else load(repo or find_repo(Path()), self.settings.home)
-            team = roster.team(agent.name, extra=given)
-            if not is_complete:
-                return team
-            self._teams[key] = CheckedTeam(given, team)
+        if key in self._teams:
+            return self._teams[key].team
+        names = {one.name for one in given}
+        if not all(reference.name in names for one in given for reference in one.references()):
+            return self._fit(load(repo or find_repo(Path()), self.settings.home), agent.name, given)
+        if len(self._teams) >= MOST_TEAMS:
+            self._teams.clear()
+        self._teams[key] = Known(given, self._fit(Roster(agents={}), agent.name, given))
         return self._teams[key].team
 
-    def _checked(self, started: RunStarted) -> list[str]:
+    def _fit(self, roster: Roster, agent: str, extra: tuple[Agent, ...]) -> CheckedTeam:
+        """The agents as a resumed run will read them, so that it runs with the very same."""
+        team = msgspec.json.decode(msgspec.json.encode(roster.team(agent, extra=extra)), type=tuple[Agent, ...])
+        return CheckedTeam(team, self._checked(team, self.settings))
+
+    def _checked(self, team: Iterable[Agent], settings: Settings) -> list[str]:
         """What the person should know before the run begins; raises Mistake for what cannot run here."""
-        settings = self.settings.as_recorded(started.settings)
         notices = []
         engines = set()
-        for agent in started.agents:
+        for agent in team:
             way_of(agent)
             engines.add(self._engine_for(settings, agent).name)
             if ignored := unheeded(agent):
@@ -179,8 +198,7 @@ class App:
                 return reader.summary(run)
 
         summary = await to_thread.run_sync(look)
-        if isinstance(ended := summary.last.event, RunEnded):
-            raise Mistake(f"run {run} has ended ({ended.outcome}) and stays as it is; podium run begins a new one")
+        _must_not_have_ended(run, summary.last)
         assert isinstance(summary.first.event, RunStarted)
         return summary.first.event
 
@@ -188,27 +206,34 @@ class App:
         lease = await self._store.claim(id)
         try:
             rows = await self._store.rows(id)
+            _must_not_have_ended(id, decode(rows[-1].line))
+            first = decode(rows[0].line)
+            started = first.event
+            assert isinstance(started, RunStarted)
             timeline = Timeline(id, lease)
             timeline.load(rows)
-            timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
-            run = self._run(lease, timeline, decode(rows[0].line))
+            run = self._run(lease, timeline, first, self.settings.as_recorded(started.settings))
+            # Letters first: a pause that was asked for before the run is resumed is over with that.
             self._store.collect_mail(lease)
+            timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
+            await timeline.settled()
         except BaseException:
             self._store.release(lease)
             raise
         return run
 
-    def _run(self, lease: SqliteLease, timeline: Timeline, first: Entry) -> Run:
+    def _run(self, lease: SqliteLease, timeline: Timeline, first: Entry, settings: Settings) -> Run:
         started = first.event
         assert isinstance(started, RunStarted)
         engagement = Engagement(
             timeline=timeline,
             agents={agent.name: agent for agent in started.agents},
-            ways=Patterns(),
-            engine_for=partial(self._engine_for, self.settings.as_recorded(started.settings)),
-            patience=self.settings.patience,
+            ways=PATTERNS,
+            engine_for=partial(self._engine_for, settings),
+            keeper=Keeper(self._minds, noticed=lambda text: timeline.append(Noticed(text=readable(text)), scope="")),
+            patience=settings.patience,
         )
-        return Run(self._store, lease, engagement, first=first)
+        return Run(self._store, lease, first=first, engagement=engagement)
 
     def _engine_for(self, settings: Settings, agent: Agent) -> Engine:
         return self._engines.for_agent(agent, model=settings.model, base_url=settings.base_url)
@@ -217,20 +242,31 @@ class App:
 @asynccontextmanager
 async def _driven(run: Run) -> AsyncIterator[Run]:
     """Work on a run beside the block. Leaving the block stops the run; cancelling it leaves it resumable."""
-    trouble: Exception | None = None
+    trouble: BaseException | None = None
     try:
         async with create_task_group() as group:
             group.start_soon(run.drive)
             try:
                 yield run
-            except Exception as error:
+            except get_cancelled_exc_class():
+                raise
+            except BaseException as error:
                 trouble = error
-            if not run.is_over:
-                await run.stop()
+            try:
+                if not run.is_over:
+                    await run.stop()
+            except PodiumError as error:
+                trouble = trouble or error
+                group.cancel_scope.cancel()
     finally:
         run.close()
     if trouble is not None:
         raise trouble
+
+
+def _must_not_have_ended(run: str, last: Entry) -> None:
+    if isinstance(last.event, RunEnded):
+        raise Mistake(f"run {run} has ended ({last.event.outcome}) and stays as it is; podium run begins a new one")
 
 
 def unheeded(agent: Agent) -> list[str]:

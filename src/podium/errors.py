@@ -40,6 +40,10 @@ class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """How work with this failure is said to have ended."""
         return "timed_out" if self.kind == "timed_out" else "failed"
 
+    def told_to(self, agent: str) -> str:
+        """The failure where it is clear already that `agent` is spoken of."""
+        return self.message if self.agent == agent and not self.where else str(self)
+
     def __str__(self) -> str:
         return f"{self.where or self.agent}: {self.message}"
 

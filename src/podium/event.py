@@ -322,7 +322,9 @@ def decode(line: bytes) -> Entry:
     try:
         return _decoder.decode(line)
     except msgspec.MsgspecError as error:
-        raise StoreCorrupt(f"an entry of the store cannot be read ({error}); podium verify says which") from error
+        raise StoreCorrupt(
+            f"an entry of the store cannot be read ({error}): it is damaged, or a newer Podium wrote it"
+        ) from error
 
 
 def kind(event: Event) -> str:

@@ -147,10 +147,9 @@ class Timeline:
         self, event: Event, *, scope: str, operation: str = "", key: str = "", digest: str = "", mail: int | None = None
     ) -> Entry:
         """Put an event at the end of the timeline."""
-        self.seq += 1
         entry = Entry(
             run=self.run,
-            seq=self.seq,
+            seq=self.seq + 1,
             at=self._clock(),
             scope=scope,
             event=event,
@@ -159,9 +158,9 @@ class Timeline:
             digest=digest,
         )
         line = encode(entry)
-        self._hash = chained(self._hash, line)
-        row = Row(self.run, self.seq, self._lease.epoch, kind(event), key, line, self._hash)
+        row = Row(self.run, entry.seq, self._lease.epoch, kind(event), key, line, chained(self._hash, line))
         self._lease.append(row, survives_power_loss=event.survives_power_loss, mail=mail)
+        self.seq, self._hash = row.seq, row.hash
         if key:
             self._outcomes[key] = line
         if row.kind in _REMEMBERED:
@@ -171,6 +170,13 @@ class Timeline:
     async def settled(self) -> None:
         """Return when all that was appended is written."""
         await self._lease.settled()
+
+    async def still(self) -> None:
+        """Wait for ever while the run is being paused: nobody is late while it comes to rest."""
+        if self.is_pausing:
+            from anyio import sleep_forever  # here, because reading a store needs no event loop
+
+            await sleep_forever()
 
     def pause(self) -> None:
         """Let no further effect begin, and say so when the last one under way is over."""
@@ -218,10 +224,7 @@ class Effect:
         self.under_way = 0
 
     async def __aenter__(self) -> None:
-        if self._timeline.is_pausing:
-            from anyio import sleep_forever  # here, because reading a store needs no event loop
-
-            await sleep_forever()
+        await self._timeline.still()
         self.under_way += 1
         try:
             await self._timeline.settled()

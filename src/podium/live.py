@@ -14,10 +14,9 @@ from anyio import CancelScope, move_on_after, to_thread
 from anyio import Event as Flag
 from msgspec import structs
 
-from .errors import Failed, PodiumError, first_error
+from .errors import Failed, Mistake, PodiumError, first_error
 from .event import (
     Entry,
-    Event,
     MessageReceived,
     PauseAsked,
     RunEnded,
@@ -28,10 +27,10 @@ from .event import (
 )
 from .operation import Engagement
 from .picture import Picture
-from .request import Answer, Outcome, Part
+from .request import Answer, Outcome, Part, readable
 from .result import Result
 from .store.follow import Follower
-from .store.mailbox import Letter, post
+from .store.mailbox import Letter, Wish, post
 from .store.sqlite import SqliteLease, SqliteStore
 
 RELEASE_SECONDS = 5.0
@@ -40,7 +39,14 @@ RELEASE_SECONDS = 5.0
 class Run:
     """One request and all that comes of it, while this process works on it."""
 
-    def __init__(self, store: SqliteStore, lease: SqliteLease, engagement: Engagement, *, first: Entry) -> None:
+    def __init__(
+        self,
+        store: SqliteStore,
+        lease: SqliteLease,
+        *,
+        first: Entry,
+        engagement: Engagement,
+    ) -> None:
         assert isinstance(first.event, RunStarted)
         self.id = lease.run
         self._store = store
@@ -48,6 +54,7 @@ class Run:
         self._timeline = engagement.timeline
         self._engagement = engagement
         self._agent = first.event.agent
+        self._agents = tuple(agent.name for agent in first.event.agents)
         self._request = first.event.request
         self._started_at = first.at
         self._scope = CancelScope()
@@ -80,18 +87,31 @@ class Run:
 
     async def send(self, text: str, *, to: str | None = None, by: str = "") -> None:
         """Say something to an agent of the run, the first one by default; it hears it at its next turn."""
-        await self._post(MessageReceived(id=secrets.token_hex(6), to=to or self._agent, text=text, by=by))
+        if to is not None and to not in self._agents:
+            raise Mistake(f"run {self.id} has no agent {to!r}; there are {', '.join(self._agents)}")
+        message = MessageReceived(id=secrets.token_hex(6), to=to or self._agent, text=readable(text), by=by)
+        await self._post(message)
 
     async def pause(self, by: str = "") -> None:
         """Begin no further step; what is under way comes to its end first."""
+        self._must_be_under_way()
         await self._post(PauseAsked(by=by))
 
     async def stop(self, by: str = "") -> None:
         """End the run now, with what there is."""
+        self._must_be_under_way()
         await self._post(StopAsked(by=by))
 
-    async def _post(self, event: Event) -> None:
-        await to_thread.run_sync(post, self._store.path, self.id, event)
+    def _must_be_under_way(self) -> None:
+        if self._result is not None:
+            raise Mistake(f"nobody works on run {self.id} here any more: it is {self._result.outcome}")
+
+    async def _post(self, wish: Wish) -> None:
+        if self._result is not None and self._result.outcome not in ("paused", "interrupted"):
+            raise Mistake(f"run {self.id} has ended ({self._result.outcome}) and hears nothing any more")
+        await to_thread.run_sync(post, self._store.path, self.id, wish)
+        if not self.is_over:
+            self._store.collect_mail(self._lease)
 
     # What happens inside
 
@@ -121,16 +141,15 @@ class Run:
 
     async def _driven(self) -> Result:
         self._timeline.when_quiet = self._scope.cancel
-        if self._timeline.stop_asked:
-            self._scope.cancel()
         answer: Answer | None = None
         ended: RunEnded | RunPaused | None = None
         with self._scope:
-            try:
-                answer = await self._engagement.root(self._agent).run(self._request)
-                ended = RunEnded(outcome="succeeded")
-            except Failed as error:
-                ended = RunEnded(outcome=error.failure.outcome, failure=error.failure, parts=await self._parts())
+            if not self._timeline.stop_asked:
+                try:
+                    answer = await self._engagement.root(self._agent).run(self._request)
+                    ended = RunEnded(outcome="succeeded")
+                except Failed as error:
+                    ended = RunEnded(outcome=error.failure.outcome, failure=error.failure, parts=await self._parts())
         if ended is None:
             stopped = self._timeline.stop_asked
             ended = RunEnded(outcome="cancelled", parts=await self._parts()) if stopped else RunPaused()

@@ -51,13 +51,18 @@ class Node:
     started: float
     ended: float | None = None
     outcome: Outcome | None = None
-    text: str = ""
+    said: list[str] = field(default_factory=list)
     data: Any = None
     failure: Failure | None = None
     engine: str = ""
     doing: str = "starting"
     own: Usage = NOTHING
     children: list[Node] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """What it has said so far, or its answer."""
+        return "".join(self.said)
 
     @property
     def usage(self) -> Usage:
@@ -135,7 +140,7 @@ class Picture:
 
     def result(self) -> Result:
         """What the run came to, or has come to so far."""
-        outcome = self.ended.outcome if self.ended else "paused"
+        outcome: Outcome = self.ended.outcome if self.ended else "paused" if self.is_paused else "interrupted"
         answered = self.root if self.root is not None and self.root.outcome == "succeeded" else None
         failure = self.ended.failure if self.ended else None
         return Result(
@@ -159,18 +164,20 @@ def _apply(node: Node, entry: Entry) -> None:
     match entry.event:
         case OperationEnded() as event:
             node.outcome, node.failure, node.data = event.outcome, event.failure, event.data
-            node.text = event.text or node.text
+            node.said = [event.text] if event.text else node.said
             _cut(node, entry.at)
         case TurnStarted() as event:
-            node.engine, node.text, node.doing = event.engine, "", "thinking"
+            node.engine, node.said, node.doing = event.engine, [], "thinking"
         case TurnResumed() | TextSuperseded():
-            node.text = ""
+            node.said = []
         case SessionRevived():
-            node.text, node.doing = "", "starting again"
+            node.said, node.doing = [], "starting again"
         case TextStreamed() as event:
-            node.text, node.doing = node.text + event.text, "answering"
+            node.said.append(event.text)
+            node.doing = "answering"
         case TurnEnded() as event:
-            node.text, node.doing = event.text or node.text, "done" if event.failure is None else "failed"
+            node.said = [event.text] if event.text else node.said
+            node.doing = "done" if event.failure is None else "failed"
         case ModelReplied() | CallFailed() | CallCut() as event:
             node.own += event.usage
         case ToolCalled() as event:

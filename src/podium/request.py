@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -37,9 +38,12 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def prompt(self) -> str:
         """The message to the agent: the text verbatim, then each note in a block of its own.
 
-        Quoted lines all begin with "> ", so that nothing in them can pass for a heading of ours.
+        Quoted lines all begin with "> ", so that nothing in them can pass for a heading of ours; a
+        line of the text that would read as one gets a backslash.
         """
-        return "\n\n".join([self.text, *(f"[context: {note.title}]{quoted(note.text)}" for note in self.notes)])
+        return "\n\n".join(
+            [escaped(self.text, _BLOCK), *(f"[context: {note.title}]{quoted(note.text)}" for note in self.notes)]
+        )
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,6 +61,25 @@ class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str
     data: Any = None
     parts: tuple[Part, ...] = ()
+
+
+BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""Every character that anybody might take for the end of a line."""
+
+_BLOCK = r"\[(?:context:|message from )"
+
+
+def escaped(text: str, heading: str) -> str:
+    """The text with a backslash before each line that begins like a heading of ours, in any case."""
+    pattern = rf"(^|[{BREAKS}])([^\S{BREAKS}]*)({heading})"
+    return re.sub(pattern, r"\1\2\\\3", text, flags=re.IGNORECASE)
+
+
+def readable(text: str) -> str:
+    """The text as it can be written down: half a character, which UTF-8 does not know, becomes a mark."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def quoted(text: str) -> str:

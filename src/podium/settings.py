@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct, structs
 
 from .engines.names import KEY_NAME, OPENAI_URL, REHEARSAL
+from .errors import Mistake
 from .patience import PATIENCE, Patience
 
 DEFAULT_OPENAI_MODEL = "openai:gpt-5-mini"
@@ -32,10 +34,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     @classmethod
     def load(cls, environ: Mapping[str, str] = os.environ, **given: Any) -> Settings:
         """The settings of this environment; what is given wins."""
-        home = Path(given.get("home") or environ.get("PODIUM_HOME") or Path.home() / ".podium")
+        home = Path(given.get("home") or environ.get("PODIUM_HOME") or _own_folder()).absolute()
         found: dict[str, Any] = {
             "home": home,
-            "store": Path(environ.get("PODIUM_STORE") or home / "podium.db"),
+            "store": Path(environ.get("PODIUM_STORE") or home / "podium.db").absolute(),
             "model": environ.get("PODIUM_MODEL") or _default_model(environ),
             "base_url": (environ.get("OPENAI_BASE_URL") or OPENAI_URL).rstrip("/"),
         }
@@ -43,14 +45,26 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def recorded(self) -> dict[str, Any]:
         """What a run remembers of them, so that resuming it thinks with the same."""
-        return {"model": self.model, "base_url": without_credentials(self.base_url)}
+        return {
+            "model": self.model,
+            "base_url": without_credentials(self.base_url),
+            "patience": msgspec.to_builtins(self.patience),
+        }
 
     def as_recorded(self, recorded: Mapping[str, Any]) -> Settings:
         """These settings with what a run remembers."""
         known = self.recorded()
-        return structs.replace(
-            self, **{key: recorded[key] for key in known if recorded.get(key, known[key]) != known[key]}
-        )
+        other = {key: recorded[key] for key in known if recorded.get(key, known[key]) != known[key]}
+        if "patience" in other:
+            other["patience"] = msgspec.convert(other["patience"], Patience)
+        return structs.replace(self, **other) if other else self
+
+
+def _own_folder() -> Path:
+    try:
+        return Path.home() / ".podium"
+    except RuntimeError as error:
+        raise Mistake("there is no home folder to keep runs in; set PODIUM_HOME to a folder of your own") from error
 
 
 def without_credentials(url: str) -> str:

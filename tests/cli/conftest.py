@@ -1,4 +1,4 @@
-"""A place to call `podium` in: a repository, a home for Podium and a runtime directory, all temporary."""
+"""A place to call `podium` in: a repository and a home for Podium, both temporary."""
 
 from __future__ import annotations
 
@@ -129,11 +129,9 @@ def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def desk(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, bytecode: Path) -> Desk:
-    # Short names: the path of a socket in the runtime directory must be.
-    repo, home, runtime = (tmp_path_factory.mktemp(name) for name in ("repo", "home", "x"))
+    repo, home = (tmp_path_factory.mktemp(name) for name in ("repo", "home"))
     (repo / ".git").mkdir()
-    runtime.chmod(0o700)
-    own = {"PODIUM_HOME": str(home), "XDG_RUNTIME_DIR": str(runtime), "COLUMNS": "100"}
+    own = {"PODIUM_HOME": str(home), "COLUMNS": "100"}
     foreign = [name for name in os.environ if name.startswith(("PODIUM_", "OPENAI_", "NO_COLOR"))]
     for name in foreign:
         monkeypatch.delenv(name)

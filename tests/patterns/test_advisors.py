@@ -122,8 +122,8 @@ HEADINGS = [
 
 
 @given(
-    st.lists(st.one_of(st.sampled_from(HEADINGS), st.text(max_size=20)), max_size=6).map("\n".join),
-    st.lists(st.one_of(st.sampled_from(HEADINGS), st.text(max_size=20)), max_size=6).map("\r\n".join),
+    st.lists(st.one_of(st.sampled_from(HEADINGS), st.text(max_size=20)), max_size=6).map("\r".join),
+    st.lists(st.one_of(st.sampled_from(HEADINGS), st.text(max_size=20)), max_size=6).map("\u2028".join),
 )
 def test_neither_request_nor_advice_can_forge_a_section(request: str, advice: str) -> None:
     text = enriched(request, [Part(agent="legal", outcome="succeeded", text=advice)])

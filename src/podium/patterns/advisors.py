@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from anyio import create_task_group
@@ -11,7 +10,7 @@ from msgspec import structs
 from ..agent import Advisors
 from ..event import Advised
 from ..operation import Operation
-from ..request import Part, Request
+from ..request import Part, Request, escaped
 
 
 async def advise(op: Operation, request: Request) -> Request:
@@ -61,25 +60,17 @@ def needed(advisors: Advisors) -> int:
 def enriched(request: str, parts: Sequence[Part]) -> str:
     """The request and the analyses under headings that nothing inside them can forge."""
     sections = "".join(
-        f"\n\n### From {part.agent}\n\n{escaped(part.text) if part.failure is None else unavailable(part)}"
+        f"\n\n### From {part.agent}\n\n{escaped(part.text, _HEADING) if part.failure is None else unavailable(part)}"
         for part in parts
     )
-    return f"## ORIGINAL USER REQUEST\n\n{escaped(request)}\n\n## ANALYSIS GATHERED{sections}"
+    return f"## ORIGINAL USER REQUEST\n\n{escaped(request, _HEADING)}\n\n## ANALYSIS GATHERED{sections}"
 
 
 def unavailable(part: Part) -> str:
     """What stands in the place of an analysis that there is not."""
     failure = part.failure
     assert failure is not None
-    why = failure.message if failure.agent == part.agent and not failure.where else str(failure)
-    return escaped(f"unavailable: {why}")
+    return escaped(f"unavailable: {failure.told_to(part.agent)}", _HEADING)
 
 
-def escaped(text: str) -> str:
-    """The text with a backslash before each line that would read as one of our headings."""
-    return _HEADING.sub(r"\1\\\2", text)
-
-
-_HEADING = re.compile(
-    r"^([^\S\r\n]*)(#{2,3}[^\S\r\n]+(?:ORIGINAL USER REQUEST|ANALYSIS GATHERED|From\b))", re.MULTILINE | re.IGNORECASE
-)
+_HEADING = r"#{2,3}\s+(?:ORIGINAL USER REQUEST|ANALYSIS GATHERED|From\b)"

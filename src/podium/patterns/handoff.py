@@ -70,6 +70,6 @@ def stage_named(op: Operation) -> Iterator[None]:
                 failure,
                 agent=op.agent.name,
                 where=f"handoff stage {place.number} of {place.of} ({op.agent.name})",
-                message=failure.message if failure.agent == op.agent.name and not failure.where else str(failure),
+                message=failure.told_to(op.agent.name),
             )
         ) from error

@@ -22,6 +22,8 @@ from ..request import Answer, Note, Request
 from ..session import Reply, Session
 
 CORRECTIONS = 2
+LONGEST_REPLY = 100_000
+MOST_BRACES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +125,11 @@ _decoder = json.JSONDecoder()
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text, alone, in a fence or among prose."""
-    place = 0
-    while (place := text.find("{", place)) >= 0:
+    """The JSON objects in a text, alone, in a fence or among prose; not for ever in a text full of braces."""
+    text, place = text[:LONGEST_REPLY], 0
+    for _ in range(MOST_BRACES):
+        if (place := text.find("{", place)) < 0:
+            return
         try:
             found, place = _decoder.raw_decode(text, place)
         except (ValueError, RecursionError):

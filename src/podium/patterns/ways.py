@@ -33,10 +33,14 @@ class Patterns:
                 return await way(op, request)
             with move_on_after(op.agent.timeout):
                 return await way(op, request)
+            await op.scope.timeline.still()
             raise op.failed("timed_out", f"timed out after {op.agent.timeout:g} s")
 
     async def hand_off(self, op: Operation, request: Request, answer: Answer) -> Answer:
         return await handoff.hand_off(op, request, answer)
+
+
+PATTERNS = Patterns()
 
 
 def way_of(agent: Agent) -> Way:

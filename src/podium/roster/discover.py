@@ -18,7 +18,7 @@ from . import check
 from .finding import Finding, errors
 from .frontmatter import Read, read
 from .graph import edges
-from .name import there_are
+from .name import RULE, is_name, there_are
 from .place import is_inside, is_same, shown
 from .written import quoted
 
@@ -97,6 +97,8 @@ class Roster:
         `extra` are agents built in code, which win over files of the same name.
         """
         built = {agent.name: agent for agent in extra}
+        for bad in (one for one in built if not is_name(one)):
+            raise BadAgent(f"{quoted(bad)} cannot be an agent's name; a name has {RULE}")
         if name not in built:
             self.get(name)
         team, broken = self._closure([name], built)
