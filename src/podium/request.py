@@ -42,7 +42,10 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
         line of the text that would read as one gets a backslash.
         """
         return "\n\n".join(
-            [escaped(self.text, _BLOCK), *(f"[context: {note.title}]{quoted(note.text)}" for note in self.notes)]
+            [
+                escaped(self.text, _BLOCK) if "[" in self.text else self.text,
+                *(f"[context: {note.title}]{quoted(note.text)}" for note in self.notes),
+            ]
         )
 
 

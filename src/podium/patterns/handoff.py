@@ -6,8 +6,6 @@ it belong to the operation; which agent comes next belongs to the agent's file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from msgspec import structs
@@ -55,21 +53,17 @@ def stage(op: Operation) -> Stage:
     return Stage(number, total)
 
 
-@contextmanager
-def stage_named(op: Operation) -> Iterator[None]:
-    """Let a failure inside the block say which stage of the chain it ended."""
-    try:
-        yield
-    except Failed as error:
-        place = stage(op)
-        if place.of == 1:
-            raise
-        failure = error.failure
-        raise Failed(
-            structs.replace(
-                failure,
-                agent=op.agent.name,
-                where=f"handoff stage {place.number} of {place.of} ({op.agent.name})",
-                message=failure.told_to(op.agent.name),
-            )
-        ) from error
+def named(op: Operation, error: Failed) -> Failed:
+    """The failure of an agent's own part, saying which stage of a chain it ended."""
+    place = stage(op)
+    if place.of == 1:
+        return error
+    name = op.agent.name
+    return Failed(
+        structs.replace(
+            error.failure,
+            agent=name,
+            where=f"handoff stage {place.number} of {place.of} ({name})",
+            message=error.failure.told_to(name),
+        )
+    )

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from anyio import move_on_after
 
 from ..agent import Agent
-from ..errors import Mistake
+from ..errors import Failed, Mistake
 from ..operation import Operation
 from ..request import Answer, Request
 from . import advisors, handoff, router
@@ -22,19 +22,25 @@ class Patterns:
     """The ways that a run is handed."""
 
     async def advise(self, op: Operation, request: Request) -> Request:
-        with handoff.stage_named(op):
+        try:
             return await advisors.advise(op, request)
+        except Failed as error:
+            raise handoff.named(op, error) from error
 
     async def perform(self, op: Operation, request: Request) -> Answer:
-        """The agent's own part, within its own time."""
-        way = way_of(op.agent)
-        with handoff.stage_named(op):
-            if op.agent.timeout is None:
-                return await way(op, request)
-            with move_on_after(op.agent.timeout):
-                return await way(op, request)
-            await op.scope.timeline.still()
-            raise op.failed("timed_out", f"timed out after {op.agent.timeout:g} s")
+        try:
+            return await self._within_its_time(op, request)
+        except Failed as error:
+            raise handoff.named(op, error) from error
+
+    async def _within_its_time(self, op: Operation, request: Request) -> Answer:
+        way, timeout = way_of(op.agent), op.agent.timeout
+        if timeout is None:
+            return await way(op, request)
+        with move_on_after(timeout):
+            return await way(op, request)
+        await op.scope.timeline.still()
+        raise op.failed("timed_out", f"timed out after {timeout:g} s")
 
     async def hand_off(self, op: Operation, request: Request, answer: Answer) -> Answer:
         return await handoff.hand_off(op, request, answer)
