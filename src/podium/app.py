@@ -271,9 +271,8 @@ def _must_not_have_ended(run: str, last: Entry) -> None:
 
 def unheeded(agent: Agent) -> list[str]:
     """The keys of an agent that say something which nothing here does yet."""
-    tools = agent.router is None and bool(agent.agents or agent.tools)
     named = {
-        "tools and sub-agents": tools,
+        "tools": any(not tool.startswith("Agent(") for tool in agent.tools or ()),
         "permissions": agent.permissions is not None,
         "budget": agent.budget is not None,
         "isolation": agent.isolation != "shared",

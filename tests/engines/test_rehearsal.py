@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from podium.engines.model.wire import Call, Called, Ended, Heard, Message
 from podium.engines.rehearsal import LABEL, RehearsalWire
-from podium.event import ToolUse
+from podium.event import OperationStarted, ToolUse
 from podium.journal import Scope
 from podium.mind import Text, Tool, ToolAnswer
+
+from ..studio import Studio
 
 DESTINATIONS = {
     "billing": "Answers questions about invoices and payments",
@@ -107,3 +109,14 @@ async def test_a_route_that_was_answered_is_not_chosen_again() -> None:
     )
 
     assert [type(piece) for piece in heard] == [Text, Ended]
+
+
+async def test_it_asks_every_agent_that_it_may_call_once(studio: Studio) -> None:
+    studio.agent("lead", engine="rehearsal", agents=["builder", "tester"])
+    studio.agent("builder", engine="rehearsal")
+    studio.agent("tester", engine="rehearsal")
+
+    result = await studio.run("lead", "build a birdhouse")
+
+    assert result.text.startswith("[rehearsed] lead was asked: build a birdhouse")
+    assert [event.agent for event in studio.events(result, OperationStarted)] == ["lead", "builder", "tester"]

@@ -39,6 +39,12 @@ def rehearsed(call: Call) -> Move:
     router = next((tool for tool in call.tools if tool.name == "route_to"), None)
     if router is not None and is_open:
         return routed(router, request)
+    helpers = [tool.name for tool in call.tools if tool.parameters.get("required") == ["request"]]
+    if helpers and is_open:
+        return Move(
+            says=f"{LABEL} ask {', '.join(helpers)}",
+            calls=tuple(ToolCall(name=name, arguments={"request": _quoted(request)}) for name in helpers),
+        )
     return Move(says=f"{LABEL} {call.agent} was asked: {_quoted(request)}\nNo model was asked, so this is no answer.")
 
 

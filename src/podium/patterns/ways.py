@@ -11,6 +11,7 @@ from ..errors import Failed, Mistake
 from ..operation import Operation
 from ..request import Answer, Request
 from . import advisors, handoff, router
+from .subagents import subagents
 
 Way = Callable[[Operation, Request], Awaitable[Answer]]
 
@@ -61,6 +62,6 @@ def way_of(agent: Agent) -> Way:
 
 
 async def alone(op: Operation, request: Request) -> Answer:
-    """The agent answers by itself."""
-    reply = await op.session().ask(request.prompt())
+    """The agent answers by itself, with the help of those it may call."""
+    reply = await op.session(*subagents(op)).ask(request.prompt())
     return Answer(text=reply.text)

@@ -1,0 +1,50 @@
+"""Sub-agents: other agents offered as tools, called and returning.
+
+The agent decides when to call them and what to ask; several calls at once run side by side. How
+deep this may go, and that nobody comes to call itself, is checked before a run begins.
+"""
+
+from __future__ import annotations
+
+from ..agent import Agent
+from ..event import ToolUse
+from ..journal import Scope
+from ..mind import Tool, ToolAnswer
+from ..operation import Operation
+from ..request import Request
+
+TIMEOUT = 3600.0
+
+
+def subagents(op: Operation) -> tuple[Tool, ...]:
+    """A tool for each agent that this one may call."""
+    names = dict.fromkeys(reference.name for reference in op.agent.references() if reference.kind == "tool")
+    return tuple(_tool(op, op.agents[name]) for name in names)
+
+
+def _tool(op: Operation, agent: Agent) -> Tool:
+    async def answer(call: ToolUse, scope: Scope) -> ToolAnswer:
+        text = call.arguments.get("request")
+        if not isinstance(text, str) or not text.strip():
+            return ToolAnswer(text=f"{agent.name} needs a request: say in `request` what it should do.", is_error=True)
+        part = await op.child(agent.name, "tool").outcome(Request(text=text, origin=op.request.original))
+        if part.failure is not None:
+            return ToolAnswer(text=f"{agent.name} failed: {part.failure.told_to(agent.name)}", is_error=True)
+        return ToolAnswer(text=part.text)
+
+    return Tool(
+        name=agent.name.replace(":", "_"),
+        description=agent.description or f"The agent {agent.name}.",
+        parameters={
+            "type": "object",
+            "properties": {
+                "request": {
+                    "type": "string",
+                    "description": "What the agent should do, with all that it needs to know: it sees nothing else.",
+                }
+            },
+            "required": ["request"],
+        },
+        answer=answer,
+        timeout=TIMEOUT,
+    )
