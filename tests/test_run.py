@@ -433,12 +433,14 @@ async def test_an_agent_that_needs_one_that_does_not_exist_is_refused_with_those
 
 async def test_an_engine_that_is_not_there_is_said_before_the_run_begins(studio: Studio) -> None:
     studio.agent("solo", engine="goose")
-    studio.agent("other", engine="model", model="anthropic:claude")
+    studio.agent("other", engine="model", model="antropic:claude")
 
     with pytest.raises(Mistake, match="solo wants the engine 'goose', but there are only model, rehearsal, scripted"):
         await studio.run("solo", "go")
     studio.settings = structs.replace(studio.settings, model="openai:m")
-    with pytest.raises(Mistake, match="other thinks with 'anthropic', which this release does not speak"):
+    with pytest.raises(
+        Mistake, match=r"other thinks with 'antropic:claude', but there is no provider .*there is anthropic"
+    ):
         await studio.run("other", "go")
 
     with Reader(studio.settings.store) as reader:
@@ -451,6 +453,34 @@ async def test_a_model_of_openais_without_a_key_names_the_variable(studio: Studi
 
     with pytest.raises(Mistake, match="OPENAI_API_KEY is not set"):
         await studio.run("solo", "go")
+
+
+async def test_agents_of_one_run_may_think_with_several_providers(tmp_path: Path) -> None:
+    async with ModelServer({"gpt": ["from one"], "claude": ["from the other"], "llama3.2:3b": ["from home"]}) as server:
+        environ = {
+            "OPENAI_API_KEY": "k",
+            "OPENAI_BASE_URL": server.url,
+            "ANTHROPIC_API_KEY": "k",
+            "ANTHROPIC_BASE_URL": server.url,
+            "OLLAMA_HOST": server.url.removesuffix("/v1").removeprefix("http://"),
+        }
+        settings = Settings.load(environ, home=tmp_path, model="openai:gpt")
+        agents = [
+            Agent(name="a", handoff="b"),
+            Agent(name="b", model="anthropic:claude", handoff="c"),
+            Agent(name="c", model="ollama:llama3.2:3b"),
+        ]
+        async with App(settings, environ=environ) as app:
+            result = await app.run(agents[0], "hello", agents=agents)
+
+    assert result.text == "from home"
+    with Reader(settings.store) as reader:
+        turns = [entry.event for entry in reader.entries(result.run_id)]
+    assert [turn.engine for turn in turns if isinstance(turn, TurnStarted)] == [
+        "openai:gpt",
+        "anthropic:claude",
+        "ollama:llama3.2:3b",
+    ]
 
 
 async def test_without_a_model_a_run_is_rehearsed_and_says_so(studio: Studio) -> None:

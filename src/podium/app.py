@@ -182,12 +182,10 @@ class App:
             engines.add(self._engine_for(settings, agent).name)
             if ignored := unheeded(agent):
                 notices.append(f"{agent.name}: this release does not act on {', '.join(ignored)}.")
-        if REHEARSAL in engines and settings.model == REHEARSAL:
+        if REHEARSAL in engines and settings.model in ("", REHEARSAL):
             notices.append("This run is rehearsed: the flow is real, the words are not.")
-            if Settings.load(self._environ).model == REHEARSAL:
-                notices.append(
-                    "No model is configured; set OPENAI_API_KEY, or OPENAI_BASE_URL for an OpenAI-compatible server."
-                )
+        if REHEARSAL in engines and not settings.model:
+            notices.append("No model is configured: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or see podium doctor.")
         return notices
 
     async def _started(self, run: str) -> RunStarted:
@@ -236,7 +234,7 @@ class App:
         return Run(self._store, lease, first=first, engagement=engagement)
 
     def _engine_for(self, settings: Settings, agent: Agent) -> Engine:
-        return self._engines.for_agent(agent, model=settings.model, base_url=settings.base_url)
+        return self._engines.for_agent(agent, model=settings.model, url=settings.base_url)
 
 
 @asynccontextmanager

@@ -10,36 +10,36 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from .engines.names import KEY_NAME, OPENAI_URL, REHEARSAL
+from .engines.model.providers import base_url, configured, parse_model
+from .engines.names import REHEARSAL
 from .errors import Mistake
 from .patience import PATIENCE, Patience
-
-DEFAULT_OPENAI_MODEL = "openai:gpt-5-mini"
 
 
 class Settings(Struct, frozen=True, kw_only=True):
     """How Podium works here.
 
-    `model` is what agents think with that name nothing themselves: `openai:NAME` for anything that
-    speaks OpenAI's chat completions at `base_url`, or `rehearsal`. Keys are not settings: they stay
-    in the environment and are never stored.
+    `model` is what agents think with that name nothing themselves, as `provider:model`; empty where
+    nothing is configured, and `rehearsal` where nothing shall be asked. `base_url` is where its
+    provider is. Keys are not settings: they stay in the environment and are never stored.
     """
 
     home: Path
     store: Path
     model: str = ""
-    base_url: str = OPENAI_URL
+    base_url: str = ""
     patience: Patience = PATIENCE
 
     @classmethod
     def load(cls, environ: Mapping[str, str] = os.environ, **given: Any) -> Settings:
         """The settings of this environment; what is given wins."""
         home = Path(given.get("home") or environ.get("PODIUM_HOME") or _own_folder()).absolute()
+        model = given.get("model") or environ.get("PODIUM_MODEL") or _configured(environ)
         found: dict[str, Any] = {
             "home": home,
             "store": Path(environ.get("PODIUM_STORE") or home / "podium.db").absolute(),
-            "model": environ.get("PODIUM_MODEL") or _default_model(environ),
-            "base_url": (environ.get("OPENAI_BASE_URL") or OPENAI_URL).rstrip("/"),
+            "model": model,
+            "base_url": "" if model in ("", REHEARSAL) else base_url(parse_model(model)[0], environ),
         }
         return cls(**(found | {key: value for key, value in given.items() if value is not None}))
 
@@ -74,6 +74,6 @@ def without_credentials(url: str) -> str:
     return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
 
 
-def _default_model(environ: Mapping[str, str]) -> str:
-    is_there = environ.get(KEY_NAME) or environ.get("OPENAI_BASE_URL")
-    return DEFAULT_OPENAI_MODEL if is_there else REHEARSAL
+def _configured(environ: Mapping[str, str]) -> str:
+    provider = configured(environ)
+    return "" if provider is None else f"{provider.name}:{provider.default_model}"

@@ -20,7 +20,7 @@ def test_the_doctor_tells_what_there_is(desk: Desk) -> None:
     assert [line.split()[1] for line in said.stdout.splitlines()] == [
         *("podium", "python", "platform", "store", "engine", "keys", "git", "sandbox", "agents")
     ]
-    assert "rehearsal, because neither OPENAI_API_KEY nor OPENAI_BASE_URL is set" in said.stdout
+    assert "rehearsal, because no provider's key or address is set" in said.stdout
     assert "5 agents in" in said.stdout
     assert not desk.store.exists()
 

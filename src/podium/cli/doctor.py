@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import click
 
 from .. import __version__
+from ..engines.model.providers import PROVIDERS, parse_model
 from ..engines.names import REHEARSAL
 from ..errors import PodiumError
 from ..event import SCHEMA
@@ -29,18 +30,7 @@ from .measure import aligned, counted
 from .state import state
 from .text import as_json, visible
 
-KEYS = (
-    "OPENAI_API_KEY",
-    "ANTHROPIC_API_KEY",
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "MISTRAL_API_KEY",
-    "GROQ_API_KEY",
-    "OPENROUTER_API_KEY",
-    "DEEPSEEK_API_KEY",
-    "XAI_API_KEY",
-)
-KEY_NAMES = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
+KEYS = tuple(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
 INSTALLERS = (
     ("apt-get", "sudo apt-get install {}"),
     ("dnf", "sudo dnf install {}"),
@@ -122,10 +112,12 @@ def store_facts(store: Path) -> Iterator[Fact]:
 
 def engine_fact(settings: Settings, environ: Mapping[str, str]) -> Fact:
     """What agents think with that name nothing themselves, and why."""
-    named = next((name for name in ("PODIUM_MODEL", *KEY_NAMES) if environ.get(name)), "")
-    if settings.model == REHEARSAL:
-        why = f"{named} says so" if named else f"neither {' nor '.join(KEY_NAMES)} is set"
+    if settings.model in ("", REHEARSAL):
+        why = "PODIUM_MODEL says so" if settings.model else "no provider's key or address is set, and no PODIUM_MODEL"
         return Fact("engine", "note", f"rehearsal, because {why}: runs show the flow, and no model is asked")
+    provider = parse_model(settings.model)[0]
+    names = ("PODIUM_MODEL", provider.key_name or "", provider.url_name)
+    named = next((name for name in names if environ.get(name)), "it was asked for")
     return Fact("engine", "fine", f"{settings.model} at {urlsplit(settings.base_url).hostname}, because {named} is set")
 
 
@@ -133,8 +125,8 @@ def keys_fact(environ: Mapping[str, str]) -> Fact:
     """Which keys are in the environment, by name."""
     names = [name for name in KEYS if environ.get(name)]
     if not names:
-        return Fact("keys", "note", "none; OPENAI_API_KEY is what this release uses")
-    return Fact("keys", "fine", f"{', '.join(names)} (this release uses OPENAI_API_KEY)")
+        return Fact("keys", "note", f"none; any of {', '.join(KEYS)} is used when it is set")
+    return Fact("keys", "fine", ", ".join(names))
 
 
 def git_fact(repo: Path) -> Fact:

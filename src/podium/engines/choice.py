@@ -10,11 +10,14 @@ from ..agent import Agent
 from ..errors import Mistake
 from ..mind import Engine
 from .model.loop import ModelEngine
+from .model.providers import Provider, base_url, parse_model
 from .model.wire import Wire
-from .names import KEY_NAME, OPENAI_URL, REHEARSAL
+from .names import REHEARSAL
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
+
+SCRIPTED = "scripted"
 
 
 class Engines:
@@ -26,43 +29,75 @@ class Engines:
         self._made: dict[tuple[str, str], Engine] = {}
         self._client: ClientSession | None = None
 
-    def for_agent(self, agent: Agent, *, model: str, base_url: str) -> Engine:
-        """What this agent thinks with, where those that name nothing think with `model`."""
+    def for_agent(self, agent: Agent, *, model: str, url: str) -> Engine:
+        """What this agent thinks with.
+
+        Agents that name nothing think with `model`, whose provider is at `url`; all of them are
+        rehearsed where `model` is the rehearsal, and without one those whose provider has no key.
+        """
         if agent.engine in self._given:
             return self._given[agent.engine]
-        if agent.engine not in ("model", "scripted", REHEARSAL):
-            known = ", ".join(sorted({"model", "scripted", REHEARSAL, *self._given}))
+        if agent.engine not in ("model", SCRIPTED, REHEARSAL):
+            known = ", ".join(sorted({"model", SCRIPTED, REHEARSAL, *self._given}))
             raise Mistake(f"{agent.name} wants the engine {agent.engine!r}, but there are only {known}")
-        name = agent.engine if agent.engine != "model" else _wanted(agent, model)
-        place = name, base_url
-        if place not in self._made:
-            self._made[place] = self._make(agent, name, base_url)
-        return self._made[place]
+        wanted = agent.engine if agent.engine != "model" else self._wanted(agent, model)
+        if (wanted, url) not in self._made:
+            self._made[wanted, url] = self._make(agent, wanted, model=model, url=url)
+        return self._made[wanted, url]
 
-    def _make(self, agent: Agent, name: str, base_url: str) -> Engine:
-        provider, _, model = name.rpartition(":")
-        return ModelEngine(self._wire(agent, provider or model, base_url), name=name, model=model)
+    def _wanted(self, agent: Agent, model: str) -> str:
+        named = "" if agent.model == "inherit" else agent.model
+        if model == REHEARSAL or not (named or model):
+            return REHEARSAL
+        if not model and not self._is_reachable(parse_model(named)[0]):
+            return REHEARSAL
+        return named or model
 
-    def _wire(self, agent: Agent, provider: str, base_url: str) -> Wire:
-        match provider:
-            case "scripted":
-                from .scripted import ScriptedWire
+    def _is_reachable(self, provider: Provider) -> bool:
+        """Whether a provider can be called: it needs no key, has one, or is not where it usually is."""
+        has_moved = base_url(provider, self._environ) != provider.base_url
+        return provider.key_name is None or bool(self._environ.get(provider.key_name)) or has_moved
 
-                return ScriptedWire()
-            case "rehearsal":
-                from .rehearsal import RehearsalWire
+    def _make(self, agent: Agent, wanted: str, *, model: str, url: str) -> Engine:
+        if wanted == SCRIPTED:
+            from .scripted import ScriptedWire
 
-                return RehearsalWire()
-            case "openai":
-                from .model.openai import OpenAIWire, proxy_for
+            return ModelEngine(ScriptedWire(), name=wanted)
+        if wanted == REHEARSAL:
+            from .rehearsal import RehearsalWire
 
-                key = self._environ.get(KEY_NAME, "")
-                if not key and base_url == OPENAI_URL:
-                    raise Mistake(f"{agent.name} thinks with a model of OpenAI's, but {KEY_NAME} is not set")
-                return OpenAIWire(self._shared_client, base_url, key, key_name=KEY_NAME, proxy=proxy_for(base_url))
-        raise Mistake(
-            f"{agent.name} thinks with {provider!r}, which this release does not speak; "
-            "it speaks openai (any OpenAI-compatible address in OPENAI_BASE_URL), scripted and rehearsal"
+            return ModelEngine(RehearsalWire(), name=wanted)
+        try:
+            provider, name = parse_model(wanted)
+        except Mistake as error:
+            raise Mistake(f"{agent.name} thinks with {wanted!r}, but {error}") from None
+        is_default = bool(model) and parse_model(model)[0] == provider
+        address = url if is_default and url else base_url(provider, self._environ)
+        return ModelEngine(self._wire(agent, provider, address), name=f"{provider.name}:{name}", model=name)
+
+    def _wire(self, agent: Agent, provider: Provider, url: str) -> Wire:
+        key = self._environ.get(provider.key_name or "", "")
+        if provider.key_name and not key and url == provider.base_url:
+            raise Mistake(f"{agent.name} thinks with a model of {provider.name}, but {provider.key_name} is not set")
+        from .model.http import proxy_for
+
+        key_name = provider.key_name or "a key"
+        if provider.wire == "anthropic":
+            from .model.anthropic import AnthropicWire
+
+            return AnthropicWire(
+                self._shared_client, url, key, key_name=key_name, provider=provider.name, proxy=proxy_for(url)
+            )
+        from .model.openai import OpenAIWire
+
+        return OpenAIWire(
+            self._shared_client,
+            url,
+            key,
+            key_name=key_name,
+            provider=provider.name,
+            proxy=proxy_for(url),
+            asks_usage=provider.asks_usage,
         )
 
     def _shared_client(self) -> ClientSession:
@@ -82,10 +117,3 @@ class Engines:
     ) -> None:
         if self._client is not None:
             await self._client.close()
-
-
-def _wanted(agent: Agent, model: str) -> str:
-    """The model that an agent names, or the default; all is rehearsed where nothing else is there."""
-    if model == REHEARSAL or agent.model in ("", "inherit"):
-        return model if ":" in model or model == REHEARSAL else f"openai:{model}"
-    return agent.model if ":" in agent.model else f"openai:{agent.model}"
