@@ -21,7 +21,7 @@ def test_the_doctor_tells_what_there_is(desk: Desk) -> None:
         *("podium", "python", "platform", "store", "engine", "keys", "git", "sandbox", "agents")
     ]
     assert "rehearsal, because no provider's key or address is set" in said.stdout
-    assert "5 agents in" in said.stdout
+    assert "5 agents, 1 of them from " in said.stdout
     assert not desk.store.exists()
 
 

@@ -20,9 +20,9 @@ from ..engines.model.providers import PROVIDERS, parse_model
 from ..engines.names import REHEARSAL
 from ..errors import PodiumError
 from ..event import SCHEMA
+from ..roster.discover import load
 from ..roster.finding import errors
 from ..roster.place import find_repo
-from ..roster.review import review
 from ..settings import Settings
 from ..store.reader import Reader
 from . import exits
@@ -158,12 +158,14 @@ def sandbox_fact() -> Fact:
 
 def agents_fact(repo: Path, home: Path) -> Fact:
     """How many agents there are, and what is wrong with them."""
-    found = review(repo, home)
-    text = f"{counted(found.agents, 'agent')} in {repo}"
-    if not found.findings:
+    roster = load(repo, home)
+    findings = (*roster.findings, *roster.check())
+    own = sum(agent.source != "built-in" for agent in roster.agents.values())
+    text = f"{counted(len(roster.agents), 'agent')}, {own} of them from {home} or {repo}"
+    if not findings:
         return Fact("agents", "fine", text)
-    level: Literal["note", "problem"] = "problem" if errors(found.findings) else "note"
-    return Fact("agents", level, f"{text}, {counted(len(found.findings), 'finding')}; podium check shows them")
+    level: Literal["note", "problem"] = "problem" if errors(findings) else "note"
+    return Fact("agents", level, f"{text}, {counted(len(findings), 'finding')}; podium check shows them")
 
 
 def _install(package: str) -> str:
