@@ -302,9 +302,9 @@ def test_the_person_s_own_folder_may_be_named_by_the_environment(monkeypatch: py
 
 
 def test_paths_are_shown_from_the_repository_or_the_home_folder_where_they_are_inside() -> None:
-    assert shown(Path("/work/repo/a/b.md"), repo=Path("/work/repo")) == "a/b.md"
-    assert shown(Path.home() / ".podium" / "b.md", repo=Path("/work/repo")) == "~/.podium/b.md"
-    assert shown(Path("/elsewhere/b.md"), repo=Path("/work/repo")) == "/elsewhere/b.md"
+    assert shown(Path("/srv/repo/a/b.md"), repo=Path("/srv/repo")) == "a/b.md"
+    assert shown(Path.home() / ".podium" / "b.md", repo=Path("/srv/repo")) == "~/.podium/b.md"
+    assert shown(Path("/elsewhere/b.md"), repo=Path("/srv/repo")) == "/elsewhere/b.md"
 
 
 def test_loading_agents_imports_nothing_heavy() -> None:
