@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from podium.engines.model.providers import PROVIDERS
+
 from .studio import Studio
+
+PROVIDERS_OWN = [
+    name
+    for provider in PROVIDERS.values()
+    for name in (provider.key_name, provider.url_name, provider.host_name)
+    if name is not None
+]
 
 
 @pytest.fixture(scope="session")
@@ -15,7 +24,7 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test uses the person's own settings, keys or runs."""
-    for name in ("PODIUM_HOME", "PODIUM_STORE", "PODIUM_MODEL", "PODIUM_FAULT", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+    for name in ("PODIUM_HOME", "PODIUM_STORE", "PODIUM_MODEL", "PODIUM_FAULT", *PROVIDERS_OWN):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -185,6 +185,8 @@ class ModelReplied(_Event, frozen=True, kw_only=True, tag="model_replied"):
     reasoning: str = ""
     calls: tuple[ToolUse, ...] = ()
     stop: str = ""
+    sealed: str = ""
+    """What the provider wants back unchanged with this reply, such as signed thinking; nobody else reads it."""
     usage: Usage = Usage()
 
 

@@ -20,6 +20,8 @@ from click.testing import Result as Invoked
 from podium.cli.group import podium
 from podium.store.reader import Reader, Summary
 
+from ..conftest import PROVIDERS_OWN
+
 PODIUM = str(Path(sys.executable).with_name("podium"))
 TOO_LONG = 30.0
 """Seconds after which a process of a test is killed, so that a test fails rather than hangs."""
@@ -132,7 +134,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     repo, home = (tmp_path_factory.mktemp(name) for name in ("repo", "home"))
     (repo / ".git").mkdir()
     own = {"PODIUM_HOME": str(home), "COLUMNS": "100"}
-    foreign = [name for name in os.environ if name.startswith(("PODIUM_", "OPENAI_", "NO_COLOR"))]
+    foreign = [name for name in os.environ if name in PROVIDERS_OWN or name.startswith(("PODIUM_", "NO_COLOR"))]
     for name in foreign:
         monkeypatch.delenv(name)
     for name, value in own.items():

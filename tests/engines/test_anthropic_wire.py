@@ -466,6 +466,14 @@ async def test_a_document_in_place_of_a_stream_is_understood() -> None:
     assert msgspec.json.decode(ended.sealed) == document["content"]
 
 
+async def test_a_document_is_complete_whether_it_says_why_it_ends_or_not() -> None:
+    heard = await heard_from(answered(b'{"type": "message", "content": [{"type": "text", "text": "hello"}]}'))
+
+    assert heard[0] == Text("hello")
+    assert isinstance(heard[1], Ended)
+    assert heard[1].stop == "stop"
+
+
 # The reply by itself: bytes in, pieces out
 
 

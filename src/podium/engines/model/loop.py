@@ -99,7 +99,7 @@ class Loop:
                         reply = piece
                     else:
                         yield piece
-            self._messages.append(Message(role="assistant", text=reply.text, calls=reply.calls))
+            self._messages.append(_said(reply))
             if not reply.calls:
                 yield Finished(reply.stop)
                 return
@@ -193,6 +193,7 @@ class Loop:
                     reasoning=readable("".join(thought)),
                     calls=tuple(calls),
                     stop=ended.stop,
+                    sealed=ended.sealed,
                     usage=structs.replace(ended.usage, tool_calls=len(calls)) if calls else ended.usage,
                 )
             )
@@ -254,7 +255,7 @@ def _recalled(past: Past) -> list[Message]:
     messages = [Message(role="user", text=past.prompt)]
     number = 1
     while (reply := _reply_at(past.scope.at(f"call#{number}"))) is not None:
-        messages.append(Message(role="assistant", text=reply.text, calls=reply.calls))
+        messages.append(_said(reply))
         for position, call in enumerate(reply.calls, 1):
             answered = past.scope.at(f"call#{number}").at(f"tool#{position}").at("tool_answered#1").recall(ToolAnswered)
             messages.append(Message(role="tool", text=answered.text if answered else "", answers=call.id))
@@ -262,6 +263,10 @@ def _recalled(past: Past) -> list[Message]:
     if len(messages) == 1:
         messages.append(Message(role="assistant", text=past.reply))
     return messages
+
+
+def _said(reply: ModelReplied) -> Message:
+    return Message(role="assistant", text=reply.text, calls=reply.calls, sealed=reply.sealed)
 
 
 def _reply_at(place: Scope) -> ModelReplied | None:

@@ -17,7 +17,6 @@ from ...event import ToolUse
 from ...mind import Reasoning, Text, Tool
 from ...usage import Usage
 from .http import Endpoint, address, broken
-from .http import proxy_for as proxy_for
 from .sse import NOT_JSON, Events, Failing, Wanted, encode, estimated, used, uses
 from .wire import Call, Called, Ended, Heard, Message
 

@@ -96,4 +96,4 @@ def tool(name: str, description: str, parameters: dict[str, Any]) -> Tool:
 
 
 async def _belongs_to_the_caller(use: ToolUse, scope: Scope) -> ToolAnswer:
-    raise NotImplementedError(f"{use.name} runs where the model is called from")
+    return ToolAnswer(text=f"{use.name} runs where the model is called from.", is_error=True)
