@@ -120,6 +120,29 @@ async def test_a_process_that_sleeps_past_its_lease_is_refused_when_it_wakes(tmp
         assert rows[-1].epoch == 2
 
 
+OPENER = """
+import pathlib, sys
+from podium.store.schema import connect
+
+sys.stdin.readline()
+connect(pathlib.Path(sys.argv[1]), create=True).execute("SELECT count(*) FROM run").fetchone()
+"""
+
+
+def test_many_processes_may_come_to_a_new_store_at_the_same_moment(tmp_path: Path) -> None:
+    for round in range(5):
+        openers = [
+            subprocess.Popen([sys.executable, "-c", OPENER, str(tmp_path / f"{round}.db")], stdin=subprocess.PIPE)
+            for _ in range(6)
+        ]
+        for opener in openers:
+            assert opener.stdin is not None
+            opener.stdin.write(b"go\n")
+            opener.stdin.flush()
+
+        assert [opener.communicate() and opener.returncode for opener in openers] == [0] * 6
+
+
 async def test_a_torn_last_write_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     acknowledged(writer(path, "r"), 5)

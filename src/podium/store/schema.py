@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import LeaseLost, StoreCorrupt, StoreFailed
 
+LOCK_SECONDS = 30.0
 APPLICATION = 0x506F6469
 """What marks a SQLite file as ours: "Podi"."""
 
@@ -66,18 +68,16 @@ def connect(path: Path, *, create: bool) -> sqlite3.Connection:
     except OSError as error:
         raise StoreFailed(f"the store {path} cannot be made or reached: {error.strerror}") from error
     with explained(path):
-        connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             # All is read first: a file of somebody else's, or of a newer release, is left as it is.
-            version = _version(connection)
-            if not _is_ours(connection, version):
-                raise StoreCorrupt(f"{path} belongs to another program; it was left as it is")
+            version = _checked_version(connection, path)
             if version > len(MIGRATIONS):
                 raise StoreFailed(
                     f"{path} was written by a newer Podium (store version {version}, this one knows "
                     f"{len(MIGRATIONS)}); update Podium, or name another store with PODIUM_STORE"
                 )
-            connection.execute("PRAGMA journal_mode = WAL")
+            _write_ahead(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
             if version < len(MIGRATIONS):
                 _migrate(connection)
@@ -87,11 +87,35 @@ def connect(path: Path, *, create: bool) -> sqlite3.Connection:
         return connection
 
 
-def _is_ours(connection: sqlite3.Connection, version: int) -> bool:
-    """Whether it is a store, or a file that has nothing in it yet."""
-    if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION:
-        return True
-    return version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+def _checked_version(connection: sqlite3.Connection, path: Path) -> int:
+    """The store's version, 0 for a file that has nothing in it yet; all seen at one moment."""
+    connection.execute("BEGIN")
+    try:
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = _version(connection)
+    finally:
+        connection.execute("COMMIT")
+    if application != APPLICATION and (version or tables):
+        raise StoreCorrupt(f"{path} belongs to another program; it was left as it is")
+    return version
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to the log, which several processes that come to a new file may want at the same moment.
+
+    SQLite does not wait for a lock here, whatever it was told.
+    """
+    give_up = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _version(connection: sqlite3.Connection) -> int:
