@@ -1,0 +1,91 @@
+"""`python -m benchmarks`: measure, print one table, write the figures as JSON. No time makes it fail."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from .harness import ROOT, Bench
+from .line import Line
+from .machine import load, machine, raise_open_files
+from .peers.environment import PEERS, interpreter, versions
+from .rows import ROWS
+from .table import table
+
+LATEST = ROOT / "benchmarks" / "results" / "latest.json"
+
+
+def main() -> int:
+    """0 unless something broke or a call failed; a time that misses its goal is only shown."""
+    options = _options()
+    if options.list:
+        for name, row in ROWS.items():
+            print(f"{name:10}{(row.__doc__ or '').splitlines()[0]}")
+        return 0
+    about: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "load before": load()}
+    # Being told to end must leave the blocks that processes belong to, or they would outlive us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    raise_open_files()
+    peers = {name: interpreter(name) for name in PEERS} if _wants_peers(options) else {}
+    with TemporaryDirectory() as folder:
+        bench = Bench(
+            is_quick=options.quick,
+            folder=Path(folder),
+            peers={name: python for name, python in peers.items() if python is not None},
+            missing=[name for name, python in peers.items() if python is None],
+        )
+        lines, has_crashed = _measured(bench, options.only or list(ROWS))
+    print(table(lines, list(peers)))
+    about |= {"load after": load(), "quick": options.quick, "peers": {name: versions(name) for name in peers}}
+    _write(options.json, about | machine(), lines)
+    return 1 if has_crashed or any(line.has_failed for line in lines) else 0
+
+
+def _measured(bench: Bench, names: Sequence[str]) -> tuple[list[Line], bool]:
+    """The lines of these rows, and whether a row crashed; the others are measured all the same."""
+    lines: list[Line] = []
+    has_crashed = False
+    for name in names:
+        begin = time.monotonic()
+        try:
+            for line in ROWS[name].lines(bench):
+                lines.append(line)
+        except Exception:
+            traceback.print_exc()
+            has_crashed = True
+        print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
+    return lines, has_crashed
+
+
+def _write(path: Path, about: dict[str, Any], lines: Sequence[Line]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document = about | {"lines": [line.document() for line in lines]}
+    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    print(f"written to {path}", file=sys.stderr)
+
+
+def _wants_peers(options: argparse.Namespace) -> bool:
+    return bool(options.peers) if options.peers is not None else not options.quick
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few repetitions and no peers: only whether it works")
+    parser.add_argument("--only", action="append", choices=ROWS, metavar="ROW", help="this row; may be repeated")
+    parser.add_argument("--peers", action=argparse.BooleanOptionalAction, help="compare with other packages")
+    parser.add_argument("--json", type=Path, default=LATEST, metavar="FILE", help="default: %(default)s")
+    parser.add_argument("--list", action="store_true", help="the rows that there are")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

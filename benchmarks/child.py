@@ -1,0 +1,150 @@
+"""The child's side of a measurement: a long-lived process that is asked for samples, one line of JSON each.
+
+Everything that is compared runs in such a process, so that all are measured alike. Peers import this
+in environments of their own, so it needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+Job = Callable[[dict[str, Any]], Awaitable[dict[str, float]]]
+Call = Callable[[], Awaitable[str]]
+Open = Callable[[str], AbstractAsyncContextManager[Call]]
+"""Given the address of a model server: a block in which the model can be called, each call giving the reply."""
+
+REQUEST = "Say something about the sea."
+PROMPT = "You are a poet."
+MODEL = "loopback"
+
+SAMPLING_SECONDS = 0.02
+
+
+def serve(**jobs: Job) -> None:
+    """Say that we are ready, then answer requests until there are no more."""
+    # What a package prints must not get between the answers.
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    asyncio.run(_serve(answers, jobs))
+
+
+async def _serve(answers: Any, jobs: dict[str, Job]) -> None:
+    requests = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)
+    answers.write(_line({}))
+    while line := await requests.readline():
+        request = json.loads(line)
+        try:
+            answer: dict[str, Any] = await jobs[request.pop("job")](request)
+        except Exception:
+            answer = {"trouble": traceback.format_exc()}
+        answers.write(_line(answer))
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    return json.dumps(document).encode() + b"\n"
+
+
+class Clock:
+    """A block whose time is taken: by the wall, and of the processor in all threads of this process."""
+
+    def __enter__(self) -> Clock:
+        gc.collect()
+        self._cpu = time.process_time()
+        self._wall = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wall = time.perf_counter() - self._wall
+        self.cpu = time.process_time() - self._cpu
+
+    def per(self, count: int, **rest: float) -> dict[str, float]:
+        """The sample that this makes, for one of `count` things that were done."""
+        return {"wall": self.wall / count, "cpu": self.cpu / count, **rest}
+
+
+def calls(open_: Open) -> Job:
+    """The job of calling the model: `waves` times `at_once` calls, on a client that is new and warmed up.
+
+    The time is that of one wave. An answer other than `reply` is a failed call like one that raised.
+    """
+
+    async def job(request: dict[str, Any]) -> dict[str, float]:
+        async with open_(request["url"]) as call:
+            wave = _Wave(call, reply=request["reply"], at_once=request["at_once"])
+            for _ in range(request["warm_up"]):
+                await call()
+            with Clock() as clock:
+                for _ in range(request["waves"]):
+                    await wave.run()
+        if wave.failed:
+            print(f"{wave.failed} calls failed, the first with: {wave.trouble}", file=sys.stderr)
+        return clock.per(request["waves"], failed=wave.failed)
+
+    return job
+
+
+def memory(open_: Open) -> Job:
+    """The job of measuring what a live call holds: resident memory while all wait for the model, against before."""
+
+    async def job(request: dict[str, Any]) -> dict[str, float]:
+        async with open_(request["url"]) as call:
+            wave = _Wave(call, reply=request["reply"], at_once=request["at_once"])
+            for _ in range(request["warm_up"]):
+                await call()
+            gc.collect()
+            before = most = resident()
+            with Clock() as clock:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(wave.run())
+                    while not wave.answered:
+                        most = max(most, resident())
+                        await asyncio.sleep(SAMPLING_SECONDS)
+        return clock.per(1, failed=wave.failed, memory=(most - before) / request["at_once"])
+
+    return job
+
+
+class _Wave:
+    """Calls that are made at once, and how they went."""
+
+    def __init__(self, call: Call, *, reply: str, at_once: int) -> None:
+        self.answered = 0
+        self.failed = 0
+        self.trouble = ""
+        self._call = call
+        self._reply = reply
+        self._at_once = at_once
+
+    async def run(self) -> None:
+        if self._at_once == 1:
+            await self._one()
+            return
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._at_once):
+                group.create_task(self._one())
+
+    async def _one(self) -> None:
+        try:
+            said = await self._call()
+        except Exception as error:
+            said, self.trouble = "", self.trouble or repr(error)
+        self.answered += 1
+        if said != self._reply:
+            self.failed += 1
+            self.trouble = self.trouble or f"the reply was {said!r}"
+
+
+def resident() -> int:
+    """The bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,30 @@
+"""Podium as a program uses it: each call is a run of its own, durable and on the timeline before it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from podium import Agent, App, Settings
+
+from ..child import MODEL, PROMPT, REQUEST, Call, calls, memory, serve
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Call]:
+    agent = Agent(name="poet", prompt=PROMPT)
+    with TemporaryDirectory() as home:
+        settings = Settings.load({}, home=Path(home), model=f"openai:{MODEL}", base_url=url)
+        async with App(settings, environ={}) as app:
+
+            async def call() -> str:
+                result = await app.run(agent, REQUEST)
+                return result.text if result.succeeded else f"{result.outcome}: {result.error}"
+
+            yield call
+
+
+if __name__ == "__main__":
+    serve(calls=calls(opened), memory=memory(opened))

@@ -1,0 +1,60 @@
+"""Podium's timeline by itself: appending to it, and loading it again."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from podium.journal import Timeline
+from podium.store.reader import Reader
+from podium.store.sqlite import SqliteStore
+
+from ..child import Clock, serve
+from ..history import STREAMED, Unwritten
+
+
+async def append(request: dict[str, Any]) -> dict[str, float]:
+    """`runs` at once append `each` events, and wait after every `settled` of them until they are written."""
+    runs, each, settled = request["runs"], request["each"], request["settled"]
+
+    async def write(timeline: Timeline) -> None:
+        for _ in range(each // settled):
+            for _ in range(settled):
+                timeline.append(STREAMED, scope="poet/turn#1", operation="poet")
+            await timeline.settled()
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "podium.db")
+        async with SqliteStore(path) as store:
+            timelines = [Timeline(str(number), store.begin(str(number))) for number in range(runs)]
+            for timeline in timelines:
+                await timeline.settled()
+            with Clock() as clock:
+                if runs == 1:
+                    await write(timelines[0])
+                else:
+                    async with asyncio.TaskGroup() as group:
+                        for timeline in timelines:
+                            group.create_task(write(timeline))
+            with closing(sqlite3.connect(path)) as look:
+                written = look.execute("SELECT count(*) FROM entry").fetchone()[0]
+    return clock.per(runs * each, failed=runs * each - written)
+
+
+async def load(request: dict[str, Any]) -> dict[str, float]:
+    """Read a run's rows and take them in, as resuming the run does."""
+    with Clock() as clock:
+        for _ in range(request["times"]):
+            with Reader(Path(request["store"])) as reader:
+                rows = reader.rows(request["run"])
+            timeline = Timeline(request["run"], Unwritten())
+            timeline.load(rows)
+    return clock.per(request["times"], failed=request["events"] - timeline.seq)
+
+
+if __name__ == "__main__":
+    serve(append=append, load=load)

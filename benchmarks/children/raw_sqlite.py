@@ -1,0 +1,74 @@
+"""The limit of a timeline: SQLite with the same tables and pragmas, given rows that are ready."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from podium.journal import Row, Timeline
+from podium.store.schema import connect
+
+from ..child import Clock, serve
+from ..history import STREAMED, Unwritten
+
+INSERT = "INSERT INTO entry (run, seq, epoch, kind, key, line, hash) VALUES "
+PLACES = "(?,?,?,?,?,?,?)"
+LONGEST_INSERT = 100
+
+
+async def append(request: dict[str, Any]) -> dict[str, float]:
+    """Insert as many rows, in transactions of `runs` times `settled` rows."""
+    runs, each = request["runs"], request["each"]
+    batch = runs * request["settled"]
+    rows = sorted(_rows(runs, each), key=lambda row: row.seq)
+    batches = [rows[place : place + batch] for place in range(0, len(rows), batch)]
+    with TemporaryDirectory() as folder, closing(connect(Path(folder, "podium.db"), create=True)) as connection:
+        insert = _inserting(connection)
+        with Clock() as clock:
+            for part in batches:
+                connection.execute("BEGIN IMMEDIATE")
+                insert(part)
+                connection.execute("COMMIT")
+        written = connection.execute("SELECT count(*) FROM entry").fetchone()[0]
+    return clock.per(len(rows), failed=len(rows) - written)
+
+
+def _inserting(connection: sqlite3.Connection) -> Callable[[list[Row]], None]:
+    """Many rows in a statement, which is faster than as many statements."""
+    statements = {size: INSERT + ",".join([PLACES] * size) for size in (1, 10, LONGEST_INSERT)}
+
+    def insert(rows: list[Row]) -> None:
+        connection.execute(statements[len(rows)], list(chain.from_iterable(rows)))
+
+    return insert
+
+
+def _rows(runs: int, each: int) -> list[Row]:
+    """The rows that Podium would write."""
+    lease = Unwritten()
+    for run in range(runs):
+        timeline = Timeline(str(run), lease)
+        for _ in range(each):
+            timeline.append(STREAMED, scope="poet/turn#1", operation="poet")
+    return lease.rows
+
+
+async def load(request: dict[str, Any]) -> dict[str, float]:
+    """Read a run's rows."""
+    with Clock() as clock:
+        for _ in range(request["times"]):
+            with closing(sqlite3.connect(request["store"])) as connection:
+                rows = connection.execute(
+                    "SELECT run, seq, epoch, kind, key, line, hash FROM entry WHERE run = ? ORDER BY seq",
+                    (request["run"],),
+                ).fetchall()
+    return clock.per(request["times"], failed=request["events"] - len(rows))
+
+
+if __name__ == "__main__":
+    serve(append=append, load=load)

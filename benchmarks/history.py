@@ -1,0 +1,86 @@
+"""Timelines to measure with: the event that is appended, and a long run to resume."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from podium.action import Action
+from podium.agent import Agent
+from podium.event import (
+    Event,
+    ModelReplied,
+    RunStarted,
+    TextStreamed,
+    ToolAnswered,
+    ToolCalled,
+    ToolUse,
+    TurnEnded,
+    TurnStarted,
+)
+from podium.journal import Row, Scope, Timeline
+from podium.request import Request
+from podium.store.sqlite import SqliteStore
+from podium.usage import Usage
+
+SENTENCE = "The sea keeps no records and forgives no debts, and still the boats go out each morning. "
+STREAMED = TextStreamed(text=SENTENCE * 2)
+"""What is appended when appending is measured; as a row it has about 400 bytes."""
+
+
+class Unwritten:
+    """A lease that keeps its rows to itself."""
+
+    epoch = 1
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def append(self, row: Row, *, survives_power_loss: bool, mail: int | None) -> None:
+        self.rows.append(row)
+
+    async def settled(self) -> None:
+        return
+
+
+async def write_long_run(store: Path, run: str, *, events: int) -> None:
+    """A run of so many events: turns of an agent that streams text and uses a tool."""
+    async with SqliteStore(store) as opened:
+        timeline = Timeline(run, opened.begin(run))
+        agent = Agent(name="poet", prompt="You are a poet.")
+        timeline.append(RunStarted(agent="poet", request=Request(text="write"), agents=(agent,)), scope="")
+        session = Scope(timeline, "poet", operation="poet", digest="0" * 16)
+        while timeline.seq < events:
+            turn = session.next("turn")
+            for event in _turn(run):
+                if timeline.seq == events:
+                    break
+                _put(turn, event)
+            await timeline.settled()
+
+
+def _put(turn: Scope, event: Event) -> None:
+    match event:
+        case TextStreamed():
+            turn.note(event)
+        case ModelReplied():
+            turn.next("call").settle(event)
+        case TurnEnded():
+            turn.settle(event)
+        case _:
+            turn.record(event)
+
+
+def _turn(run: str) -> Iterator[Event]:
+    """The events of a turn, ten in all."""
+    use = ToolUse(id="call-1", name="read", arguments={"path": "src/sea.py"})
+    spent = Usage(input_tokens=900, output_tokens=80, calls=1)
+    yield TurnStarted(agent="poet", engine="openai:loopback", prompt=SENTENCE)
+    yield TextStreamed(text=SENTENCE)
+    yield ModelReplied(model="loopback", text=SENTENCE, calls=(use,), stop="tool_calls", usage=spent)
+    yield ToolCalled(id=use.id, action=Action(run=run, agent="poet", tool=use.name, arguments=use.arguments))
+    yield ToolAnswered(id=use.id, text=SENTENCE * 10)
+    for _ in range(3):
+        yield STREAMED
+    yield ModelReplied(model="loopback", text=SENTENCE * 6, stop="stop", usage=spent)
+    yield TurnEnded(outcome="succeeded", text=SENTENCE * 6, calls=(use,))

@@ -1,0 +1,51 @@
+"""Where it was measured: what a figure means nothing without."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sqlite3
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("podium", "aiohttp", "anyio", "msgspec")
+
+
+def machine() -> dict[str, Any]:
+    """The processor, the system and the versions of what takes part."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": sys.version.split()[0],
+        "sqlite": sqlite3.sqlite_version,
+        "packages": {name: version(name) for name in PACKAGES},
+        "event loop": "asyncio for all that are measured; uvloop, where there is one, for the model server",
+        "open files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    }
+
+
+def raise_open_files() -> int:
+    """Allow this process and its children as many open files as the system lets us; how many that are.
+
+    A thousand calls at once are a thousand connections, and the usual limit is 1,024.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def load() -> list[float]:
+    """How busy the machine was in the last 1, 5 and 15 minutes."""
+    return [round(value, 2) for value in os.getloadavg()]
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,31 @@
+"""The OpenAI Agents SDK: one agent, its run streamed to the end; nothing is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import agents  # type: ignore[import-not-found]  # it is in an environment of its own
+from openai import AsyncOpenAI  # type: ignore[import-not-found]  # likewise
+
+from ..child import MODEL, PROMPT, REQUEST, Call, calls, serve
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Call]:
+    agents.set_tracing_disabled(True)
+    async with AsyncOpenAI(base_url=url, api_key="none") as client:
+        model = agents.OpenAIChatCompletionsModel(model=MODEL, openai_client=client)
+        agent = agents.Agent(name="poet", instructions=PROMPT, model=model)
+
+        async def call() -> str:
+            result = agents.Runner.run_streamed(agent, REQUEST)
+            async for _ in result.stream_events():
+                pass
+            return str(result.final_output)
+
+        yield call
+
+
+if __name__ == "__main__":
+    serve(calls=calls(opened))

@@ -1,0 +1,42 @@
+"""Whoever calls a model, taking turns: Podium, the raw client and the peers, each in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+from ..harness import LIMIT, OURS, REPLY, Bench, Broken, Child, Sample, child, interleaved
+from ..peers.environment import PEERS
+
+WARM_UP = 5
+
+
+class Callers:
+    """The processes that call."""
+
+    def __init__(self, children: dict[str, Child]) -> None:
+        self._children = children
+
+    def measure(self, url: str, *, at_once: int, waves: int, rounds: int) -> dict[str, list[Sample]]:
+        """What a wave of calls takes each."""
+        request = {"url": url, "reply": REPLY, "at_once": at_once, "waves": waves, "warm_up": WARM_UP}
+        asked = {name: partial(one.ask, "calls", **request) for name, one in self._children.items()}
+        return interleaved(asked, rounds=rounds)
+
+
+@contextmanager
+def callers(bench: Bench) -> Iterator[Callers]:
+    """Ours, the limit and all peers that start, ready to call."""
+    with ExitStack() as stack:
+        children = {
+            OURS: stack.enter_context(child("children.podium_app", name="podium")),
+            LIMIT: stack.enter_context(child("children.raw_aiohttp", name="raw aiohttp")),
+        }
+        for name, python in bench.peers.items():
+            try:
+                children[name] = stack.enter_context(child(f"peers.{PEERS[name]}", name=name, python=python))
+            except Broken as error:
+                sys.stderr.write(f"{error}\n")
+        yield Callers(children)

@@ -1,0 +1,24 @@
+"""One agent, one streamed call of a model without latency; against the raw client making the same call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..harness import Bench, model_server
+from ..line import Line, at_most, line
+from .calling import callers
+
+ROUNDS = 12
+CALLS = 400
+"""So many that a sample has its share of what Podium puts off: now and then SQLite's log goes into the file."""
+
+
+def lines(bench: Bench) -> Iterator[Line]:
+    """The time of a call and what the processor has to do with it; ours is durable and on the timeline."""
+    with model_server(latency=0) as url, callers(bench) as calling:
+        taken = calling.measure(
+            url, at_once=1, waves=bench.scaled(CALLS, quick=10), rounds=bench.scaled(ROUNDS, quick=3)
+        )
+    what = "one agent, one call"
+    yield line(bench, taken, row="one_call", what=what, goals=[at_most(2)], has_peers=True)
+    yield line(bench, taken, row="one_call", what=f"{what}: processor", measure="cpu", has_peers=True)

@@ -1,0 +1,142 @@
+"""The benchmarks work. Times are for people to read; no test fails on one."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from benchmarks.harness import LIMIT, OURS, Broken, Sample, Spread, interleaved
+from benchmarks.line import MILLISECONDS, PER_SECOND, Goal, Line, Unit, at_most
+from benchmarks.rows import ROWS
+from benchmarks.table import table
+
+ROOT = Path(__file__).parent.parent
+
+
+def benchmarks(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks", *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_quick_run_gives_every_row_and_no_failed_call(tmp_path: Path) -> None:
+    done = benchmarks("--quick", "--no-peers", "--json", str(tmp_path / "result.json"))
+
+    assert done.returncode == 0, done.stderr
+    lines = json.loads((tmp_path / "result.json").read_text())["lines"]
+    assert {line["row"] for line in lines} == set(ROWS)
+    for line in lines:
+        assert line["failed"] == {}, line
+        assert {OURS, LIMIT} == set(line["figures"]), line
+        assert all(figure["median"] > 0 for figure in line["figures"].values()), line
+        assert line["what"] in done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends processes with the one that started them")
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_being_ended_leaves_no_process_behind(end: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "fan_out", "--json", str(tmp_path / "x.json")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while not (begun := children(process.pid)):
+            assert process.poll() is None
+
+        process.send_signal(end)
+
+    assert [pid for pid in begun if not is_gone(pid)] == []
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, or does so soon."""
+    try:
+        ending = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([ending], [], [], 10)[0])
+    finally:
+        os.close(ending)
+
+
+def test_the_rows_can_be_listed() -> None:
+    done = benchmarks("--list")
+
+    assert [line.split()[0] for line in done.stdout.splitlines()] == list(ROWS)
+
+
+# Taking turns
+
+
+def test_everybody_begins_a_round_in_turn() -> None:
+    order: list[str] = []
+
+    def take(name: str) -> Sample:
+        order.append(name)
+        return Sample()
+
+    interleaved({name: partial(take, name) for name in "abc"}, rounds=3)
+
+    assert order == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
+
+
+def broken() -> Sample:
+    raise Broken("it ended before it answered")
+
+
+def test_a_peer_that_breaks_is_left_out() -> None:
+    taken = interleaved({OURS: Sample, LIMIT: Sample, "peer": broken}, rounds=2)
+
+    assert {name: len(samples) for name, samples in taken.items()} == {OURS: 2, LIMIT: 2}
+
+
+def test_we_may_not_break() -> None:
+    with pytest.raises(Broken):
+        interleaved({OURS: broken, LIMIT: Sample}, rounds=2)
+
+
+# Lines
+
+
+def made(ours: float, limit: float, *goals: Goal, unit: Unit = MILLISECONDS) -> Line:
+    figures = {OURS: Spread.of([ours]), LIMIT: Spread.of([limit])}
+    return Line(row="row", what="what", unit=unit, figures=figures, goals=goals)
+
+
+def test_a_ratio_says_how_many_times_as_long_as_the_limit() -> None:
+    assert made(3, 2).ratio() == 1.5
+    assert made(2_000, 3_000, unit=PER_SECOND).ratio() == 1.5
+
+
+def test_a_line_is_met_when_all_its_goals_are() -> None:
+    least = Goal("figure", 10_000, is_least=True)
+
+    assert made(3, 2).is_met is None
+    assert made(3, 2, at_most(2)).is_met is True
+    assert made(12_000, 20_000, at_most(2), least, unit=PER_SECOND).is_met is True
+    assert made(8_000, 9_000, at_most(2), least, unit=PER_SECOND).is_met is False
+
+
+def test_the_table_says_which_peer_is_missing_and_whose_calls_failed() -> None:
+    figures = {name: Spread.of([1.0]) for name in (OURS, LIMIT, "there")}
+    line = Line(
+        row="row",
+        what="what",
+        unit=MILLISECONDS,
+        figures=figures,
+        failed={"there": 7},
+        missing={"gone": "not installed"},
+    )
+
+    last = table([line], ["there", "gone"]).splitlines()[-1]
+
+    assert last.endswith("1 ms 1.00×, 7 FAILED  not installed")
+    assert not line.has_failed
