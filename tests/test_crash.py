@@ -233,7 +233,7 @@ def has_ended(home: Path) -> bool:
 
 def survive(server: LoggedServer, home: Path, dying: subprocess.Popen[str]) -> None:
     """Bury the process, resume in another one, and check the answer and the calls."""
-    dying.communicate()
+    dying.wait()
     run = the_run(home)
     if has_ended(home):
         with Reader(home / "podium.db") as reader:
@@ -253,7 +253,8 @@ def test_a_process_that_dies_hard_at_an_entry_is_survived(logged_server: LoggedS
     for number in (1, 2, 9, 23, 41):
         home = tmp_path / str(number)
         dying = process(home, logged_server.url, PODIUM_FAULT=str(number))
-        assert dying.wait(60) == EXIT_CODE
+        dying.communicate(timeout=60)
+        assert dying.returncode == EXIT_CODE
 
         survive(logged_server, home, dying)
 
@@ -265,7 +266,8 @@ def test_a_process_that_dies_hard_at_any_entry_is_survived(logged_server: Logged
         number += 1
         home = tmp_path / str(number)
         dying = process(home, logged_server.url, PODIUM_FAULT=str(number))
-        if dying.wait(60) == 0:
+        dying.communicate(timeout=60)
+        if dying.returncode == 0:
             break
         survive(logged_server, home, dying)
 
