@@ -7,11 +7,11 @@ away outside of it; so somebody else has to hold it.
 
 from __future__ import annotations
 
+from asyncio import Event
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 from anyio import TASK_STATUS_IGNORED, CancelScope, move_on_after
-from anyio import Event as Flag
 from anyio.abc import TaskGroup, TaskStatus
 
 from .mind import Mind
@@ -41,8 +41,8 @@ class Task:
     """The task that holds a mind open."""
 
     def __init__(self) -> None:
-        self.is_over = Flag()
-        self.is_gone = Flag()
+        self.is_over = Event()
+        self.is_gone = Event()
         self.scope = CancelScope()
 
 

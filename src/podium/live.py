@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import secrets
 import time
+from asyncio import Event
 from typing import Any
 
 from anyio import CancelScope, move_on_after, to_thread
-from anyio import Event as Flag
 from msgspec import structs
 
 from .errors import Failed, Mistake, PodiumError, first_error
@@ -60,7 +60,7 @@ class Run:
         self._scope = CancelScope()
         self._followers: list[Follower] = []
         self._result: Result | None = None
-        self._over = Flag()
+        self._over = Event()
         self.trouble: BaseException | None = None
         lease.deliver = self._deliver
 

@@ -13,7 +13,7 @@ from podium.engines.model.wire import Call, Heard, Message, Wire
 from podium.errors import OutsideFailed
 from podium.event import ToolUse
 from podium.journal import Scope
-from podium.mind import Tool, ToolAnswer
+from podium.mind import Text, Tool, ToolAnswer
 
 KEY = "sk-very-secret"
 
@@ -33,6 +33,17 @@ def call(*messages: Message, key: str = "run/turn#1/call#1", tools: tuple[Tool, 
 async def hear(wire: Wire, call: Call) -> list[Heard]:
     async with aclosing(wire.stream(call)) as stream:
         return [heard async for heard in stream]
+
+
+def together(heard: list[Heard]) -> list[Heard]:
+    """The same with text that follows on text as one piece: how it was cut depends on how it travelled."""
+    joined: list[Heard] = []
+    for piece in heard:
+        if isinstance(piece, Text) and joined and isinstance(joined[-1], Text):
+            joined[-1] = Text(joined[-1].text + piece.text)
+        else:
+            joined.append(piece)
+    return joined
 
 
 def failed(what: str, **facts: Any) -> OutsideFailed:

@@ -12,12 +12,10 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-
-from anyio import Event as Flag
 
 from ..errors import LeaseLost, PodiumError, StoreFailed
 from ..journal import Row
@@ -55,7 +53,7 @@ class Batch:
 
     writes: list[Write] = field(default_factory=list)
     refused: list[tuple[Holder, PodiumError]] = field(default_factory=list)
-    done: Flag = field(default_factory=Flag)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Writer:
@@ -179,21 +177,31 @@ class Writer:
 
 def commit(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
     """Write all of it in one transaction, to the disk itself where one of them asks for that."""
-    writes = tuple(writes)
-    survives_power_loss = any(write.survives_power_loss for write in writes)
+    before: list[Statement] = []
+    holders: set[tuple[str, int]] = set()
+    rows: list[Row] = []
+    after: list[Statement] = []
+    survives_power_loss = False
+    for holder, first, row, last, is_full in writes:
+        if holder is not None:
+            holders.add((holder.run, holder.epoch))
+        if first is not None:
+            before.append(first)
+        if row is not None:
+            rows.append(row)
+        if last is not None:
+            after.append(last)
+        survives_power_loss = survives_power_loss or is_full
     if survives_power_loss:
         connection.execute("PRAGMA synchronous = FULL")
     try:
         connection.execute("BEGIN IMMEDIATE")
-        for write in writes:
-            if write.before is not None:
-                connection.execute(*write.before)
-        for holder in {id(write.holder): write.holder for write in writes if write.holder is not None}.values():
-            must_hold(connection, holder)
-        insert(connection, [write.row for write in writes if write.row is not None])
-        for write in writes:
-            if write.after is not None:
-                connection.execute(*write.after)
+        for statement in before:
+            connection.execute(*statement)
+        must_hold(connection, holders)
+        insert(connection, rows)
+        for statement in after:
+            connection.execute(*statement)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -204,10 +212,19 @@ def commit(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
             connection.execute("PRAGMA synchronous = NORMAL")
 
 
-def must_hold(connection: sqlite3.Connection, holder: Holder) -> None:
-    """Refuse a process that no longer owns the run. Nobody can take the run over before the commit."""
-    if connection.execute("SELECT epoch FROM run WHERE id = ?", (holder.run,)).fetchone() != (holder.epoch,):
-        raise LeaseLost(f"run {holder.run} was taken over by another process; this one may not write to it any more")
+def must_hold(connection: sqlite3.Connection, holders: Collection[tuple[str, int]]) -> None:
+    """Refuse a process that no longer owns one of these runs. Nobody can take a run over before the commit."""
+    if not holders:
+        return
+    held = connection.execute(
+        f"SELECT COUNT(*) FROM run WHERE (id, epoch) IN (VALUES {','.join(['(?,?)'] * len(holders))})",
+        [value for holder in holders for value in holder],
+    ).fetchone()
+    if held == (len(holders),):
+        return
+    epochs = dict(connection.execute("SELECT id, epoch FROM run"))
+    lost = next(run for run, epoch in holders if epochs.get(run) != epoch)
+    raise LeaseLost(f"run {lost} was taken over by another process; this one may not write to it any more")
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -21,6 +21,7 @@ import msgspec
 from yarl import URL
 
 from ...errors import Mistake, OutsideFailed
+from ...mind import Text
 from .sse import NOT_JSON, Failing, Incoming, encode
 from .wire import Call, Heard
 
@@ -71,7 +72,7 @@ class Endpoint:
             content = response.content
             try:
                 while not reply.is_done and (data := await content.readany()):
-                    for heard in reply.feed(data):
+                    for heard in _together(reply.feed(data)):
                         yield heard
                 if not content.is_eof():
                     await _drain(content)
@@ -128,6 +129,26 @@ class Endpoint:
             retry_after=retry_after(response.headers.get("Retry-After", ""), now=datetime.now(UTC)),
             status=status,
         )
+
+
+def _together(pieces: Iterator[Heard]) -> Iterator[Heard]:
+    """The pieces, with text that came in one read as one: it would be shown at the same moment anyway."""
+    said: list[str] = []
+    try:
+        for piece in pieces:
+            if isinstance(piece, Text):
+                said.append(piece.text)
+                continue
+            if said:
+                yield Text("".join(said))
+                said.clear()
+            yield piece
+    except OutsideFailed:
+        if said:
+            yield Text("".join(said))
+        raise
+    if said:
+        yield Text("".join(said))
 
 
 async def _drain(content: aiohttp.StreamReader) -> None:
