@@ -1,0 +1,320 @@
+"""Options and operands that make a program do more than its name says.
+
+A wildcard in an allow rule stands for harmless words. Words that make a program run another one,
+write a file or bring code of their own are *risks*: only a rule that spells them out allows them.
+For a few programs every harmless option is listed and the rest is a risk; for others the risks are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Words = tuple[str, ...]
+
+
+def names(text: str) -> frozenset[str]:
+    """The words of a list that is written as a text."""
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """A word, by its place in the command, that a wildcard does not cover.
+
+    A deed is more than reading; what is guarded is not covered by a rule that spells it out either.
+    """
+
+    place: int
+    why: str
+    kind: Literal["deed", "outside", "guarded"] = "deed"
+
+
+def option_risks(words: Words, name: str) -> Iterator[Risk]:
+    """The risks that are known of the program of this name."""
+    if (known := SPECIAL.get(name)) is not None:
+        yield from known(words)
+    elif name in OPTIONS:
+        yield from _options(words, 1, OPTIONS[name])
+
+
+def patterns(words: Words, name: str) -> frozenset[int]:
+    """The places of words that are something to look for or to do, so that `/api/v1` is not taken for a path."""
+    if name in ("sed", "gsed"):
+        return frozenset(_sed_scripts(words))
+    if name in ("awk", "gawk", "mawk"):
+        return frozenset((_awk_program(words),))
+    if name not in ("grep", "egrep", "fgrep", "rg"):
+        return frozenset()
+    for word in words[1:]:
+        # With the pattern in an option, the first operand is a file.
+        if word.startswith(("--r", "--f")) or (re.match(r"-[^-]", word) and re.search("[ef]", word)):
+            return frozenset()
+    return frozenset([at for at, word in enumerate(words) if at and not word.startswith("-")][:1])
+
+
+def _options(words: Words, start: int, known: str) -> Iterator[Risk]:
+    """Options of a list: long ones by any beginning of them, short ones in clusters too."""
+    listed = known.split()
+    for at, word in enumerate(words[start:], start):
+        if word == "--":
+            return
+        option = word.partition("=")[0]
+        if option.startswith("--"):
+            bad = any(name.startswith(option) for name in listed)
+        elif option.startswith("-"):
+            bad = any(name == option or (len(name) == 2 and name[1] in option[1:]) for name in listed)
+        else:
+            bad = "=" in word and any(name.endswith("=") and word.startswith(name) for name in listed)
+        if bad:
+            yield Risk(at, f"{option} makes {words[0]} do more than its name says")
+
+
+OPTIONS = {
+    "rg": "--pre --pre-glob --hostname-bin --search-zip -z --hidden -. --unrestricted -u",
+    "sort": "--output --compress-program --temporary-directory --files0-from -o -T",
+    "tree": "-o -R",
+    "date": "-s --set",
+    "printf": "-v",
+    "file": "-C -m --magic-file --compile",
+    "make": "-f -C -E -I --file --makefile --directory --eval --include-dir SHELL= MAKEFLAGS= CC= CXX=",
+    "go": "-exec -toolexec -o -modfile -overlay -C",
+    "cargo": "--config --manifest-path --target-dir -Z",
+    "ruff": "--config --output-file -o",
+    "mypy": "--config-file --python-executable --install-types --cache-dir --junit-xml",
+    "tar": "--to-command --use-compress-program --checkpoint-action --rmt-command --rsh-command --info-script -I -F",
+    "rsync": "-e --rsh --rsync-path",
+    "curl": "-K --config -o -O --output --remote-name -T --upload-file --data-binary --form -F",
+    "wget": "-O --output-document -i --input-file --use-askpass --post-file --config -e --execute",
+    "zip": "-T --unzip-command",
+    "man": "-P --pager -H --html -C",
+    "less": "-o -O -k --log-file --LOG-FILE --lesskey-file",
+    "jq": "-f --from-file -L",
+    "yq": "-i --inplace",
+}
+
+
+# Looking for files and changing text ---------------------------------------------------------------
+
+
+def _find(words: Words) -> Iterator[Risk]:
+    for at, word in enumerate(words[1:], 1):
+        if word.startswith("-") and word not in FIND_TESTS:
+            yield Risk(at, f"{word} makes find do more than find")
+
+
+FIND_TESTS = names(
+    "-name -iname -path -ipath -wholename -iwholename -type -xtype -maxdepth -mindepth -size -mtime -mmin -atime -amin "
+    "-ctime -cmin -newer -anewer -cnewer -empty -print -print0 -printf -ls -prune -not -o -or -a -and -regex -iregex "
+    "-regextype -perm -user -group -uid -gid -links -inum -samefile -lname -ilname -nouser -nogroup -xdev -mount "
+    "-depth -true -false -readable -writable -executable -quit -daystart -noleaf -H -L -P --version"
+)
+
+
+def _sed(words: Words) -> Iterator[Risk]:
+    scripts = _sed_scripts(words)
+    for at, word in enumerate(words[1:], 1):
+        if at in scripts:
+            if not all(_SED_STEP.fullmatch(step.strip()) for step in scripts[at].split(";")):
+                yield Risk(at, "its script does more than print, delete and substitute")
+        elif word.startswith("-") and not _SED_OPTION.fullmatch(word):
+            yield Risk(at, f"{word} makes sed write a file or take its script from one")
+
+
+def _sed_scripts(words: Words) -> dict[int, str]:
+    """The scripts among the words, by place."""
+    found: dict[int, str] = {}
+    for at, word in enumerate(words[1:], 1):
+        if at > 1 and re.fullmatch(r"-[nErsuz]*e|--expression", words[at - 1]):
+            found[at] = word
+        elif word.startswith("--expression="):
+            found[at] = word.partition("=")[2]
+    if not found:
+        found = {at: word for at, word in enumerate(words) if at and not word.startswith("-")}
+        found = dict(list(found.items())[:1])
+    return found
+
+
+_SED_OPTION = re.compile(r"-[nErsuz]*e?|--(?:quiet|silent|regexp-extended|posix|separate|null-data|sandbox|version)?")
+_ADDRESS = r"(?:\d+|\$|/(?:[^/\\\[]|\\[^cn]|\[[^\]/\\]+\])+/I?)"
+# No labels, no files, no `e`: each step is a whole command of its own, so that cutting at `;` is safe.
+_SED_STEP = re.compile(
+    rf"(?:{_ADDRESS}(?:,(?:{_ADDRESS}|\+\d+))?\s*!?\s*)?"
+    r"(?:[pdqDPnNgGhHx=]|s(?P<by>[/|#,@%])(?:(?!(?P=by))[^\\]|\\.)*(?P=by)(?:(?!(?P=by))[^\\]|\\.)*(?P=by)[gpIi\d]*)"
+)
+
+
+def _awk(words: Words) -> Iterator[Risk]:
+    at = _awk_program(words)
+    program = words[at] if at < len(words) else "-"
+    if program.startswith("-") or re.search(r"[|<>@]|system|getline|ENVIRON", program):
+        yield Risk(at, "its program may run another or write a file")
+
+
+def _awk_program(words: Words) -> int:
+    at = 1
+    while at < len(words) and words[at].startswith("-F"):
+        at += 2 if words[at] == "-F" else 1
+    return at
+
+
+def _second_operand(words: Words) -> Iterator[Risk]:
+    """For programs that write to what follows their input, as in `uniq FROM TO`."""
+    operands = [at for at, word in enumerate(words[1:], 1) if not word.startswith("-")]
+    yield from (Risk(at, f"{words[0]} writes to {words[at]}") for at in operands[1:])
+
+
+# Tests and scripts of a project ----------------------------------------------------------------------
+
+
+def _pytest(words: Words) -> Iterator[Risk]:
+    for at, word in enumerate(words[1:], 1):
+        option = word.partition("=")[0]
+        if word.startswith("@"):
+            yield Risk(at, f"{word} is a file of further options")
+        elif option.startswith("--"):
+            if option not in PYTEST_LONG:
+                yield Risk(at, f"{option} may make pytest load or write something else")
+        elif option.startswith("-") and not _PYTEST_SHORT.fullmatch(word):
+            following = words[at + 1] if at + 1 < len(words) else ""
+            if not _PYTEST_PAIR.fullmatch(f"{word}{following}" if len(word) == 2 else word):
+                yield Risk(at, f"{option} may make pytest load or write something else")
+
+
+_PYTEST_SHORT = re.compile(r"-[qvxslhV]*(?:[kmnr].*)?", re.DOTALL)
+# Turning a plug-in off, and warnings of Python's own; any other name in these places is imported.
+_PYTEST_PAIR = re.compile(r"-pno:\S+|-W(?:error|ignore|default|always|once|module)(?:::[A-Za-z]+)?")
+PYTEST_LONG = names(
+    "-- --lf --last-failed --ff --failed-first --nf --new-first --sw --stepwise --stepwise-skip --tb --durations "
+    "--durations-min --maxfail --collect-only --co --exitfirst --verbose --quiet --verbosity --capture --show-capture "
+    "--no-header --no-summary --color --strict --strict-markers --strict-config --showlocals --no-showlocals "
+    "--deselect --ignore --ignore-glob --fixtures --fixtures-per-test --markers --version --help --disable-warnings "
+    "--runxfail --setup-show --setup-only --setup-plan --numprocesses --timeout --cache-show --doctest-modules "
+    "--full-trace --cov --no-cov --keep-duplicates --continue-on-collection-errors --code-highlight --hypothesis-seed"
+)
+
+
+def _npm(words: Words) -> Iterator[Risk]:
+    """Only scripts of the project, and lists; what follows `--` goes to the script."""
+    first = next((at for at, word in enumerate(words) if at and not word.startswith("-")), len(words))
+    if first < len(words) and words[first] not in ("run", "run-script", "test", "t", "ls", "list"):
+        yield Risk(first, f"{words[0]} {words[first]} does more than running a script of the project")
+    passed_on = words.index("--") if "--" in words else len(words)
+    for at, word in enumerate(words[1:], 1):
+        option = word.partition("=")[0]
+        if at < passed_on and word.startswith("-") and option not in NPM_OPTIONS:
+            yield Risk(at, f"{option} may change what {words[0]} runs")
+        elif at > passed_on and _SCRIPT_OPTION.match(option):
+            yield Risk(at, f"{option} may bring code of its own")
+
+
+NPM_OPTIONS = names("-s --silent --if-present -w --workspace --workspaces -ws --ignore-scripts -v --version")
+_SCRIPT_OPTION = re.compile(
+    r"-[rcepi]|--(?:require|import|loader|experimental-loader|config|eval|exec|print|global|setup|test-?runner|runner|"
+    r"env|transform|resolver|reporter|plugin|preload|inspect|node-options|output|project|root|prefix|shell)",
+    re.IGNORECASE,
+)
+
+
+def _cd(words: Words) -> Iterator[Risk]:
+    if len(words) < 2 or any(word.startswith("-") for word in words[1:]):
+        yield Risk(1, f"{words[0]} leads out of the checkout")
+
+
+# git -------------------------------------------------------------------------------------------------
+
+GIT_READS = names(
+    "status log diff show rev-parse ls-files ls-tree blame annotate describe shortlog rev-list merge-base name-rev "
+    "for-each-ref show-ref show-branch count-objects check-ignore cat-file diff-tree diff-index diff-files whatchanged "
+    "cherry range-diff grep branch tag remote stash worktree reflog version"
+)
+GIT_EVERYDAY = frozenset(("add", "commit"))
+GIT_GLOBAL = frozenset(("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--version"))
+GIT_OPTIONS = (
+    "--output --ext-diff --textconv --filters --show-signature --open-files-in-pager --upload-pack --receive-pack "
+    "--exec --config --config-env --template --no-verify --force --force-with-lease --mirror --delete --hard --help "
+    "--interactive --edit --extcmd --tool --separate-git-dir --recurse-submodules --strategy --gpg-sign --exec-path "
+    "--no-index"
+)
+GIT_SHORT = {
+    "commit": "-n -t",
+    "push": "-f -d",
+    "grep": "-O",
+    "rebase": "-x -i",
+    "clone": "-u -c",
+    "difftool": "-x -t",
+    "add": "-p -i -e -f",
+    "archive": "-o",
+    "format-patch": "-o",
+}
+GIT_LISTS = {
+    "branch": "-a -r -v -vv -l --list --all --remotes --verbose --show-current --merged --no-merged --contains --sort "
+    "--format --points-at --no-color --color --column",
+    "tag": "-l --list -n --contains --no-contains --merged --no-merged --sort --format --points-at --column",
+    "remote": "-v --verbose",
+}
+"""Subcommands that list with these options, and change something with operands or others."""
+GIT_SHOWS = {"remote": ("get-url",), "stash": ("list", "show"), "worktree": ("list",), "reflog": ("show", "exists")}
+"""What some subcommands are followed by when they only show."""
+_TAKES_OPERANDS = ("-l", "--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at")
+
+
+def git_subcommand(words: Words) -> tuple[int, str]:
+    """Where git's subcommand stands, and which it is; an option that changes git itself counts as one."""
+    at = next((at for at, word in enumerate(words[1:], 1) if word not in GIT_GLOBAL), len(words))
+    return at, words[at] if at < len(words) else ""
+
+
+def _git(words: Words) -> Iterator[Risk]:
+    at, subcommand = git_subcommand(words)
+    if subcommand.startswith("-"):
+        yield Risk(len(words), f"{subcommand} changes how git works")
+        return
+    if subcommand and subcommand not in GIT_READS and subcommand not in GIT_EVERYDAY:
+        yield Risk(at, f"git {subcommand} does more than a rule for git as a whole means")
+    rest = words[at + 1 :]
+    yield from _options(words, at + 1, f"{GIT_OPTIONS} {GIT_SHORT.get(subcommand, '')}")
+    if subcommand == "commit" and not any(
+        re.match(r"-[a-z]*[mFC]|--(?:message|no-edit|file|reuse)", word) for word in rest
+    ):
+        yield Risk(len(words), "git commit opens an editor")
+    if subcommand in GIT_LISTS or subcommand in GIT_SHOWS:
+        yield from _git_listing(subcommand, rest, at + 1)
+    for place, word in enumerate(rest, at + 1):
+        if "::" in word or "%G" in word or "%(signature" in word or (subcommand == "push" and word[:1] in ("+", ":")):
+            yield Risk(place, f"{word} makes git run a program or overwrite what others have")
+
+
+def _git_listing(subcommand: str, rest: Words, start: int) -> Iterator[Risk]:
+    """Whatever does not list."""
+    if rest and rest[0] in GIT_SHOWS.get(subcommand, ()):
+        return
+    if subcommand == "stash" and not rest:
+        yield Risk(start, "git stash puts changes away")
+    lists = GIT_LISTS.get(subcommand, "").split()
+    takes_operands = any(word.partition("=")[0] in _TAKES_OPERANDS for word in rest)
+    for at, word in enumerate(rest, start):
+        if word.partition("=")[0] not in lists and (word.startswith("-") or not takes_operands):
+            yield Risk(at, f"git {subcommand} {word} changes something")
+
+
+SPECIAL: dict[str, Callable[[Words], Iterator[Risk]]] = {
+    "git": _git,
+    "find": _find,
+    "sed": _sed,
+    "gsed": _sed,
+    "awk": _awk,
+    "gawk": _awk,
+    "mawk": _awk,
+    "pytest": _pytest,
+    "py.test": _pytest,
+    "npm": _npm,
+    "pnpm": _npm,
+    "yarn": _npm,
+    "cd": _cd,
+    "pushd": _cd,
+    "uniq": _second_operand,
+    "xxd": _second_operand,
+}

@@ -1,0 +1,328 @@
+"""A rule: `Tool` or `Tool(specifier)`, and what it says about something that is to be done.
+
+A rule is asked in two ways. Under deny and ask it *catches* whatever it may mean, in other
+spellings and behind other programs too; under allow it *permits* only what it surely means.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ..errors import Mistake
+from .command import Command, joined
+from .options import Words
+from .paths import PathPattern, Place, path_pattern, place
+from .program import risks
+
+TOOLS = {
+    "read": "Read",
+    "read_file": "Read",
+    "write": "Write",
+    "write_file": "Write",
+    "edit": "Edit",
+    "edit_file": "Edit",
+    "multiedit": "Edit",
+    "glob": "Glob",
+    "list_files": "Glob",
+    "grep": "Grep",
+    "bash": "Bash",
+    "webfetch": "WebFetch",
+    "web_fetch": "WebFetch",
+    "agent": "Agent",
+}
+"""The tools that rules know, by every spelling of their name."""
+
+READING = frozenset(("Read", "Glob", "Grep", "git_diff"))
+CHANGING = frozenset(("Edit", "Write"))
+COVERED = {
+    "Read": READING,
+    "Edit": CHANGING,
+    "Write": frozenset(("Write",)),
+    "Glob": frozenset(("Glob",)),
+    "Grep": frozenset(("Grep",)),
+}
+"""Which tools a rule about paths covers: who may not read may not search either."""
+
+
+def tool_name(name: str) -> str:
+    """A tool's name as rules know it; any other name as it is."""
+    return TOOLS.get(name.lower(), name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is to be done, as rules see it; `unclear` says why it cannot be judged by its arguments."""
+
+    tool: str
+    places: tuple[Place, ...] = ()
+    command: Command | None = None
+    url: str = ""
+    agent: str = ""
+    unclear: str = ""
+
+
+class Rule(Protocol):
+    """One compiled rule."""
+
+    @property
+    def text(self) -> str:
+        """The rule as it is written, shown and stored."""
+        ...
+
+    def catches(self, subject: Subject) -> bool:
+        """Whether it may mean this: how it is asked under deny and ask."""
+        ...
+
+    def permits(self, subject: Subject) -> bool:
+        """Whether it surely means this: how it is asked under allow."""
+        ...
+
+
+def parse(text: str) -> Rule:
+    """The rule that a text says; a mistake that names the text and the way out where it says none."""
+    try:
+        return _parsed(text)
+    except Mistake as mistake:
+        raise Mistake(f'the rule "{text}" cannot be used: {mistake}') from mistake
+
+
+def _parsed(text: str) -> Rule:
+    form = _FORM.fullmatch(text)
+    if form is None or not text.isprintable():
+        raise Mistake("a rule is Tool or Tool(specifier) on one line, such as Read or Bash(npm run test *)")
+    tool, specifier = tool_name(form["tool"]), form["specifier"]
+    if specifier is not None and not specifier.strip():
+        raise Mistake(f"nothing stands between its parentheses; {form['tool']} alone covers every use of the tool")
+    if tool == "Bash":
+        return CommandRule(text=text, pattern=words_pattern(specifier or "*"))
+    if tool in COVERED:
+        return PathRule(text=text, tool=tool, pattern=None if specifier is None else path_pattern(specifier))
+    if tool == "WebFetch":
+        return DomainRule(text=text, domain="" if specifier is None else _domain(specifier))
+    if tool == "Agent":
+        return AgentRule(text=text, name=specifier or "*")
+    if specifier is not None:
+        raise Mistake(f"{tool} takes no specifier; write {tool} alone")
+    if "*" in tool and not tool.startswith("mcp__"):
+        raise Mistake("only names of MCP tools may end with *; name each tool in a rule of its own")
+    return ToolRule(text=text, tool=tool)
+
+
+_FORM = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*\*?)(?:\((?P<specifier>.*)\))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRule:
+    """A tool by its name, an MCP server with all its tools, or the tools whose names begin so."""
+
+    text: str
+    tool: str
+
+    def catches(self, subject: Subject) -> bool:
+        return self._names(self.tool.casefold(), subject.tool.casefold())
+
+    def permits(self, subject: Subject) -> bool:
+        return self._names(self.tool, subject.tool)
+
+    def _names(self, own: str, tool: str) -> bool:
+        if own.endswith("*"):
+            return tool.startswith(own[:-1])
+        is_server = own.startswith("mcp__") and own.count("__") == 1
+        return tool == own or (is_server and tool.startswith(f"{own}__"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathRule:
+    """Reading or changing files, all of them or those of a gitignore pattern."""
+
+    text: str
+    tool: str
+    pattern: PathPattern | None
+
+    def catches(self, subject: Subject) -> bool:
+        if subject.command is not None:
+            return self._catches_command(subject.command)
+        if subject.tool not in COVERED[self.tool]:
+            return False
+        return self.pattern is None or any(self.pattern.touches(where) for where in subject.places)
+
+    def _catches_command(self, command: Command) -> bool:
+        """A redirection is a file write, and so is what programs do that are known to write."""
+        if self.tool in ("Glob", "Grep"):
+            return False
+        if self.pattern is None:
+            return self.tool != "Read" and bool(command.writes)
+        named = command.mentions if self.tool == "Read" else command.writes
+        found = [place(path) for path in named]
+        if self.tool != "Read" and any(where.is_inside and where.path == "." for where in found):
+            return True
+        return any(self.pattern.touches(where) for where in found)
+
+    def permits(self, subject: Subject) -> bool:
+        if subject.tool not in COVERED[self.tool]:
+            return False
+        if self.pattern is None:
+            return all(where.is_inside for where in subject.places)
+        return bool(subject.places) and all(self.pattern.covers(where) for where in subject.places)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainRule:
+    """Fetching from one host, from all below one (`*.example.com`), or from anywhere."""
+
+    text: str
+    domain: str
+
+    def catches(self, subject: Subject) -> bool:
+        if subject.tool != "WebFetch":
+            return False
+        named = self.domain.removeprefix("*.").partition(":")[0]
+        return not named or any(host == named or host.endswith(f".{named}") for host in _possible_hosts(subject.url))
+
+    def permits(self, subject: Subject) -> bool:
+        if subject.tool != "WebFetch" or (host := clear_host(subject.url)) is None:
+            return False
+        if self.domain.startswith("*."):
+            return host.endswith(self.domain[1:])
+        return host == self.domain or not self.domain
+
+
+def _domain(specifier: str) -> str:
+    domain = specifier.strip().removeprefix("domain:").lower().rstrip(".")
+    if not specifier.strip().startswith("domain:") or not re.fullmatch(r"(?:\*\.)?[a-z0-9.-]+(?::\d+)?", domain):
+        raise Mistake("an address is named by its host, as in WebFetch(domain:example.com)")
+    return domain
+
+
+def clear_host(url: str) -> str | None:
+    """The host that an address names beyond doubt, with its port where it is not the usual one."""
+    found = _CLEAR_URL.fullmatch(url)
+    if found is None:
+        return None
+    usual = {"http": "80", "https": "443"}[found["scheme"].lower()]
+    port = found["port"]
+    return found["host"].lower() + (f":{port}" if port and port != usual else "")
+
+
+_CLEAR_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[a-z0-9.-]*[a-z0-9])(?::(?P<port>\d+))?(?:[/?#][!-\[\]-~]*)?", re.I
+)
+
+
+def _possible_hosts(url: str) -> list[str]:
+    """Every host that some reader may take an address for."""
+    return [piece.rstrip(".").lower() for piece in re.split(r"[/\\?#@:\s\x00]", url)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRule:
+    """Calling an agent by its name; a `*` in it stands for anything."""
+
+    text: str
+    name: str
+    _pattern: re.Pattern[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        pattern = ".*".join(re.escape(piece) for piece in self.name.split("*"))
+        object.__setattr__(self, "_pattern", re.compile(pattern, re.IGNORECASE | re.DOTALL))
+
+    def catches(self, subject: Subject) -> bool:
+        return subject.tool == "Agent" and self._pattern.fullmatch(subject.agent) is not None
+
+    def permits(self, subject: Subject) -> bool:
+        return self.catches(subject)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRule:
+    """Shell commands that fit a pattern of words."""
+
+    text: str
+    pattern: WordsPattern
+
+    def catches(self, subject: Subject) -> bool:
+        return subject.command is not None and (
+            self.pattern.is_everything or any(self.pattern.matches(said) for said in subject.command.said)
+        )
+
+    def permits(self, subject: Subject) -> bool:
+        parts = subject.command.parts if subject.command is not None else ()
+        return bool(parts) and all(self.objection(words) == "" for words in parts)
+
+    def objection(self, words: Words) -> str | None:
+        """Why this simple command is not permitted although it fits; empty when it is, None when it does not fit."""
+        if not self.pattern.matches(joined(words)):
+            return None
+        for risk in risks(words):
+            spelled_out = self.pattern.is_exact or risk.place < self.pattern.spelled_out
+            if risk.kind == "guarded" or not spelled_out:
+                return risk.why
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class WordsPattern:
+    """Words with `*` for anything: the literal pieces between the wildcards, a NUL after each word."""
+
+    pieces: tuple[str, ...]
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether it says nothing about the words."""
+        return self.pieces == ("", "")
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it has no wildcard."""
+        return len(self.pieces) == 1
+
+    @property
+    def spelled_out(self) -> int:
+        """How many words stand whole before the first wildcard."""
+        return self.pieces[0].count("\0")
+
+    def matches(self, said: str) -> bool:
+        """Whether a joined command fits."""
+        first, *others = self.pieces
+        if not others:
+            return said == first
+        if not said.startswith(first) or not said.endswith(others[-1]):
+            return False
+        at, end = len(first), len(said) - len(others[-1])
+        for piece in others[:-1]:
+            at = said.find(piece, at, end)
+            if at < 0:
+                return False
+            at += len(piece)
+        return at <= end
+
+
+def words_pattern(specifier: str) -> WordsPattern:
+    """The pattern that a specifier says: quotes and backslashes as in a shell, ` *` at its end for words or none."""
+    text = specifier.strip()
+    if text.endswith(":*"):
+        text = f"{text[:-2]} *"
+    pieces = [""]
+    at = 0
+    while at < len(text):
+        token = _PATTERN_TOKEN.match(text, at)
+        if token is None:
+            raise Mistake("a quote in it is not closed; write \\ before a quote that is meant as such")
+        at = token.end()
+        if token["gap"]:
+            pieces[-1] += "\0"
+        elif token["star"]:
+            pieces.append("")
+        else:
+            quoted = token["single"] or re.sub(r"\\(.)", r"\1", token["double"] or "") or token["escaped"]
+            pieces[-1] += quoted or token["plain"] or ""
+    if len(pieces) == 1 or pieces[-1]:
+        pieces[-1] += "\0"
+    return WordsPattern(tuple(pieces))
+
+
+_PATTERN_TOKEN = re.compile(
+    r"""(?P<gap>\s+)|(?P<star>\*+)|'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|\\(?P<escaped>.)|(?P<plain>[^\s*'"\\]+)"""
+)
