@@ -2,13 +2,29 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
+
+import pytest
+from anyio import to_thread
+
+from podium.testing import ModelServer
 
 from .conftest import Desk
 
 
 def facts(said: str) -> dict[str, dict[str, str]]:
     return {fact["what"]: fact for fact in json.loads(said)["facts"]}
+
+
+@pytest.fixture(autouse=True)
+def _no_servers(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs on this machine is looked for where nothing is. The variable of llama.cpp would name a model."""
+    nowhere = "http://127.0.0.1:1/v1"
+    for name in ("OLLAMA_BASE_URL", "VLLM_BASE_URL", "LMSTUDIO_BASE_URL"):
+        monkeypatch.setenv(name, nowhere)
+        desk.environment[name] = nowhere
+    (desk.home / "config.yaml").write_text(f"providers: {{llamacpp: {{base_url: '{nowhere}'}}}}\n")
 
 
 def test_the_doctor_tells_what_there_is(desk: Desk) -> None:
@@ -18,7 +34,8 @@ def test_the_doctor_tells_what_there_is(desk: Desk) -> None:
 
     assert said.exit_code == 0
     assert [line.split()[1] for line in said.stdout.splitlines()] == [
-        *("podium", "python", "platform", "store", "engine", "keys", "git", "sandbox", "agents")
+        *("podium", "python", "platform", "settings", "store", "engine", "keys", "local", "coding"),
+        *("git", "sandbox", "agents"),
     ]
     assert "rehearsal, because no provider's key or address is set" in said.stdout
     assert "5 agents, 1 of them from " in said.stdout
@@ -82,3 +99,31 @@ def test_runs_to_resume_are_named(desk: Desk) -> None:
     desk.podium("run", "lead", "do it", PODIUM_FAULT="4")
 
     assert f"{desk.run_id()}; podium resume goes on with them" in desk.invoke("doctor").stdout
+
+
+def test_settings_files_are_told_with_what_is_wrong_with_them(desk: Desk) -> None:
+    (desk.repo / "podium.yaml").write_text("modle: x\n")
+
+    noted = desk.invoke("doctor", "--json")
+    (desk.home / "config.yaml").write_text("workers: many\n")
+    broken = desk.invoke("doctor", "--json")
+
+    assert noted.exit_code == 0
+    assert facts(noted.stdout)["settings"]["level"] == "note"
+    assert "1 finding, the first: podium.yaml:1: modle: is not" in facts(noted.stdout)["settings"]["text"]
+    assert broken.exit_code == 1
+    assert facts(broken.stdout)["settings"]["level"] == "problem"
+    assert 'config.yaml:1: workers: "many" is text' in facts(broken.stdout)["settings"]["text"]
+    assert facts(broken.stdout)["agents"]["level"] == "fine"
+
+
+async def test_local_servers_and_coding_agents_are_told(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "goose").touch(mode=0o755)
+
+    async with ModelServer({"small": ["hi"]}) as server:
+        doctor = partial(desk.podium, "doctor", "--json", VLLM_BASE_URL=server.url, PATH=str(tmp_path))
+        found = facts((await to_thread.run_sync(doctor)).stdout)
+
+    assert found["local servers"]["text"].startswith(f"vllm at {server.url} (1 model); podium models tells")
+    assert found["coding agents"]["text"] == "goose"
+    assert found["engine"]["text"].startswith("rehearsal")

@@ -11,22 +11,25 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
-from urllib.parse import urlsplit
 
+import anyio
 import click
 
 from .. import __version__
-from ..engines.model.providers import PROVIDERS, parse_model
+from ..config.files import Files, read_files
+from ..engines.local import coding_agents, find_servers, places
+from ..engines.model.providers import PROVIDERS
 from ..engines.names import REHEARSAL
-from ..errors import PodiumError
+from ..errors import Mistake, PodiumError
 from ..event import SCHEMA
 from ..roster.discover import load
 from ..roster.finding import errors
 from ..roster.place import find_repo
-from ..settings import Settings
+from ..settings import Settings, home_folder
 from ..store.reader import Reader
 from . import exits
 from .measure import aligned, counted
+from .models import default_model
 from .state import state
 from .text import as_json, visible
 
@@ -53,9 +56,10 @@ class Fact(NamedTuple):
 @click.command("doctor")
 @click.option("--json", "is_json", is_flag=True, help="Print the facts as JSON.")
 def command(is_json: bool) -> int:
-    """Say what Podium finds here: store, agents, keys and programs. The exit code is 1 when something is in the way.
+    """Say what Podium finds here, from settings to agents. The exit code is 1 when something is in the way.
 
-    It runs nothing of the repository, changes nothing, and shows the names of keys, never keys.
+    It runs nothing of the repository, changes nothing, asks nobody but this machine for models, and
+    shows the names of keys, never keys.
     """
     facts = list(examined(os.environ, Path.cwd()))
     if is_json:
@@ -73,14 +77,21 @@ def rendered(facts: list[Fact]) -> list[str]:
 
 def examined(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
     """Everything there is to say about this machine and folder."""
-    settings = Settings.load(environ)
-    repo = find_repo(folder)
+    repo = find_repo(folder, home=home_folder(environ))
+    files = read_files(home_folder(environ), repo)
+    try:
+        settings, wrong = Settings.of(files, environ, repo), ""
+    except Mistake as error:
+        settings, wrong = Settings.of(Files(), environ, repo), str(error)
     yield Fact("podium", "fine", f"{__version__}, in {Path(__file__).parent.parent}")
     yield Fact("python", "fine", f"{platform.python_version()}, {sys.executable}")
     yield Fact("platform", "fine", f"{platform.system()} {platform.release()}, {platform.machine()}")
+    yield settings_fact(files, wrong)
     yield from store_facts(settings.store)
     yield engine_fact(settings, environ)
     yield keys_fact(environ)
+    yield servers_fact(settings, environ)
+    yield coders_fact(environ)
     yield git_fact(repo)
     yield sandbox_fact()
     yield agents_fact(repo, settings.home)
@@ -110,15 +121,40 @@ def store_facts(store: Path) -> Iterator[Fact]:
         yield Fact("to resume", "note", f"{', '.join(waiting)}; podium resume goes on with them")
 
 
+def settings_fact(files: Files, wrong: str) -> Fact:
+    """Which settings files were read, and what is to be said about them."""
+    if wrong:
+        return Fact("settings", "problem", f"{wrong}; the rest is told as if there were no settings files")
+    if not files.paths:
+        return Fact("settings", "fine", "no settings files; podium config path tells where they would be")
+    if not files.findings:
+        return Fact("settings", "fine", ", ".join(files.paths))
+    said = f"{', '.join(files.paths)}, {counted(len(files.findings), 'finding')}, the first: {files.findings[0]}"
+    return Fact("settings", "note", f"{said}; podium config validate shows all")
+
+
 def engine_fact(settings: Settings, environ: Mapping[str, str]) -> Fact:
     """What agents think with that name nothing themselves, and why."""
-    if settings.model in ("", REHEARSAL):
-        why = "PODIUM_MODEL says so" if settings.model else "no provider's key or address is set, and no PODIUM_MODEL"
-        return Fact("engine", "note", f"rehearsal, because {why}: runs show the flow, and no model is asked")
-    provider = parse_model(settings.model)[0]
-    names = ("PODIUM_MODEL", provider.key_name or "", provider.url_name)
-    named = next((name for name in names if environ.get(name)), "it was asked for")
-    return Fact("engine", "fine", f"{settings.model} at {urlsplit(settings.base_url).hostname}, because {named} is set")
+    default = default_model(settings, environ)
+    first, because = default["models"][0], default["because"]
+    if first == REHEARSAL:
+        return Fact("engine", "note", f"rehearsal, because {because}: runs show the flow, and no model is asked")
+    return Fact("engine", "fine", f"{first} at {default['host']}, because {because}")
+
+
+def servers_fact(settings: Settings, environ: Mapping[str, str]) -> Fact:
+    """Which servers of models answer on this machine."""
+    servers = anyio.run(find_servers, places(settings.addresses(environ)))
+    if not servers:
+        return Fact("local servers", "note", "none answers; Ollama and others are found when they run")
+    found = ", ".join(f"{one.provider} at {one.url} ({counted(len(one.models), 'model')})" for one in servers)
+    return Fact("local servers", "fine", f"{found}; podium models tells how to use them")
+
+
+def coders_fact(environ: Mapping[str, str]) -> Fact:
+    """Which coding agents are installed."""
+    names = ", ".join(coding_agents(environ))
+    return Fact("coding agents", "fine" if names else "note", names or "none on the path")
 
 
 def keys_fact(environ: Mapping[str, str]) -> Fact:

@@ -1,0 +1,196 @@
+"""The keys of a settings file: which there are, and what the value of each becomes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, cast
+
+from ..agent import Budget, Permissions
+from ..marked import Fields, Items, Scalar, quoted
+from .document import MODES, Document, PermissionMode, ProviderLimits
+from .role import Role
+from .server import VARIABLE, Launch, McpServer
+from .slot import Slot
+
+Side = Literal["user", "repo"]
+
+ROLE_KEYS = ("model", "fallbacks", "budget", "rules")
+LAUNCH_KEYS = ("command", "args", "env")
+SERVER_KEYS = (*LAUNCH_KEYS, "url", "headers")
+RULE_KEYS = ("allow", "ask", "deny")
+NOTIFY_WORDS = ("bell", "desktop")
+
+
+def document(top: Slot, side: Side) -> Document:
+    """What the whole mapping of a file says."""
+    slots = top.fields(KEYS, also={"mcp_servers": "mcpServers"})
+    values: dict[str, Any] = {key: read(slots[key]) for key, read in READERS.items() if key in slots}
+    if "mcpServers" in slots:
+        values["mcp_servers"] = servers(slots["mcpServers"], side)
+    if "permissions" in slots:
+        values |= permissions(slots["permissions"])
+    if "approvals" in slots and (timeout := slots["approvals"].fields(("timeout",)).get("timeout")):
+        values["approval_seconds"] = waiting(timeout)
+    return Document(**values)
+
+
+def roles(slot: Slot) -> dict[str, Role]:
+    """Roles by name; a text is a role with only a model."""
+    found: dict[str, Role] = {}
+    for name, entry in slot.entries("roles, such as fast: openai:gpt-5-mini,"):
+        if not isinstance(entry.written, Fields):
+            found[name] = Role(model=entry.text("a model, or a mapping with model,"))
+            continue
+        fields = entry.fields(ROLE_KEYS)
+        if "model" not in fields:
+            entry.error("this role has no model; model: PROVIDER:MODEL would be right")
+            continue
+        found[name] = Role(
+            model=fields["model"].text(),
+            fallbacks=fields["fallbacks"].texts("a list of models") if "fallbacks" in fields else (),
+            budget=budget(fields["budget"]) if "budget" in fields else None,
+            rules=fields["rules"].text() if "rules" in fields else "",
+        )
+    return found
+
+
+def engines(slot: Slot) -> dict[str, Launch]:
+    """Coding agents by name, and how each is started."""
+    found: dict[str, Launch] = {}
+    for name, entry in slot.entries("entries, such as mine: {command: PROGRAM},"):
+        fields = entry.fields(LAUNCH_KEYS)
+        if "command" in fields:
+            found[name] = Launch(**launch(fields))
+        elif isinstance(entry.written, Fields):
+            entry.error("this engine has no command; command: PROGRAM would be right")
+    return found
+
+
+def launch(fields: Mapping[str, Slot]) -> dict[str, Any]:
+    """A program with its arguments and variables."""
+    found: dict[str, Any] = {"command": fields["command"].text()}
+    if "args" in fields:
+        found["args"] = fields["args"].texts()
+    if "env" in fields:
+        found["env"] = secrets(fields["env"])
+    return found
+
+
+def servers(slot: Slot, side: Side) -> dict[str, McpServer]:
+    """MCP servers by name: each is started by a command or called at an address."""
+    found: dict[str, McpServer] = {}
+    for name, entry in slot.entries("servers, such as files: {command: PROGRAM},"):
+        fields = entry.fields(SERVER_KEYS)
+        if not isinstance(entry.written, Fields):
+            continue
+        if ("command" in fields) == ("url" in fields):
+            entry.error("this server needs either a command or a url; one of them would be right")
+            continue
+        warn_unfilled(fields)
+        values: dict[str, Any] = launch(fields) if "command" in fields else {"url": fields["url"].address()}
+        if "headers" in fields:
+            values["headers"] = secrets(fields["headers"])
+        found[name] = McpServer(source=side, **values)
+    return found
+
+
+def warn_unfilled(fields: Mapping[str, Slot]) -> None:
+    """A variable is filled in only where it cannot change what is started."""
+    for key in ("command", "args", "url"):
+        written = fields[key].written if key in fields else None
+        parts = written.items if isinstance(written, Items) else (written,)
+        named = [match[0] for part in parts if isinstance(part, Scalar) for match in VARIABLE.finditer(part.raw)]
+        if named:
+            fields[key].warn(f"{named[0]} stays as it is written; variables are filled in only in env and headers")
+
+
+def secrets(slot: Slot) -> dict[str, str]:
+    """Names with texts that may be secret."""
+    return {name: entry.secret() for name, entry in slot.entries("names with texts, such as TOKEN: ${TOKEN},")}
+
+
+def permissions(slot: Slot) -> dict[str, Any]:
+    """Rules by what they decide, and how requests are met that no rule decides."""
+    fields = slot.fields((*RULE_KEYS, "mode"))
+    rules = {key: fields[key].texts("a list of rules") for key in RULE_KEYS if key in fields}
+    found: dict[str, Any] = {"permissions": Permissions(**rules)}
+    if "mode" in fields:
+        found["permission_mode"] = cast(PermissionMode, fields["mode"].choice(MODES))
+    return found
+
+
+def budget(slot: Slot) -> Budget:
+    """Limits; one that is not named does not exist."""
+    fields = slot.fields(Budget.__struct_fields__)
+    given: dict[str, Any] = {key: field.amount() for key, field in fields.items() if key in ("usd", "seconds")}
+    given |= {key: field.whole() for key, field in fields.items() if key in ("tokens", "turns")}
+    if "files_changed" in fields:
+        given["files_changed"] = fields["files_changed"].whole(least=0)
+    return Budget(**given)
+
+
+def checks(slot: Slot) -> dict[str, tuple[str, ...]]:
+    """Commands by name: a text is for the shell, a list is a program with its arguments."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, entry in slot.entries("commands, such as tests: pytest -q,"):
+        if isinstance(entry.written, Items):
+            found[name] = entry.texts("a command")
+            if not entry.written.items:
+                entry.error("an empty list stands here; a program with its arguments would be right")
+        else:
+            found[name] = ("sh", "-c", entry.text("a command"))
+    return found
+
+
+def providers(slot: Slot) -> dict[str, ProviderLimits]:
+    """Providers by name, where each is and how much may be asked of it."""
+    found: dict[str, ProviderLimits] = {}
+    for name, entry in slot.entries("providers, such as openai: {concurrent: 8},"):
+        fields = entry.fields(ProviderLimits.__struct_fields__)
+        given: dict[str, Any] = {key: field.whole() for key, field in fields.items() if key != "base_url"}
+        if "base_url" in fields:
+            given["base_url"] = fields["base_url"].address()
+        found[name.lower()] = ProviderLimits(**given)
+    return found
+
+
+def store(slot: Slot) -> str:
+    """`local` or a path. An address may carry a password, so that no message repeats it."""
+    text = slot.secret().strip()
+    if not text or "://" in text:
+        slot.error("a store on a server cannot be used; local, or the path of a file, would be right")
+    return text
+
+
+def notify(slot: Slot) -> tuple[str, ...]:
+    """How the person is told: by words, or by calling an address."""
+    found = slot.texts("a list of bell, desktop or addresses")
+    for word in found:
+        if word not in NOTIFY_WORDS and not word.startswith(("https://", "http://")):
+            slot.error(f"{quoted(word)} is not known; bell, desktop or an address would be right")
+    return found
+
+
+def waiting(slot: Slot) -> float:
+    """Seconds until silence is a refusal; `never` waits for ever."""
+    if slot.is_text and slot.text() == "never":
+        return math.inf
+    return slot.amount("a number of seconds, or never,")
+
+
+READERS: Mapping[str, Callable[[Slot], object]] = {
+    "model": Slot.text,
+    "models": roles,
+    "engines": engines,
+    "sandbox": Slot.flag,
+    "store": store,
+    "workers": Slot.whole,
+    "budget": budget,
+    "notify": notify,
+    "checks": checks,
+    "providers": providers,
+}
+"""How the value under each key is read, where it depends on nothing else."""
+
+KEYS = (*READERS, "mcpServers", "permissions", "approvals")

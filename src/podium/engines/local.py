@@ -1,0 +1,118 @@
+"""What can think on this machine: servers of models that answer, and coding agents that are installed.
+
+Only loopback is asked, and nothing that is found is used: any program may sit on a port, so the
+person agrees to an address first.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from .model.providers import PROVIDERS, base_url, without_credentials
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+SECONDS = 0.3
+MOST_BYTES = 1024 * 1024
+
+CODING_AGENTS = ("goose", "copilot", "codex-acp", "claude", "claude-agent-acp", "opencode", "gemini", "qwen", "kimi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a provider's server would be."""
+
+    provider: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A server that answered, with the names of its models; its address is without credentials."""
+
+    provider: str
+    url: str
+    models: tuple[str, ...]
+
+
+class Model(Struct):
+    """A model as a server lists it."""
+
+    id: str
+
+
+class Listing(Struct):
+    """The answer to the question after models."""
+
+    data: list[Model]
+
+
+def places(environ: Mapping[str, str]) -> tuple[Place, ...]:
+    """Where servers are looked for: providers that need no key, at their addresses on this machine."""
+    found = (Place(provider=one.name, url=base_url(one, environ)) for one in PROVIDERS.values() if not one.key_name)
+    return tuple(place for place in found if is_loopback(place.url))
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is on this machine, whatever anybody answers for names."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def find_servers(places: Iterable[Place], *, seconds: float = SECONDS) -> tuple[Server, ...]:
+    """Those that list models; all are asked at once, and those that did not answer in `seconds` are not there."""
+    # Both take longer to import than most commands to answer.
+    from aiohttp import ClientSession, DummyCookieJar
+    from anyio import create_task_group, move_on_after
+
+    asked = tuple(places)
+    found: dict[Place, Server] = {}
+
+    async def ask(client: ClientSession, place: Place) -> None:
+        models = await _models(client, place.url)
+        if models is not None:
+            found[place] = Server(provider=place.provider, url=without_credentials(place.url), models=models)
+
+    async with ClientSession(cookie_jar=DummyCookieJar()) as client:
+        with move_on_after(seconds):
+            async with create_task_group() as group:
+                for place in asked:
+                    group.start_soon(ask, client, place)
+    return tuple(found[place] for place in asked if place in found)
+
+
+async def _models(client: ClientSession, url: str) -> tuple[str, ...] | None:
+    from aiohttp import ClientError
+
+    try:
+        # Redirects could lead off this machine.
+        async with client.get(f"{url}/models", allow_redirects=False) as answer:
+            if answer.status != 200:
+                return None
+            body = bytearray()
+            async for piece in answer.content.iter_any():
+                body += piece
+                if len(body) > MOST_BYTES:
+                    return None
+        return tuple(model.id for model in msgspec.json.decode(body, type=Listing).data)
+    except (ClientError, OSError, ValueError, msgspec.MsgspecError):
+        return None
+
+
+def coding_agents(environ: Mapping[str, str]) -> dict[str, str]:
+    """The coding agents on the path, and where each is. None of them is run."""
+    path = environ.get("PATH", "")
+    found = ((name, shutil.which(name, path=path)) for name in CODING_AGENTS)
+    return {name: place for name, place in found if place is not None}

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .conftest import Desk
+
+
+def test_every_setting_is_shown_with_its_source_and_no_secret(desk: Desk) -> None:
+    (desk.home / "config.yaml").write_text(
+        "workers: 2\nmcpServers: {far: {url: 'https://me:s3cret@h.test/mcp?key=s3cret',"
+        " headers: {Authorization: s3cret}}, near: {command: server, args: [--key, s3cret], env: {TOKEN: s3cret}}}\n"
+        "providers: {groq: {base_url: 'http://me:s3cret@h.test'}}\napprovals: {timeout: never}\n"
+    )
+    (desk.repo / "podium.yaml").write_text("budget: {usd: 2}\npermissions: {deny: [WebFetch], allow: [Bash]}\n")
+
+    said = desk.podium("config", "show", "--json", PODIUM_MODEL="openai:m")
+
+    assert said.returncode == 0, said.stderr
+    assert "s3cret" not in said.stdout
+    found = json.loads(said.stdout)
+    rows = {row["key"]: (row["value"], row["source"]) for row in found["settings"]}
+    assert rows["model"] == ("openai:m", "environment")
+    assert rows["home"] == (str(desk.home), "environment")
+    assert rows["workers"] == (2, "user file")
+    assert rows["sandbox"] == (True, "default")
+    assert rows["budget.usd"] == (2.0, "repository file")
+    assert rows["narrowing.deny"] == (["WebFetch"], "repository file")
+    assert rows["approvals.timeout"] == ("never", "user file")
+    assert rows["providers.groq.base_url"] == ("http://h.test", "user file")
+    assert rows["mcpServers.far"] == ({"url": "https://h.test/mcp", "headers": ["Authorization"]}, "user file")
+    assert rows["mcpServers.near"] == ({"command": "server", "env": ["TOKEN"]}, "user file")
+    assert found["proposed"] == ["permissions.allow"]
+    assert found["notices"] == [
+        "podium.yaml:2: permissions.allow: is only proposed by the repository, and ignored until you trust it"
+    ]
+
+
+@pytest.mark.parametrize("arguments", [["config"], ["config", "show"]])
+def test_for_people_it_is_a_table(desk: Desk, arguments: list[str]) -> None:
+    (desk.repo / "podium.yaml").write_text("modle: x\nchecks: {tests: pytest}\n")
+
+    said = desk.invoke(*arguments)
+
+    assert said.exit_code == 0
+    assert "sandbox            default      true" in said.stdout
+    assert "note: podium.yaml:1: modle: is not a known key and is ignored" in said.stdout
+
+
+def test_the_places_of_the_files_are_told(desk: Desk) -> None:
+    (desk.repo / "podium.yaml").write_text("")
+
+    said = desk.invoke("config", "path", "--json")
+    for_people = desk.invoke("config", "path")
+
+    assert [(file["path"], file["exists"]) for file in json.loads(said.stdout)["files"]] == [
+        (str(desk.repo / "podium.yaml"), True),
+        (str(desk.repo / ".mcp.json"), False),
+        (str(desk.home / "config.yaml"), False),
+    ]
+    assert for_people.stdout.count("not there") == 2
+
+
+def test_files_that_are_right_have_nothing_to_complain_about(desk: Desk) -> None:
+    said = desk.invoke("config", "validate")
+
+    assert (said.exit_code, said.stdout) == (0, "settings: nothing to complain about\n")
+
+
+def test_all_findings_are_told_at_once_and_errors_make_the_exit_code_1(desk: Desk) -> None:
+    (desk.home / "config.yaml").write_text("workers: many\nsandbox: 3\n")
+    (desk.repo / "podium.yaml").write_text("modle: x\nstore: local\n")
+
+    said = desk.invoke("config", "validate")
+    found = json.loads(desk.invoke("config", "validate", "--json").stdout)
+
+    assert said.exit_code == 1
+    assert said.stdout.endswith("settings: 2 errors, 1 warning, 1 notice\n")
+    assert found["errors"] == 2
+    assert [finding["key"] for finding in found["findings"]] == ["workers", "sandbox", "modle", "store"]
+
+
+def test_a_model_that_is_none_is_a_finding_too(desk: Desk) -> None:
+    (desk.repo / "podium.yaml").write_text("workers: 2\nmodel: opnai:x\n")
+
+    said = desk.invoke("config", "validate")
+
+    assert said.exit_code == 1
+    assert "error: settings: podium.yaml:2: model: there is no provider of models called 'opnai'" in said.stdout
+
+
+def test_another_command_stops_at_the_first_error(desk: Desk) -> None:
+    (desk.home / "config.yaml").write_text("workers: many\nsandbox: 3\n")
+
+    said = desk.invoke("config", "show")
+
+    assert said.exit_code == 2
+    assert 'workers: "many" is text; a whole number of at least 1 would be right (and 1 more; ' in said.stderr
+
+
+def test_an_unknown_word_after_config_is_a_usage_error(desk: Desk) -> None:
+    assert desk.invoke("config", "shwo").exit_code == 2
+
+
+def test_what_a_repository_writes_does_not_act_on_the_terminal(desk: Desk) -> None:
+    (desk.repo / "podium.yaml").write_text('"\\e[31m": 1\nmodels: {"\\e[2J": openai:m}\n')
+
+    for arguments in (["config", "show"], ["config", "validate"], ["models"]):
+        assert "\x1b" not in desk.podium(*arguments).stdout

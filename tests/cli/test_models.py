@@ -1,0 +1,187 @@
+"""What can think here. Servers are looked for where the tests put them, never at their usual ports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio import to_thread
+from anyio.abc import SocketAttribute, SocketStream
+
+from podium.config.confirmed import Confirmed, confirmed
+from podium.engines.local import CODING_AGENTS, Place, Server, find_servers, is_loopback, places
+from podium.testing import ModelServer
+
+from .conftest import Desk
+
+NOWHERE = "http://127.0.0.1:1/v1"
+AWAY = {"VLLM_BASE_URL": NOWHERE, "LMSTUDIO_BASE_URL": NOWHERE, "OLLAMA_HOST": "127.0.0.1:1"}
+
+
+@pytest.fixture
+def quiet(desk: Desk) -> Desk:
+    """A desk where no server answers. The variable of llama.cpp would make it the default, so a file moves it."""
+    (desk.home / "config.yaml").write_text(f"providers: {{llamacpp: {{base_url: '{NOWHERE}'}}}}\n")
+    return desk
+
+
+async def models(desk: Desk, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return await to_thread.run_sync(partial(desk.podium, "models", *arguments, **{**AWAY, **variables}))
+
+
+async def listed(desk: Desk, **variables: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((await models(desk, "--json", **variables)).stdout)
+    return found
+
+
+async def test_without_anything_everything_is_told_and_nothing_thinks(quiet: Desk) -> None:
+    said = await models(quiet, PATH="/nowhere")
+
+    assert said.returncode == 0
+    assert "rehearsal, because no provider's key or address is set, no settings file names a model" in said.stdout
+    assert "OPENAI_API_KEY is not set" in said.stdout
+    assert "sonnet  anthropic:claude-sonnet-5-5" in said.stdout
+    assert said.stdout.count("\n  none") == 3
+
+
+async def test_keys_are_told_and_never_shown(quiet: Desk) -> None:
+    moved = "http://me:verysecret@host.test/v1"
+    said = await models(quiet, "--json", OPENAI_API_KEY="sk-verysecret", OPENAI_BASE_URL=moved)
+
+    found = json.loads(said.stdout)
+    assert "verysecret" not in said.stdout
+    assert found["providers"][0] == {
+        "name": "openai",
+        "url": "http://host.test/v1",
+        "key_name": "OPENAI_API_KEY",
+        "has_key": True,
+        "default_model": "gpt-5-mini",
+    }
+    assert found["default"] == {
+        "models": ["openai:gpt-5-mini"],
+        "host": "host.test",
+        "because": "OPENAI_API_KEY is set",
+    }
+
+
+async def test_roles_are_told_with_their_fallbacks(quiet: Desk) -> None:
+    (quiet.repo / "podium.yaml").write_text("model: fast\nmodels: {fast: {model: groq, fallbacks: [haiku]}}\n")
+
+    found = await listed(quiet)
+
+    assert found["roles"] == {"fast": ["groq", "haiku"]}
+    assert found["default"]["models"] == ["groq", "haiku"]
+    assert found["default"]["because"] == "the repository's podium.yaml says so"
+
+
+async def test_a_server_is_found_and_used_only_once_the_person_agrees(quiet: Desk) -> None:
+    async with ModelServer({"small": ["hi"]}) as server:
+        at = server.url.removeprefix("http://").removesuffix("/v1")
+        before = await listed(quiet, OLLAMA_HOST=at)
+        agreed = await models(quiet, "--use", at, OLLAMA_HOST=at)
+        # What was agreed to holds without the variable that moved it.
+        after = await listed(quiet, OLLAMA_HOST="")
+
+    assert before["servers"] == [
+        {"provider": "ollama", "url": server.url, "models": ["small"], "is_confirmed": False},
+    ]
+    assert before["default"]["models"] == ["rehearsal"]
+    assert agreed.returncode == 0, agreed.stderr
+    assert f"think with ollama:small at {server.url} from now on" in agreed.stderr
+    assert after["default"]["models"] == ["ollama:small"]
+    assert after["servers"][0]["is_confirmed"]
+    assert confirmed(quiet.home) == (Confirmed(url=server.url, provider="ollama", model="small"),)
+    assert (quiet.home / "config.yaml").read_text().splitlines()[1] == 'model: "ollama:small"'
+
+
+async def test_of_several_models_one_has_to_be_named(quiet: Desk) -> None:
+    async with ModelServer({"small": ["hi"], "large": ["hi"]}) as server:
+        variables = {"VLLM_BASE_URL": server.url}
+        which = await models(quiet, "--use", "vllm", **variables)
+        wrong = await models(quiet, "--use", "vllm", "--model", "huge", **variables)
+        nobody = await models(quiet, "--use", "lmstudio", **variables)
+        named = await models(quiet, "--use", "vllm", "--model", "large", **variables)
+
+    assert which.returncode == wrong.returncode == nobody.returncode == 2
+    assert "has 2 models (small, large); name one with --model" in which.stderr
+    assert "has no model 'huge'; it has small, large" in wrong.stderr
+    assert f"no local server answers at lmstudio; of those looked for: vllm at {server.url}" in nobody.stderr
+    assert "vllm:large" in named.stderr
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"data": [1]}', b'{"data": "x"}', b"[]"])
+async def test_what_does_not_list_models_is_no_server(body: bytes) -> None:
+    async def answer(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, answer)
+        port = listener.listeners[0].extra(SocketAttribute.local_port)
+        found = await find_servers([Place(provider="x", url=f"http://127.0.0.1:{port}/v1")])
+        group.cancel_scope.cancel()
+
+    assert found == ()
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for() -> None:
+    async with (
+        ModelServer({"small": ["hi"]}) as server,
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as silent,
+    ):
+        port = silent.listeners[0].extra(SocketAttribute.local_port)
+        asked = [
+            Place(provider="silent", url=f"http://127.0.0.1:{port}/v1"),
+            Place(provider="ollama", url=server.url.replace("//", "//me:secret@")),
+        ]
+        began = time.monotonic()
+
+        found = await find_servers(asked)
+
+    assert found == (Server(provider="ollama", url=server.url, models=("small",)),)
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize(
+    ("url", "answer"),
+    [
+        ("http://127.0.0.1:11434/v1", True),
+        ("http://[::1]:11434/v1", True),
+        ("http://localhost:1234/v1", True),
+        ("http://me:pw@127.0.0.1/v1", True),
+        ("http://box:11434/v1", False),
+        ("http://127.0.0.1.evil.test/v1", False),
+        ("http://127.0.0.1@evil.test/v1", False),
+        ("http://[broken/v1", False),
+    ],
+)
+def test_only_this_machine_is_asked(url: str, answer: bool) -> None:
+    assert is_loopback(url) is answer
+    assert (Place(provider="ollama", url=url) in places({"OLLAMA_BASE_URL": url})) is answer
+
+
+async def test_coding_agents_are_named_and_not_run(quiet: Desk, tmp_path: Path) -> None:
+    for name in ("goose", "claude"):
+        (tmp_path / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+        (tmp_path / name).chmod(0o755)
+
+    found = await listed(quiet, PATH=str(tmp_path))
+
+    assert found["coding_agents"] == {
+        name: str(tmp_path / name) for name in CODING_AGENTS if name in ("goose", "claude")
+    }
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_model_without_an_address_is_a_usage_error(desk: Desk) -> None:
+    said = desk.invoke("models", "--model", "x")
+
+    assert said.exit_code == 2
+    assert "--model goes with --use ADDRESS" in said.stderr

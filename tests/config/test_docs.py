@@ -1,0 +1,28 @@
+"""The page about settings: its files are read without a word, and it tells of every key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from podium.config.files import read_files
+from podium.config.keys import KEYS, ROLE_KEYS
+from podium.settings import Settings
+
+PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```text file=(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("name", "text"), EXAMPLES)
+def test_every_example_is_right(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+
+    assert read_files(tmp_path).findings == ()
+    assert Settings.load({}, home=tmp_path).sources
+
+
+def test_every_key_is_documented() -> None:
+    assert [key for key in KEYS if f"| `{key}` |" not in PAGE] == []
+    assert [key for key in ROLE_KEYS if key not in PAGE] == []

@@ -1,0 +1,262 @@
+"""Settings files are read, and everything that is wrong with them is told in one sentence each."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from podium.agent import Budget, Permissions
+from podium.config.document import Document, ProviderLimits
+from podium.config.files import read_files
+from podium.config.role import Role
+from podium.config.server import Launch, McpServer
+from podium.errors import Mistake
+
+WHOLE = """\
+model: fast
+models:
+  fast: groq:llama
+  deep:
+    model: opus
+    fallbacks: [sonnet, fast]
+    rules: Think twice.
+    budget: {usd: 2}
+engines:
+  mine: {command: agent, args: [--acp], env: {MODE: x}}
+mcpServers:
+  files: {command: server, args: [.], env: {TOKEN: "${TOKEN}"}}
+  far: {url: https://tools.example/mcp, headers: {Authorization: "Bearer ${TOKEN}"}}
+permissions:
+  allow: [Read]
+  ask: [Bash]
+  deny: WebFetch
+  mode: accept-edits
+sandbox: off
+store: local
+workers: 8
+budget: {usd: 1.5, tokens: 1000, seconds: 60, turns: 3, files_changed: 0}
+notify: [bell, "https://hooks.example/x"]
+checks:
+  tests: pytest -q
+  lint: [ruff, check, .]
+providers:
+  openai: {base_url: "http://127.0.0.1:9/v1/", requests_per_minute: 60, tokens_per_minute: 90000, concurrent: 4}
+approvals: {timeout: never}
+"""
+
+SAID = Document(
+    model="fast",
+    models={
+        "fast": Role(model="groq:llama"),
+        "deep": Role(model="opus", fallbacks=("sonnet", "fast"), rules="Think twice.", budget=Budget(usd=2)),
+    },
+    engines={"mine": Launch(command="agent", args=("--acp",), env={"MODE": "x"})},
+    mcp_servers={
+        "files": McpServer(command="server", args=(".",), env={"TOKEN": "${TOKEN}"}),
+        "far": McpServer(url="https://tools.example/mcp", headers={"Authorization": "Bearer ${TOKEN}"}),
+    },
+    permissions=Permissions(allow=("Read",), ask=("Bash",), deny=("WebFetch",)),
+    permission_mode="accept-edits",
+    sandbox=False,
+    store="local",
+    workers=8,
+    budget=Budget(usd=1.5, tokens=1000, seconds=60, turns=3, files_changed=0),
+    notify=("bell", "https://hooks.example/x"),
+    checks={"tests": ("sh", "-c", "pytest -q"), "lint": ("ruff", "check", ".")},
+    providers={
+        "openai": ProviderLimits(
+            base_url="http://127.0.0.1:9/v1", requests_per_minute=60, tokens_per_minute=90000, concurrent=4
+        )
+    },
+    approval_seconds=math.inf,
+)
+
+
+def written(home: Path, text: str | bytes, name: str = "config.yaml") -> Path:
+    (home / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return home
+
+
+def findings(home: Path, repo: Path | None = None) -> list[str]:
+    return [f"{finding.severity} {finding}" for finding in read_files(home, repo).findings]
+
+
+def test_every_key_is_read(tmp_path: Path) -> None:
+    read = read_files(written(tmp_path, WHOLE))
+
+    assert read.findings == ()
+    assert read.user == SAID
+
+
+def test_without_files_nothing_is_said(tmp_path: Path) -> None:
+    read = read_files(tmp_path / "nowhere", tmp_path)
+
+    assert (read.user, read.repo, read.proposed, read.paths) == (Document(), Document(), Document(), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("- a\n", ":1: a list stands here; keys with their values, such as KEY: VALUE, would be right"),
+        ("model: a\nmodel: b\n", ":2: model: stands twice, here and on line 1; once would be right"),
+        ("mcpServers: {}\nmcp_servers: {}\n", ":2: mcpServers: stands twice, here and on line 1; once would be right"),
+        ("a: &x 1\nb: *x\n", ':1: a: "&x" is a YAML alias or anchor, which is not read; '),
+        ("model: [a\n", ":2: this is not valid YAML: "),
+        ("model: 5\n", ":1: model: 5 reads as a number; text in quotes would be right"),
+        ("models: fast\n", ':1: models: "fast" is text; roles, such as fast: openai:gpt-5-mini, would be right'),
+        ("models:\n  a: {rules: x}\n", ":2: models.a: this role has no model; model: PROVIDER:MODEL would be right"),
+        ("models:\n  a:\n", ":2: models.a: nothing stands here; a value, or no such entry, would be right"),
+        ("workers: 0\n", ":1: workers: 0 reads as a number; a whole number of at least 1 would be right"),
+        ("sandbox: maybe\n", ':1: sandbox: "maybe" is text; true or false would be right'),
+        ("budget:\n  usd: -1\n", ":2: budget.usd: -1 reads as a number; a number above 0 would be right"),
+        (
+            "permissions:\n  mode: yolo\n",
+            ':2: permissions.mode: "yolo" is not known; default, accept-edits, plan, dont-ask or bypass would be right',
+        ),
+        ("permissions: {allow: {a: b}}\n", ":1: permissions.allow: a mapping stands here; a list of rules would"),
+        ("mcpServers:\n  a: {args: [x]}\n", ":2: mcpServers.a: this server needs either a command or a url; "),
+        ("mcpServers:\n  a: {command: x, url: 'http://y'}\n", ":2: mcpServers.a: this server needs either"),
+        ("engines: {a: {args: [x]}}\n", ":1: engines.a: this engine has no command; command: PROGRAM would be right"),
+        ("checks: {a: []}\n", ":1: checks.a: an empty list stands here; a program with its arguments would be right"),
+        ("notify: pigeon\n", ':1: notify: "pigeon" is not known; bell, desktop or an address would be right'),
+        ("approvals: {timeout: soon}\n", ':1: approvals.timeout: "soon" is text; a number of seconds, or never, would'),
+    ],
+)
+def test_an_error_tells_file_line_key_and_what_would_be_right(tmp_path: Path, text: str, sentence: str) -> None:
+    [found] = findings(written(tmp_path, text))
+
+    assert found.startswith("error ")
+    assert f"config.yaml{sentence}" in found
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"model: \xff\n", "config.yaml: is not UTF-8: byte 0xff on line 1; save it as UTF-8"),
+        (b"#" * (1024 * 1024 + 1), "config.yaml: has more than 1 MiB; a settings file is at most that long"),
+        (b"model: a\0\n", "config.yaml:1: has U+0000, which YAML does not allow; text without it would be right"),
+    ],
+)
+def test_a_file_that_is_no_text_is_an_error(tmp_path: Path, data: bytes, sentence: str) -> None:
+    [found] = findings(written(tmp_path, data))
+
+    assert found.endswith(sentence)
+
+
+def test_a_folder_or_a_broken_link_in_place_of_a_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").mkdir()
+    (tmp_path / "podium.yaml").symlink_to(tmp_path / "nothing")
+
+    first, second = findings(tmp_path, tmp_path)
+
+    assert "config.yaml: is not a regular file" in first or "config.yaml: cannot be read: Is a directory" in first
+    assert second == "error podium.yaml: links to something that does not exist; a regular file would be right"
+
+
+def test_a_repositorys_file_that_leads_out_is_not_read(tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    written(tmp_path, "model: a", "elsewhere.yaml")
+    (repo / "podium.yaml").symlink_to(tmp_path / "elsewhere.yaml")
+
+    read = read_files(tmp_path, repo)
+
+    assert "leads out of the repository" in str(read.errors[0])
+    assert read.repo == Document()
+
+
+def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(tmp_path: Path) -> None:
+    home = written(tmp_path, "modle: a\nbudget: {dollars: 1}\nmodel: b\n")
+
+    first, second = findings(home)
+
+    assert first.endswith(":1: modle: is not a known key and is ignored; the nearest known key is model")
+    assert ":2: budget.dollars: is not a known key and is ignored" in second
+    assert read_files(home).user.model == "b"
+
+
+def test_no_message_repeats_what_may_be_secret(tmp_path: Path) -> None:
+    text = """\
+mcpServers: {a: {command: x, env: {TOKEN: 4444}, headers: {Authorization: [4444]}}}
+providers: {openai: {base_url: "me:4444@host"}}
+store: postgresql://me:4444@host/db
+"""
+
+    found = findings(written(tmp_path, text))
+
+    assert len(found) == 4
+    assert "4444" not in "".join(found)
+
+
+def test_a_variable_outside_env_and_headers_stays_as_it_is(tmp_path: Path) -> None:
+    home = written(tmp_path, "mcpServers: {a: {command: sh, args: [-c, 'echo ${HOME}']}}\n")
+
+    [found] = findings(home)
+
+    assert "mcpServers.a.args: ${HOME} stays as it is written; variables are filled in only in env" in found
+    assert read_files(home).user.mcp_servers["a"].filled({"HOME": "/x"}).args == ("-c", "echo ${HOME}")
+
+
+def test_variables_are_filled_in_when_a_server_starts() -> None:
+    server = McpServer(command="x", env={"TOKEN": "${SECRET}"}, headers={"Authorization": "Bearer ${SECRET}!"})
+
+    assert server.filled({"SECRET": "s"}).headers == {"Authorization": "Bearer s!"}
+    with pytest.raises(Mistake, match=r"env\.TOKEN of an MCP server needs the variable SECRET, which is not set"):
+        server.filled({})
+
+
+def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> None:
+    home, repo = tmp_path / "home", tmp_path
+    written(repo, WHOLE, "podium.yaml")
+
+    read = read_files(home, repo)
+
+    assert set(read.repo.said_keys()) == {
+        *("model", "models.fast", "models.deep", "permissions.ask", "permissions.deny", "workers"),
+        *("budget.usd", "budget.tokens", "budget.seconds", "budget.turns", "budget.files_changed"),
+        *(f"providers.openai.{limit}" for limit in ("requests_per_minute", "tokens_per_minute", "concurrent")),
+        "approvals.timeout",
+    }
+    assert set(read.proposed.said_keys()) == {
+        *("engines.mine", "mcpServers.files", "mcpServers.far", "permissions.allow", "permissions.mode", "sandbox"),
+        *("store", "checks.tests", "checks.lint", "providers.openai.base_url", "notify"),
+    }
+    assert read.proposed.mcp_servers["files"].source == "repo"
+    assert all(finding.severity == "notice" for finding in read.findings)
+    assert {finding.key for finding in read.findings} == set(read.proposed.said_keys())
+    assert "podium.yaml:15: permissions.allow: is only proposed by the repository, and ignored until you trust it" in [
+        str(finding) for finding in read.findings
+    ]
+
+
+def test_the_servers_of_mcp_json_are_proposed_too(tmp_path: Path) -> None:
+    text = (
+        '{\n\t"$schema": "x",\n\t"mcpServers": {\n\t\t"web": {"type": "http", "url": "https://t.example/mcp"}\n\t}\n}\n'
+    )
+    written(tmp_path, text, ".mcp.json")
+
+    read = read_files(tmp_path / "home", tmp_path)
+
+    assert read.proposed.mcp_servers == {"web": McpServer(url="https://t.example/mcp", source="repo")}
+    assert [str(finding).partition(": is")[0] for finding in read.findings] == [".mcp.json:4: mcpServers.web"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{\n"mcpServers": {', ".mcp.json:2: this is not valid JSON: "),
+        ("[]", ".mcp.json:1: this is no JSON object; one with mcpServers would be right"),
+        ('{"mcpServers": {\n"a": {},\n"a": {}}}', ".mcp.json:3: a: stands twice, here and on line 2"),
+        ('{"mcpServers": {\n"a": {"command": 1}}}', ".mcp.json:2: mcpServers.a.command: 1 reads as a number; text in"),
+        ('{"mcpServers": {"a": {"command": "\\ud800"}}}', ".mcp.json:1: has a character that is no text"),
+        ('{"mcpServers": ' + "[" * 5000 + "]" * 5000 + "}", ".mcp.json:1: "),
+    ],
+)
+def test_a_broken_mcp_json_stops_nobody(tmp_path: Path, text: str, sentence: str) -> None:
+    written(tmp_path, text, ".mcp.json")
+
+    [found] = findings(tmp_path / "home", tmp_path)
+
+    assert found.startswith(f"warning {sentence}")
