@@ -13,12 +13,14 @@ from msgspec import Struct
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Amounts that add up, plus the seconds that they took.
 
-    `usd` counts the calls whose price is known; `unpriced` says how many are not in it.
+    `usd` counts the calls whose price is known; `unpriced` says how many are not in it. Of the input
+    tokens, `cached_tokens` were read from a provider's cache and `written_tokens` put into it.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    written_tokens: int = 0
     usd: float = 0.0
     calls: int = 0
     unpriced: int = 0
@@ -37,6 +39,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
+            written_tokens=self.written_tokens + other.written_tokens,
             usd=self.usd + other.usd,
             calls=self.calls + other.calls,
             unpriced=self.unpriced + other.unpriced,

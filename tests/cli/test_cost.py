@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from podium.cli.cost import Column, Name, money, table
+from podium.cli.measure import width
+from podium.usage import Usage
+
+from .conftest import Desk
+from .test_terminal import Terminal
+
+
+def spends(input: int, output: int, **more: Any) -> dict[str, Any]:
+    """A move of so many tokens."""
+    return {"says": "some words", "usage": {"input_tokens": input, "output_tokens": output, **more}}
+
+
+@pytest.fixture
+def team(desk: Desk) -> Desk:
+    """A run in which two advise, one of whom is a router, and one hands over."""
+    desk.agent("lead", spends(1000, 100, cached_tokens=400, usd=0.01), advisors=["law", "desk"], handoff="last")
+    desk.agent("law", spends(2000, 200, usd=0.02))
+    desk.agent(
+        "desk",
+        {"calls": [{"name": "route_to", "arguments": {"agent": "ops"}}], "usage": {"input_tokens": 5, "usd": 0.0004}},
+        agents=["ops"],
+        router=True,
+    )
+    desk.agent("ops", spends(30, 3, unpriced=1))
+    desk.agent("last", spends(4000, 400, estimated=1, usd=0.04))
+    desk.invoke("run", "lead", "do it")
+    return desk
+
+
+def cells(line: str) -> str:
+    """What is in a line, without the time."""
+    return " ".join(re.sub(r" [\d.]+s(?= |$)", "", line).split())
+
+
+def test_every_operation_shows_its_total_and_those_above_others_also_their_own(team: Desk) -> None:
+    lines = team.invoke("cost", team.run_id()).stdout.splitlines()
+
+    assert lines[0].split() == ["AGENT", "CALLS", "IN", "OUT", "CACHED", "COST", "TOOK"]
+    assert [cells(line) for line in lines[1:]] == [
+        "lead 5 ~7,035 ~703 ~400 ~$0.0704 + unpriced",
+        "│ own 1 1,000 100 400 $0.0100",
+        "├─ law 1 2,000 200 $0.0200",
+        "├─ desk 2 35 3 $0.0004 + unpriced",
+        "│ │ own 1 5 $0.0004",
+        "│ └─ ops 1 30 3 unpriced",
+        "└─ last 1 ~4,000 ~400 ~$0.0400",
+    ]
+
+
+def leaves(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node, *(below for child in node["children"] for below in leaves(child))]
+
+
+@pytest.mark.parametrize("amount", ["calls", "input_tokens", "output_tokens", "cached_tokens", "usd", "unpriced"])
+def test_what_is_used_is_counted_once(team: Desk, amount: str) -> None:
+    told = json.loads(team.invoke("cost", team.run_id()[:6], "--json").stdout)
+    listed = json.loads(team.invoke("cost", "--json").stdout)
+
+    own = sum(node["own"][amount] for node in leaves(told["tree"]))
+    assert told["usage"][amount] == told["tree"]["total"][amount] == pytest.approx(own)
+    assert listed["usage"][amount] == listed["runs"][0]["usage"][amount] == pytest.approx(own)
+
+
+def test_time_is_the_span_and_no_sum(team: Desk) -> None:
+    told = json.loads(team.invoke("cost", team.run_id(), "--json").stdout)
+
+    whole = told["tree"]["total"]["seconds"]
+
+    assert 0 < whole <= told["usage"]["seconds"]
+    assert all(node["total"]["seconds"] <= whole for node in leaves(told["tree"]))
+
+
+def test_all_runs_are_listed_with_their_sum(team: Desk) -> None:
+    team.agent("local", spends(1, 2))
+    team.invoke("run", "local", "do it")
+    newest, oldest = (summary.id for summary in team.runs())
+
+    lines = team.invoke("cost").stdout.splitlines()
+
+    assert lines[0].split() == ["RUN", "STARTED", "CALLS", "IN", "OUT", "CACHED", "COST", "TOOK", "AGENT"]
+    assert (lines[1].split()[0], lines[1].split()[-1]) == (newest, "local")
+    assert (lines[2].split()[0], lines[2].split()[-1]) == (oldest, "lead")
+    assert cells(lines[3]) == "sum of 2 runs 6 ~7,036 ~705 ~400 ~$0.0704 + unpriced"
+    assert max(map(width, lines)) <= 100
+
+
+def test_without_any_runs_it_says_so_and_makes_nothing(desk: Desk) -> None:
+    said = desk.invoke("cost")
+
+    assert (said.exit_code, said.stdout) == (0, "")
+    assert "no runs yet" in said.stderr
+    assert json.loads(desk.invoke("cost", "--json").stdout)["runs"] == []
+    assert desk.invoke("cost", "3f2a").exit_code == 2
+    assert not desk.store.exists()
+
+
+def test_a_run_that_was_interrupted_tells_what_it_cost_so_far(desk: Desk, interrupted: Callable[[], str]) -> None:
+    run = interrupted()
+
+    told = json.loads(desk.invoke("cost", run, "--json").stdout)
+
+    assert told["state"] == "resumable"
+    assert told["usage"]["calls"] == 1
+    assert desk.invoke("cost", run).stdout.splitlines()[0].split()[0] == "AGENT"
+
+
+@pytest.mark.parametrize(
+    ("usage", "said"),
+    [
+        (Usage(), ""),
+        (Usage(calls=1), "$0.0000"),
+        (Usage(calls=1, usd=1234.5), "$1,234.5000"),
+        (Usage(calls=1, usd=0.00001), "<$0.0001"),
+        (Usage(calls=1, unpriced=1), "unpriced"),
+        (Usage(calls=2, unpriced=1), "$0.0000 + unpriced"),
+        (Usage(calls=2, unpriced=1, usd=0.5), "$0.5000 + unpriced"),
+        (Usage(calls=1, estimated=1, usd=0.5), "~$0.5000"),
+    ],
+)
+def test_money_is_told_as_far_as_it_is_known(usage: Usage, said: str) -> None:
+    assert money(usage) == said
+
+
+def test_a_narrow_terminal_keeps_names_and_money(team: Desk) -> None:
+    team.agent("an-agent-with-a-name-that-is-as-long-as-a-line", spends(10, 2, usd=0.5))
+    team.invoke("run", "an-agent-with-a-name-that-is-as-long-as-a-line", "do it")
+
+    for columns in (40, 60, 80):
+        terminal = Terminal(team, "cost", team.run_id(), columns=columns)
+        assert terminal.end() == 0
+        head, line, *rest = terminal.lines
+        assert head.split()[0] == "AGENT"
+        assert line.startswith("an-agen")
+        assert "$0.5000" in line
+        assert not any(rest), "nothing goes over the edge into a line of its own"
+
+
+def test_the_list_of_runs_fits_a_terminal(team: Desk) -> None:
+    terminal = Terminal(team, "cost", columns=60)
+
+    assert terminal.end() == 0
+    assert [line.split()[0] for line in terminal.lines if line] == ["RUN", team.run_id(), "sum"]
+
+
+def test_columns_give_way_before_names_vanish() -> None:
+    names = [Name("", "lead"), Name("└─ ", "a-very-long-name")]
+    columns = [Column("CALLS", ["1", "2"], spare=2), Column("COST", ["$1", "$2"])]
+
+    wide, middle, narrow = (table("AGENT", names, columns, most=most) for most in (40, 25, 18))
+
+    assert wide[2] == "└─ a-very-long-name      2    $2"
+    assert middle[2] == "└─ a-very-l…      2    $2"
+    assert narrow[2].split() == ["└─", "a-very-l…", "$2"]
+    assert [max(map(width, lines)) for lines in (wide, middle, narrow)] == [32, 25, 18]
