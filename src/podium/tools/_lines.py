@@ -1,0 +1,83 @@
+"""A program that searches lines: what to search for comes as JSON on its input, hits go out as lines of JSON.
+
+It runs in the checkout, on its own, with nothing but the standard library. It follows no link.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+LARGEST_FILE = 64 * 1024 * 1024
+LONGEST_LINE = 100_000
+
+
+def main() -> None:
+    """Search, and say what was found."""
+    asked: dict[str, Any] = json.load(sys.stdin.buffer)
+    expression = re.compile(asked["pattern"], re.IGNORECASE if asked["ignore_case"] else 0)
+    left = asked["most"] + 1  # one more than wanted, which tells that there are more
+    for path in asked["paths"]:
+        for hit in _hits(path, expression, asked["context"]):
+            sys.stdout.write(json.dumps({"path": path, **hit}) + "\n")
+            left -= hit["is_match"]
+            if left == 0:
+                sys.stdout.flush()
+                return
+        sys.stdout.flush()
+
+
+def _hits(path: str, expression: re.Pattern[str], context: int) -> Iterator[dict[str, Any]]:
+    before: deque[dict[str, Any]] = deque(maxlen=context)
+    after = 0
+    for number, raw in enumerate(_content(path).split(b"\n"), 1):
+        text = raw.decode("utf-8", "replace").removesuffix("\r")[:LONGEST_LINE]
+        hit: dict[str, Any] = {"line": number, "text": text, "is_match": bool(expression.search(text))}
+        if hit["is_match"]:
+            yield from before
+            before.clear()
+            after = context
+            yield hit
+        elif after:
+            after -= 1
+            yield hit
+        else:
+            before.append(hit)
+
+
+def _content(path: str) -> bytes:
+    """The file without its last line end; nothing where it is not a text file that can be read."""
+    try:
+        fd = _opened(path)
+    except OSError:
+        return b""
+    with os.fdopen(fd, "rb") as file:
+        there = os.fstat(fd)
+        if not stat.S_ISREG(there.st_mode) or there.st_size > LARGEST_FILE:
+            return b""
+        content = file.read()
+    return b"" if b"\0" in content else content.removesuffix(b"\n")
+
+
+def _opened(path: str) -> int:
+    """A descriptor, reached from directory to directory without following a link."""
+    *above, name = path.split("/")
+    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for folder in above:
+            below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+            os.close(fd)
+            fd = below
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=fd)
+    finally:
+        os.close(fd)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""The tools of one place of work, and which of them an agent's file means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..mind import Tool
+from ..permission import Acting
+from .checks import Checks, RunChecks
+from .diff import GitDiff
+from .edit import EditFile
+from .fetch import WebFetch
+from .files import ReadFile, WriteFile
+from .function import function_tool
+from .listing import Hidden, holds_secrets
+from .person import ask_person, report_status
+from .process import Wrap
+from .search import Glob, Grep
+from .shell import Bash
+
+READING = ("read_file", "glob", "grep", "git_diff")
+IN_A_CHECKOUT = (*READING, "write_file", "edit_file", "bash", "run_checks")
+PLAIN = ("ask_person", "report_status")
+
+ALIASES = {
+    "Read": "read_file",
+    "Write": "write_file",
+    "Edit": "edit_file",
+    "MultiEdit": "edit_file",
+    "Glob": "glob",
+    "LS": "glob",
+    "list_files": "glob",
+    "Grep": "grep",
+    "Bash": "bash",
+    "WebFetch": "web_fetch",
+}
+"""Names that other programs and their users have for these tools."""
+
+
+def tool_name(entry: str) -> str | None:
+    """The tool that an entry of `tools` means, `Bash(git *)` included; None where it is about an agent or MCP."""
+    name = entry.partition("(")[0].strip()
+    if name == "Agent" or name.startswith("mcp__"):
+        return None
+    return ALIASES.get(name, name)
+
+
+class Toolbox:
+    """The tools for work in a directory, or without one. Functions come last, and give way to tools of ours."""
+
+    def __init__(
+        self,
+        directory: Path | None,
+        *,
+        checks: Checks,
+        functions: Sequence[Callable[..., Any]] = (),
+        is_attended: bool = False,
+        wrap: Wrap | None = None,
+        hidden: Hidden = holds_secrets,
+    ) -> None:
+        self._acting: dict[str, Acting] = {}
+        if directory is not None:
+            self._put(
+                ReadFile(directory),
+                Glob(directory, hidden=hidden),
+                Grep(directory, hidden=hidden, wrap=wrap),
+                GitDiff(directory, hidden=hidden),
+                WriteFile(directory),
+                EditFile(directory),
+                Bash(directory, wrap=wrap),
+                RunChecks(directory, checks, wrap=wrap),
+            )
+        self._put(WebFetch())
+        made = [function_tool(function) for function in functions]
+        self._functions = [tool.name for tool in made]
+        self._put(*made)
+        self._plain = {tool.name: tool for tool in (ask_person(is_attended), report_status())}
+
+    def _put(self, *tools: Acting) -> None:
+        for tool in tools:
+            self._acting.setdefault(tool.name, tool)
+
+    def acting(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[Acting]:
+        """The tools that act, to be offered through a gate. None stands for those that only read, and functions."""
+        wanted = _meant((*READING, *self._functions) if names is None else names, without)
+        return [self._acting[name] for name in wanted if name in self._acting]
+
+    def plain(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[Tool]:
+        """The tools that need no gate."""
+        wanted = _meant(PLAIN if names is None else names, without)
+        return [self._plain[name] for name in wanted if name in self._plain]
+
+    def unknown(self, names: Sequence[str]) -> list[str]:
+        """The entries that mean no tool, for a notice."""
+        known = {*IN_A_CHECKOUT, *self._acting, *self._plain}
+        return [entry for entry in names if (name := tool_name(entry)) is not None and name not in known]
+
+
+def _meant(names: Sequence[str], without: Sequence[str]) -> list[str]:
+    left_out = {tool_name(entry) for entry in without}
+    meant = dict.fromkeys(name for entry in names if (name := tool_name(entry)) is not None)
+    return [name for name in meant if name not in left_out]

@@ -1,0 +1,173 @@
+"""A child process of a tool: it belongs to the block that started it, with all that it starts itself.
+
+It has a session and process group of its own, no input but what it is given, and both its outputs in
+one. When it ends, is late or is cancelled, its whole group ends with it. What leaves the group on
+purpose (`setsid`) is out of reach from here: a sandbox with its own process numbers closes that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from anyio import CancelScope, create_task_group, current_time, move_on_after, to_thread, wait_readable
+
+GRACE = 2.0
+"""Seconds between asking a group to end and killing it."""
+DRAIN = 0.5
+"""Seconds in which output still arrives after the end; who keeps the pipe open longer is not of the group."""
+CHUNK = 65536
+
+PASSED_ON = frozenset(
+    (
+        *("PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"),
+        *("VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOPATH", "GOROOT", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+    )
+)
+"""What a command sees of our environment, besides LC_*: nothing here holds a secret."""
+
+Wrap = Callable[[list[str]], list[str]]
+"""Puts a sandbox around a command line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a process ended: its exit code, negative for the signal that ended it; or that it was late."""
+
+    code: int
+    is_late: bool = False
+
+    def __str__(self) -> str:
+        if self.code >= 0:
+            return f"exit code {self.code}"
+        with suppress(ValueError):
+            return f"ended by {signal.Signals(-self.code).name}"
+        return f"ended by signal {-self.code}"
+
+
+def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a command: a few names that are passed on, and pagers that do not wait for a key."""
+    given = os.environ if environ is None else environ
+    kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith("LC_")}
+    # A relative entry would find programs in the checkout, under names of programs that people trust.
+    kept["PATH"] = os.pathsep.join(one for one in kept.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(one))  # noqa: PTH117 - plain text
+    return kept | {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+
+
+async def run(
+    argv: Sequence[str], *, directory: str, timeout: float, take: Callable[[bytes], bool], stdin: bytes = b""
+) -> Ended:
+    """Run it to its end. `take` is given its output as it comes, and ends it early by returning False.
+
+    Raises OSError where it cannot be started.
+    """
+    pipe, its_end = os.pipe()
+    try:
+        try:
+            process = _started(argv, directory, its_end, stdin)
+        finally:
+            os.close(its_end)
+        os.set_blocking(pipe, False)
+        return await _followed(process, pipe, timeout, take)
+    finally:
+        os.close(pipe)
+
+
+def _started(argv: Sequence[str], directory: str, output: int, stdin: bytes) -> subprocess.Popen[bytes]:
+    with tempfile.TemporaryFile() if stdin else open(os.devnull, "rb") as given:  # noqa: PTH123 - one of two files
+        if stdin:
+            given.write(stdin)
+            given.seek(0)
+        return subprocess.Popen(
+            list(argv),
+            stdin=given,
+            stdout=output,
+            stderr=output,
+            cwd=directory,
+            env=environment(),
+            start_new_session=True,
+        )
+
+
+async def _followed(
+    process: subprocess.Popen[bytes], pipe: int, timeout: float, take: Callable[[bytes], bool]
+) -> Ended:
+    is_late = True
+    try:
+        async with create_task_group() as group:
+
+            async def read() -> None:
+                if not await _read(pipe, take):
+                    enough.cancel()
+
+            with CancelScope() as enough, move_on_after(timeout):
+                group.start_soon(read)
+                await _wait_end(process)
+                is_late = False
+            is_late = is_late and not enough.cancel_called
+            await _end(process, by_itself=not is_late and not enough.cancel_called)
+            group.cancel_scope.deadline = current_time() + DRAIN
+    finally:
+        await _end(process)
+    return Ended(code=-signal.SIGKILL if process.returncode is None else process.returncode, is_late=is_late)
+
+
+async def _read(pipe: int, take: Callable[[bytes], bool]) -> bool:
+    """Give all output on; False as soon as no more is wanted."""
+    while True:
+        await wait_readable(pipe)
+        try:
+            chunk = os.read(pipe, CHUNK)
+        except BlockingIOError:
+            continue
+        if not chunk:
+            return True
+        if not take(chunk):
+            return False
+
+
+async def _end(process: subprocess.Popen[bytes], *, by_itself: bool = False) -> None:
+    """See to it that nothing of the group is left: asked first, unless it ended by itself, then killed."""
+    if process.returncode is not None:
+        return
+    with CancelScope(shield=True, deadline=current_time() + 2 * GRACE):
+        if not by_itself:
+            _signal(process, signal.SIGTERM)
+            with move_on_after(GRACE):
+                await _wait_end(process)
+        # The ended leader is not reaped yet, so its number is still the group's and nobody else's.
+        _signal(process, signal.SIGKILL)
+        await _wait_end(process)
+    process.poll()
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # macOS says the latter of a group that has ended
+        os.killpg(process.pid, number)
+
+
+async def _wait_end(process: subprocess.Popen[bytes]) -> None:
+    """Return when the process has ended. It is not reaped."""
+    if (fd := _descriptor(process.pid)) is None:
+        wait = os.WEXITED | os.WNOWAIT
+        await to_thread.run_sync(os.waitid, os.P_PID, process.pid, wait, abandon_on_cancel=True)
+        return
+    try:
+        await wait_readable(fd)
+    finally:
+        os.close(fd)
+
+
+def _descriptor(pid: int) -> int | None:
+    """A descriptor that becomes readable when the process ends, where the system has such."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return os.pidfd_open(pid)
+    return None

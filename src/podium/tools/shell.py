@@ -1,0 +1,107 @@
+"""Running shell commands in the checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from ..action import Action
+from ..event import ToolUse
+from ..mind import ToolAnswer
+from ..permission import Deed, Unfit, interrupted
+from .arguments import Arguments, canonical, read, schema
+from .files import encoded
+from .process import GRACE, Ended, Wrap, run
+
+SHELL = "/bin/bash"
+LONGEST_COMMAND = 100_000
+LONGEST_TIMEOUT = 600
+KEPT = 16 * 1024
+"""How much of the output's start, and of its end, is kept."""
+
+
+class Output:
+    """The start and the end of what a command prints. More than both is never held, however much it prints."""
+
+    def __init__(self, start: int = KEPT, end: int = KEPT) -> None:
+        self._start = bytearray()
+        self._end = bytearray()
+        self._start_size = start
+        self._end_size = end
+        self._total = 0
+
+    def take(self, chunk: bytes) -> bool:
+        """More output; always True, because a command may print as much as it likes."""
+        self._total += len(chunk)
+        room = self._start_size - len(self._start)
+        self._start += chunk[:room]
+        self._end += chunk[room:]
+        if len(self._end) > self._end_size:
+            del self._end[: len(self._end) - self._end_size]
+        return True
+
+    def __str__(self) -> str:
+        cut = self._total - len(self._start) - len(self._end)
+        if not cut:
+            return (self._start + self._end).decode(errors="replace")
+        start, end = (part.decode(errors="replace") for part in (self._start, self._end))
+        return f"{start}\n[… {cut} bytes cut …]\n{end}" if start else f"[… {cut} bytes cut …]\n{end}"
+
+
+class BashArguments(Arguments, frozen=True, kw_only=True):
+    """The arguments of bash."""
+
+    command: Annotated[str, Meta(description="The command, as it would be typed.")]
+    timeout: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT, description="Seconds until it is stopped.")] = 120
+
+
+class Bash:
+    """`bash`: one command, run to its end."""
+
+    name = "bash"
+    description = (
+        "Run a shell command in the checkout and get its output, both streams in one, and its exit code. Nothing "
+        "stays behind: what it starts in the background ends with it. There is no input and no terminal."
+    )
+    parameters = schema(BashArguments)
+    is_parallel = False
+    timeout = LONGEST_TIMEOUT + 3 * GRACE
+
+    def __init__(self, directory: Path, *, wrap: Wrap | None = None) -> None:
+        self._directory = directory
+        self._wrap = wrap
+
+    async def prepare(self, call: ToolUse) -> Deed:
+        asked = read(call, BashArguments)
+        size = len(encoded(asked.command, "command"))
+        if not asked.command.strip() or "\0" in asked.command:
+            raise Unfit("`command` is empty or has a NUL in it; give a command as it would be typed.")
+        if size > LONGEST_COMMAND:
+            raise Unfit(f"`command` has {size} bytes, and {LONGEST_COMMAND} are the most; write a script and run that.")
+        argv = [SHELL, "-c", asked.command]
+
+        async def act() -> ToolAnswer:
+            output = Output()
+            ended = await ran(argv, self._directory, asked.timeout, output, self._wrap)
+            return _told(output, ended, asked.timeout)
+
+        return Deed(arguments=canonical(asked), act=act)
+
+    async def recover(self, began: Action) -> ToolAnswer | None:
+        return interrupted(self.name)
+
+
+async def ran(argv: list[str], directory: Path, timeout: float, output: Output, wrap: Wrap | None) -> Ended:
+    """Run a command line, in its sandbox where there is one. Raises Unfit where it cannot be started."""
+    try:
+        return await run(wrap(argv) if wrap else argv, directory=str(directory), timeout=timeout, take=output.take)
+    except OSError as error:
+        raise Unfit(f"{argv[0]} cannot be started: {error.strerror or error}.") from error
+
+
+def _told(output: Output, ended: Ended, timeout: float) -> ToolAnswer:
+    text = str(output).rstrip("\n") or "(no output)"
+    how = f"stopped after {timeout:g} s, with all that it had started" if ended.is_late else str(ended)
+    return ToolAnswer(text=f"{text}\n[{how}]", is_error=ended.is_late or ended.code != 0)

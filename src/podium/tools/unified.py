@@ -1,0 +1,61 @@
+"""What a change does to a text, as a unified diff: the whole of it, however long."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+CONTEXT = 3
+COMPARED = 5000
+"""How many changed lines on both sides together are compared with each other; more are shown as replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The diff, and how many lines of it are new or gone."""
+
+    text: str
+    changed_lines: int
+
+
+def lines(text: str) -> list[str]:
+    """The lines with their ends. Only a line feed ends a line, as in editors and git."""
+    parts = text.split("\n")
+    return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def compared(path: str, before: str | None, after: str) -> Comparison:
+    """What turns `before` into `after`; None where there is no file before."""
+    old, new = lines(before or ""), lines(after)
+    same_start = _common(old, new)
+    same_end = _common(old[same_start:][::-1], new[same_start:][::-1])
+    if len(old) + len(new) - 2 * (same_start + same_end) > COMPARED:
+        hunks = _replaced(old, new, same_start, same_end)
+    else:
+        hunks = list(difflib.unified_diff(old, new, n=CONTEXT))[2:]
+    head = ["--- /dev/null\n" if before is None else f"--- a/{path}\n", f"+++ b/{path}\n"]
+    changed = sum(line.startswith(("+", "-")) for line in hunks)
+    return Comparison(text="".join(_ended(line) for line in [*head, *hunks]), changed_lines=changed)
+
+
+def _common(old: list[str], new: list[str]) -> int:
+    return next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+
+
+def _replaced(old: list[str], new: list[str], same_start: int, same_end: int) -> list[str]:
+    """One hunk in which all that differs is replaced: finding the smallest one would take too long."""
+    start = max(0, same_start - CONTEXT)
+    old_end, new_end = len(old) - same_end, len(new) - same_end
+    after = old[old_end : old_end + CONTEXT]
+    sizes = f"-{start + 1},{old_end - start + len(after)} +{start + 1},{new_end - start + len(after)}"
+    return [
+        f"@@ {sizes} @@\n",
+        *(f" {line}" for line in old[start:same_start]),
+        *(f"-{line}" for line in old[same_start:old_end]),
+        *(f"+{line}" for line in new[same_start:new_end]),
+        *(f" {line}" for line in after),
+    ]
+
+
+def _ended(line: str) -> str:
+    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

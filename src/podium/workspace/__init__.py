@@ -1,0 +1,1 @@
+"""Where agents work: git, and the checkouts that it makes."""

@@ -1,0 +1,49 @@
+"""Calling tools as a gate does, without the gate: made ready, then done."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from podium.action import Action
+from podium.event import ToolUse
+from podium.mind import ToolAnswer
+from podium.permission import Acting, Deed
+
+
+def call(tool: Acting, **arguments: Any) -> ToolUse:
+    return ToolUse(id="c1", name=tool.name, arguments=arguments)
+
+
+async def do(tool: Acting, **arguments: Any) -> ToolAnswer:
+    deed = await tool.prepare(call(tool, **arguments))
+    return await deed.act()
+
+
+def began(tool: Acting, deed: Deed) -> Action:
+    """What is on the timeline of a deed that began."""
+    return Action(
+        run="r",
+        agent="a",
+        tool=tool.name,
+        arguments=dict(deed.arguments),
+        inputs=dict(deed.inputs),
+        outputs=dict(deed.outputs),
+    )
+
+
+def repository(directory: Path) -> Path:
+    """A real git repository with one commit."""
+    directory.mkdir(parents=True, exist_ok=True)
+    run_git(directory, "init", "-q", "-b", "main")
+    run_git(directory, "config", "user.email", "t@example.com")
+    run_git(directory, "config", "user.name", "T")
+    (directory / "a.txt").write_text("one\ntwo\n")
+    run_git(directory, "add", ".")
+    run_git(directory, "commit", "-q", "-m", "first")
+    return directory
+
+
+def run_git(directory: Path, *args: str) -> None:
+    subprocess.run(["git", *args], cwd=directory, check=True, capture_output=True)

@@ -1,0 +1,71 @@
+"""Which tools an agent's file means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from podium.tools.box import IN_A_CHECKOUT, Toolbox
+
+
+def weather(city: str) -> str:
+    """The weather."""
+    return f"fine in {city}"
+
+
+def names(box: Toolbox, wanted: Sequence[str] | None, without: Sequence[str] = ()) -> list[str]:
+    return [tool.name for tool in box.acting(wanted, without)] + [tool.name for tool in box.plain(wanted, without)]
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Toolbox:
+    return Toolbox(tmp_path, checks={}, functions=[weather])
+
+
+def test_an_agent_that_lists_none_may_read_and_speak_to_the_person(box: Toolbox) -> None:
+    assert names(box, None) == ["read_file", "glob", "grep", "git_diff", "weather", "ask_person", "report_status"]
+
+
+def test_other_programs_names_are_understood(box: Toolbox) -> None:
+    wanted = ["Read", "Write", "Edit", "MultiEdit", "Glob", "LS", "Grep", "Bash", "WebFetch"]
+
+    assert names(box, wanted) == ["read_file", "write_file", "edit_file", "glob", "grep", "bash", "web_fetch"]
+
+
+def test_an_entry_with_a_specifier_means_its_tool(box: Toolbox) -> None:
+    assert names(box, ["Bash(git *)", "Bash(npm test)", "ask_person"]) == ["bash", "ask_person"]
+
+
+def test_what_is_disallowed_is_left_out(box: Toolbox) -> None:
+    assert names(box, ["Read", "Bash"], ["bash"]) == ["read_file"]
+    assert names(box, None, ["Grep", "weather", "ask_person"]) == ["read_file", "glob", "git_diff", "report_status"]
+
+
+def test_an_empty_list_means_no_tools(box: Toolbox) -> None:
+    assert names(box, []) == []
+
+
+def test_unknown_names_are_given_back_and_those_of_others_are_not(box: Toolbox) -> None:
+    wanted = ["Read", "read", "Agent(reviewer)", "mcp__github__issues", "Frobnicate(x)", "weather"]
+
+    assert box.unknown(wanted) == ["read", "Frobnicate(x)"]
+    assert names(box, wanted) == ["read_file", "weather"]
+
+
+def test_without_a_directory_there_is_nothing_to_do_with_files() -> None:
+    box = Toolbox(None, checks={})
+
+    assert names(box, [*IN_A_CHECKOUT, "web_fetch"]) == ["web_fetch"]
+    assert names(box, None) == ["ask_person", "report_status"]
+    assert box.unknown(IN_A_CHECKOUT) == []
+
+
+def test_a_function_does_not_take_the_place_of_a_tool_of_ours(tmp_path: Path) -> None:
+    def bash(command: str) -> str:
+        return command
+
+    (tool,) = Toolbox(tmp_path, checks={}, functions=[bash]).acting(["bash"])
+
+    assert "shell command" in tool.description
