@@ -1,0 +1,7 @@
+"""What is known of an MCP server that is not there any more."""
+
+from __future__ import annotations
+
+
+class Gone(Exception):
+    """The server is not there; the text says how it ended or why it could not be started."""

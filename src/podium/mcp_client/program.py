@@ -1,0 +1,193 @@
+"""A server that is a program: started in a group of its own, spoken to line by line, and gone when its block ends.
+
+The SDK has such a transport too. This one also tells how the program ended and what it said last,
+leaves no process of its group behind when the program itself ends in time, and bounds what it reads.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from subprocess import PIPE
+
+from anyio import (
+    BrokenResourceError,
+    CancelScope,
+    ClosedResourceError,
+    create_memory_object_stream,
+    create_task_group,
+    current_time,
+    move_on_after,
+    open_process,
+    sleep,
+)
+from anyio.abc import ByteReceiveStream, Process
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from .plain import plain
+
+LONGEST_MESSAGE = 16 * 1024 * 1024
+KEPT_WORDS = 4096
+SHOWN_WORDS = 400
+REAP_SECONDS = 2.0
+BURIAL_SECONDS = 0.3
+POLL_SECONDS = 0.01
+
+
+class Program:
+    """A started program, its messages in both directions, and what it left when it ended."""
+
+    def __init__(self, process: Process, *, on_gone: Callable[[], None]) -> None:
+        self._process = process
+        self._on_gone = on_gone
+        self._words = bytearray()
+        self._to_session, self.received = create_memory_object_stream[SessionMessage | Exception](0)
+        self.sent, self._from_session = create_memory_object_stream[SessionMessage](0)
+
+    @property
+    def ending(self) -> str:
+        """How it ended."""
+        code = self._process.returncode
+        if code is None:
+            return "it closed its output"
+        return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it exited with code {code}"
+
+    @property
+    def last_words(self) -> str:
+        words = plain(self._words.decode(errors="replace").strip())
+        return words if len(words) <= SHOWN_WORDS else f"…{words[-SHOWN_WORDS:]}"
+
+    async def read(self) -> None:
+        """Pass on its messages until there are no more. A line that is no message counts as its words."""
+        assert self._process.stdout is not None
+        async with self._to_session:
+            async for line in _lines(self._process.stdout):
+                if line is None:
+                    self._heard(f"[a message over {LONGEST_MESSAGE:,} bytes]".encode())
+                    break
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    self._heard(line + b"\n")
+                    continue
+                try:
+                    await self._to_session.send(SessionMessage(message))
+                except BrokenResourceError:
+                    break
+        self._on_gone()
+
+    async def write(self) -> None:
+        """Pass on what it is told."""
+        assert self._process.stdin is not None
+        async with self._from_session:
+            with suppress(BrokenResourceError, ClosedResourceError, OSError):
+                async for told in self._from_session:
+                    line = told.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    await self._process.stdin.send(line.encode() + b"\n")
+                return
+        self._on_gone()
+
+    async def listen(self) -> None:
+        """Keep the end of what it says on the side."""
+        assert self._process.stderr is not None
+        with suppress(BrokenResourceError, ClosedResourceError, OSError):
+            async for chunk in self._process.stderr:
+                self._heard(chunk)
+
+    async def stop(self, grace: float) -> None:
+        """Ask it to end, twice, then end it; with everything in its group. Every wait in here ends."""
+        process = self._process
+        assert process.stdin is not None
+        with suppress(BrokenResourceError, ClosedResourceError, OSError):
+            await process.stdin.aclose()
+        await _wait_until(self._has_ended, grace)
+        if _signalled(process.pid, signal.SIGTERM):
+            await _wait_until(self._is_group_empty, grace)
+            if _signalled(process.pid, signal.SIGKILL):
+                # They are dead; where nobody buries orphans they stay listed all the same.
+                await _wait_until(self._is_group_empty, BURIAL_SECONDS)
+        await _wait_until(self._has_ended, REAP_SECONDS)
+
+    def close(self) -> None:
+        """Close the ends of the streams that nobody else closes."""
+        for stream in (self._to_session, self.received, self.sent, self._from_session):
+            stream.close()
+
+    def _heard(self, words: bytes) -> None:
+        self._words += words
+        del self._words[:-KEPT_WORDS]
+
+    def _has_ended(self) -> bool:
+        # Waiting for the process itself would also wait for its pipes, which a child of it may hold open.
+        return self._process.returncode is not None
+
+    def _is_group_empty(self) -> bool:
+        return not _signalled(self._process.pid, 0)
+
+
+@asynccontextmanager
+async def launched(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    directory: Path | None,
+    grace: float,
+    on_gone: Callable[[], None],
+) -> AsyncIterator[Program]:
+    """A program for the time of the block; `on_gone` is called when it stops listening or speaking."""
+    with CancelScope(shield=True):
+        # Cancelled in here we would not know of a process that is already there.
+        process = await open_process(
+            command, env=env, cwd=directory, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+        )
+    program = Program(process, on_gone=on_gone)
+    async with create_task_group() as group:
+        for task in (program.read, program.write, program.listen):
+            group.start_soon(task)
+        try:
+            yield program
+        finally:
+            with CancelScope(shield=True):
+                await program.stop(grace)
+                program.close()
+                with move_on_after(REAP_SECONDS):
+                    await process.aclose()
+            group.cancel_scope.cancel()
+
+
+async def _lines(stream: ByteReceiveStream) -> AsyncIterator[bytes | None]:
+    """Whole lines; None where one is too long to be kept."""
+    buffer, searched = bytearray(), 0
+    with suppress(BrokenResourceError, ClosedResourceError, OSError):
+        async for chunk in stream:
+            buffer += chunk
+            while (end := buffer.find(b"\n", searched)) >= 0:
+                line = bytes(buffer[:end])
+                del buffer[: end + 1]
+                searched = 0
+                if line.strip():
+                    yield line
+            searched = len(buffer)
+            if searched > LONGEST_MESSAGE:
+                yield None
+
+
+async def _wait_until(is_so: Callable[[], bool], seconds: float) -> None:
+    until = current_time() + seconds
+    while not is_so() and current_time() < until:  # noqa: ASYNC110 -- the system tells nobody when a group is empty
+        await sleep(POLL_SECONDS)
+
+
+def _signalled(group: int, number: int) -> bool:
+    """Whether there is anybody in the group, who then has the signal."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

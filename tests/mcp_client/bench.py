@@ -1,0 +1,75 @@
+"""Servers to test with, and what a test sees of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from podium.event import ToolUse
+from podium.mcp_client.limits import Limits
+from podium.mcp_client.server import McpServer, Source, trusted_name
+from podium.mcp_client.servers import Servers
+from podium.mcp_client.trust import Trust
+from podium.mind import ToolAnswer
+from podium.permission import Acting
+
+HERE = Path(__file__).parent
+SDK = str(HERE / "sdk_server.py")
+RAW = str(HERE / "raw_server.py")
+QUICK = Limits(grace=0.2)
+
+
+def python(name: str, *args: str, source: Source = "user", env: Mapping[str, str] | None = None) -> McpServer:
+    return McpServer(name=name, command=sys.executable, args=args, source=source, env=dict(env or {}))
+
+
+class Bench:
+    """Servers of a run in a home of their own, and the notices that they gave."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.notices: list[str] = []
+
+    def servers(
+        self, *servers: McpServer, environ: Mapping[str, str] | None = None, limits: Limits = QUICK, at: str = "repo"
+    ) -> Servers:
+        directory = self.home / at
+        directory.mkdir(parents=True, exist_ok=True)
+        return Servers(
+            {server.name: server for server in servers},
+            directory=directory,
+            environ={"PATH": os.environ["PATH"], **(environ or {})},
+            trust=Trust.load(self.home),
+            notice=self.notices.append,
+            limits=limits,
+        )
+
+    def trust(self, server: McpServer, *, at: str = "repo") -> None:
+        """What `podium trust` would do."""
+        Trust.load(self.home).trust("server", trusted_name(server, self.home / at), server.digest)
+
+
+async def tool(servers: Servers, name: str) -> Acting:
+    (found,) = await servers.acting([name])
+    return found
+
+
+async def called(acting: Acting, **arguments: Any) -> ToolAnswer:
+    deed = await acting.prepare(use(acting, **arguments))
+    return await deed.act()
+
+
+def use(acting: Acting, **arguments: Any) -> ToolUse:
+    return ToolUse(id="1", name=acting.name, arguments=arguments)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that is dead and not yet buried does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
