@@ -1,4 +1,7 @@
-"""For your own tests: models that say what a script says, in the test's process or over HTTP."""
+"""For your own tests: models that say what a script says, in the test's process or over HTTP.
+
+With pytest, the fixtures `scripted` and `model_server` are there by themselves.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,35 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..engines.scripted import Fails, Move, ScriptedWire, ToolCall
+    from ..patience import Patience
     from .model_server import ModelServer, Received
+    from .move import calls, fails
+    from .scripted import Scripted
+    from .served import ServedModel
 
-__all__ = ["Fails", "ModelServer", "Move", "Received", "ScriptedWire", "ToolCall"]
+__all__ = [
+    "Fails",
+    "ModelServer",
+    "Move",
+    "Patience",
+    "Received",
+    "Scripted",
+    "ScriptedWire",
+    "ServedModel",
+    "ToolCall",
+    "calls",
+    "fails",
+]
 
-_MODULES = {"ModelServer": ".model_server", "Received": ".model_server"}
+_MODULES = {
+    "ModelServer": ".model_server",
+    "Patience": "..patience",
+    "Received": ".model_server",
+    "Scripted": ".scripted",
+    "ServedModel": ".served",
+    "calls": ".move",
+    "fails": ".move",
+}
 
 
 def __getattr__(name: str) -> object:

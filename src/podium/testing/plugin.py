@@ -1,0 +1,81 @@
+"""The pytest plug-in: fixtures for tests of your own agents.
+
+pytest imports this module at every start, also for suites that use none of it. So it imports
+nothing that pytest has not imported already, and each fixture imports what it needs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from .scripted import Scripted
+    from .served import ServedModel
+
+
+# A module's fixtures are made before those of a test, and so before PODIUM_HOME is another.
+@pytest.fixture(scope="module")
+def podium_repo(request: pytest.FixtureRequest) -> Path:
+    """The repository that agents are taken from: the one that the test's file is in. Override it for another."""
+    from ..roster.place import find_repo
+
+    return find_repo(request.path.parent)
+
+
+@pytest.fixture
+def podium_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary PODIUM_HOME, and an environment without any setting of Podium's and any model's key."""
+    from ..engines.model.providers import PROVIDERS
+
+    # Not in tmp_path: that one is the test's own, and its long name would drive the store's sockets out of it.
+    home = tmp_path_factory.mktemp("podium")
+    own = [name for name in os.environ if name.startswith("PODIUM_")]
+    providers = [name for one in PROVIDERS.values() for name in (one.key_name, one.url_name, one.host_name) if name]
+    for name in (*own, *providers):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PODIUM_HOME", str(home))
+    yield home
+    _put_bells_away(home / "podium.db")
+
+
+@pytest.fixture
+def scripted(
+    podium_repo: Path, podium_home: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Scripted:
+    """Agents that say what the test tells them: `agent` or `says`, then `run`, `heard`, `entries`."""
+    from ..settings import Settings
+    from .scripted import Scripted
+
+    workspace = tmp_path_factory.mktemp("workspace")
+    (workspace / ".podium").mkdir()  # so that it is a repository itself, wherever temporary folders are
+    told = partial(request.node.add_report_section, "call", "podium")
+    settings = Settings.load(repo=podium_repo, store=podium_home / "podium.db")
+    return Scripted(settings, repo=podium_repo, workspace=workspace, told=told)
+
+
+@pytest.fixture
+def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedModel]:
+    """A model on loopback that says what the test tells it, with the environment of every provider pointed at it."""
+    from .served import served
+
+    with served() as model:
+        for name, value in model.environment().items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("no_proxy", f"127.0.0.1,{os.environ.get('no_proxy') or os.environ.get('NO_PROXY', '')}")
+        yield model
+
+
+def _put_bells_away(store: Path) -> None:
+    """Remove the folder of the store's sockets, which is not beside the store where that path is too long."""
+    if store.exists():
+        from ..store.bell import bell_folder
+
+        with suppress(OSError):
+            bell_folder(store).rmdir()
