@@ -24,7 +24,14 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test uses the person's own settings, keys or runs."""
-    for name in ("PODIUM_HOME", "PODIUM_STORE", "PODIUM_MODEL", "PODIUM_FAULT", *PROVIDERS_OWN):
+    for name in (
+        "PODIUM_HOME",
+        "PODIUM_STORE",
+        "PODIUM_MODEL",
+        "PODIUM_FAULT",
+        "PODIUM_PERMISSION_MODE",
+        *PROVIDERS_OWN,
+    ):
         monkeypatch.delenv(name, raising=False)
 
 

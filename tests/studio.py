@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from podium import Agent, App, Result, Run, Settings
-from podium.engines.model.loop import ModelEngine, Retry
+from podium.engines.model.caller import Model, Retry, free
+from podium.engines.model.loop import ModelEngine
 from podium.engines.model.wire import Call
 from podium.engines.scripted import ScriptedWire
 from podium.event import Entry, Event, kind
@@ -20,6 +22,14 @@ from podium.store.reader import Reader
 
 async def at_once(seconds: float) -> None:
     """Waiting before the next try, without the waiting."""
+
+
+def bury(store: Path) -> None:
+    """Let the leases of a store have run out, as if whoever held them were gone."""
+    connection = sqlite3.connect(store)
+    connection.execute("UPDATE owner SET until = 0")
+    connection.commit()
+    connection.close()
 
 
 class Studio:
@@ -44,7 +54,7 @@ class Studio:
     ) -> AsyncIterator[App]:
         wire = ScriptedWire(self.scripts)
         wire.heard = self.calls
-        scripted = ModelEngine(wire, name="scripted", retry=Retry(sleep=at_once))
+        scripted = ModelEngine(Model(wire=wire, priced=free), name="scripted", retry=Retry(sleep=at_once))
         async with App(
             self.settings, engines={"scripted": scripted} | dict(engines or {}), environ={}, fault=fault
         ) as app:
@@ -58,6 +68,10 @@ class Studio:
     async def start(self, agent: str, request: str) -> AsyncIterator[Run]:
         async with self.app() as app, app.start(self.agents[agent], request, agents=self.agents.values()) as run:
             yield run
+
+    def bury(self) -> None:
+        """The process that owned runs here is gone: its lease has run out."""
+        bury(self.settings.store)
 
     async def resume(self, run: str, *, fault: Fault | None = None) -> Result:
         async with self.app(fault=fault) as app, app.resume(run) as resumed:

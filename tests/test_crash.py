@@ -10,12 +10,10 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,8 @@ from podium.picture import Picture
 from podium.store.fault import EXIT_CODE, refusal_after
 from podium.store.reader import Reader
 from podium.testing import ModelServer
+
+from .studio import bury
 
 ANSWER = "filed under 7"
 
@@ -59,16 +59,6 @@ def team() -> list[Agent]:
 
 def settings(home: Path, url: str) -> Settings:
     return Settings.load({}, home=home, model="openai:m", base_url=url)
-
-
-@contextmanager
-def buried(path: Path) -> Iterator[None]:
-    """The process that owned runs here is gone: its lease has run out."""
-    connection = sqlite3.connect(path)
-    connection.execute("UPDATE owner SET until = 0")
-    connection.commit()
-    connection.close()
-    yield
 
 
 def finished_calls(path: Path, run: str) -> set[str]:
@@ -113,8 +103,8 @@ async def test_a_run_that_dies_at_any_entry_ends_the_same_and_repeats_no_finishe
         store = home / "podium.db"
         before = finished_calls(store, first.run_id)
         made = {key: server.count(key) for key in before}
-        with buried(store):
-            second = await resumed(server, home, first.run_id)
+        bury(store)
+        second = await resumed(server, home, first.run_id)
 
         assert (second.outcome, second.text) == ("succeeded", ANSWER), f"after dying at entry {number}"
         assert {key: server.count(key) for key in before} == made, f"a finished call was repeated after entry {number}"
@@ -142,13 +132,13 @@ async def test_dying_again_and_again_still_comes_to_the_same_answer(server: Mode
     while result.outcome == "interrupted":
         before = finished_calls(store, first.run_id)
         made = {key: server.count(key) for key in before}
-        with buried(store):
-            fault = refusal_after(4)
-            async with (
-                App(settings(tmp_path, server.url), environ={}, fault=fault) as app,
-                app.resume(first.run_id) as live,
-            ):
-                result = await live.result()
+        bury(store)
+        fault = refusal_after(4)
+        async with (
+            App(settings(tmp_path, server.url), environ={}, fault=fault) as app,
+            app.resume(first.run_id) as live,
+        ):
+            result = await live.result()
         assert {key: server.count(key) for key in before} == made
         deaths += 1
         assert deaths < 60

@@ -12,11 +12,23 @@ SOURCE = Path(podium.__file__).parent
 
 LAYERS = (
     {"cli", "__main__"},
-    {"api", "app", "live", "settings"},
+    {"api", "app", "live", "outfit", "settings"},
     {"patterns"},
-    {"engines", "store", "roster"},
-    {"operation", "session", "keeper", "mind", "journal", "picture"},
-    {"event", "action", "agent", "patience", "request", "result", "usage", "errors"},
+    {"config", "engines", "mcp_client", "roster", "store", "tools", "workspace"},
+    {
+        "budget",
+        "clock",
+        "journal",
+        "keeper",
+        "message",
+        "mind",
+        "operation",
+        "permission",
+        "picture",
+        "policy",
+        "session",
+    },
+    {"event", "action", "agent", "marked", "patience", "request", "result", "usage", "errors"},
 )
 BESIDE = {"testing"}
 """Public help for users' tests: it may use anything, and nothing in the product uses it."""
@@ -59,14 +71,25 @@ def test_every_module_has_a_layer_and_imports_only_downwards() -> None:
 
 def _strangers(module: str, imported: str) -> bool:
     """Two outside things do not know each other."""
-    outside = {"engines", "store", "roster"}
+    outside = {"config", "engines", "mcp_client", "roster", "store", "tools"}
     return module != imported and module in outside and imported in outside
 
 
 def test_patterns_know_nothing_of_the_outside() -> None:
     known = {imported for path in (SOURCE / "patterns").glob("*.py") for imported in imports(path)}
 
-    assert not known & {"engines", "store", "roster", "app", "live", "settings"}
+    assert not known & {
+        "config",
+        "engines",
+        "mcp_client",
+        "roster",
+        "store",
+        "tools",
+        "workspace",
+        "app",
+        "live",
+        "settings",
+    }
 
 
 def test_the_core_knows_no_process_no_git_and_no_http() -> None:

@@ -24,6 +24,9 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
     environment: dict[str, str] = {}
     sandbox: str = ""
     inputs: dict[str, str] = {}
+    """What the files that it changes hold now, by path: a hash each, empty where there is no file."""
+    outputs: dict[str, str] = {}
+    """What they will hold, so that a crash in the middle leaves no doubt."""
     diff: str = ""
     asked_at: float = 0.0
     expires_at: float = 0.0

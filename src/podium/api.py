@@ -2,43 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Unpack
 
 from .agent import Agent
-from .app import App
+from .app import App, Given
 from .live import Run
 from .result import Result
+from .roster.place import find_repo
 from .settings import Settings
 
 
-async def run(
-    agent: str | Agent,
-    request: str,
-    *,
-    repo: str | Path | None = None,
-    settings: Settings | None = None,
-    agents: Iterable[Agent] = (),
-) -> Result:
+async def run(agent: str | Agent, request: str, *, settings: Settings | None = None, **given: Unpack[Given]) -> Result:
     """Give a request to an agent and wait for what comes of it.
 
     `agent` is a name that the repository, the user or Podium itself has a file for, or an Agent;
-    `agents` are those built in code that it refers to.
+    `agents` are those built in code that it refers to. With a `repo` its agents work on the files
+    there, as far as rules allow; `tools` are functions that they may call; `budget` limits all of it.
     """
-    async with App(settings) as app:
-        return await app.run(agent, request, repo=repo, agents=agents)
+    async with App(settings or _settings(given)) as app:
+        return await app.run(agent, request, **given)
 
 
 @asynccontextmanager
 async def start(
-    agent: str | Agent,
-    request: str,
-    *,
-    repo: str | Path | None = None,
-    settings: Settings | None = None,
-    agents: Iterable[Agent] = (),
+    agent: str | Agent, request: str, *, settings: Settings | None = None, **given: Unpack[Given]
 ) -> AsyncIterator[Run]:
-    """Give a request to an agent and watch what comes of it; leaving the block early stops the run."""
-    async with App(settings) as app, app.start(agent, request, repo=repo, agents=agents) as started:
+    """Give a request to an agent and watch what comes of it; leaving the block early stops the run.
+
+    With `is_attended`, what agents ask is waited for: answer it with the run's `answer` and `reply`.
+    """
+    async with App(settings or _settings(given)) as app, app.start(agent, request, **given) as started:
         yield started
+
+
+def _settings(given: Given) -> Settings:
+    repo = given.get("repo")
+    return Settings.load(repo=None if repo is None else find_repo(Path(repo)))

@@ -9,19 +9,24 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import msgspec
 from anyio import create_task_group, get_cancelled_exc_class, to_thread
+from msgspec import structs
 
 from . import __version__
-from .agent import Agent
+from .agent import Agent, Budget
+from .budget import Allowance
+from .config.role import resolved
 from .engines.choice import Engines
+from .engines.model.loop import ModelEngine
+from .engines.model.traffic import Traffic
 from .engines.names import REHEARSAL
 from .errors import Mistake, PodiumError, RunHeld, StoreFailed
 from .event import Entry, Noticed, RunEnded, RunResumed, RunStarted, StopAsked, decode
@@ -30,6 +35,7 @@ from .keeper import Keeper
 from .live import Run
 from .mind import Engine
 from .operation import Engagement
+from .outfit import Outfit
 from .patterns.ways import PATTERNS, way_of
 from .request import Request, readable
 from .result import Result
@@ -59,6 +65,21 @@ class Known(NamedTuple):
     team: CheckedTeam
 
 
+class Given(TypedDict, total=False):
+    """What may be given with a request.
+
+    `repo` is the repository to work in; `agents` are those built in code that the first one refers to,
+    `tools` functions that agents may call, and `is_attended` says that somebody follows the run and
+    answers what agents ask.
+    """
+
+    repo: str | Path | None
+    agents: Iterable[Agent]
+    tools: Sequence[Callable[..., object]]
+    budget: Budget | None
+    is_attended: bool
+
+
 class App:
     """A running Podium: one store, its engines, and the runs that this process works on.
 
@@ -84,7 +105,9 @@ class App:
     async def __aenter__(self) -> App:
         async with AsyncExitStack() as opening:
             self._store = await opening.enter_async_context(SqliteStore(self.settings.store, fault=self._fault))
-            self._engines = await opening.enter_async_context(Engines(self._environ, self._given))
+            environ = self.settings.addresses(self._environ)
+            engines = Engines(environ, self._given, traffic=partial(traffic_of, self.settings))
+            self._engines = await opening.enter_async_context(engines)
             self._minds = await opening.enter_async_context(create_task_group())
             self._open = opening.pop_all()
         return self
@@ -97,26 +120,24 @@ class App:
 
     # The calls
 
-    async def run(
-        self, agent: str | Agent, request: str, *, repo: str | Path | None = None, agents: Iterable[Agent] = ()
-    ) -> Result:
+    async def run(self, agent: str | Agent, request: str, **given: Unpack[Given]) -> Result:
         """Give a request to an agent and wait for what comes of it."""
-        return await self._begin(agent, request, repo, agents).drive()
+        return await self._begin(agent, request, **given).drive()
 
     @asynccontextmanager
-    async def start(
-        self, agent: str | Agent, request: str, *, repo: str | Path | None = None, agents: Iterable[Agent] = ()
-    ) -> AsyncIterator[Run]:
+    async def start(self, agent: str | Agent, request: str, **given: Unpack[Given]) -> AsyncIterator[Run]:
         """Give a request to an agent and watch. Leaving the block before the end stops the run."""
-        async with _driven(self._begin(agent, request, repo, agents)) as run:
+        async with _driven(self._begin(agent, request, **given)) as run:
             yield run
 
     @asynccontextmanager
-    async def resume(self, run: str) -> AsyncIterator[Run]:
+    async def resume(
+        self, run: str, *, tools: Sequence[Callable[..., object]] = (), is_attended: bool = False
+    ) -> AsyncIterator[Run]:
         """Go on with a run that was interrupted or paused, where it was left."""
         started = await self._started(run)
         self._checked(started.agents, self.settings.as_recorded(started.settings))
-        async with _driven(await self._taken_over(run)) as resumed:
+        async with _driven(await self._taken_over(run, tools=tools, is_attended=is_attended)) as resumed:
             yield resumed
 
     async def stop(self, run: str, by: str = "") -> None:
@@ -133,24 +154,37 @@ class App:
 
     # How they are made
 
-    def _begin(self, agent: str | Agent, request: str, repo: str | Path | None, agents: Iterable[Agent]) -> Run:
+    def _begin(
+        self,
+        agent: str | Agent,
+        request: str,
+        *,
+        repo: str | Path | None = None,
+        agents: Iterable[Agent] = (),
+        tools: Sequence[Callable[..., object]] = (),
+        budget: Budget | None = None,
+        is_attended: bool = False,
+    ) -> Run:
         _must_be_a_request(request)
         place = None if repo is None else find_repo(Path(repo))
+        settings = self.settings if budget is None else structs.replace(self.settings, budget=budget)
         team, notices = self._team(agent, tuple(agents), place)
+        if settings.budget is not None and settings.budget.usd is not None:
+            self._must_be_priced(team, settings)
         started = RunStarted(
             agent=team[0].name,
             request=Request(text=request),
             agents=team,
-            settings=self._recorded,
+            settings=self._recorded if settings is self.settings else settings.recorded(),
             repo="" if place is None else str(place),
             version=__version__,
         )
         lease = self._store.begin(secrets.token_hex(6))
         timeline = Timeline(lease.run, lease)
         first = timeline.append(started, scope="")
-        for notice in notices:
+        for notice in (*settings.notices, *notices):
             timeline.append(Noticed(text=notice), scope="")
-        return self._run(lease, timeline, first, self.settings)
+        return self._run(lease, timeline, first, settings, tools=tools, is_attended=is_attended)
 
     def _team(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> CheckedTeam:
         """The agent and all that it may need, checked. Files are read only for what code does not give."""
@@ -171,6 +205,7 @@ class App:
     def _fit(self, roster: Roster, agent: str, extra: tuple[Agent, ...]) -> CheckedTeam:
         """The agents as a resumed run will read them, so that it runs with the very same."""
         team = msgspec.json.decode(msgspec.json.encode(roster.team(agent, extra=extra)), type=tuple[Agent, ...])
+        team = tuple(self.settings.of_its_role(agent) for agent in team)
         return CheckedTeam(team, self._checked(team, self.settings))
 
     def _checked(self, team: Iterable[Agent], settings: Settings) -> list[str]:
@@ -182,6 +217,8 @@ class App:
             engines.add(self._engine_for(settings, agent).name)
             if ignored := unheeded(agent):
                 notices.append(f"{agent.name}: this release does not act on {', '.join(ignored)}.")
+            if agent.budget is not None and agent.budget.usd is not None:
+                self._must_be_priced(below(agent, team), settings)
         if REHEARSAL in engines and settings.model in ("", REHEARSAL):
             notices.append("This run is rehearsed: the flow is real, the words are not.")
         if REHEARSAL in engines and not settings.model:
@@ -200,7 +237,19 @@ class App:
         assert isinstance(summary.first.event, RunStarted)
         return summary.first.event
 
-    async def _taken_over(self, id: str) -> Run:
+    def _must_be_priced(self, agents: Iterable[Agent], settings: Settings) -> None:
+        """A limit on money needs the price of every model under it; raises Mistake."""
+        for agent in agents:
+            engine = self._engine_for(settings, agent)
+            if isinstance(engine, ModelEngine) and not all(model.is_priced for model in engine.models):
+                raise Mistake(
+                    f"{agent.name} thinks with {engine.name}, whose price is not known, so a budget in usd cannot be "
+                    "kept; limit tokens instead"
+                )
+
+    async def _taken_over(
+        self, id: str, *, tools: Sequence[Callable[..., object]] = (), is_attended: bool = False
+    ) -> Run:
         lease = await self._store.claim(id)
         try:
             rows = await self._store.rows(id)
@@ -210,7 +259,8 @@ class App:
             assert isinstance(started, RunStarted)
             timeline = Timeline(id, lease)
             timeline.load(rows)
-            run = self._run(lease, timeline, first, self.settings.as_recorded(started.settings))
+            settings = self.settings.as_recorded(started.settings)
+            run = self._run(lease, timeline, first, settings, tools=tools, is_attended=is_attended)
             # Letters first: a pause that was asked for before the run is resumed is over with that.
             self._store.collect_mail(lease)
             timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
@@ -220,21 +270,53 @@ class App:
             raise
         return run
 
-    def _run(self, lease: SqliteLease, timeline: Timeline, first: Entry, settings: Settings) -> Run:
+    def _run(
+        self,
+        lease: SqliteLease,
+        timeline: Timeline,
+        first: Entry,
+        settings: Settings,
+        *,
+        tools: Sequence[Callable[..., object]],
+        is_attended: bool,
+    ) -> Run:
         started = first.event
         assert isinstance(started, RunStarted)
+
+        def notice(text: str) -> None:
+            timeline.append(Noticed(text=readable(text)), scope="")
+
+        outfit = Outfit(
+            settings,
+            started.agents,
+            directory=Path(started.repo) if started.repo else None,
+            functions=tools,
+            environ=self._environ,
+            is_attended=is_attended,
+            notice=notice,
+        )
         engagement = Engagement(
             timeline=timeline,
             agents={agent.name: agent for agent in started.agents},
             ways=PATTERNS,
             engine_for=partial(self._engine_for, settings),
-            keeper=Keeper(self._minds, noticed=lambda text: timeline.append(Noticed(text=readable(text)), scope="")),
-            patience=settings.patience,
+            keeper=Keeper(self._minds, noticed=notice),
+            offer=outfit.offer,
+            briefing=settings.briefing,
+            allowance=Allowance(timeline, "", settings.budget, of=""),
+            rules=settings.rules(),
+            mode=settings.permission_mode,
+            directory=started.repo,
+            is_attended=is_attended,
+            patience=structs.replace(settings.patience, approval=settings.approval_seconds),
         )
-        return Run(self._store, lease, first=first, engagement=engagement)
+        return Run(self._store, lease, first=first, engagement=engagement, outfit=outfit)
 
     def _engine_for(self, settings: Settings, agent: Agent) -> Engine:
-        return self._engines.for_agent(agent, model=settings.model, url=settings.base_url)
+        named = ("" if agent.model == "inherit" else agent.model) or settings.model
+        wanted = resolved(named, settings.models).models if named else ()
+        default = resolved(settings.model, settings.models).models[0] if settings.model else ""
+        return self._engines.for_agent(agent, wanted, model=default, url=settings.base_url)
 
 
 @asynccontextmanager
@@ -269,14 +351,31 @@ def _must_not_have_ended(run: str, last: Entry) -> None:
 
 def unheeded(agent: Agent) -> list[str]:
     """The keys of an agent that say something which nothing here does yet."""
-    named = {
-        "tools": any(not tool.startswith("Agent(") for tool in agent.tools or ()),
-        "permissions": agent.permissions is not None,
-        "budget": agent.budget is not None,
-        "isolation": agent.isolation != "shared",
-        "output": isinstance(agent.output, dict),
-    }
-    return [name for name, is_there in named.items() if is_there]
+    return ["isolation"] if agent.isolation != "shared" else []
+
+
+def below(agent: Agent, team: Iterable[Agent]) -> list[Agent]:
+    """An agent and all that may work for it."""
+    by_name = {one.name: one for one in team}
+    found = {agent.name: agent}
+    for one in (open := [agent]):
+        for reference in one.references():
+            if reference.name in by_name and reference.name not in found:
+                found[reference.name] = by_name[reference.name]
+                open.append(by_name[reference.name])
+    return list(found.values())
+
+
+def traffic_of(settings: Settings, provider: str) -> Traffic:
+    """The limits that the settings give for a provider."""
+    limits = settings.providers.get(provider)
+    if limits is None:
+        return Traffic()
+    return Traffic(
+        requests_per_minute=limits.requests_per_minute,
+        tokens_per_minute=limits.tokens_per_minute,
+        concurrent=limits.concurrent,
+    )
 
 
 def _must_be_a_request(request: str) -> None:

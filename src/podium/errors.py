@@ -73,15 +73,25 @@ class Failed(PodiumError):
 
 
 class OutsideFailed(PodiumError):
-    """Something outside failed; `retryable` when the same call may succeed a little later."""
+    """Something outside failed; `retryable` when the same call may succeed a little later.
+
+    `is_too_long` when a model was given more than it can read.
+    """
 
     def __init__(
-        self, message: str, *, retryable: bool = False, retry_after: float | None = None, status: int | None = None
+        self,
+        message: str,
+        *,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        status: int | None = None,
+        is_too_long: bool = False,
     ) -> None:
         super().__init__(message)
         self.retryable = retryable
         self.retry_after = retry_after
         self.status = status
+        self.is_too_long = is_too_long
 
 
 class StoreFailed(PodiumError):

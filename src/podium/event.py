@@ -20,6 +20,9 @@ from .usage import Usage
 
 SCHEMA = 1
 
+Decision = Literal["once", "run", "always", "deny", "deny_and_pause", "abort"]
+"""How a request for permission may be answered; all but the first three refuse."""
+
 Trigger = Literal["request", "handoff", "route", "advice", "member", "tool", "retry"]
 
 
@@ -97,6 +100,83 @@ class MessagesDelivered(_Event, frozen=True, kw_only=True, tag="messages_deliver
 
     ids: tuple[str, ...]
     text: str = ""
+
+
+# What a person is asked
+
+
+class PermissionAsked(_Event, frozen=True, kw_only=True, tag="permission_asked"):
+    """An agent wants to do something that a person decides on; nothing is done before there is an answer.
+
+    `shown` is what the action would do, such as a diff, and `reason` the rule, or the lack of one, that asks.
+    """
+
+    survives_power_loss: ClassVar[bool] = True
+
+    id: str
+    action: Action
+    reason: str
+    shown: str = ""
+
+
+class PermissionAnswered(_Event, frozen=True, kw_only=True, tag="permission_answered"):
+    """The request of this id was decided, once and for all."""
+
+    survives_power_loss: ClassVar[bool] = True
+
+    id: str
+    decision: Decision
+    by: str = ""
+    comment: str = ""
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.decision in ("once", "run", "always")
+
+
+class QuestionAsked(_Event, frozen=True, kw_only=True, tag="question_asked"):
+    """An agent asked the person something."""
+
+    survives_power_loss: ClassVar[bool] = True
+
+    id: str
+    text: str
+    choices: tuple[str, ...] = ()
+
+
+class QuestionAnswered(_Event, frozen=True, kw_only=True, tag="question_answered"):
+    """The question of this id has its answer."""
+
+    survives_power_loss: ClassVar[bool] = True
+
+    id: str
+    text: str
+    by: str = ""
+
+
+# What agents do
+
+
+class ActionBegan(_Event, frozen=True, kw_only=True, tag="action_began"):
+    """An action was allowed and is carried out from here on; `allowed_by` is who or which rule."""
+
+    survives_power_loss: ClassVar[bool] = True
+
+    action: Action
+    allowed_by: str
+
+
+class ActionRefused(_Event, frozen=True, kw_only=True, tag="action_refused"):
+    """An action was not carried out; `reason` says who or which rule stood against it."""
+
+    action: Action
+    reason: str
+
+
+class StatusReported(_Event, frozen=True, kw_only=True, tag="status_reported"):
+    """An agent said where it stands."""
+
+    text: str
 
 
 # Operations
@@ -191,12 +271,20 @@ class ModelReplied(_Event, frozen=True, kw_only=True, tag="model_replied"):
 
 
 class CallFailed(_Event, frozen=True, kw_only=True, tag="call_failed"):
-    """A model call failed; `wait` is how long the next attempt was put off, None when there is none."""
+    """A model call failed; `wait` is how long the next attempt was put off, None when this model is not tried again."""
 
     model: str
     message: str
     wait: float | None = None
+    is_too_long: bool = False
     usage: Usage = Usage()
+
+
+class ContextCompacted(_Event, frozen=True, kw_only=True, tag="context_compacted"):
+    """A conversation came near the end of what its model can read: a summary took the place of its first messages."""
+
+    summary: str
+    replaced: int
 
 
 class CallCut(_Event, frozen=True, kw_only=True, tag="call_cut"):
@@ -270,6 +358,13 @@ Event = (
     | PauseAsked
     | MessageReceived
     | MessagesDelivered
+    | PermissionAsked
+    | PermissionAnswered
+    | QuestionAsked
+    | QuestionAnswered
+    | ActionBegan
+    | ActionRefused
+    | StatusReported
     | OperationStarted
     | OperationEnded
     | TurnStarted
@@ -281,6 +376,7 @@ Event = (
     | TextSuperseded
     | ModelReplied
     | CallFailed
+    | ContextCompacted
     | CallCut
     | ToolCalled
     | ToolAnswered

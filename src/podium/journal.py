@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import cached_property
 from hashlib import sha256
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from .errors import Inconsistent
 from .event import (
     KINDS,
+    ActionBegan,
     CallCut,
     CallFailed,
     Entry,
@@ -33,6 +35,9 @@ from .event import (
     MessagesDelivered,
     ModelReplied,
     PauseAsked,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
     RunResumed,
     StopAsked,
     decode,
@@ -40,6 +45,11 @@ from .event import (
     kind,
 )
 from .usage import NOTHING, Usage, total
+
+if TYPE_CHECKING:
+    from asyncio import Event as Flag
+
+    from .clock import Clock
 
 GENESIS = b"\0" * 32
 
@@ -111,6 +121,12 @@ class Timeline:
         self.seq = 0
         self.usage: dict[str, Usage] = {}
         self.messages: dict[str, MessageReceived] = {}
+        self.answers: dict[str, PermissionAnswered | QuestionAnswered] = {}
+        """What the person has answered, by the id of the request or question."""
+        self.approved: dict[str, str] = {}
+        """The actions, by digest, that may be repeated in this run, and who said so."""
+        self.changed: dict[str, set[str]] = {}
+        """The files that each operation has changed."""
         self.stop_asked = False
         self.is_pausing = False
         self.when_quiet: Callable[[], object] = lambda: None
@@ -118,6 +134,8 @@ class Timeline:
         self._clock = clock
         self._hash = GENESIS
         self._outcomes: dict[str, bytes] = {}
+        self._asked: dict[str, str] = {}
+        self._awaited: dict[str, Flag] = {}
         self.effect = Effect(self)
 
     def load(self, rows: Iterable[Row]) -> None:
@@ -129,6 +147,10 @@ class Timeline:
                 entry = decode(row.line)
                 self._remember(entry.operation, entry.event)
             self.seq, self._hash = row.seq, row.hash
+
+    def knows(self, key: str) -> bool:
+        """Whether a step has its outcome."""
+        return key in self._outcomes
 
     def recall(self, key: str, wanted: str) -> Event | None:
         """The recorded outcome of a step; None when it has none yet."""
@@ -167,6 +189,13 @@ class Timeline:
             self._remember(operation, event)
         return entry
 
+    @cached_property
+    def clock(self) -> Clock:
+        """The time limits of the run's work."""
+        from .clock import Clock  # here, because reading a store needs no event loop
+
+        return Clock()
+
     async def settled(self) -> None:
         """Return when all that was appended is written."""
         await self._lease.settled()
@@ -188,10 +217,24 @@ class Timeline:
         """The person's messages to this agent that have not gone into a turn yet."""
         return [message for message in self.messages.values() if message.to == agent]
 
+    async def answer(self, id: str) -> PermissionAnswered | QuestionAnswered:
+        """What the person answers to the request or question of this id; waits for it."""
+        while id not in self.answers:
+            from asyncio import Event as Flag  # here, because reading a store needs no event loop
+
+            await self._awaited.setdefault(id, Flag()).wait()
+        return self.answers[id]
+
     def spent(self, below: str = "") -> Usage:
         """What the operations at or below a path have used so far."""
         prefix = f"{below}/" if below else ""
         return total(used for path, used in self.usage.items() if f"{path}/".startswith(prefix))
+
+    def changed_below(self, path: str) -> set[str]:
+        """The files that the operations at or below a path have changed so far."""
+        prefix = f"{path}/" if path else ""
+        found = [files for operation, files in self.changed.items() if f"{operation}/".startswith(prefix)]
+        return set().union(*found)
 
     def _remember(self, operation: str, event: Event) -> None:
         match event:
@@ -202,12 +245,26 @@ class Timeline:
             case MessagesDelivered():
                 for id in event.ids:
                     self.messages.pop(id, None)
+            case PermissionAsked():
+                self._asked[event.id] = event.action.digest
+            case PermissionAnswered() | QuestionAnswered():
+                self._answered(event)
+            case ActionBegan():
+                self.changed.setdefault(operation, set()).update(event.action.outputs)
             case StopAsked():
                 self.stop_asked = True
             case PauseAsked():
                 self.is_pausing = True
             case RunResumed():
                 self.is_pausing = False
+
+    def _answered(self, event: PermissionAnswered | QuestionAnswered) -> None:
+        """Take in an answer. Of two to the same request the first one counts."""
+        self.answers.setdefault(event.id, event)
+        if isinstance(event, PermissionAnswered) and event.decision in ("run", "always") and event.id in self._asked:
+            self.approved[self._asked[event.id]] = event.by or "a person"
+        if event.id in self._awaited:
+            self._awaited.pop(event.id).set()
 
 
 class Effect:
@@ -246,6 +303,10 @@ _REMEMBERED = frozenset(
         ModelReplied,
         CallFailed,
         CallCut,
+        PermissionAsked,
+        PermissionAnswered,
+        QuestionAnswered,
+        ActionBegan,
         MessageReceived,
         MessagesDelivered,
         StopAsked,
@@ -290,6 +351,11 @@ class Scope:
         if attempt == 1:
             return self
         return Scope(self.timeline, f"{self.path}~{attempt}", operation=self.operation, digest=self.digest)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether an outcome is recorded for this place."""
+        return self.timeline.knows(self.path)
 
     def recall(self, *kinds: type[E]) -> E | None:
         """The outcome recorded for this place; None when there is none yet."""

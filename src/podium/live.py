@@ -9,6 +9,9 @@ from __future__ import annotations
 import secrets
 import time
 from asyncio import Event
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from math import inf
 from typing import Any
 
 from anyio import CancelScope, move_on_after, to_thread
@@ -16,9 +19,12 @@ from msgspec import structs
 
 from .errors import Failed, Mistake, PodiumError, first_error
 from .event import (
+    Decision,
     Entry,
     MessageReceived,
     PauseAsked,
+    PermissionAnswered,
+    QuestionAnswered,
     RunEnded,
     RunPaused,
     RunStarted,
@@ -46,6 +52,7 @@ class Run:
         *,
         first: Entry,
         engagement: Engagement,
+        outfit: AbstractAsyncContextManager[object],
     ) -> None:
         assert isinstance(first.event, RunStarted)
         self.id = lease.run
@@ -53,6 +60,7 @@ class Run:
         self._lease = lease
         self._timeline = engagement.timeline
         self._engagement = engagement
+        self._outfit = outfit
         self._agent = first.event.agent
         self._agents = tuple(agent.name for agent in first.event.agents)
         self._request = first.event.request
@@ -92,6 +100,15 @@ class Run:
         message = MessageReceived(id=secrets.token_hex(6), to=to or self._agent, text=readable(text), by=by)
         await self._post(message)
 
+    async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "") -> bool:
+        """Decide on a request for permission; False where somebody else already has."""
+        answered = PermissionAnswered(id=id, decision=decision, by=by, comment=readable(comment))
+        return await self._post(answered, ref=id)
+
+    async def reply(self, id: str, text: str, *, by: str = "") -> bool:
+        """Answer a question of an agent's; False where somebody else already has."""
+        return await self._post(QuestionAnswered(id=id, text=readable(text), by=by), ref=id)
+
     async def pause(self, by: str = "") -> None:
         """Begin no further step; what is under way comes to its end first."""
         self._must_be_under_way()
@@ -106,12 +123,13 @@ class Run:
         if self._result is not None:
             raise Mistake(f"nobody works on run {self.id} here any more: it is {self._result.outcome}")
 
-    async def _post(self, wish: Wish) -> None:
+    async def _post(self, wish: Wish, *, ref: str = "") -> bool:
         if self._result is not None and self._result.outcome not in ("paused", "interrupted"):
             raise Mistake(f"run {self.id} has ended ({self._result.outcome}) and hears nothing any more")
-        await to_thread.run_sync(post, self._store.path, self.id, wish)
+        is_first = await to_thread.run_sync(partial(post, self._store.path, self.id, wish, ref=ref))
         if not self.is_over:
             self._store.collect_mail(self._lease)
+        return is_first
 
     # What happens inside
 
@@ -146,7 +164,7 @@ class Run:
         with self._scope:
             if not self._timeline.stop_asked:
                 try:
-                    answer = await self._engagement.root(self._agent).run(self._request)
+                    answer = await self._answered()
                     ended = RunEnded(outcome="succeeded")
                 except Failed as error:
                     ended = RunEnded(outcome=error.failure.outcome, failure=error.failure, parts=await self._parts())
@@ -158,12 +176,29 @@ class Run:
         await self._timeline.settled()
         return self._resulting(ended, answer)
 
+    async def _answered(self) -> Answer:
+        """The first agent's answer, with all tools of the run at hand; raises Failed."""
+        root = self._engagement.root(self._agent)
+        budget = self._engagement.allowance.budget
+        seconds = inf if budget is None or budget.seconds is None else budget.seconds
+        with self._timeline.clock.limit(root.scope.path, seconds):
+            async with self._outfit:
+                return await root.run(self._request)
+        await self._timeline.still()
+        raise root.failed("budget", f"the run's budget of {seconds:g} s is used up")
+
     def _deliver(self, letter: Letter) -> None:
         self._timeline.append(letter.event, scope="", mail=letter.id)
         match letter.event:
             case StopAsked():
                 self._scope.cancel()
             case PauseAsked():
+                self._timeline.pause()
+            case PermissionAnswered(decision="abort", by=by):
+                self._timeline.append(StopAsked(by=by), scope="")
+                self._scope.cancel()
+            case PermissionAnswered(decision="deny_and_pause", by=by):
+                self._timeline.append(PauseAsked(by=by), scope="")
                 self._timeline.pause()
 
     async def _parts(self) -> tuple[Part, ...]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from .agent import Agent
+from .budget import Allowance
 from .event import ToolUse
 from .journal import Scope
 
@@ -85,7 +86,9 @@ class Tool:
     """Something a mind may call while it thinks.
 
     A resumed turn calls `answer` again for calls that were already answered. So it is either
-    free of effects, or has them as steps of the scope it is given.
+    free of effects, or has them as steps of the scope it is given. With `is_step` the call is the
+    step: an answer that is on the timeline is taken from there. Calls of one reply run side by side
+    where the tool `is_parallel`, and otherwise in their order.
     """
 
     name: str
@@ -93,6 +96,8 @@ class Tool:
     parameters: dict[str, Any]
     answer: Callable[[ToolUse, Scope], Awaitable[ToolAnswer]]
     timeout: float = 600.0
+    is_step: bool = False
+    is_parallel: bool = True
 
 
 # Minds
@@ -107,13 +112,18 @@ class Past(Struct, frozen=True, kw_only=True):
 
 
 class Spec(Struct, frozen=True, kw_only=True):
-    """Everything a mind is made of. A revived session gets the same spec, with its history."""
+    """Everything a mind is made of. A revived session gets the same spec, with its history.
+
+    `schema` is the JSON schema of its answer, where it has one; `allowance` what it may use.
+    """
 
     agent: Agent
     system: str
     tools: tuple[Tool, ...] = ()
     history: tuple[Past, ...] = ()
     max_turns: int = 50
+    schema: dict[str, Any] | None = None
+    allowance: Allowance | None = None
 
 
 class Mind(Protocol):

@@ -10,21 +10,27 @@ that an interrupted process leaves work that can be resumed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from operator import attrgetter
 from typing import Protocol
 
-from anyio import move_on_after
-
 from .agent import Agent
+from .budget import Allowance
 from .errors import Failed, Failure, FailureKind
 from .event import OperationEnded, OperationStarted, Trigger
 from .journal import Scope, Timeline, digest
 from .keeper import Keeper
 from .mind import Engine, Spec, Tool
 from .patience import PATIENCE, Patience
+from .permission import Gate
+from .policy import Mode, Rules, check, narrowed
 from .request import Answer, Part, Request
 from .session import Session
+
+NO_RULES = Rules()
 
 
 class Ways(Protocol):
@@ -52,6 +58,16 @@ class Engagement:
     ways: Ways
     engine_for: Callable[[Agent], Engine]
     keeper: Keeper
+    offer: Callable[[Operation], Awaitable[tuple[Tool, ...]]]
+    """The tools that act on the outside, as an operation's agent may have them."""
+    briefing: Callable[[Agent], str] = attrgetter("prompt")
+    """What an agent is told about itself before anything else."""
+    allowance: Allowance
+    rules: Rules = NO_RULES
+    mode: Mode = "default"
+    directory: str = ""
+    is_attended: bool = False
+    """Whether somebody is there to answer."""
     patience: Patience = PATIENCE
 
     def root(self, agent: str) -> Operation:
@@ -70,6 +86,10 @@ class Operation:
         self.scope = Scope(run.timeline, path, operation=path, digest="")
         self.request = Request(text="")
         """What this agent was asked, before any advice."""
+        above: Operation | Engagement = run if parent is None else parent
+        self.allowance: Allowance = above.allowance.within(path, agent.budget, of=agent.name)
+        self.rules: Rules = _narrowed(above.rules, agent)
+        """What is allowed to this agent: never more than to whoever started it."""
         self._run = run
         self._session: Session | None = None
 
@@ -101,7 +121,7 @@ class Operation:
     async def outcome(self, request: Request, *, timeout: float | None = None) -> Part:
         """How it went, with a failure as an outcome like any other; after `timeout` seconds it is cut short."""
         try:
-            with move_on_after(timeout):
+            with self.scope.timeline.clock.limit(self.scope.path, inf if timeout is None else timeout):
                 answer = await self.run(request)
                 return Part(agent=self.agent.name, outcome="succeeded", text=answer.text)
             await self.scope.timeline.still()
@@ -121,13 +141,31 @@ class Operation:
         if self._session is None:
             spec = Spec(
                 agent=self.agent,
-                system=self.agent.prompt,
+                system=self._run.briefing(self.agent),
                 tools=tools,
                 max_turns=max_turns or self.agent.max_turns or 50,
+                schema=self.agent.output if isinstance(self.agent.output, dict) else None,
+                allowance=self.allowance,
             )
             engine = self._run.engine_for(self.agent)
             self._session = Session(engine, spec, self.scope, keeper=self._run.keeper, patience=self._run.patience)
         return self._session
+
+    @cached_property
+    def gate(self) -> Gate:
+        """The door through which this agent acts on the outside."""
+        return Gate(
+            lambda action, changed_lines: check(action, self.rules, self._run.mode, changed_lines=changed_lines),
+            agent=self.agent.name,
+            directory=self._run.directory,
+            allowance=self.allowance,
+            is_attended=self._run.is_attended,
+            patience=self._run.patience.approval,
+        )
+
+    async def offered(self) -> tuple[Tool, ...]:
+        """The tools that its agent may act with, each through the gate."""
+        return await self._run.offer(self)
 
     def failed(self, kind: FailureKind, message: str) -> Failed:
         """The error that says why this agent's part came to nothing."""
@@ -136,6 +174,11 @@ class Operation:
     async def _put_away(self) -> None:
         if self._session is not None:
             await self._session.aclose()
+
+
+def _narrowed(rules: Rules, agent: Agent) -> Rules:
+    own = agent.permissions
+    return rules if own is None else narrowed(rules, Rules(ask=own.ask, deny=own.deny))
 
 
 def _failed(failure: Failure) -> OperationEnded:

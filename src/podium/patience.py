@@ -13,6 +13,8 @@ class Patience(Struct, frozen=True, kw_only=True):
     thinking: float = 120.0
     resumed: float = 30.0
     turn: float = 3600.0
+    approval: float = 300.0
+    """How long a person may take over a request for permission."""
 
 
 PATIENCE = Patience()

@@ -14,18 +14,26 @@ from msgspec import structs
 
 from .errors import Failure
 from .event import (
+    KINDS,
+    ActionBegan,
     CallCut,
     CallFailed,
     Entry,
+    Event,
     ModelReplied,
     Noticed,
     OperationEnded,
     OperationStarted,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
     RunEnded,
     RunPaused,
     RunResumed,
     RunStarted,
     SessionRevived,
+    StatusReported,
     TextStreamed,
     TextSuperseded,
     ToolAnswered,
@@ -38,6 +46,14 @@ from .event import (
 from .request import Outcome, Part, Request
 from .result import Result
 from .usage import NOTHING, Usage
+
+SPENDING = frozenset(KINDS[event] for event in (ModelReplied, CallFailed, CallCut))
+"""The kinds of events that say what thinking cost; a run's usage is the sum over them."""
+
+
+def spent(event: Event) -> Usage:
+    """What an event says that thinking cost."""
+    return event.usage if isinstance(event, ModelReplied | CallFailed | CallCut) else NOTHING
 
 
 @dataclass(slots=True)
@@ -56,6 +72,8 @@ class Node:
     failure: Failure | None = None
     engine: str = ""
     doing: str = "starting"
+    status: str = ""
+    """Where it says that it stands."""
     own: Usage = NOTHING
     children: list[Node] = field(default_factory=list)
 
@@ -89,6 +107,8 @@ class Picture:
     ended: RunEnded | None = None
     is_paused: bool = False
     notices: list[str] = field(default_factory=list)
+    waiting: dict[str, Entry] = field(default_factory=dict)
+    """What the person has been asked and has not answered, by its id."""
     _nodes: dict[str, Node] = field(default_factory=dict)
 
     @classmethod
@@ -115,7 +135,12 @@ class Picture:
                 self.notices.append(event.text)
             case OperationStarted() as event:
                 self._begin(entry, event)
+            case PermissionAnswered() | QuestionAnswered() as event:
+                if (asked := self.waiting.pop(event.id, None)) is not None and asked.operation in self._nodes:
+                    self._nodes[asked.operation].doing = "thinking"
             case _:
+                if isinstance(entry.event, PermissionAsked | QuestionAsked):
+                    self.waiting[entry.event.id] = entry
                 if (node := self._nodes.get(entry.operation)) is not None:
                     _apply(node, entry)
 
@@ -130,6 +155,7 @@ class Picture:
 
     def _end(self, event: RunEnded) -> None:
         self.ended = event
+        self.waiting.clear()
         if self.root is not None:
             _cut(self.root, self.at)
 
@@ -182,6 +208,14 @@ def _apply(node: Node, entry: Entry) -> None:
             node.own += event.usage
         case ToolCalled() as event:
             node.doing = f"using {event.action.tool}"
+        case PermissionAsked() as event:
+            node.doing = f"waiting for permission to use {event.action.tool}"
+        case QuestionAsked():
+            node.doing = "waiting for an answer"
+        case ActionBegan() as event:
+            node.doing = f"using {event.action.tool}"
+        case StatusReported() as event:
+            node.status = event.text
         case ToolAnswered():
             node.doing = "thinking"
 

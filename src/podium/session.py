@@ -8,19 +8,18 @@ over is on the timeline with its reply; asking again finds it there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from anyio import CancelScope, Lock, get_cancelled_exc_class
+from anyio import Lock, get_cancelled_exc_class
 from msgspec import structs
 
+from .clock import Limit
 from .errors import Failed, Failure, FailureKind, Inconsistent, OutsideFailed, StoreFailed
 from .event import (
-    MessageReceived,
-    MessagesDelivered,
     ReasoningStreamed,
     SessionRevived,
     TextStreamed,
@@ -32,6 +31,7 @@ from .event import (
 )
 from .journal import Scope
 from .keeper import Keeper, Kept
+from .message import delivered, recalled
 from .mind import (
     Engine,
     Finished,
@@ -47,7 +47,7 @@ from .mind import (
     ToolStarted,
 )
 from .patience import Patience
-from .request import quoted, readable
+from .request import readable
 
 QUEUE = 64
 STREAM_SECONDS = 0.25
@@ -104,13 +104,8 @@ class Session:
 
     def _with_messages(self, turn: Scope, prompt: str) -> str:
         """The prompt with what the person has said to this agent since its last turn."""
-        place = turn.at("messages")
-        known = place.recall(MessagesDelivered)
-        if known is None and turn.recall(TurnEnded) is None:
-            waiting = {message.id: message for message in turn.timeline.undelivered(self._spec.agent.name)}
-            if waiting:
-                known = place.settle(MessagesDelivered(ids=tuple(waiting), text=_said(waiting.values())))
-        return prompt if known is None else f"{prompt}\n\n{known.text}"
+        said = recalled(turn) if turn.is_settled else delivered(turn, self._spec.agent.name)
+        return f"{prompt}\n\n{said}" if said else prompt
 
     async def _reply(self, turn: Scope, prompt: str) -> Reply:
         """The reply of a turn; one that comes to nothing gets a fresh mind and the whole prompt, once."""
@@ -145,7 +140,7 @@ class Session:
 
     async def _listen(self, place: Scope, prompt: str, hearing: Hearing) -> Failure | None:
         try:
-            with hearing.limit:
+            with place.timeline.clock.watching(hearing.limit, place.path), hearing.limit.scope:
                 mind = self._kept.mind if self._kept is not None else await self._opened(hearing)
                 async with mind.ask(prompt, place) as pieces:
                     async for piece in pieces:
@@ -182,10 +177,6 @@ class Session:
         return Failure(kind=kind, agent=self._spec.agent.name, message=message)
 
 
-def _said(messages: Iterable[MessageReceived]) -> str:
-    return "\n\n".join(f"[message from {message.by or 'the person'}]{quoted(message.text)}" for message in messages)
-
-
 Fail = Callable[[FailureKind, str], Failure]
 
 
@@ -208,8 +199,8 @@ class Hearing:
         self._unstreamed_thoughts: list[str] = []
         self._streaming: asyncio.TimerHandle | None = None
         now = monotonic()
-        self._latest_end = now + patience.turn
-        self.limit = CancelScope(deadline=min(now + patience.thinking, self._latest_end))
+        self._end = now + patience.turn
+        self.limit = Limit(min(now + patience.thinking, self._end))
         """The block in which the turn is heard; it is left when there was too much silence."""
 
     @property
@@ -217,10 +208,14 @@ class Hearing:
         """What was said since the last tool; where that is nothing, what was said before."""
         return next((said for said in map("".join, reversed(self._segments)) if said.strip()), "")
 
+    @property
+    def _latest_end(self) -> float:
+        return self._end + self.limit.waited
+
     def distrust(self) -> None:
         """Wait only briefly for the first sign of life: the mind was restored and may be dead."""
         self._is_distrusted = True
-        self.limit.deadline = min(monotonic() + self._allowed, self._latest_end)
+        self.limit.until(min(monotonic() + self._allowed, self._latest_end))
 
     def hear(self, piece: Piece) -> None:
         """Take in one piece."""
@@ -240,7 +235,7 @@ class Hearing:
             case Superseded():
                 self._supersede()
             case Postponed():
-                self.limit.deadline = min(monotonic() + piece.seconds + self._allowed, self._latest_end)
+                self.limit.until(min(monotonic() + piece.seconds + self._allowed, self._latest_end))
                 return
             case Finished():
                 self._is_finished = True
@@ -252,8 +247,8 @@ class Hearing:
             self._streaming = asyncio.get_running_loop().call_later(STREAM_SECONDS, self._stream)
         # Moving a deadline costs as much as a piece; it may lag by a sixteenth of what is allowed.
         allowed = self._allowed
-        if now + allowed - self.limit.deadline > allowed / 16 or not isinstance(piece, Text):
-            self.limit.deadline = min(now + allowed, self._latest_end)
+        if now + allowed - self.limit.scope.deadline > allowed / 16 or not isinstance(piece, Text):
+            self.limit.until(min(now + allowed, self._latest_end))
 
     def _supersede(self) -> None:
         if self._segments[-1]:

@@ -9,9 +9,12 @@ from podium.action import Action
 from podium.cli.render import agent_of, json_line, line
 from podium.errors import Failure
 from podium.event import (
+    ActionBegan,
+    ActionRefused,
     Advised,
     CallCut,
     CallFailed,
+    ContextCompacted,
     Entry,
     Event,
     HandedOff,
@@ -22,6 +25,10 @@ from podium.event import (
     OperationEnded,
     OperationStarted,
     PauseAsked,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
     ReasoningStreamed,
     Routed,
     RouteRefused,
@@ -30,6 +37,7 @@ from podium.event import (
     RunResumed,
     RunStarted,
     SessionRevived,
+    StatusReported,
     StopAsked,
     TextStreamed,
     TextSuperseded,
@@ -77,6 +85,20 @@ LINES: list[tuple[Event, str | None]] = [
     ),
     (ToolAnswered(id="1", text="no\nfile", is_error=True), "law: is told by the tool: no file"),
     (ToolAnswered(id="1", text="fine"), None),
+    (
+        PermissionAsked(
+            id="5f0c", action=Action(run="r", agent="law", tool="bash", arguments={"command": "ls"}), reason="no rule"
+        ),
+        'law: asks for permission (5f0c): bash {"command": "ls"}; no rule',
+    ),
+    (PermissionAnswered(id="5f0c", decision="once", by="me"), "request 5f0c: allowed (once) by me"),
+    (PermissionAnswered(id="5f0c", decision="deny", comment="no\nway"), "request 5f0c: refused: no way"),
+    (QuestionAsked(id="6a", text="Which?"), 'law: asks you (6a): "Which?"'),
+    (QuestionAnswered(id="6a", text="this", by="me"), 'question 6a: answered by me: "this"'),
+    (ActionBegan(action=Action(run="r", agent="law", tool="bash"), allowed_by="me"), None),
+    (ActionRefused(action=Action(run="r", agent="law", tool="bash"), reason="no"), None),
+    (StatusReported(text="half way"), "law: reports: half way"),
+    (ContextCompacted(summary="s", replaced=2), "law: sums up the first 2 messages of its conversation"),
     (Advised(heard=("a",), unavailable=(Part(agent="b", outcome="failed"),)), "law: is advised by a; without b"),
     (Advised(), "law: is advised by nobody"),
     (RouteRefused(chosen="x", destinations=("a", "b")), "law: names x, which is none of a, b"),

@@ -521,7 +521,8 @@ def test_what_is_read_from_the_cache_and_written_to_it_is_input_too() -> None:
 
     ended = pieces(start, SAID, ending(output_tokens=15))[-1]
 
-    assert ended == Ended(stop="stop", usage=Usage(input_tokens=3210, output_tokens=15, cached_tokens=3000, calls=1))
+    used = Usage(input_tokens=3210, output_tokens=15, cached_tokens=3000, written_tokens=200, calls=1)
+    assert ended == Ended(stop="stop", usage=used)
 
 
 def test_the_larger_count_is_the_later() -> None:

@@ -14,7 +14,8 @@ from anyio import create_task_group, sleep_forever
 from podium import App, Settings
 from podium.agent import Agent
 from podium.engines.model.anthropic import AnthropicWire
-from podium.engines.model.loop import ModelEngine, Retry
+from podium.engines.model.caller import Model, Retry, free
+from podium.engines.model.loop import ModelEngine
 from podium.engines.model.openai import OpenAIWire
 from podium.engines.scripted import ScriptedWire
 from podium.errors import Failed
@@ -48,11 +49,11 @@ class Stage:
     @asynccontextmanager
     async def engine(self, script: Sequence[Any]) -> AsyncIterator[Engine]:
         if self.kind == "scripted":
-            yield ModelEngine(ScriptedWire(script), name="scripted", retry=RETRY)
+            yield ModelEngine(Model(wire=ScriptedWire(script), priced=free), name="scripted", retry=RETRY)
             return
         async with ModelServer(script) as server, aiohttp.ClientSession() as client:
             wire = WIRES[self.kind](lambda: client, server.url, "key")
-            yield ModelEngine(wire, name=f"{self.kind}:m", model="m", retry=RETRY)
+            yield ModelEngine(Model(wire=wire, name="m"), name=f"{self.kind}:m", retry=RETRY)
 
     @asynccontextmanager
     async def session(self, script: Sequence[Any], *, patience: Patience | None = None) -> AsyncIterator[Session]:

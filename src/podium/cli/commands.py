@@ -15,6 +15,7 @@ COMMANDS = (
     ("demo", "Work", "Watch a team work, die and go on: no key, no network.", "podium demo"),
     ("ps", "Look", "List the runs and how they stand.", "podium ps --all"),
     ("show", "Look", "Show one run: its tree of agents and its answer.", "podium show 3f2a"),
+    ("cost", "Look", "Show what the runs cost, or one run, agent by agent.", "podium cost 3f2a"),
     ("logs", "Look", "Print a run's timeline, and follow it.", "podium logs 3f2a -f"),
     ("verify", "Look", "Check that a run's timeline is what was once written.", "podium verify 3f2a"),
     ("send", "Steer", "Say something to an agent of a run.", 'podium send 3f2a/answer "Mention the cost."'),
@@ -23,6 +24,8 @@ COMMANDS = (
     ("agents", "Agents", "List the agents there are, and where each comes from.", "podium agents"),
     ("check", "Agents", "Check agent files and how they fit together.", "podium check .podium/agents/lead.md"),
     ("graph", "Agents", "Draw the workflow that an agent's file implies.", "podium graph triage"),
+    ("models", "Set up", "List what can think here, and what agents think with.", "podium models"),
+    ("config", "Set up", "Show the settings that hold here, and check their files.", "podium config show"),
     ("doctor", "Set up", "Say what Podium finds here, and what to do about it.", "podium doctor"),
 )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -38,6 +40,7 @@ class LiveTree:
     def __init__(self, picture: Picture, *, console: Console | None = None) -> None:
         self._picture = picture
         self._console = console or terminal()
+        self._is_resting = False
         self._signs = signs_for(self._console.encoding)
         self._live = Live(
             console=self._console, auto_refresh=False, redirect_stdout=False, vertical_overflow="ellipsis"
@@ -58,7 +61,19 @@ class LiveTree:
             self._console.print(Text(said, style="dim"))
 
     def tick(self) -> None:
-        self._draw(is_live=True)
+        if not self._is_resting:
+            self._draw(is_live=True)
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        self._live.update(Text(""), refresh=True)
+        self._live.stop()
+        self._is_resting = True
+        try:
+            yield
+        finally:
+            self._is_resting = False
+            self._live.start()
 
     def _draw(self, *, is_live: bool) -> None:
         self._live.update(drawn(self._picture, self._console, self._signs, is_live=is_live), refresh=True)

@@ -7,9 +7,11 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from ..action import Action
 from ..event import (
     Advised,
     CallFailed,
+    ContextCompacted,
     Entry,
     HandedOff,
     MessageReceived,
@@ -18,6 +20,10 @@ from ..event import (
     OperationEnded,
     OperationStarted,
     PauseAsked,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
     Routed,
     RouteRefused,
     RunEnded,
@@ -25,6 +31,7 @@ from ..event import (
     RunResumed,
     RunStarted,
     SessionRevived,
+    StatusReported,
     StopAsked,
     ToolAnswered,
     ToolCalled,
@@ -78,6 +85,13 @@ def _of_run(entry: Entry) -> str | None:
             return f"run {entry.run}: pause asked{_by(event.by)}; what is under way ends first"
         case MessageReceived() as event:
             return f"message for {event.to}{_by(event.by)}: {_quoted(event.text)}"
+        case PermissionAnswered(is_allowed=True) as event:
+            return f"request {event.id}: allowed ({event.decision}){_by(event.by)}"
+        case PermissionAnswered() as event:
+            why = f": {event.comment}" if event.comment else ""
+            return f"request {event.id}: refused{_by(event.by)}{why}"
+        case QuestionAnswered() as event:
+            return f"question {event.id}: answered{_by(event.by)}: {_quoted(event.text)}"
         case Noticed() as event:
             return f"notice: {event.text}"
     return None
@@ -108,9 +122,17 @@ def _of_operation(entry: Entry) -> str | None:
         case CallFailed() as event:
             return f"model call failed: {event.message}; next try in {event.wait:.3g} s"
         case ToolCalled() as event:
-            return f"uses {event.action.tool} {cut(json.dumps(event.action.arguments), LONGEST_QUOTE)}"
+            return f"uses {event.action.tool} {_arguments(event.action)}"
         case ToolAnswered(is_error=True) as event:
             return f"is told by the tool: {cut(event.text, LONGEST_QUOTE)}"
+        case PermissionAsked() as event:
+            return f"asks for permission ({event.id}): {event.action.tool} {_arguments(event.action)}; {event.reason}"
+        case QuestionAsked() as event:
+            return f"asks you ({event.id}): {_quoted(event.text)}"
+        case StatusReported() as event:
+            return f"reports: {event.text}"
+        case ContextCompacted() as event:
+            return f"sums up the first {counted(event.replaced, 'message')} of its conversation"
         case Advised() as event:
             missing = f"; without {', '.join(part.agent for part in event.unavailable)}" if event.unavailable else ""
             return f"is advised by {', '.join(event.heard) or 'nobody'}{missing}"
@@ -121,6 +143,10 @@ def _of_operation(entry: Entry) -> str | None:
         case HandedOff() as event:
             return f"hands over to {event.receiver}"
     return None
+
+
+def _arguments(action: Action) -> str:
+    return cut(json.dumps(action.arguments), LONGEST_QUOTE)
 
 
 def _quoted(text: str) -> str:

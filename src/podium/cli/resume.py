@@ -10,6 +10,7 @@ from ..errors import RunHeld
 from ..event import SCHEMA
 from ..settings import Settings
 from . import exits
+from .asking import is_attended
 from .looking import found, looking
 from .measure import counted
 from .output import Output, output_options
@@ -44,7 +45,7 @@ def resumed(settings: Settings, run: str, shown: Output) -> Ending:
     """What comes of going on with a run."""
     with looking(settings.store) as reader:
         past = reader.entries(run)
-    return worked(settings, lambda app: app.resume(run), shown.view, past=past)
+    return worked(settings, lambda app: app.resume(run, is_attended=is_attended()), shown.view, past=past)
 
 
 def resumable(store: Path) -> list[str]:

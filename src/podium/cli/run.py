@@ -6,8 +6,12 @@ from pathlib import Path
 
 import click
 
+from ..agent import Budget
 from ..engines.names import REHEARSAL
+from ..roster.place import find_repo
 from ..settings import Settings
+from .asking import is_attended
+from .budget import BudgetText
 from .measure import counted
 from .output import Output, output_options
 from .results import result_fields
@@ -25,17 +29,37 @@ from .work import worked
 )
 @click.option("--model", help="What agents think with that name no model of their own, such as openai:gpt-5-mini.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse it: the whole flow, and no model is asked.")
+@click.option("--budget", type=BudgetText(), help="What the run may use, such as usd=2,tokens=200000,seconds=600.")
+@click.option(
+    "--permissions",
+    "permission_mode",
+    type=click.Choice(("default", "accept-edits", "plan", "dont-ask", "bypass")),
+    help="How much agents may do without asking; see the page on permissions.",
+)
 @output_options
-def command(agent: str, request: str, repo: Path | None, model: str | None, is_dry: bool, **output: bool) -> int:
+def command(
+    agent: str,
+    request: str,
+    repo: Path | None,
+    model: str | None,
+    is_dry: bool,
+    budget: Budget | None,
+    permission_mode: str | None,
+    **output: bool,
+) -> int:
     """Give REQUEST to AGENT and follow the run until it ends. A REQUEST of - is read from standard input.
 
     The answer goes to standard output, everything else to standard error. Ctrl-C interrupts the
-    run, which can be resumed; a second Ctrl-C leaves at once.
+    run, which can be resumed; a second Ctrl-C leaves at once. What agents may not do by themselves
+    is asked here; without a terminal it is refused.
     """
     shown = Output(**output)
     text = spoken(request)
-    settings = Settings.load(model=REHEARSAL if is_dry else model or None)
-    ending = worked(settings, lambda app: app.start(agent, text, repo=repo or Path()), shown.view)
+    place = find_repo(repo or Path())
+    settings = Settings.load(
+        repo=place, model=REHEARSAL if is_dry else model or None, budget=budget, permission_mode=permission_mode
+    )
+    ending = worked(settings, lambda app: app.start(agent, text, repo=place, is_attended=is_attended()), shown.view)
     code = shown.tell(ending)
     if shown.is_json:
         click.echo(as_json(result_fields(ending.result)))

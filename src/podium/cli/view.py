@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -28,6 +29,10 @@ class View(Protocol):
         """Time has passed."""
         ...
 
+    def at_rest(self) -> AbstractContextManager[object]:
+        """A block in which it leaves the terminal to others."""
+        ...
+
 
 class Nothing:
     """Shows nothing."""
@@ -45,6 +50,9 @@ class Nothing:
 
     def tick(self) -> None:
         pass
+
+    def at_rest(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
 
 class Lines(Nothing):

@@ -19,6 +19,7 @@ from ..live import Run
 from ..picture import Picture
 from ..result import Result
 from ..settings import Settings
+from .asking import Asking, Terminal, is_attended
 from .interrupt import interruptible
 from .view import View
 
@@ -62,7 +63,7 @@ async def _worked(
         async with App(settings) as app, opening(app) as run:
             try:
                 with view(picture) as shown:
-                    await _watch(run, picture, shown)
+                    await _watch(run, picture, shown, past)
             except Exception as error:
                 # Leaving the block would stop the run for good. A reader that went away is no reason
                 # for that: being cancelled leaves the run resumable.
@@ -81,8 +82,12 @@ async def _worked(
     )
 
 
-async def _watch(run: Run, picture: Picture, view: View) -> None:
-    """Show the run until this process has stopped working on it."""
+async def _watch(run: Run, picture: Picture, view: View, past: Sequence[Entry]) -> None:
+    """Show the run, and put to the person what its agents ask, until this process has stopped working on it."""
+    asking = Asking(run, view, Terminal()) if is_attended() else None
+    if asking is not None:
+        for entry in past:
+            asking.hear(entry)
 
     async def keep_time() -> None:
         while True:
@@ -91,8 +96,12 @@ async def _watch(run: Run, picture: Picture, view: View) -> None:
 
     async with create_task_group() as group:
         group.start_soon(keep_time)
+        if asking is not None:
+            group.start_soon(asking.attend)
         with run.entries(picture.seq) as entries:
             async for entry in entries:
                 picture.apply(entry)
                 view.show(entry)
+                if asking is not None:
+                    asking.hear(entry)
         group.cancel_scope.cancel()

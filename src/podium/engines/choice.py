@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..agent import Agent
 from ..errors import Mistake
 from ..mind import Engine
+from .model import prices
+from .model.caller import Model, free
 from .model.loop import ModelEngine
 from .model.providers import Provider, base_url, parse_model
+from .model.traffic import Traffic
 from .model.wire import Wire
 from .names import REHEARSAL
 
@@ -21,18 +25,29 @@ SCRIPTED = "scripted"
 
 
 class Engines:
-    """The engines of one running product, `given` ones first, and the connections that they share."""
+    """The engines of one running product, `given` ones first, and the connections that they share.
 
-    def __init__(self, environ: Mapping[str, str], given: Mapping[str, Engine] | None = None) -> None:
+    `traffic` gives the limits that hold for a provider.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        given: Mapping[str, Engine] | None = None,
+        *,
+        traffic: Callable[[str], Traffic] = lambda provider: Traffic(),
+    ) -> None:
         self._environ = environ
         self._given = dict(given or {})
-        self._made: dict[tuple[str, str], Engine] = {}
+        self._new_traffic = traffic
+        self._made: dict[tuple[str, ...], Engine] = {}
+        self._traffic: dict[str, Traffic] = {}
         self._client: ClientSession | None = None
 
-    def for_agent(self, agent: Agent, *, model: str, url: str) -> Engine:
-        """What this agent thinks with.
+    def for_agent(self, agent: Agent, wanted: tuple[str, ...], *, model: str, url: str) -> Engine:
+        """What this agent thinks with: the first of the models that it wants, the others where that gives up.
 
-        Agents that name nothing think with `model`, whose provider is at `url`; all of them are
+        The provider of `model`, the one for agents that name nothing, is at `url`. All agents are
         rehearsed where `model` is the rehearsal, and without one those whose provider has no key.
         """
         if agent.engine in self._given:
@@ -40,40 +55,53 @@ class Engines:
         if agent.engine not in ("model", SCRIPTED, REHEARSAL):
             known = ", ".join(sorted({"model", SCRIPTED, REHEARSAL, *self._given}))
             raise Mistake(f"{agent.name} wants the engine {agent.engine!r}, but there are only {known}")
-        wanted = agent.engine if agent.engine != "model" else self._wanted(agent, model)
-        if (wanted, url) not in self._made:
-            self._made[wanted, url] = self._make(agent, wanted, model=model, url=url)
-        return self._made[wanted, url]
+        if agent.engine != "model":
+            wanted = (agent.engine,)
+        elif self._is_rehearsed(wanted, model):
+            wanted = (REHEARSAL,)
+        if (url, *wanted) not in self._made:
+            self._made[url, *wanted] = self._make(agent, wanted, model=model, url=url)
+        return self._made[url, *wanted]
 
-    def _wanted(self, agent: Agent, model: str) -> str:
-        named = "" if agent.model == "inherit" else agent.model
-        if model == REHEARSAL or not (named or model):
-            return REHEARSAL
-        if not model and not self._is_reachable(parse_model(named)[0]):
-            return REHEARSAL
-        return named or model
+    def _is_rehearsed(self, wanted: tuple[str, ...], model: str) -> bool:
+        if model == REHEARSAL or not wanted:
+            return True
+        return not model and not self._is_reachable(parse_model(wanted[0])[0])
 
     def _is_reachable(self, provider: Provider) -> bool:
         """Whether a provider can be called: it needs no key, has one, or is not where it usually is."""
         has_moved = base_url(provider, self._environ) != provider.base_url
         return provider.key_name is None or bool(self._environ.get(provider.key_name)) or has_moved
 
-    def _make(self, agent: Agent, wanted: str, *, model: str, url: str) -> Engine:
-        if wanted == SCRIPTED:
+    def _make(self, agent: Agent, wanted: tuple[str, ...], *, model: str, url: str) -> Engine:
+        if wanted == (SCRIPTED,):
             from .scripted import ScriptedWire
 
-            return ModelEngine(ScriptedWire(), name=wanted)
-        if wanted == REHEARSAL:
+            return ModelEngine(Model(wire=ScriptedWire(), priced=free), name=SCRIPTED)
+        if wanted == (REHEARSAL,):
             from .rehearsal import RehearsalWire
 
-            return ModelEngine(RehearsalWire(), name=wanted)
+            return ModelEngine(Model(wire=RehearsalWire(), priced=free), name=REHEARSAL)
+        models = [self._model(agent, one, model=model, url=url) for one in wanted]
+        provider, name = parse_model(wanted[0])
+        return ModelEngine(*models, name=f"{provider.name}:{name}")
+
+    def _model(self, agent: Agent, wanted: str, *, model: str, url: str) -> Model:
         try:
             provider, name = parse_model(wanted)
         except Mistake as error:
             raise Mistake(f"{agent.name} thinks with {wanted!r}, but {error}") from None
         is_default = bool(model) and parse_model(model)[0] == provider
         address = url if is_default and url else base_url(provider, self._environ)
-        return ModelEngine(self._wire(agent, provider, address), name=f"{provider.name}:{name}", model=name)
+        if address not in self._traffic:
+            self._traffic[address] = self._new_traffic(provider.name)
+        return Model(
+            wire=self._wire(agent, provider, address),
+            name=name,
+            priced=partial(prices.priced, provider.name, name),
+            traffic=self._traffic[address],
+            window=partial(prices.context_window, provider.name, name),
+        )
 
     def _wire(self, agent: Agent, provider: Provider, url: str) -> Wire:
         key = self._environ.get(provider.key_name or "", "")
@@ -98,6 +126,7 @@ class Engines:
             provider=provider.name,
             proxy=proxy_for(url),
             asks_usage=provider.asks_usage,
+            takes_schema=provider.takes_schema,
         )
 
     def _shared_client(self) -> ClientSession:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from anyio import move_on_after
-
 from ..agent import Agent
 from ..errors import Failed, Mistake
 from ..operation import Operation
 from ..request import Answer, Request
 from . import advisors, handoff, router
+from .output import fitting
 from .subagents import subagents
 
 Way = Callable[[Operation, Request], Awaitable[Answer]]
@@ -38,7 +37,7 @@ class Patterns:
         way, timeout = way_of(op.agent), op.agent.timeout
         if timeout is None:
             return await way(op, request)
-        with move_on_after(timeout):
+        with op.scope.timeline.clock.limit(op.scope.path, timeout):
             return await way(op, request)
         await op.scope.timeline.still()
         raise op.failed("timed_out", f"timed out after {timeout:g} s")
@@ -63,5 +62,8 @@ def way_of(agent: Agent) -> Way:
 
 async def alone(op: Operation, request: Request) -> Answer:
     """The agent answers by itself, with the help of those it may call."""
-    reply = await op.session(*subagents(op)).ask(request.prompt())
+    session = op.session(*subagents(op), *await op.offered())
+    if isinstance(op.agent.output, dict):
+        return await fitting(op, session, request.prompt(), op.agent.output)
+    reply = await session.ask(request.prompt())
     return Answer(text=reply.text)

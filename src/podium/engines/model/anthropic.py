@@ -326,6 +326,7 @@ class Reply:
             input_tokens=self._counts.get("input_tokens", 0) + read + written,
             output_tokens=self._counts.get("output_tokens", 0),
             cached_tokens=read,
+            written_tokens=written,
             calls=1,
         )
 

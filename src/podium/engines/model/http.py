@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -86,12 +87,20 @@ class Endpoint:
             response.close()
 
     def failed(
-        self, what: str, *, retryable: bool = False, retry_after: float | None = None, status: int | None = None
+        self,
+        what: str,
+        *,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        status: int | None = None,
+        is_too_long: bool = False,
     ) -> OutsideFailed:
         message = f"{self._provider} {what}"
         if len(self._key) >= SHORTEST_SECRET:
             message = message.replace(self._key, f"[{self._key_name}]")
-        return OutsideFailed(message, retryable=retryable, retry_after=retry_after, status=status)
+        return OutsideFailed(
+            message, retryable=retryable, retry_after=retry_after, status=status, is_too_long=is_too_long
+        )
 
     async def _post(self, call: Call, body: bytes) -> aiohttp.ClientResponse:
         headers = {**self._headers, "Idempotency-Key": call.key} if call.key else self._headers
@@ -128,6 +137,7 @@ class Endpoint:
             retryable=_may_pass(status) and not any(word in _kind(document) for word in _USED_UP),
             retry_after=retry_after(response.headers.get("Retry-After", ""), now=datetime.now(UTC)),
             status=status,
+            is_too_long=status in (400, 413, 422) and _is_too_long(_kind(document), words),
         )
 
 
@@ -209,7 +219,22 @@ def broken(failed: Failing, error: Any) -> OutsideFailed:
     kind = _kind({"error": error})
     status = next((int(word) for word in kind.split() if len(word) == 3 and word.isdigit()), None)
     may_pass = not any(word in kind for word in (*_LASTING, *_USED_UP)) if status is None else _may_pass(status)
-    return failed(f"broke off its reply: {_words(error)}", retryable=may_pass, status=status)
+    words = _words(error)
+    is_too_long = _is_too_long(kind, words)
+    return failed(
+        f"broke off its reply: {words}", retryable=may_pass and not is_too_long, status=status, is_too_long=is_too_long
+    )
+
+
+def _is_too_long(kind: str, words: str) -> bool:
+    """Whether the provider says that the conversation is more than its model can read."""
+    return "context_length" in kind or _TOO_LONG.search(words) is not None
+
+
+_TOO_LONG = re.compile(
+    r"prompt is too long|context (length|window|size)|maximum context|too many (input )?tokens|input is too long",
+    re.IGNORECASE,
+)
 
 
 def _may_pass(status: int) -> bool:

@@ -25,6 +25,7 @@ class OpenAIWire:
     """The models at one address. `client` gives the shared HTTP client, which is not ours to close.
 
     Without `asks_usage` the server is not asked to count: some count unasked and refuse the question.
+    Without `takes_schema` it is not held to a schema while it writes: some know only their own forms of that.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class OpenAIWire:
         provider: str = "openai",
         proxy: str | None = None,
         asks_usage: bool = True,
+        takes_schema: bool = True,
     ) -> None:
         key = api_key.strip()
         base = address(base_url)
@@ -47,9 +49,10 @@ class OpenAIWire:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._endpoint = Endpoint(client, url, key, key_name=key_name, provider=provider, proxy=proxy, headers=headers)
         self._asks_usage = asks_usage
+        self._takes_schema = takes_schema
 
     def stream(self, call: Call) -> AsyncGenerator[Heard, None]:
-        body = encode(_payload(call, asks_usage=self._asks_usage))
+        body = encode(_payload(call, asks_usage=self._asks_usage, takes_schema=self._takes_schema))
         reply = Reply(failed=self._endpoint.failed, sent=len(body), place=len(call.messages))
         return self._endpoint.stream(call, body, reply)
 
@@ -57,7 +60,7 @@ class OpenAIWire:
 # What is sent
 
 
-def _payload(call: Call, *, asks_usage: bool) -> dict[str, Any]:
+def _payload(call: Call, *, asks_usage: bool, takes_schema: bool) -> dict[str, Any]:
     messages = [_message(message) for message in call.messages]
     if call.system:
         messages.insert(0, {"role": "system", "content": call.system})
@@ -66,6 +69,8 @@ def _payload(call: Call, *, asks_usage: bool) -> dict[str, Any]:
         payload["stream_options"] = {"include_usage": True}
     if call.tools:
         payload["tools"] = [_tool(tool) for tool in call.tools]
+    if call.schema is not None and takes_schema:
+        payload["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": call.schema}}
     return payload
 
 
@@ -150,6 +155,7 @@ class _Choice(Struct, gc=False):
 
 class _PromptDetails(Struct, gc=False):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class _Usage(Struct, gc=False):
@@ -285,6 +291,7 @@ class Reply:
             input_tokens=counted.prompt_tokens or 0,
             output_tokens=counted.completion_tokens or 0,
             cached_tokens=(details.cached_tokens if details else 0) or 0,
+            written_tokens=(details.cache_write_tokens if details else 0) or 0,
             calls=1,
         )
 

@@ -19,7 +19,8 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     `key_name` is the variable with the key, None where none is needed. `default_model` is empty
     where only the person knows which models there are. `asks_usage` is false where the question
-    after the usage is refused. `host_name` is the server's own variable for where it listens.
+    after the usage is refused, `takes_schema` where an answer cannot be held to one. `host_name` is
+    the server's own variable for where it listens.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     key_name: str | None = None
     default_model: str = ""
     asks_usage: bool = True
+    takes_schema: bool = True
     host_name: str | None = None
 
     @property
@@ -81,6 +83,7 @@ PROVIDERS = {
             base_url="https://api.deepseek.com",
             key_name="DEEPSEEK_API_KEY",
             default_model="deepseek-flash",
+            takes_schema=False,
         ),
         Provider(
             name="groq",
@@ -157,6 +160,13 @@ def configured(environ: Mapping[str, str]) -> Provider | None:
         if provider.default_model and any(environ.get(name, "").strip() for name in names if name is not None):
             return provider
     return None
+
+
+def without_credentials(url: str) -> str:
+    """An address without the name and password that it may carry."""
+    scheme, mark, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _reached(host: str) -> str:

@@ -7,7 +7,7 @@ journal and no retry: it makes the call it is given and says what came back.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -19,7 +19,8 @@ from ...usage import NOTHING, Usage
 class Message(Struct, frozen=True, kw_only=True):
     """One message of a conversation. `answers` is the id of the call that a tool message answers.
 
-    `sealed` is what came with a reply of the model's, for the same wire and model to see again.
+    `sealed` is what came with a reply of the model's, for the same wire and model to see again;
+    `model` is whose reply it is.
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -27,13 +28,14 @@ class Message(Struct, frozen=True, kw_only=True):
     calls: tuple[ToolUse, ...] = ()
     answers: str = ""
     sealed: str = ""
+    model: str = ""
 
 
 class Call(Struct, frozen=True, kw_only=True):
     """One call of a model.
 
     `key` is the same whenever the same step is tried again after a crash; wires send it along as
-    the idempotency key.
+    the idempotency key. `schema` is the JSON schema that the answer should fit; None for free text.
     """
 
     agent: str
@@ -42,6 +44,7 @@ class Call(Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     key: str = ""
+    schema: dict[str, Any] | None = None
 
 
 class Called(Struct, frozen=True):

@@ -1,0 +1,174 @@
+"""Asking the person at the terminal: what agents want to do or know, one thing at a time, and the answers.
+
+Whatever is asked is shown in full, with every sign that a terminal would act on made visible. Keys
+that were typed before the question stood there do not count, and Enter alone decides nothing. What
+somebody answers elsewhere meanwhile is told.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from asyncio import Event as Flag
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import click
+from anyio import CancelScope, wait_readable
+
+from ..event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
+from ..live import Run
+from .render import agent_of
+from .text import as_json, visible
+from .view import View
+
+KEYS: dict[str, tuple[Decision, str]] = {
+    "y": ("once", "once"),
+    "r": ("run", "this very action for the whole run"),
+    "n": ("deny", "no"),
+    "x": ("deny_and_pause", "no, and pause"),
+    "a": ("abort", "no, and stop"),
+}
+BY = "terminal"
+
+
+class Keyboard(Protocol):
+    """Where answers are typed."""
+
+    async def key(self) -> str:
+        """The next key; what was typed before does not count."""
+        ...
+
+    async def line(self) -> str:
+        """The next line."""
+        ...
+
+
+class Asking:
+    """Puts to the person what the agents of a run ask; `view` rests meanwhile."""
+
+    def __init__(self, run: Run, view: View, keyboard: Keyboard) -> None:
+        self._run = run
+        self._view = view
+        self._keyboard = keyboard
+        self._waiting: dict[str, Entry] = {}
+        self._is_asked = Flag()
+        self._current: tuple[str, CancelScope] | None = None
+
+    def hear(self, entry: Entry) -> None:
+        """Take in an entry of the run."""
+        match entry.event:
+            case PermissionAsked(id=id) | QuestionAsked(id=id):
+                self._waiting[id] = entry
+                self._is_asked.set()
+            case PermissionAnswered(id=id) | QuestionAnswered(id=id):
+                self._waiting.pop(id, None)
+                if self._current is not None and self._current[0] == id:
+                    self._current[1].cancel()
+
+    async def attend(self) -> None:
+        """Ask whatever there is to ask, for ever."""
+        while True:
+            await self._is_asked.wait()
+            self._is_asked.clear()
+            while self._waiting:
+                id, entry = next(iter(self._waiting.items()))
+                with self._view.at_rest(), CancelScope() as scope:
+                    self._current = id, scope
+                    await self._ask(entry)
+                self._current = None
+                if scope.cancelled_caught:
+                    say(f"{id} was answered elsewhere.")
+                self._waiting.pop(id, None)
+
+    async def _ask(self, entry: Entry) -> None:
+        match entry.event:
+            case PermissionAsked() as asked:
+                say(described(entry, asked))
+                await self._decide(asked)
+            case QuestionAsked() as asked:
+                say(questioned(entry, asked))
+                text = (await self._keyboard.line()).strip()
+                if asked.choices and text.isdecimal() and 1 <= int(text) <= len(asked.choices):
+                    text = asked.choices[int(text) - 1]
+                await self._run.reply(asked.id, text, by=BY)
+
+    async def _decide(self, asked: PermissionAsked) -> None:
+        while (key := (await self._keyboard.key()).lower()) not in KEYS:
+            pass
+        decision, words = KEYS[key]
+        comment = ""
+        if decision in ("deny", "deny_and_pause"):
+            say("Why not? It is told to the agent. (Enter for no reason)")
+            comment = (await self._keyboard.line()).strip()
+        say(f"{words}.")
+        if not await self._run.answer(asked.id, decision, by=BY, comment=comment):
+            say(f"{asked.id} was answered elsewhere before.")
+
+
+def described(entry: Entry, asked: PermissionAsked) -> str:
+    """The whole action, for a person who decides on it."""
+    action = asked.action
+    lines = [
+        "",
+        f"{agent_of(entry.operation)} asks for permission ({asked.id}): {action.tool}",
+        *(f"  {name}: {_value(value)}" for name, value in action.arguments.items()),
+        f"  in {action.directory or 'no directory'}, because {asked.reason}",
+    ]
+    if asked.shown:
+        lines += ["", *(f"  {line}" for line in asked.shown.splitlines()), ""]
+    lines.append("  ".join(f"[{key}] {words}" for key, (_, words) in KEYS.items()))
+    return "\n".join(lines)
+
+
+def questioned(entry: Entry, asked: QuestionAsked) -> str:
+    """A question, with its choices by number."""
+    choices = [f"  {number}. {choice}" for number, choice in enumerate(asked.choices, 1)]
+    return "\n".join(["", f"{agent_of(entry.operation)} asks ({asked.id}): {asked.text}", *choices, "Your answer:"])
+
+
+def say(text: str) -> None:
+    """Show text on the terminal; nothing in it acts there."""
+    click.echo(visible(text), err=True)
+
+
+def _value(value: object) -> str:
+    text = value if isinstance(value, str) else as_json(value)
+    return text if "\n" not in text else "".join(f"\n    {line}" for line in text.splitlines())
+
+
+class Terminal:
+    """The keyboard of a real terminal."""
+
+    def __init__(self) -> None:
+        self._input = sys.stdin.fileno()
+
+    async def key(self) -> str:
+        import termios  # here, because not every system has it
+
+        with self._key_by_key():
+            termios.tcflush(self._input, termios.TCIFLUSH)
+            await wait_readable(self._input)
+            return os.read(self._input, 16).decode(errors="replace")[:1]
+
+    async def line(self) -> str:
+        await wait_readable(self._input)
+        return os.read(self._input, 65536).decode(errors="replace")
+
+    @contextmanager
+    def _key_by_key(self) -> Iterator[None]:
+        import termios
+        import tty
+
+        before = termios.tcgetattr(self._input)
+        tty.setcbreak(self._input, termios.TCSANOW)
+        try:
+            yield
+        finally:
+            termios.tcsetattr(self._input, termios.TCSANOW, before)
+
+
+def is_attended() -> bool:
+    """Whether somebody is there to answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

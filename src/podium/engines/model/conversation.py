@@ -1,0 +1,134 @@
+"""A conversation with a model: its messages, as they are put to the model and as the timeline remembers them.
+
+Where it grows beyond what the model can read, a summary takes the place of its first messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+
+from msgspec import structs
+
+from ...event import CallFailed, ContextCompacted, ModelReplied, ToolAnswered, ToolUse
+from ...journal import Scope
+from ...message import recalled
+from ...mind import Past
+from .wire import Message
+
+CHARACTERS_A_TOKEN = 4
+LONGEST_KEPT_REQUEST = 8000
+
+
+class Conversation:
+    """The messages so far."""
+
+    def __init__(self, history: Iterable[Past] = ()) -> None:
+        self.messages: list[Message] = []
+        for past in history:
+            self._recall(past)
+
+    def ask(self, text: str) -> None:
+        """Add what the agent is asked, or told in between."""
+        self.messages.append(Message(role="user", text=text))
+
+    def reply(self, reply: ModelReplied) -> None:
+        """Add what the model said."""
+        self.messages.append(
+            Message(role="assistant", text=reply.text, calls=reply.calls, sealed=reply.sealed, model=reply.model)
+        )
+
+    def for_model(self, model: str) -> tuple[Message, ...]:
+        """The messages as this model may see them: what another one sealed is not for its eyes."""
+        return tuple(
+            structs.replace(message, sealed="") if message.sealed and message.model != model else message
+            for message in self.messages
+        )
+
+    def answer(self, call: ToolUse, text: str) -> None:
+        """Add what a tool said."""
+        self.messages.append(Message(role="tool", text=text, answers=call.id))
+
+    def compact(self, compacted: ContextCompacted) -> None:
+        """Put the summary in the place of what it sums up; the first request stays in its own words."""
+        request = shortened(self.messages[0].text, LONGEST_KEPT_REQUEST)
+        text = (
+            f"{request}\n\n[the conversation until here, summed up]\n{compacted.summary}\n[end of the summary; go on]"
+        )
+        self.messages[: compacted.replaced] = [Message(role="user", text=text)]
+
+    def tokens(self, system: str = "") -> int:
+        """About how many tokens it has."""
+        return -(-(len(system) + sum(map(_size, self.messages))) // CHARACTERS_A_TOKEN)
+
+    def replaceable(self, room: int) -> int:
+        """How many of its first messages a summary has to replace, so that the rest has at most `room` tokens.
+
+        What stays begins with a reply of the model's, so that no tool's answer loses its call.
+        """
+        kept = 0
+        best = len(self.messages)
+        for place in range(len(self.messages) - 1, 0, -1):
+            kept += _size(self.messages[place])
+            if kept > room * CHARACTERS_A_TOKEN:
+                break
+            if self.messages[place].role == "assistant":
+                best = place
+        return best
+
+    def transcript(self, messages: int, longest: int) -> str:
+        """Its first messages as one text, cut in the middle where that is longer than so many characters."""
+        return shortened("\n\n".join(map(_told, self.messages[:messages])), longest)
+
+    def _recall(self, past: Past) -> None:
+        """Add a turn that is over as the messages it was, read from the steps it left on the timeline."""
+        self.ask(past.prompt)
+        for number in count(1):
+            place = past.scope.at(f"call#{number}")
+            if said := recalled(place):
+                self.ask(said)
+            if (compacted := place.at("compaction").recall(ContextCompacted)) is not None:
+                self.compact(compacted)
+            reply = _reply_at(place)
+            if reply is None:
+                break
+            self.reply(reply)
+            for position, call in enumerate(reply.calls, 1):
+                answered = place.at(f"tool#{position}").at("tool_answered#1").recall(ToolAnswered)
+                self.answer(call, answered.text if answered else "")
+        if self.messages[-1].role == "user":
+            self.messages.append(Message(role="assistant", text=past.reply))
+
+
+def _reply_at(place: Scope) -> ModelReplied | None:
+    """What the model replied at this place, after however many tries."""
+    for attempt in count(1):
+        outcome = place.again(attempt).recall(ModelReplied, CallFailed)
+        if isinstance(outcome, ModelReplied):
+            return outcome
+        if outcome is None:
+            return None
+    return None
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text, its middle left out where it is longer."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
+
+
+def _size(message: Message) -> int:
+    return len(message.text) + sum(len(call.name) + len(str(call.arguments)) for call in message.calls)
+
+
+def _told(message: Message) -> str:
+    match message.role:
+        case "user":
+            return f"Asked: {message.text}"
+        case "tool":
+            return f"The tool said: {message.text}"
+        case _:
+            calls = "".join(f"\n(called {call.name} with {call.arguments})" for call in message.calls)
+            return f"Replied: {message.text}{calls}"

@@ -1,0 +1,124 @@
+"""The outfit: what the agents of one run act with, and how each of them comes to have it.
+
+Which tools there are belongs to `tools` and the MCP client; whether one may be used, to the gate
+of the operation that it is offered to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from .action import Action
+from .agent import Agent
+from .mind import Tool
+from .operation import Operation
+from .permission import Acting
+from .policy import Rules, check
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from .mcp_client.servers import Servers
+    from .tools.box import Toolbox
+
+
+class Outfit:
+    """The tools of one run. What is started for them ends with the block.
+
+    A run without a directory and without functions given in code has no tools, and pays for none.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        agents: Iterable[Agent],
+        *,
+        directory: Path | None,
+        functions: Sequence[Callable[..., object]],
+        environ: Mapping[str, str],
+        is_attended: bool,
+        notice: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._needs_servers = any(_is_of_a_server(entry) for agent in agents for entry in agent.tools or ())
+        self._directory = directory
+        self._functions = functions
+        self._environ = environ
+        self._is_attended = is_attended
+        self._notice = notice
+        self._boxes: dict[Rules, Toolbox] = {}
+        self._open = AsyncExitStack()
+        self._servers: Servers | None = None
+        self._noticed: set[str] = set()
+
+    async def offer(self, op: Operation) -> tuple[Tool, ...]:
+        """The tools that an operation's agent may have, each through the operation's gate."""
+        agent = op.agent
+        if self._directory is None and not self._functions and agent.tools is None:
+            return ()
+        box = self._toolbox(op.rules)
+        for entry in box.unknown(agent.tools or ()):
+            self._tell(f"{agent.name}: there is no tool {entry!r}; podium works on without it.")
+        acting: list[Acting] = box.acting(agent.tools, agent.disallowed_tools)
+        if self._servers is not None:
+            acting += await self._servers.acting(agent.tools or (), disallowed=agent.disallowed_tools)
+        return (*map(op.gate.offer, acting), *box.plain(agent.tools, agent.disallowed_tools))
+
+    def _toolbox(self, rules: Rules) -> Toolbox:
+        """The tools of this run for those who live by these rules: what they may not read, no search shows."""
+        if rules not in self._boxes:
+            from .tools.box import Toolbox  # here, because a run without tools has no use for it
+            from .tools.listing import holds_secrets
+
+            def is_hidden(path: str) -> bool:
+                read = Action(run="", agent="", tool="read_file", arguments={"path": path})
+                return holds_secrets(path) or check(read, rules).decision == "deny"
+
+            self._boxes[rules] = Toolbox(
+                self._directory,
+                checks=self._settings.checks,
+                functions=self._functions,
+                is_attended=self._is_attended,
+                hidden=is_hidden if rules.deny else holds_secrets,
+            )
+        return self._boxes[rules]
+
+    def _tell(self, text: str) -> None:
+        if text not in self._noticed:
+            self._noticed.add(text)
+            self._notice(text)
+
+    async def __aenter__(self) -> Outfit:
+        if self._needs_servers:
+            self._servers = await self._open.enter_async_context(self._all_servers())
+        return self
+
+    def _all_servers(self) -> Servers:
+        # Here, because the protocol's library takes longer to import than most runs to begin.
+        from .mcp_client.server import McpServer
+        from .mcp_client.servers import Servers
+        from .mcp_client.trust import Trust
+
+        settings = self._settings
+        servers = settings.proposed.mcp_servers | settings.mcp_servers
+        return Servers(
+            {name: McpServer(name=name, **structs.asdict(server)) for name, server in servers.items()},
+            directory=self._directory,
+            environ=self._environ,
+            trust=Trust.load(settings.home),
+            notice=self._tell,
+        )
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._open.__aexit__(exc_type, exc, traceback)
+
+
+def _is_of_a_server(entry: str) -> bool:
+    return entry.startswith("mcp__")

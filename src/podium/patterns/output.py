@@ -1,0 +1,62 @@
+"""Answers as data: an agent whose file gives a JSON schema for its output is held to it.
+
+The agent is told the schema with its request. An answer that does not fit is said to be so, in
+the same conversation, and may be given again. This works with any engine; models that can be held
+to a schema while they write are asked for that as well.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from ..operation import Operation
+from ..request import Answer
+from ..session import Session
+
+MOST_TRIES = 3
+
+_FENCE = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)\n?```", re.DOTALL)
+
+
+class Unfitting(Exception):
+    """An answer is not what the schema wants; its text says why."""
+
+
+async def fitting(op: Operation, session: Session, prompt: str, schema: dict[str, Any]) -> Answer:
+    """The agent's answer, read and checked."""
+    words = f"{prompt}\n\n[answer with JSON alone that fits this schema]\n{msgspec.json.encode(schema).decode()}"
+    why = ""
+    for _ in range(MOST_TRIES):
+        reply = await session.ask(words)
+        try:
+            return Answer(text=reply.text, data=read(reply.text, schema))
+        except Unfitting as error:
+            why = str(error)
+            words = f"This answer does not fit the schema: {why}. Answer again, with the JSON alone."
+    raise op.failed("failed", f"its answer does not fit its output schema: {why}")
+
+
+def read(text: str, schema: dict[str, Any]) -> Any:
+    """The data in an answer: the whole of it or the last block in a fence. Raises Unfitting."""
+    import jsonschema  # here, because it takes longer to import than most runs to begin
+
+    data = _parsed(text)
+    try:
+        jsonschema.validate(data, schema)
+    except jsonschema.ValidationError as error:
+        raise Unfitting(f"at {error.json_path} {error.message}") from None
+    except jsonschema.SchemaError as error:
+        raise Unfitting(f"the schema itself is wrong at {error.json_path}: {error.message}") from None
+    return data
+
+
+def _parsed(text: str) -> Any:
+    for candidate in (text, *reversed(_FENCE.findall(text))):
+        try:
+            return msgspec.json.decode(candidate.encode())
+        except (msgspec.MsgspecError, UnicodeError):
+            continue
+    raise Unfitting("it is no JSON")

@@ -1,0 +1,232 @@
+"""The gate: the one door through which agents act on the outside.
+
+Policy, then a person where the policy says so, then the intent on the timeline, then the deed. A
+tool that acts is given to a mind through the gate of its operation, and runs nowhere else. What a
+person approved is what is done: the deed is made ready again after the answer, and one that came
+out different is asked about anew.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from anyio import move_on_after
+from msgspec import structs
+
+from .action import Action
+from .budget import Allowance
+from .event import ActionBegan, ActionRefused, PermissionAnswered, PermissionAsked, ToolUse
+from .journal import Scope, digest
+from .mind import Tool, ToolAnswer
+from .policy import Verdict
+
+# What acting tools are
+
+
+class Unfit(Exception):
+    """A call that cannot be made as it is; its text tells the model what would work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """One call of an acting tool, made ready: all that it would do, and the doing of it.
+
+    `arguments` are the call's in canonical form, paths resolved; rules decide on them. `inputs` and
+    `outputs` are hashes of the files that it changes, before and after. `shown` is what a person
+    who is asked sees besides the arguments, such as a diff. What only reads leaves nothing to undo
+    and may be done again.
+    """
+
+    arguments: Mapping[str, Any]
+    act: Callable[[], Awaitable[ToolAnswer]]
+    is_reading: bool = False
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    shown: str = ""
+    changed_lines: int = 0
+
+
+class Acting(Protocol):
+    """A tool that acts on the outside."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def parameters(self) -> dict[str, Any]: ...
+
+    @property
+    def timeout(self) -> float:
+        """How many seconds the deed may take."""
+        ...
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether several calls may be under way at once: so for what only reads."""
+        ...
+
+    async def prepare(self, call: ToolUse) -> Deed:
+        """The call made ready, with nothing done yet. Raises Unfit."""
+        ...
+
+    async def recover(self, began: Action) -> ToolAnswer | None:
+        """What to say of an action that had begun when its process died; None where it can simply be done (again)."""
+        ...
+
+
+def interrupted(tool: str) -> ToolAnswer:
+    """What to say of an action of which nobody knows how far it came."""
+    return ToolAnswer(
+        text=f"{tool} was interrupted when its process died. It may have run in part or whole, and was not "
+        "started again: look at what is there before you repeat it.",
+        is_error=True,
+    )
+
+
+# The gate
+
+Judge = Callable[[Action, int], Verdict]
+"""What the rules say about an action that changes so many lines."""
+
+
+class Gate:
+    """The door of one operation."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        *,
+        agent: str,
+        directory: str,
+        allowance: Allowance,
+        is_attended: bool,
+        patience: float,
+    ) -> None:
+        self._judge = judge
+        self._agent = agent
+        self._directory = directory
+        self._allowance = allowance
+        self._is_attended = is_attended
+        self._patience = patience
+
+    def offer(self, acting: Acting) -> Tool:
+        """The tool as a mind may have it."""
+
+        async def answer(call: ToolUse, place: Scope) -> ToolAnswer:
+            return await self._answer(acting, call, place)
+
+        return Tool(
+            name=acting.name,
+            description=acting.description,
+            parameters=acting.parameters,
+            answer=answer,
+            timeout=float("inf"),
+            is_step=True,
+            is_parallel=acting.is_parallel,
+        )
+
+    async def _answer(self, acting: Acting, call: ToolUse, place: Scope) -> ToolAnswer:
+        began = place.at("action_began#1").recall(ActionBegan)
+        if began is not None:
+            recovered = await acting.recover(began.action)
+            if recovered is not None:
+                return recovered
+        try:
+            deed = await acting.prepare(call)
+            if began is None:
+                return await self.perform(place, acting, call, deed)
+            return await self._done(place, acting, deed)
+        except Unfit as error:
+            return ToolAnswer(text=str(error), is_error=True)
+
+    async def perform(self, place: Scope, acting: Acting, call: ToolUse, deed: Deed) -> ToolAnswer:
+        """Do it if it may be done: policy, ask, intent, act. The outcome is recorded by whoever called the tool."""
+        action = self._action(place, call, deed)
+        verdict = self._judge(action, deed.changed_lines)
+        allowed_by = verdict.rule or "default"
+        while verdict.decision == "ask":
+            answered, approved = await self.permit(place, action, reason=verdict.reason, shown=deed.shown)
+            if not answered.is_allowed:
+                return self._refused(place, approved, _told(answered))
+            allowed_by = answered.by or "a person"
+            deed = await acting.prepare(call)
+            action = self._action(place, call, deed)
+            if action.digest == approved.digest:
+                action = approved
+                break
+            verdict = self._judge(action, deed.changed_lines)
+        if verdict.decision == "deny":
+            return self._refused(place, action, verdict.reason)
+        self._allowance.must_change(set(deed.outputs), agent=self._agent)
+        if not deed.is_reading:
+            place.record(ActionBegan(action=action, allowed_by=allowed_by))
+        return await self._done(place, acting, deed)
+
+    async def permit(
+        self, place: Scope, action: Action, *, reason: str, shown: str
+    ) -> tuple[PermissionAnswered, Action]:
+        """A person's answer, and the action as it was put to them; where nobody is there it is a refusal."""
+        timeline = place.timeline
+        if action.digest in timeline.approved:
+            return PermissionAnswered(id="", decision="run", by=timeline.approved[action.digest]), action
+        now = time.time()
+        stamped = structs.replace(action, asked_at=now, expires_at=now + self._patience, nonce=secrets.token_hex(8))
+        asked = place.record(PermissionAsked(id=secrets.token_hex(6), action=stamped, reason=reason, shown=shown))
+        return await self._decided(place, asked), asked.action
+
+    async def _decided(self, place: Scope, asked: PermissionAsked) -> PermissionAnswered:
+        timeline = place.timeline
+        known = timeline.answers.get(asked.id)
+        if isinstance(known, PermissionAnswered):
+            return known
+        if not self._is_attended:
+            return place.record(_denied(asked, "nobody is there to ask"))
+        await timeline.settled()
+        with timeline.clock.waiting(place.path), move_on_after(self._patience):
+            answered = await timeline.answer(asked.id)
+            assert isinstance(answered, PermissionAnswered)
+            return answered
+        await timeline.still()
+        return place.record(_denied(asked, f"nobody answered within {self._patience:g} s"))
+
+    async def _done(self, place: Scope, acting: Acting, deed: Deed) -> ToolAnswer:
+        async with place.timeline.effect:
+            with move_on_after(acting.timeout):
+                return await deed.act()
+        return ToolAnswer(text=f"{acting.name} was stopped after {acting.timeout:g} s.", is_error=True)
+
+    def _action(self, place: Scope, call: ToolUse, deed: Deed) -> Action:
+        return Action(
+            run=place.timeline.run,
+            agent=self._agent,
+            tool=call.name,
+            arguments=dict(deed.arguments),
+            directory=self._directory,
+            inputs=dict(deed.inputs),
+            outputs=dict(deed.outputs),
+            diff=digest(deed.shown) if deed.shown else "",
+        )
+
+    def _refused(self, place: Scope, action: Action, reason: str) -> ToolAnswer:
+        place.record(ActionRefused(action=action, reason=reason))
+        return ToolAnswer(
+            text=f"Not done: {reason}. Do not try to get the same effect another way; go on without it, or say "
+            "what you would need.",
+            is_error=True,
+        )
+
+
+def _denied(asked: PermissionAsked, why: str) -> PermissionAnswered:
+    return PermissionAnswered(id=asked.id, decision="deny", by="podium", comment=why)
+
+
+def _told(answered: PermissionAnswered) -> str:
+    who = "it was refused" if answered.by in ("", "podium") else f"{answered.by} refused it"
+    return f"{who}: {answered.comment}" if answered.comment else who

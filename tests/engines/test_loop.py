@@ -1,0 +1,185 @@
+"""The loop over a model: other models, conversations that grow too long, and what the person says meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+from podium import Agent, Result
+from podium.engines.model.caller import Model, Retry, free
+from podium.engines.model.loop import ModelEngine
+from podium.engines.model.wire import Call, Heard
+from podium.engines.scripted import ScriptedWire
+from podium.errors import OutsideFailed
+from podium.event import CallFailed, ContextCompacted, MessagesDelivered, ModelReplied, ToolCalled
+from podium.store.fault import refusal_after
+
+from ..studio import Studio, at_once
+
+
+def engine(*scripts: Any, windows: Sequence[int | None] = ()) -> tuple[ModelEngine, list[ScriptedWire]]:
+    """An engine that falls back from the first script to the next, and the wires that heard."""
+    wires = [ScriptedWire(script) for script in scripts]
+    models = [
+        Model(wire=wire, name=f"m{place}", priced=free, window=lambda window=window: window)  # type: ignore[misc] # a default binds it
+        for place, (wire, window) in enumerate(zip(wires, windows or [None] * len(wires), strict=True), 1)
+    ]
+    return ModelEngine(*models, name="m1", retry=Retry(most=1, sleep=at_once)), wires
+
+
+async def run(studio: Studio, thinking: ModelEngine, request: str = "go", **keys: Any) -> Result:
+    async with studio.app(engines={"mine": thinking}) as app:
+        return await app.run(Agent(name="lead", engine="mine", **keys), request)
+
+
+# Other models
+
+
+async def test_another_model_answers_where_the_first_gives_up(studio: Studio) -> None:
+    thinking, wires = engine([{"fails": {"status": 401}}], ["from the second"])
+
+    result = await run(studio, thinking)
+
+    assert result.text == "from the second"
+    assert [event.model for event in studio.events(result, CallFailed, ModelReplied)] == ["m1", "m2"]
+    assert len(wires[0].heard) == 1
+
+
+async def test_a_model_is_tried_again_before_another_is(studio: Studio) -> None:
+    thinking, wires = engine([{"fails": {"status": 503}}], ["ok"])
+
+    result = await run(studio, thinking)
+
+    assert result.text == "ok"
+    assert len(wires[0].heard) == 2
+
+
+async def test_when_all_models_give_up_the_last_ones_words_are_told(studio: Studio) -> None:
+    thinking, _ = engine([{"fails": {"status": 401}}], [{"fails": {"status": 403, "message": "no entry"}}])
+
+    result = await run(studio, thinking)
+
+    assert result.outcome == "failed"
+    assert "no entry" in (result.error or "")
+
+
+async def test_a_resumed_run_goes_on_with_the_model_it_had_fallen_back_to(studio: Studio) -> None:
+    scripts = ([{"fails": {"status": 401}}], [{"calls": [{"name": "x"}]}, "done"])
+    deaths = 0
+    for number in range(2, 40):
+        thinking, _ = engine(*scripts)
+        async with studio.app(engines={"mine": thinking}, fault=refusal_after(number)) as app:
+            first = await app.run(Agent(name="lead", engine="mine"), "go")
+        if first.succeeded:
+            break
+        studio.bury()
+        again, _ = engine(*scripts)
+        async with studio.app(engines={"mine": again}) as app, app.resume(first.run_id) as resumed:
+            result = await resumed.result()
+        assert result.text == "done"
+        models = [event.model for event in studio.events(result, CallFailed, ModelReplied)]
+        assert models == ["m1", "m2", "m1", "m2"], number
+        deaths += 1
+    assert deaths == 10
+
+
+# Conversations that grow too long
+
+LONG = "word " * 9000
+
+
+class InOrder:
+    """A model that makes one move after the other, whatever it is asked."""
+
+    def __init__(self, moves: Sequence[Any]) -> None:
+        self._moves = list(moves)
+        self.heard: list[Call] = []
+
+    def stream(self, call: Call) -> AsyncGenerator[Heard]:
+        self.heard.append(call)
+        return ScriptedWire([self._moves.pop(0)]).stream(Call(agent="a", model="m", system="", messages=()))
+
+
+async def test_a_conversation_is_summed_up_before_it_is_too_long(studio: Studio) -> None:
+    wire = InOrder([{"says": LONG, "calls": [{"name": "x"}]}, "a summary", "the answer"])
+    thinking = ModelEngine(Model(wire=wire, name="m", priced=free, window=lambda: 12_000), name="m")
+
+    result = await run(studio, thinking, "keep this request")
+
+    assert result.text == "the answer"
+    [compacted] = studio.events(result, ContextCompacted)
+    assert compacted.summary == "a summary"
+    last = wire.heard[-1]
+    assert "keep this request" in last.messages[0].text
+    assert compacted.summary in last.messages[0].text
+    assert LONG not in "".join(message.text for message in last.messages)
+
+
+class Short:
+    """A model that can read only so much, and says so."""
+
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
+        self.heard: list[Call] = []
+
+    async def stream(self, call: Call) -> AsyncGenerator[Heard]:
+        self.heard.append(call)
+        if sum(len(message.text) for message in call.messages) > self.longest:
+            raise OutsideFailed("m answered 400: prompt is too long", status=400, is_too_long=True)
+        async for heard in ScriptedWire("short enough").stream(Call(agent="a", model="m", system="", messages=())):
+            yield heard
+
+
+async def test_a_model_that_was_given_too_much_is_asked_again_with_less(studio: Studio) -> None:
+    wire = Short(20_000)
+    thinking = ModelEngine(Model(wire=wire, name="m", priced=free), name="m", retry=Retry(sleep=at_once))
+
+    result = await run(studio, thinking, "x" * 30_000)
+
+    assert result.text == "short enough"
+    assert len(studio.events(result, CallFailed)) == 1
+    assert len(studio.events(result, ContextCompacted)) == 1
+
+
+async def test_a_request_that_stays_too_long_fails_in_the_models_words(studio: Studio) -> None:
+    thinking = ModelEngine(Model(wire=Short(10), name="m", priced=free), name="m", retry=Retry(sleep=at_once))
+
+    result = await run(studio, thinking, "x" * 100)
+
+    assert result.error == "lead: m answered 400: prompt is too long"
+
+
+# What the person says meanwhile
+
+
+async def test_a_message_reaches_an_agent_between_two_model_calls(studio: Studio) -> None:
+    thinking, wires = engine([{"calls": [{"name": "x"}], "delay": 0.05}, "ok"])
+    async with studio.app(engines={"mine": thinking}) as app:
+        async with app.start(Agent(name="lead", engine="mine"), "go") as started:
+            with started.entries() as entries:
+                async for entry in entries:
+                    if entry.event.__class__.__name__ == "TurnStarted":
+                        await started.send("be brief")
+            result = await started.result()
+
+    assert result.text == "ok"
+    kinds = [type(event) for event in studio.events(result, ToolCalled, MessagesDelivered, ModelReplied)]
+    assert kinds == [ModelReplied, ToolCalled, MessagesDelivered, ModelReplied]
+    assert "be brief" in wires[0].heard[-1].messages[-1].text
+
+
+# What models do
+
+
+async def test_a_model_that_refuses_is_said_to(studio: Studio) -> None:
+    class Refusing:
+        async def stream(self, call: Call) -> AsyncGenerator[Heard]:
+            from podium.engines.model.wire import Ended
+
+            yield Ended(stop="content_filter")
+
+    thinking = ModelEngine(Model(wire=Refusing(), name="m", priced=free), name="m")
+
+    result = await run(studio, thinking)
+
+    assert result.error == "lead: its model refused to answer"

@@ -1,0 +1,192 @@
+"""An agent that fixes a failing test: it reads, edits, checks and answers, and survives death at any entry."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium import Agent, App, Result, Settings
+from podium.agent import Permissions
+from podium.event import ActionBegan, CallFailed, ModelReplied, RunEnded, ToolAnswered
+from podium.journal import first_break
+from podium.picture import Picture
+from podium.store.fault import EXIT_CODE, refusal_after
+from podium.store.reader import Reader
+from podium.testing import ModelServer
+
+from .studio import bury
+
+BROKEN = "def add(a, b):\n    return a - b\n\n\n# changes:\n"
+FIXED = "def add(a, b):\n    return a + b\n\n\n# changes:\n# fixed add\n"
+ANSWER = "add() subtracted; it adds now, and the test passes."
+SCRIPT: list[dict[str, Any] | str] = [
+    {"says": "I look at it.", "calls": [{"name": "read_file", "arguments": {"path": "calc.py"}}]},
+    {
+        "calls": [
+            {
+                "name": "edit_file",
+                "arguments": {
+                    "path": "calc.py",
+                    "edits": [
+                        {"old_text": "a - b", "new_text": "a + b"},
+                        {"old_text": "# changes:\n", "new_text": "# changes:\n# fixed add\n"},
+                    ],
+                },
+            }
+        ]
+    },
+    {"calls": [{"name": "run_checks", "arguments": {}}]},
+    ANSWER,
+]
+FIXER = Agent(name="fixer", prompt="You fix failing tests.", tools=("Read", "Edit", "run_checks"))
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return made(tmp_path / "repo")
+
+
+def made(repo: Path) -> Path:
+    """A repository with a test that fails."""
+    repo.mkdir()
+    subprocess.run(["git", "init", "-q", repo], check=True)
+    (repo / "calc.py").write_text(BROKEN)
+    (repo / "test_calc.py").write_text("from calc import add\n\nassert add(1, 2) == 3\n")
+    return repo
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer(SCRIPT) as server:
+        yield server
+
+
+def settings(home: Path, url: str) -> Settings:
+    return Settings.load(
+        {},
+        home=home,
+        model="openai:m",
+        base_url=url,
+        permissions=Permissions(allow=("Edit(/calc.py)", "run_checks")),
+        checks={"test": (sys.executable, "test_calc.py")},
+    )
+
+
+def answers(store: Path, run: str) -> list[str]:
+    with Reader(store) as reader:
+        return [entry.event.text for entry in reader.entries(run) if isinstance(entry.event, ToolAnswered)]
+
+
+async def test_an_agent_reads_edits_checks_and_answers(server: ModelServer, repo: Path, tmp_path: Path) -> None:
+    using = settings(tmp_path / "home", server.url)
+    async with App(using, environ={}) as app:
+        result = await app.run(FIXER, "Fix the test.", repo=repo)
+
+    assert (result.outcome, result.text) == ("succeeded", ANSWER)
+    assert (repo / "calc.py").read_text() == FIXED
+    seen, edited, checked = answers(using.store, result.run_id)
+    assert "return a - b" in seen
+    assert "calc.py" in edited
+    assert "PASS" in checked
+
+
+async def test_it_survives_death_at_any_entry_and_does_nothing_twice(server: ModelServer, tmp_path: Path) -> None:
+    number, ends = 0, False
+    while not ends:
+        number += 1
+        home, repo = tmp_path / f"home{number}", made(tmp_path / f"repo{number}")
+        using = settings(home, server.url)
+        async with App(using, environ={}, fault=refusal_after(number)) as app:
+            result = await app.run(FIXER, "Fix the test.", repo=repo)
+        ends = result.succeeded
+        if not ends and number > 1:
+            result = await gone_on(server, using, result.run_id)
+        if number > 1:
+            must_be_fixed_once(using, repo, result)
+
+    assert number > 15
+
+
+async def gone_on(server: ModelServer, using: Settings, run: str) -> Result:
+    """The run resumed after its process died, with no finished call made again."""
+    bury(using.store)
+    with Reader(using.store) as reader:
+        finished = {
+            f"{run}/{entry.key}" for entry in reader.entries(run) if isinstance(entry.event, ModelReplied | CallFailed)
+        }
+    made = {key: server.count(key) for key in finished}
+    async with App(using, environ={}) as app, app.resume(run) as resumed:
+        result = await resumed.result()
+    assert {key: server.count(key) for key in finished} == made
+    return result
+
+
+def must_be_fixed_once(using: Settings, repo: Path, result: Result) -> None:
+    assert (result.outcome, result.text) == ("succeeded", ANSWER)
+    assert (repo / "calc.py").read_text() == FIXED
+    with Reader(using.store) as reader:
+        entries = reader.entries(result.run_id)
+        assert first_break(reader.rows(result.run_id)) is None
+    assert sum(isinstance(entry.event, RunEnded) for entry in entries) == 1
+    edits = [entry for entry in entries if isinstance(entry.event, ActionBegan) and entry.event.action.outputs]
+    assert len(edits) == 1
+    assert not any(isinstance(entry.event, ToolAnswered) and entry.event.is_error for entry in entries)
+    assert Picture.of(entries).result().usage.calls == 4
+
+
+PROGRAM = """
+import anyio, sys
+from pathlib import Path
+from podium import App
+from tests.test_fixing import FIXER, settings
+
+async def main(home, url, repo, run):
+    async with App(settings(Path(home), url)) as app:
+        if run:
+            async with app.resume(run) as resumed:
+                await resumed.result()
+        else:
+            await app.run(FIXER, "Fix the test.", repo=repo)
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("number", [5, 7, 9, 11, 13, 15])
+async def test_a_process_that_really_dies_is_gone_on_with_by_another(
+    server: ModelServer, tmp_path: Path, number: int
+) -> None:
+    await die_and_go_on(server, tmp_path, {"PODIUM_FAULT": str(number)})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(2, 18))
+async def test_a_process_that_really_dies_at_any_entry_is_gone_on_with(
+    server: ModelServer, tmp_path: Path, number: int
+) -> None:
+    await die_and_go_on(server, tmp_path, {"PODIUM_FAULT": str(number)})
+
+
+async def die_and_go_on(server: ModelServer, tmp_path: Path, environ: dict[str, str]) -> None:
+    from anyio import run_process
+
+    home, repo = tmp_path / "home", made(tmp_path / "repo")
+    using = settings(home, server.url)
+    argv = [sys.executable, "-c", PROGRAM, str(home), server.url, str(repo)]
+    died = await run_process([*argv, ""], check=False, env=os.environ | environ, cwd=Path(__file__).parents[1])
+    assert died.returncode in (EXIT_CODE, -signal.SIGKILL, 0), died.stderr.decode()
+    with Reader(using.store) as reader:
+        [summary] = reader.runs()
+    if died.returncode == 0:
+        return
+
+    result = await gone_on(server, using, summary.id)
+
+    must_be_fixed_once(using, repo, result)
