@@ -26,6 +26,7 @@ LAYERS = (
         "permission",
         "picture",
         "policy",
+        "redaction",
         "session",
     },
     {"event", "action", "agent", "marked", "patience", "request", "result", "usage", "errors"},

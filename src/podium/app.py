@@ -26,6 +26,7 @@ from .budget import Allowance
 from .config.role import resolved
 from .engines.choice import Engines
 from .engines.model.loop import ModelEngine
+from .engines.model.providers import PROVIDERS
 from .engines.model.traffic import Traffic
 from .engines.names import REHEARSAL
 from .errors import Mistake, PodiumError, RunHeld, StoreFailed
@@ -37,6 +38,8 @@ from .mind import Engine
 from .operation import Engagement
 from .outfit import Outfit
 from .patterns.ways import PATTERNS, way_of
+from .permission import Acting
+from .redaction import Redaction
 from .request import Request, readable
 from .result import Result
 from .roster.discover import Roster, load
@@ -47,6 +50,7 @@ from .store.mailbox import post
 from .store.reader import Reader, Summary
 from .store.sqlite import SqliteLease, SqliteStore
 
+KEY_NAMES = frozenset(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
 LONGEST_REQUEST = 2**20
 MOST_TEAMS = 256
 
@@ -99,6 +103,7 @@ class App:
         self._given = engines
         self._fault = fault or fault_from(environ)
         self._open = AsyncExitStack()
+        self._redaction = Redaction.of(environ, KEY_NAMES)
         self._teams: dict[tuple[int, ...], Known] = {}
         self._recorded = self.settings.recorded()
 
@@ -137,7 +142,8 @@ class App:
         """Go on with a run that was interrupted or paused, where it was left."""
         started = await self._started(run)
         self._checked(started.agents, self.settings.as_recorded(started.settings))
-        async with _driven(await self._taken_over(run, tools=tools, is_attended=is_attended)) as resumed:
+        taken = await self._taken_over(run, functions=_functions(tools), is_attended=is_attended)
+        async with _driven(taken) as resumed:
             yield resumed
 
     async def stop(self, run: str, by: str = "") -> None:
@@ -169,22 +175,23 @@ class App:
         place = None if repo is None else find_repo(Path(repo))
         settings = self.settings if budget is None else structs.replace(self.settings, budget=budget)
         team, notices = self._team(agent, tuple(agents), place)
+        functions = _functions(tools)
         if settings.budget is not None and settings.budget.usd is not None:
             self._must_be_priced(team, settings)
         started = RunStarted(
             agent=team[0].name,
-            request=Request(text=request),
+            request=Request(text=self._redaction.text(request)),
             agents=team,
             settings=self._recorded if settings is self.settings else settings.recorded(),
             repo="" if place is None else str(place),
             version=__version__,
         )
         lease = self._store.begin(secrets.token_hex(6))
-        timeline = Timeline(lease.run, lease)
+        timeline = Timeline(lease.run, lease, redaction=self._redaction)
         first = timeline.append(started, scope="")
         for notice in (*settings.notices, *notices):
             timeline.append(Noticed(text=notice), scope="")
-        return self._run(lease, timeline, first, settings, tools=tools, is_attended=is_attended)
+        return self._run(lease, timeline, first, settings, functions=functions, is_attended=is_attended)
 
     def _team(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> CheckedTeam:
         """The agent and all that it may need, checked. Files are read only for what code does not give."""
@@ -204,7 +211,8 @@ class App:
 
     def _fit(self, roster: Roster, agent: str, extra: tuple[Agent, ...]) -> CheckedTeam:
         """The agents as a resumed run will read them, so that it runs with the very same."""
-        team = msgspec.json.decode(msgspec.json.encode(roster.team(agent, extra=extra)), type=tuple[Agent, ...])
+        written = self._redaction.line(msgspec.json.encode(roster.team(agent, extra=extra)))
+        team = msgspec.json.decode(written, type=tuple[Agent, ...])
         team = tuple(self.settings.of_its_role(agent) for agent in team)
         return CheckedTeam(team, self._checked(team, self.settings))
 
@@ -247,9 +255,7 @@ class App:
                     "kept; limit tokens instead"
                 )
 
-    async def _taken_over(
-        self, id: str, *, tools: Sequence[Callable[..., object]] = (), is_attended: bool = False
-    ) -> Run:
+    async def _taken_over(self, id: str, *, functions: Sequence[Acting] = (), is_attended: bool = False) -> Run:
         lease = await self._store.claim(id)
         try:
             rows = await self._store.rows(id)
@@ -257,10 +263,10 @@ class App:
             first = decode(rows[0].line)
             started = first.event
             assert isinstance(started, RunStarted)
-            timeline = Timeline(id, lease)
+            timeline = Timeline(id, lease, redaction=self._redaction)
             timeline.load(rows)
             settings = self.settings.as_recorded(started.settings)
-            run = self._run(lease, timeline, first, settings, tools=tools, is_attended=is_attended)
+            run = self._run(lease, timeline, first, settings, functions=functions, is_attended=is_attended)
             # Letters first: a pause that was asked for before the run is resumed is over with that.
             self._store.collect_mail(lease)
             timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
@@ -277,7 +283,7 @@ class App:
         first: Entry,
         settings: Settings,
         *,
-        tools: Sequence[Callable[..., object]],
+        functions: Sequence[Acting],
         is_attended: bool,
     ) -> Run:
         started = first.event
@@ -290,7 +296,7 @@ class App:
             settings,
             started.agents,
             directory=Path(started.repo) if started.repo else None,
-            functions=tools,
+            functions=functions,
             environ=self._environ,
             is_attended=is_attended,
             notice=notice,
@@ -347,6 +353,14 @@ async def _driven(run: Run) -> AsyncIterator[Run]:
 def _must_not_have_ended(run: str, last: Entry) -> None:
     if isinstance(last.event, RunEnded):
         raise Mistake(f"run {run} has ended ({last.event.outcome}) and stays as it is; podium run begins a new one")
+
+
+def _functions(tools: Sequence[Callable[..., object]]) -> tuple[Acting, ...]:
+    if not tools:
+        return ()
+    from .tools.box import function_tools  # here, because most runs have no use for it
+
+    return function_tools(tools)
 
 
 def unheeded(agent: Agent) -> list[str]:

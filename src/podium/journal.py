@@ -44,6 +44,7 @@ from .event import (
     encode,
     kind,
 )
+from .redaction import NOTHING_SECRET, Redaction
 from .usage import NOTHING, Usage, total
 
 if TYPE_CHECKING:
@@ -116,8 +117,16 @@ def digest(*parts: Any) -> str:
 class Timeline:
     """A run's journal in the hands of the one process that owns the run."""
 
-    def __init__(self, run: str, lease: Lease, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        run: str,
+        lease: Lease,
+        *,
+        redaction: Redaction = NOTHING_SECRET,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.run = run
+        self.redaction = redaction
         self.seq = 0
         self.usage: dict[str, Usage] = {}
         self.messages: dict[str, MessageReceived] = {}
@@ -179,7 +188,7 @@ class Timeline:
             key=key,
             digest=digest,
         )
-        line = encode(entry)
+        line = self.redaction.line(encode(entry))
         row = Row(self.run, entry.seq, self._lease.epoch, kind(event), key, line, chained(self._hash, line))
         self._lease.append(row, survives_power_loss=event.survives_power_loss, mail=mail)
         self.seq, self._hash = row.seq, row.hash

@@ -97,17 +97,17 @@ class Run:
         """Say something to an agent of the run, the first one by default; it hears it at its next turn."""
         if to is not None and to not in self._agents:
             raise Mistake(f"run {self.id} has no agent {to!r}; there are {', '.join(self._agents)}")
-        message = MessageReceived(id=secrets.token_hex(6), to=to or self._agent, text=readable(text), by=by)
+        message = MessageReceived(id=secrets.token_hex(6), to=to or self._agent, text=self._clean(text), by=by)
         await self._post(message)
 
     async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "") -> bool:
         """Decide on a request for permission; False where somebody else already has."""
-        answered = PermissionAnswered(id=id, decision=decision, by=by, comment=readable(comment))
+        answered = PermissionAnswered(id=id, decision=decision, by=by, comment=self._clean(comment))
         return await self._post(answered, ref=id)
 
     async def reply(self, id: str, text: str, *, by: str = "") -> bool:
         """Answer a question of an agent's; False where somebody else already has."""
-        return await self._post(QuestionAnswered(id=id, text=readable(text), by=by), ref=id)
+        return await self._post(QuestionAnswered(id=id, text=self._clean(text), by=by), ref=id)
 
     async def pause(self, by: str = "") -> None:
         """Begin no further step; what is under way comes to its end first."""
@@ -118,6 +118,9 @@ class Run:
         """End the run now, with what there is."""
         self._must_be_under_way()
         await self._post(StopAsked(by=by))
+
+    def _clean(self, text: str) -> str:
+        return self._timeline.redaction.text(readable(text))
 
     def _must_be_under_way(self) -> None:
         if self._result is not None:
@@ -145,7 +148,7 @@ class Run:
             self.trouble = first_error(error)
             ours = isinstance(self.trouble, PodiumError)
             why = str(self.trouble) if ours else f"something went wrong inside Podium: {self.trouble!r}"
-            self._result = self._came_to("interrupted", error=why)
+            self._result = self._came_to("interrupted", error=self._timeline.redaction.text(why))
             await self._let_go()
         except BaseException:
             self._result = self._came_to("interrupted", error="this process was interrupted")
@@ -212,7 +215,7 @@ class Run:
             return self._came_to("succeeded", text=answer.text, data=answer.data, parts=answer.parts)
         if isinstance(ended, RunPaused):
             return self._came_to("paused")
-        error = None if ended.failure is None else str(ended.failure)
+        error = None if ended.failure is None else self._timeline.redaction.text(str(ended.failure))
         return self._came_to(ended.outcome, parts=ended.parts, error=error)
 
     def _came_to(self, outcome: Outcome, **rest: Any) -> Result:

@@ -39,7 +39,7 @@ class Outfit:
         agents: Iterable[Agent],
         *,
         directory: Path | None,
-        functions: Sequence[Callable[..., object]],
+        functions: Sequence[Acting],
         environ: Mapping[str, str],
         is_attended: bool,
         notice: Callable[[str], None],
@@ -64,10 +64,14 @@ class Outfit:
         box = self._toolbox(op.rules)
         for entry in box.unknown(agent.tools or ()):
             self._tell(f"{agent.name}: there is no tool {entry!r}; podium works on without it.")
-        acting: list[Acting] = box.acting(agent.tools, agent.disallowed_tools)
+        given, acting = box.given(agent.tools, agent.disallowed_tools), box.acting(agent.tools, agent.disallowed_tools)
         if self._servers is not None:
             acting += await self._servers.acting(agent.tools or (), disallowed=agent.disallowed_tools)
-        return (*map(op.gate.offer, acting), *box.plain(agent.tools, agent.disallowed_tools))
+        return (
+            *(op.gate.offer(tool) for tool in acting),
+            *(op.gate.offer(tool, is_given=True) for tool in given),
+            *box.plain(agent.tools, agent.disallowed_tools),
+        )
 
     def _toolbox(self, rules: Rules) -> Toolbox:
         """The tools of this run for those who live by these rules: what they may not read, no search shows."""

@@ -116,11 +116,11 @@ class Gate:
         self._is_attended = is_attended
         self._patience = patience
 
-    def offer(self, acting: Acting) -> Tool:
-        """The tool as a mind may have it."""
+    def offer(self, acting: Acting, *, is_given: bool = False) -> Tool:
+        """The tool as a mind may have it. One that is given in code may be used where no rule says otherwise."""
 
         async def answer(call: ToolUse, place: Scope) -> ToolAnswer:
-            return await self._answer(acting, call, place)
+            return await self._answer(acting, call, place, is_given=is_given)
 
         return Tool(
             name=acting.name,
@@ -132,7 +132,7 @@ class Gate:
             is_parallel=acting.is_parallel,
         )
 
-    async def _answer(self, acting: Acting, call: ToolUse, place: Scope) -> ToolAnswer:
+    async def _answer(self, acting: Acting, call: ToolUse, place: Scope, *, is_given: bool) -> ToolAnswer:
         began = place.at("action_began#1").recall(ActionBegan)
         if began is not None:
             recovered = await acting.recover(began.action)
@@ -141,17 +141,19 @@ class Gate:
         try:
             deed = await acting.prepare(call)
             if began is None:
-                return await self.perform(place, acting, call, deed)
+                return await self.perform(place, acting, call, deed, is_given=is_given)
             return await self._done(place, acting, deed)
         except Unfit as error:
             return ToolAnswer(text=str(error), is_error=True)
 
-    async def perform(self, place: Scope, acting: Acting, call: ToolUse, deed: Deed) -> ToolAnswer:
+    async def perform(
+        self, place: Scope, acting: Acting, call: ToolUse, deed: Deed, *, is_given: bool = False
+    ) -> ToolAnswer:
         """Do it if it may be done: policy, ask, intent, act. The outcome is recorded by whoever called the tool."""
         action = self._action(place, call, deed)
         verdict = self._judge(action, deed.changed_lines)
         allowed_by = verdict.rule or "default"
-        while verdict.decision == "ask":
+        while verdict.decision == "ask" and not (is_given and verdict.rule is None):
             answered, approved = await self.permit(place, action, reason=verdict.reason, shown=deed.shown)
             if not answered.is_allowed:
                 return self._refused(place, approved, _told(answered))

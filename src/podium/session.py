@@ -160,7 +160,7 @@ class Session:
 
     def _end(self, place: Scope, hearing: Hearing, failure: Failure | None) -> TurnEnded:
         """The end of every turn: nothing that was said is lost, and the outcome is recorded once."""
-        text, calls = hearing.text, tuple(hearing.calls)
+        text, calls = place.timeline.redaction.text(hearing.text), tuple(hearing.calls)
         if failure is None:
             return place.settle(TurnEnded(outcome="succeeded", text=text, calls=calls))
         hearing.flush()
@@ -277,12 +277,20 @@ class Hearing:
         """Put on the timeline what was said and is not there yet."""
         self.close()
         self._streaming = None
-        if self._unstreamed_thoughts:
-            self._place.note(ReasoningStreamed(text="".join(self._unstreamed_thoughts)))
-            self._unstreamed_thoughts.clear()
-        if self._unstreamed:
-            self._place.note(TextStreamed(text="".join(self._unstreamed)))
-            self._unstreamed.clear()
+        if thought := self._taken(self._unstreamed_thoughts):
+            self._place.note(ReasoningStreamed(text=thought))
+        if said := self._taken(self._unstreamed):
+            self._place.note(TextStreamed(text=said))
+
+    def _taken(self, pieces: list[str]) -> str:
+        """What the pieces say together, but for an end with which a secret may begin: that stays for the next time."""
+        text = "".join(pieces)
+        pieces.clear()
+        redaction = self._place.timeline.redaction
+        if not text or self._is_finished or not (open := redaction.open(text)):
+            return text
+        pieces.append(text[-open:])
+        return text[:-open]
 
     def shortcoming(self, failure: Fail) -> Failure | None:
         """Why a reply that came to its end is none; None for a good one."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.tools.box import IN_A_CHECKOUT, Toolbox
+from podium.errors import Mistake
+from podium.tools.box import IN_A_CHECKOUT, Toolbox, function_tools
 
 
 def weather(city: str) -> str:
@@ -16,12 +17,13 @@ def weather(city: str) -> str:
 
 
 def names(box: Toolbox, wanted: Sequence[str] | None, without: Sequence[str] = ()) -> list[str]:
-    return [tool.name for tool in box.acting(wanted, without)] + [tool.name for tool in box.plain(wanted, without)]
+    acting = [*box.acting(wanted, without), *box.given(wanted, without)]
+    return [tool.name for tool in acting] + [tool.name for tool in box.plain(wanted, without)]
 
 
 @pytest.fixture
 def box(tmp_path: Path) -> Toolbox:
-    return Toolbox(tmp_path, checks={}, functions=[weather])
+    return Toolbox(tmp_path, checks={}, functions=function_tools([weather]))
 
 
 def test_an_agent_that_lists_none_may_read_and_speak_to_the_person(box: Toolbox) -> None:
@@ -62,10 +64,17 @@ def test_without_a_directory_there_is_nothing_to_do_with_files() -> None:
     assert box.unknown(IN_A_CHECKOUT) == []
 
 
-def test_a_function_does_not_take_the_place_of_a_tool_of_ours(tmp_path: Path) -> None:
-    def bash(command: str) -> str:
+@pytest.mark.parametrize("name", ["bash", "ask_person", "web_fetch"])
+def test_a_function_does_not_take_the_place_of_a_tool_of_ours(name: str) -> None:
+    def function(command: str) -> str:
         return command
 
-    (tool,) = Toolbox(tmp_path, checks={}, functions=[bash]).acting(["bash"])
+    function.__name__ = name
 
-    assert "shell command" in tool.description
+    with pytest.raises(Mistake, match=f"there is another tool called {name}"):
+        function_tools([function])
+
+
+def test_two_functions_cannot_have_one_name() -> None:
+    with pytest.raises(Mistake, match="there is another tool called weather"):
+        function_tools([weather, weather])

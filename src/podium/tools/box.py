@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..errors import Mistake
 from ..mind import Tool
 from ..permission import Acting
 from .checks import Checks, RunChecks
@@ -47,15 +48,25 @@ def tool_name(entry: str) -> str | None:
     return ALIASES.get(name, name)
 
 
+def function_tools(functions: Iterable[Callable[..., Any]]) -> tuple[Acting, ...]:
+    """Functions as tools. Raises Mistake where one cannot be, or has the name of another tool."""
+    made: dict[str, Acting] = {}
+    for tool in map(function_tool, functions):
+        if tool.name in made or tool.name in (*IN_A_CHECKOUT, *PLAIN, WebFetch.name):
+            raise Mistake(f"there is another tool called {tool.name}; give the function {tool.name} a name of its own")
+        made[tool.name] = tool
+    return tuple(made.values())
+
+
 class Toolbox:
-    """The tools for work in a directory, or without one. Functions come last, and give way to tools of ours."""
+    """The tools for work in a directory, or without one."""
 
     def __init__(
         self,
         directory: Path | None,
         *,
         checks: Checks,
-        functions: Sequence[Callable[..., Any]] = (),
+        functions: Sequence[Acting] = (),
         is_attended: bool = False,
         wrap: Wrap | None = None,
         hidden: Hidden = holds_secrets,
@@ -73,19 +84,22 @@ class Toolbox:
                 RunChecks(directory, checks, wrap=wrap),
             )
         self._put(WebFetch())
-        made = [function_tool(function) for function in functions]
-        self._functions = [tool.name for tool in made]
-        self._put(*made)
         self._plain = {tool.name: tool for tool in (ask_person(is_attended), report_status())}
+        self._functions = {tool.name: tool for tool in functions}
 
     def _put(self, *tools: Acting) -> None:
         for tool in tools:
-            self._acting.setdefault(tool.name, tool)
+            self._acting[tool.name] = tool
 
     def acting(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[Acting]:
-        """The tools that act, to be offered through a gate. None stands for those that only read, and functions."""
-        wanted = _meant((*READING, *self._functions) if names is None else names, without)
+        """The tools of ours that act, to be offered through a gate. None stands for those that only read."""
+        wanted = _meant(READING if names is None else names, without)
         return [self._acting[name] for name in wanted if name in self._acting]
+
+    def given(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[Acting]:
+        """The functions, to be offered through a gate. None stands for all of them."""
+        wanted = _meant(tuple(self._functions) if names is None else names, without)
+        return [self._functions[name] for name in wanted if name in self._functions]
 
     def plain(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[Tool]:
         """The tools that need no gate."""
@@ -94,7 +108,7 @@ class Toolbox:
 
     def unknown(self, names: Sequence[str]) -> list[str]:
         """The entries that mean no tool, for a notice."""
-        known = {*IN_A_CHECKOUT, *self._acting, *self._plain}
+        known = {*IN_A_CHECKOUT, *self._acting, *self._plain, *self._functions}
         return [entry for entry in names if (name := tool_name(entry)) is not None and name not in known]
 
 

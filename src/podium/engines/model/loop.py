@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import replace
 from math import inf
 
 from anyio import create_task_group
@@ -18,6 +19,7 @@ from ...event import ContextCompacted, ModelReplied, ToolAnswered, ToolCalled, T
 from ...journal import Scope
 from ...message import delivered, recalled
 from ...mind import Finished, Mind, Piece, Spec, Tool, ToolAnswer, ToolFinished, ToolStarted
+from ...request import readable
 from .caller import Caller, Model, Retry, TooLong, refused
 from .conversation import CHARACTERS_A_TOKEN, Conversation
 
@@ -193,6 +195,7 @@ class Loop:
         if known is not None and (known.is_timed_out or (tool is not None and tool.is_step)):
             return ToolAnswer(text=known.text, is_error=known.is_error)
         answer, is_timed_out = await self._asked(tool, call, place) if tool else (self._no_tool(call), False)
+        answer = replace(answer, text=readable(place.timeline.redaction.text(answer.text)))
         place.record(ToolAnswered(id=call.id, text=answer.text, is_error=answer.is_error, is_timed_out=is_timed_out))
         return answer
 
