@@ -111,7 +111,7 @@ class App:
         async with AsyncExitStack() as opening:
             self._store = await opening.enter_async_context(SqliteStore(self.settings.store, fault=self._fault))
             environ = self.settings.addresses(self._environ)
-            engines = Engines(environ, self._given, traffic=partial(traffic_of, self.settings))
+            engines = Engines(environ, self._given, traffic=partial(traffic_of, self.settings), beside=self._do_beside)
             self._engines = await opening.enter_async_context(engines)
             self._minds = await opening.enter_async_context(create_task_group())
             self._open = opening.pop_all()
@@ -122,6 +122,9 @@ class App:
     ) -> None:
         self._minds.cancel_scope.cancel()
         await self._open.aclose()
+
+    def _do_beside(self, work: Callable[[], None]) -> None:
+        self._minds.start_soon(partial(to_thread.run_sync, work, abandon_on_cancel=True))
 
     # The calls
 

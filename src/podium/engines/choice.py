@@ -27,7 +27,8 @@ SCRIPTED = "scripted"
 class Engines:
     """The engines of one running product, `given` ones first, and the connections that they share.
 
-    `traffic` gives the limits that hold for a provider.
+    `traffic` gives the limits that hold for a provider. `beside` does something while other things
+    go on: reading all prices takes longer than most calls.
     """
 
     def __init__(
@@ -36,10 +37,12 @@ class Engines:
         given: Mapping[str, Engine] | None = None,
         *,
         traffic: Callable[[str], Traffic] = lambda provider: Traffic(),
+        beside: Callable[[Callable[[], None]], object] = lambda work: None,
     ) -> None:
         self._environ = environ
         self._given = dict(given or {})
         self._new_traffic = traffic
+        self._beside = beside
         self._made: dict[tuple[str, ...], Engine] = {}
         self._traffic: dict[str, Traffic] = {}
         self._client: ClientSession | None = None
@@ -93,6 +96,8 @@ class Engines:
             raise Mistake(f"{agent.name} thinks with {wanted!r}, but {error}") from None
         is_default = bool(model) and parse_model(model)[0] == provider
         address = url if is_default and url else base_url(provider, self._environ)
+        if not self._traffic and provider.key_name is not None:
+            self._beside(prices.load)
         if address not in self._traffic:
             self._traffic[address] = self._new_traffic(provider.name)
         return Model(

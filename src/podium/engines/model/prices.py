@@ -55,6 +55,11 @@ def priced(provider: str, model: str, usage: Usage, *, at: datetime | None = Non
     return structs.replace(usage, usd=usd, unpriced=0)
 
 
+def load() -> None:
+    """Read all prices there are, so that the first question is as fast as the others."""
+    _found("openai", "")
+
+
 def context_window(provider: str, model: str) -> int | None:
     """How many tokens the model can read at once; None where nobody knows."""
     found = _found(provider, model)

@@ -1,0 +1,106 @@
+"""What agents ask, at a real terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Desk
+from .test_terminal import Terminal
+
+EVIL = "echo \x1b[2J\x1b[1;1Hls \u202eoops\u202c; touch evil.txt"
+
+
+@pytest.fixture
+def writer(desk: Desk) -> Desk:
+    desk.agent(
+        "writer",
+        {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "new\n"}}]},
+        {"says": "The end."},
+        tools=["Write"],
+    )
+    return desk
+
+
+def test_a_person_sees_the_whole_action_and_allows_it_with_a_key(writer: Desk) -> None:
+    terminal = Terminal(writer, "run", "writer", "go")
+
+    lines = terminal.wait_for("[y] once")
+
+    assert any("writer asks for permission" in line and "write_file" in line for line in lines)
+    assert any("path: a.txt" in line for line in lines)
+    assert any("+new" in line for line in lines)
+    terminal.process.send("y")
+    assert terminal.end() == 0
+    assert (writer.repo / "a.txt").read_text() == "new\n"
+
+
+def test_enter_and_other_keys_decide_nothing(writer: Desk) -> None:
+    terminal = Terminal(writer, "run", "writer", "go")
+    terminal.wait_for("[y] once")
+
+    terminal.process.send("\r")
+    terminal.process.send("q")
+    terminal.process.send("n")
+    terminal.wait_for("Why not?")
+    terminal.process.send("not now\r")
+
+    assert terminal.end() == 0
+    assert not (writer.repo / "a.txt").exists()
+
+
+def test_keys_typed_before_the_question_do_not_count(writer: Desk) -> None:
+    writer.agent(
+        "writer",
+        {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "x"}}], "delay": 1.0},
+        "The end.",
+        tools=["Write"],
+    )
+    terminal = Terminal(writer, "run", "writer", "go")
+    terminal.wait_for("thinking")
+
+    terminal.process.send("yyyy")
+    terminal.wait_for("[y] once")
+    terminal.process.send("a")
+
+    assert terminal.end() != 0
+    assert not (writer.repo / "a.txt").exists()
+
+
+def test_nothing_in_a_command_acts_on_the_terminal(desk: Desk) -> None:
+    desk.agent("sly", {"calls": [{"name": "bash", "arguments": {"command": EVIL}}]}, "The end.", tools=["Bash"])
+    terminal = Terminal(desk, "run", "sly", "go", columns=120)
+
+    lines = terminal.wait_for("[y] once")
+
+    shown = "".join(lines)
+    assert "sly asks for permission" in shown
+    assert "\\x1b[2J\\x1b[1;1Hls \\u202eoops\\u202c; touch evil.txt" in shown
+    terminal.process.send("n")
+    terminal.wait_for("Why not?")
+    terminal.process.send("\r")
+    terminal.end()
+    assert not (desk.repo / "evil.txt").exists()
+
+
+def test_a_question_is_answered_by_the_number_of_a_choice(desk: Desk) -> None:
+    desk.agent(
+        "asker",
+        {"calls": [{"name": "ask_person", "arguments": {"question": "Which one?", "choices": ["red", "blue"]}}]},
+        "The end.",
+        tools=["ask_person"],
+    )
+    terminal = Terminal(desk, "run", "asker", "go")
+    terminal.wait_for("Your answer:")
+
+    terminal.process.send("2\r")
+
+    assert terminal.end() == 0
+    assert '"blue"' in "".join(desk.podium("logs", desk.run_id()).stdout.splitlines())
+
+
+def test_without_a_terminal_it_is_refused(writer: Desk) -> None:
+    done = writer.podium("run", "writer", "go")
+
+    assert done.returncode == 0
+    assert "refused by podium: nobody is there to ask" in done.stderr
+    assert not (writer.repo / "a.txt").exists()
