@@ -44,5 +44,11 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return _hash(structs.replace(self, asked_at=0.0, expires_at=0.0, nonce=""))
 
 
+    @property
+    def wish(self) -> str:
+        """What the same effect has in common whoever wants it: the hash of tool, arguments and directory."""
+        return sha256(msgspec.json.encode((self.tool, self.arguments, self.directory), order="sorted")).hexdigest()
+
+
 def _hash(action: Action) -> str:
     return sha256(msgspec.json.encode(structs.asdict(action), order="sorted")).hexdigest()

@@ -292,6 +292,8 @@ class App:
         started = first.event
         assert isinstance(started, RunStarted)
 
+        unattended = None if is_attended else settings.unattended
+
         def notice(text: str) -> None:
             timeline.append(Noticed(text=readable(text)), scope="")
 
@@ -301,7 +303,7 @@ class App:
             directory=Path(started.repo) if started.repo else None,
             functions=functions,
             environ=self._environ,
-            is_attended=is_attended,
+            unattended=unattended,
             notice=notice,
         )
         engagement = Engagement(
@@ -316,7 +318,7 @@ class App:
             rules=settings.rules(),
             mode=settings.permission_mode,
             directory=started.repo,
-            is_attended=is_attended,
+            unattended=unattended,
             patience=structs.replace(settings.patience, approval=settings.approval_seconds),
         )
         return Run(self._store, lease, first=first, engagement=engagement, outfit=outfit)

@@ -109,6 +109,8 @@ class PermissionAsked(_Event, frozen=True, kw_only=True, tag="permission_asked")
     """An agent wants to do something that a person decides on; nothing is done before there is an answer.
 
     `shown` is what the action would do, such as a diff, and `reason` the rule, or the lack of one, that asks.
+    `always` is the rule that would allow it and its like for good; empty where that is not safe to offer.
+    `denied` tells of earlier refusals of the same.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -117,10 +119,12 @@ class PermissionAsked(_Event, frozen=True, kw_only=True, tag="permission_asked")
     action: Action
     reason: str
     shown: str = ""
+    always: str = ""
+    denied: tuple[str, ...] = ()
 
 
 class PermissionAnswered(_Event, frozen=True, kw_only=True, tag="permission_answered"):
-    """The request of this id was decided, once and for all."""
+    """The request of this id was decided, once and for all. `rule` is what was allowed for good with it."""
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -128,6 +132,7 @@ class PermissionAnswered(_Event, frozen=True, kw_only=True, tag="permission_answ
     decision: Decision
     by: str = ""
     comment: str = ""
+    rule: str = ""
 
     @property
     def is_allowed(self) -> bool:

@@ -114,6 +114,15 @@ def digest(*parts: Any) -> str:
     return sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]
 
 
+class Denial(NamedTuple):
+    """Somebody's refusal of what an agent wanted."""
+
+    agent: str
+    by: str
+    comment: str
+    at: float
+
+
 class Timeline:
     """A run's journal in the hands of the one process that owns the run."""
 
@@ -134,6 +143,10 @@ class Timeline:
         """What the person has answered, by the id of the request or question."""
         self.approved: dict[str, str] = {}
         """The actions, by digest, that may be repeated in this run, and who said so."""
+        self.granted: tuple[str, ...] = ()
+        """The rules that were allowed for good in this run."""
+        self.denials: dict[str, list[Denial]] = {}
+        """What was refused, by the action's wish."""
         self.changed: dict[str, set[str]] = {}
         """The files that each operation has changed."""
         self.stop_asked = False
@@ -143,7 +156,7 @@ class Timeline:
         self._clock = clock
         self._hash = GENESIS
         self._outcomes: dict[str, bytes] = {}
-        self._asked: dict[str, str] = {}
+        self._asked: dict[str, PermissionAsked] = {}
         self._awaited: dict[str, Flag] = {}
         self.effect = Effect(self)
 
@@ -255,7 +268,7 @@ class Timeline:
                 for id in event.ids:
                     self.messages.pop(id, None)
             case PermissionAsked():
-                self._asked[event.id] = event.action.digest
+                self._asked[event.id] = event
             case PermissionAnswered() | QuestionAnswered():
                 self._answered(event)
             case ActionBegan():
@@ -269,9 +282,18 @@ class Timeline:
 
     def _answered(self, event: PermissionAnswered | QuestionAnswered) -> None:
         """Take in an answer. Of two to the same request the first one counts."""
-        self.answers.setdefault(event.id, event)
-        if isinstance(event, PermissionAnswered) and event.decision in ("run", "always") and event.id in self._asked:
-            self.approved[self._asked[event.id]] = event.by or "a person"
+        if self.answers.setdefault(event.id, event) is not event:
+            return
+        asked = self._asked.pop(event.id, None)
+        if isinstance(event, PermissionAnswered) and asked is not None:
+            action = asked.action
+            if not event.is_allowed:
+                denial = Denial(action.agent, event.by or "podium", event.comment, self._clock())
+                self.denials.setdefault(action.wish, []).append(denial)
+            elif event.decision != "once":
+                self.approved[action.digest] = event.by or "a person"
+            if event.decision == "always" and event.rule == asked.always != "":
+                self.granted += (event.rule,)
         if event.id in self._awaited:
             self._awaited.pop(event.id).set()
 

@@ -100,9 +100,12 @@ class Run:
         message = MessageReceived(id=secrets.token_hex(6), to=to or self._agent, text=self._clean(text), by=by)
         await self._post(message)
 
-    async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "") -> bool:
-        """Decide on a request for permission; False where somebody else already has."""
-        answered = PermissionAnswered(id=id, decision=decision, by=by, comment=self._clean(comment))
+    async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
+        """Decide on a request for permission; False where somebody else already has.
+
+        `rule` is what is allowed for good, and comes with the decision `always`.
+        """
+        answered = PermissionAnswered(id=id, decision=decision, by=by, comment=self._clean(comment), rule=rule)
         return await self._post(answered, ref=id)
 
     async def reply(self, id: str, text: str, *, by: str = "") -> bool:

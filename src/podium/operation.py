@@ -17,6 +17,9 @@ from math import inf
 from operator import attrgetter
 from typing import Protocol
 
+from msgspec import structs
+
+from .action import Action
 from .agent import Agent
 from .budget import Allowance
 from .errors import Failed, Failure, FailureKind
@@ -24,9 +27,9 @@ from .event import OperationEnded, OperationStarted, Trigger
 from .journal import Scope, Timeline, digest
 from .keeper import Keeper
 from .mind import Engine, Spec, Tool
-from .patience import PATIENCE, Patience
+from .patience import PATIENCE, Patience, Unattended
 from .permission import Gate
-from .policy import Mode, Rules, check, narrowed
+from .policy import Mode, Rules, Verdict, check, narrowed
 from .request import Answer, Part, Request
 from .session import Session
 
@@ -66,8 +69,8 @@ class Engagement:
     rules: Rules = NO_RULES
     mode: Mode = "default"
     directory: str = ""
-    is_attended: bool = False
-    """Whether somebody is there to answer."""
+    unattended: Unattended | None = "deny"
+    """What becomes of what agents ask; None where somebody is there to answer."""
     patience: Patience = PATIENCE
 
     def root(self, agent: str) -> Operation:
@@ -155,13 +158,18 @@ class Operation:
     def gate(self) -> Gate:
         """The door through which this agent acts on the outside."""
         return Gate(
-            lambda action, changed_lines: check(action, self.rules, self._run.mode, changed_lines=changed_lines),
+            self._judge,
             agent=self.agent.name,
             directory=self._run.directory,
             allowance=self.allowance,
-            is_attended=self._run.is_attended,
+            unattended=self._run.unattended,
             patience=self._run.patience.approval,
         )
+
+    def _judge(self, action: Action, changed_lines: int) -> Verdict:
+        granted = self.scope.timeline.granted
+        rules = structs.replace(self.rules, allow=self.rules.allow + granted) if granted else self.rules
+        return check(action, rules, self._run.mode, changed_lines=changed_lines)
 
     async def offered(self) -> tuple[Tool, ...]:
         """The tools that its agent may act with, each through the gate."""

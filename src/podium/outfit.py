@@ -12,12 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from .action import Action
 from .agent import Agent
 from .mind import Tool
 from .operation import Operation
+from .patience import Unattended
 from .permission import Acting
 from .policy import Rules, check
 from .settings import Settings
@@ -41,7 +40,7 @@ class Outfit:
         directory: Path | None,
         functions: Sequence[Acting],
         environ: Mapping[str, str],
-        is_attended: bool,
+        unattended: Unattended | None,
         notice: Callable[[str], None],
     ) -> None:
         self._settings = settings
@@ -49,7 +48,7 @@ class Outfit:
         self._directory = directory
         self._functions = functions
         self._environ = environ
-        self._is_attended = is_attended
+        self._unattended = unattended
         self._notice = notice
         self._boxes: dict[Rules, Toolbox] = {}
         self._open = AsyncExitStack()
@@ -87,7 +86,7 @@ class Outfit:
                 self._directory,
                 checks=self._settings.checks,
                 functions=self._functions,
-                is_attended=self._is_attended,
+                unattended=self._unattended,
                 hidden=is_hidden if rules.deny else holds_secrets,
             )
         return self._boxes[rules]
@@ -104,14 +103,12 @@ class Outfit:
 
     def _all_servers(self) -> Servers:
         # Here, because the protocol's library takes longer to import than most runs to begin.
-        from .mcp_client.server import McpServer
         from .mcp_client.servers import Servers
         from .mcp_client.trust import Trust
 
         settings = self._settings
-        servers = settings.proposed.mcp_servers | settings.mcp_servers
         return Servers(
-            {name: McpServer(name=name, **structs.asdict(server)) for name, server in servers.items()},
+            settings.proposed.mcp_servers | settings.mcp_servers,
             directory=self._directory,
             environ=self._environ,
             trust=Trust.load(settings.home),

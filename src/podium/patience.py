@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
+
+Unattended = Literal["deny", "park"]
+"""What becomes of a request when nobody is there to ask: refused, or kept while the run rests."""
 
 
 class Patience(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from math import isinf
 from typing import Any, Protocol
 
 from anyio import move_on_after
@@ -20,9 +21,10 @@ from msgspec import structs
 from .action import Action
 from .budget import Allowance
 from .event import ActionBegan, ActionRefused, PermissionAnswered, PermissionAsked, ToolUse
-from .journal import Scope, digest
+from .journal import Denial, Scope, digest
 from .mind import Tool, ToolAnswer
-from .policy import Verdict
+from .patience import Unattended
+from .policy import Verdict, generalised
 
 # What acting tools are
 
@@ -97,7 +99,7 @@ Judge = Callable[[Action, int], Verdict]
 
 
 class Gate:
-    """The door of one operation."""
+    """The door of one operation. `unattended` is None where somebody is there."""
 
     def __init__(
         self,
@@ -106,14 +108,14 @@ class Gate:
         agent: str,
         directory: str,
         allowance: Allowance,
-        is_attended: bool,
+        unattended: Unattended | None,
         patience: float,
     ) -> None:
         self._judge = judge
         self._agent = agent
         self._directory = directory
         self._allowance = allowance
-        self._is_attended = is_attended
+        self._unattended = unattended
         self._patience = patience
 
     def offer(self, acting: Acting, *, is_given: bool = False) -> Tool:
@@ -179,8 +181,17 @@ class Gate:
         if action.digest in timeline.approved:
             return PermissionAnswered(id="", decision="run", by=timeline.approved[action.digest]), action
         now = time.time()
-        stamped = structs.replace(action, asked_at=now, expires_at=now + self._patience, nonce=secrets.token_hex(8))
-        asked = place.record(PermissionAsked(id=secrets.token_hex(6), action=stamped, reason=reason, shown=shown))
+        expires = 0.0 if isinf(self._patience) or self._unattended == "park" else now + self._patience
+        asked = place.record(
+            PermissionAsked(
+                id=secrets.token_hex(6),
+                action=structs.replace(action, asked_at=now, expires_at=expires, nonce=secrets.token_hex(8)),
+                reason=reason,
+                shown=shown,
+                always=generalised(action) or "",
+                denied=tuple(_remembered(denial, now) for denial in timeline.denials.get(action.wish, ())),
+            )
+        )
         return await self._decided(place, asked), asked.action
 
     async def _decided(self, place: Scope, asked: PermissionAsked) -> PermissionAnswered:
@@ -188,9 +199,12 @@ class Gate:
         known = timeline.answers.get(asked.id)
         if isinstance(known, PermissionAnswered):
             return known
-        if not self._is_attended:
+        if self._unattended == "deny":
             return place.record(_denied(asked, "nobody is there to ask"))
         await timeline.settled()
+        if self._unattended == "park":
+            timeline.pause()
+            await timeline.still()
         with timeline.clock.waiting(place.path), move_on_after(self._patience):
             answered = await timeline.answer(asked.id)
             assert isinstance(answered, PermissionAnswered)
@@ -227,6 +241,15 @@ class Gate:
 
 def _denied(asked: PermissionAsked, why: str) -> PermissionAnswered:
     return PermissionAnswered(id=asked.id, decision="deny", by="podium", comment=why)
+
+
+def _remembered(denial: Denial, now: float) -> str:
+    why = f": {denial.comment}" if denial.comment else ""
+    return f"{denial.by} refused this to {denial.agent} {_ago(now - denial.at)}{why}"
+
+
+def _ago(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min ago" if seconds >= 90 else f"{max(seconds, 0):.0f} s ago"
 
 
 def _told(answered: PermissionAnswered) -> str:

@@ -46,7 +46,7 @@ async def test_a_question_waits_for_its_answer_while_every_limit_stands_still(tm
         timeline = Timeline("r", store.begin("r"))
 
         async def ask() -> None:
-            said.append(await answered(ask_person(True), place(timeline), question="Which?", choices=["a", "b"]))
+            said.append(await answered(ask_person(None), place(timeline), question="Which?", choices=["a", "b"]))
 
         with timeline.clock.limit("lead", 0.2) as limit:
             async with create_task_group() as group:
@@ -64,7 +64,7 @@ async def test_a_resumed_run_waits_on_the_same_question_and_knows_its_answer(tmp
     async with SqliteStore(path) as store:
         timeline = Timeline("r", lease := store.begin("r"))
         async with create_task_group() as group:
-            group.start_soon(lambda: answered(ask_person(True), place(timeline), question="Which?"))
+            group.start_soon(lambda: answered(ask_person(None), place(timeline), question="Which?"))
             question = await wait_question(path)
             group.cancel_scope.cancel()
         place(timeline).note(QuestionAnswered(id=question.id, text="this", by="ann"))
@@ -73,7 +73,7 @@ async def test_a_resumed_run_waits_on_the_same_question_and_knows_its_answer(tmp
 
         resumed = Timeline("r", await store.claim("r"))
         resumed.load(await store.rows("r"))
-        answer = await answered(ask_person(True), place(resumed), question="Which?")
+        answer = await answered(ask_person(None), place(resumed), question="Which?")
         await resumed.settled()
 
     assert answer.text == "this"
@@ -84,7 +84,7 @@ async def test_where_nobody_is_there_the_agent_decides_itself(tmp_path: Path) ->
     async with SqliteStore(tmp_path / "s.db") as store:
         timeline = Timeline("r", store.begin("r"))
 
-        answer = await answered(ask_person(False), place(timeline), question="Which?")
+        answer = await answered(ask_person("deny"), place(timeline), question="Which?")
 
         assert answer == ToolAnswer(text=NOBODY)
         assert timeline.seq == 0
@@ -107,7 +107,7 @@ async def test_a_question_without_words_is_refused(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
         scope = place(Timeline("r", store.begin("r")))
 
-        assert (await answered(ask_person(True), scope)).text == (
+        assert (await answered(ask_person(None), scope)).text == (
             "ask_person needs `question`, which is missing; it takes `question` and `choices`."
         )
         assert (await answered(report_status(), scope, text="")).is_error

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from asyncio import Event as Flag
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 import click
 from anyio import CancelScope, wait_readable
 
+from ..config.allowed import Allowed, allow
 from ..event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
 from ..live import Run
+from .answer import chosen
 from .render import agent_of
 from .text import as_json, visible
 from .view import View
@@ -26,6 +30,7 @@ from .view import View
 KEYS: dict[str, tuple[Decision, str]] = {
     "y": ("once", "once"),
     "r": ("run", "this very action for the whole run"),
+    "p": ("always", "for good"),
     "n": ("deny", "no"),
     "x": ("deny_and_pause", "no, and pause"),
     "a": ("abort", "no, and stop"),
@@ -48,8 +53,9 @@ class Keyboard(Protocol):
 class Asking:
     """Puts to the person what the agents of a run ask; `view` rests meanwhile."""
 
-    def __init__(self, run: Run, view: View, keyboard: Keyboard) -> None:
+    def __init__(self, run: Run, view: View, keyboard: Keyboard, *, home: Path) -> None:
         self._run = run
+        self._home = home
         self._view = view
         self._keyboard = keyboard
         self._waiting: dict[str, Entry] = {}
@@ -90,12 +96,10 @@ class Asking:
             case QuestionAsked() as asked:
                 say(questioned(entry, asked))
                 text = (await self._keyboard.line()).strip()
-                if asked.choices and text.isdecimal() and 1 <= int(text) <= len(asked.choices):
-                    text = asked.choices[int(text) - 1]
-                await self._run.reply(asked.id, text, by=BY)
+                await self._run.reply(asked.id, chosen(asked, text), by=BY)
 
     async def _decide(self, asked: PermissionAsked) -> None:
-        while (key := (await self._keyboard.key()).lower()) not in KEYS:
+        while (key := (await self._keyboard.key()).lower()) not in keys(asked):
             pass
         decision, words = KEYS[key]
         comment = ""
@@ -103,11 +107,14 @@ class Asking:
             say("Why not? It is told to the agent. (Enter for no reason)")
             comment = (await self._keyboard.line()).strip()
         say(f"{words}.")
-        if not await self._run.answer(asked.id, decision, by=BY, comment=comment):
+        rule = asked.always if decision == "always" else ""
+        if not await self._run.answer(asked.id, decision, by=BY, comment=comment, rule=rule):
             say(f"{asked.id} was answered elsewhere before.")
+        elif rule:
+            allow(self._home, Allowed(rule=rule, at=time.time(), by=BY, run=self._run.id))
 
 
-def described(entry: Entry, asked: PermissionAsked) -> str:
+def described(entry: Entry, asked: PermissionAsked, *, is_with_keys: bool = True) -> str:
     """The whole action, for a person who decides on it."""
     action = asked.action
     lines = [
@@ -118,8 +125,17 @@ def described(entry: Entry, asked: PermissionAsked) -> str:
     ]
     if asked.shown:
         lines += ["", *(f"  {line}" for line in asked.shown.splitlines()), ""]
-    lines.append("  ".join(f"[{key}] {words}" for key, (_, words) in KEYS.items()))
+    lines += [f"  {denial}" for denial in asked.denied]
+    if asked.always:
+        lines.append(f"  for good would mean the rule {asked.always}")
+    if is_with_keys:
+        lines.append("  ".join(f"[{key}] {words}" for key, (_, words) in keys(asked).items()))
     return "\n".join(lines)
+
+
+def keys(asked: PermissionAsked) -> dict[str, tuple[Decision, str]]:
+    """The keys that answer a request."""
+    return {key: answer for key, answer in KEYS.items() if key != "p" or asked.always}
 
 
 def questioned(entry: Entry, asked: QuestionAsked) -> str:

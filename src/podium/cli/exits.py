@@ -8,6 +8,8 @@ from ..request import Outcome
 GOAL_MET = 0
 GOAL_NOT_MET = 1
 USAGE = 2
+ASKS = 3
+DENIED = 4
 LIMIT = 5
 CONFLICT = 6
 MISSING = 7

@@ -23,15 +23,16 @@ from .work import Ending, worked
 
 @click.command("resume")
 @click.argument("run", required=False)
+@click.option("--park", "parks", is_flag=True, help="Without a terminal, keep what needs leave and pause the run.")
 @output_options
-def command(run: str | None, **output: bool) -> int:
+def command(run: str | None, parks: bool, **output: bool) -> int:
     """Go on with RUN where it was left; without RUN, with every run that was interrupted, the oldest first.
 
     What was done before is not done again: it is read from the timeline. A paused run goes on only
     when it is named.
     """
     shown = Output(**output)
-    settings = Settings.load()
+    settings = Settings.load(unattended="park" if parks else None)
     if run is None:
         return _all(settings, shown)
     ending = resumed(settings, found(settings.store, run), shown)

@@ -36,6 +36,7 @@ from .work import worked
     type=click.Choice(("default", "accept-edits", "plan", "dont-ask", "bypass")),
     help="How much agents may do without asking; see the page on permissions.",
 )
+@click.option("--park", "parks", is_flag=True, help="Without a terminal, keep what needs leave and pause the run.")
 @output_options
 def command(
     agent: str,
@@ -45,6 +46,7 @@ def command(
     is_dry: bool,
     budget: Budget | None,
     permission_mode: str | None,
+    parks: bool,
     **output: bool,
 ) -> int:
     """Give REQUEST to AGENT and follow the run until it ends. A REQUEST of - is read from standard input.
@@ -57,7 +59,11 @@ def command(
     text = spoken(request)
     place = find_repo(repo or Path())
     settings = Settings.load(
-        repo=place, model=REHEARSAL if is_dry else model or None, budget=budget, permission_mode=permission_mode
+        repo=place,
+        model=REHEARSAL if is_dry else model or None,
+        budget=budget,
+        permission_mode=permission_mode,
+        unattended="park" if parks else None,
     )
     ending = worked(settings, lambda app: app.start(agent, text, repo=place, is_attended=is_attended()), shown.view)
     code = shown.tell(ending)

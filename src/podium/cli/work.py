@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 
 import anyio
 from anyio import CancelScope, create_task_group, sleep
@@ -63,7 +64,7 @@ async def _worked(
         async with App(settings) as app, opening(app) as run:
             try:
                 with view(picture) as shown:
-                    await _watch(run, picture, shown, past)
+                    await _watch(run, picture, shown, past, settings.home)
             except Exception as error:
                 # Leaving the block would stop the run for good. A reader that went away is no reason
                 # for that: being cancelled leaves the run resumable.
@@ -82,9 +83,9 @@ async def _worked(
     )
 
 
-async def _watch(run: Run, picture: Picture, view: View, past: Sequence[Entry]) -> None:
+async def _watch(run: Run, picture: Picture, view: View, past: Sequence[Entry], home: Path) -> None:
     """Show the run, and put to the person what its agents ask, until this process has stopped working on it."""
-    asking = Asking(run, view, Terminal()) if is_attended() else None
+    asking = Asking(run, view, Terminal(), home=home) if is_attended() else None
     if asking is not None:
         for entry in past:
             asking.hear(entry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -55,6 +55,21 @@ class Reader:
     def entries(self, run: str, after: int = 0) -> list[Entry]:
         """The timeline itself."""
         return [decode(row.line) for row in self.rows(run, after)]
+
+    def of_kinds(self, run: str, kinds: Sequence[str]) -> list[Row]:
+        """The rows of a run's timeline that are of these kinds, in order."""
+        with explained(self.path):
+            found = self._connection.execute(
+                "SELECT run, seq, epoch, kind, key, line, hash FROM entry"
+                f" WHERE run = ? AND kind IN ({','.join('?' * len(kinds))}) ORDER BY seq",
+                (run, *kinds),
+            )
+            return [Row._make(row) for row in found]
+
+    def letters(self, run: str) -> set[str]:
+        """What the letters in a run's mailbox are about, whether the run has taken them or not."""
+        with explained(self.path):
+            return {str(row[0]) for row in self._connection.execute("SELECT ref FROM mail WHERE run = ?", (run,))}
 
     def summary(self, run: str) -> Summary:
         """One run as a list shows it."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import Mistake
 from ..mind import Tool
+from ..patience import Unattended
 from ..permission import Acting
 from .checks import Checks, RunChecks
 from .diff import GitDiff
@@ -67,7 +68,7 @@ class Toolbox:
         *,
         checks: Checks,
         functions: Sequence[Acting] = (),
-        is_attended: bool = False,
+        unattended: Unattended | None = "deny",
         wrap: Wrap | None = None,
         hidden: Hidden = holds_secrets,
     ) -> None:
@@ -84,7 +85,7 @@ class Toolbox:
                 RunChecks(directory, checks, wrap=wrap),
             )
         self._put(WebFetch())
-        self._plain = {tool.name: tool for tool in (ask_person(is_attended), report_status())}
+        self._plain = {tool.name: tool for tool in (ask_person(unattended), report_status())}
         self._functions = {tool.name: tool for tool in functions}
 
     def _put(self, *tools: Acting) -> None:

@@ -14,6 +14,7 @@ from msgspec import Meta
 from ..event import QuestionAnswered, QuestionAsked, StatusReported, ToolUse
 from ..journal import Scope
 from ..mind import Tool, ToolAnswer
+from ..patience import Unattended
 from ..permission import Unfit
 from .arguments import Arguments, read, schema
 
@@ -33,17 +34,15 @@ class Status(Arguments, frozen=True, kw_only=True):
     text: Annotated[str, Meta(min_length=1, description="One or two sentences.")]
 
 
-def ask_person(is_attended: bool) -> Tool:
-    """The tool that asks the person; where nobody attends to the run, it says so at once."""
+def ask_person(unattended: Unattended | None) -> Tool:
+    """The tool that asks the person. Where nobody attends to the run, it says so at once or lets the run rest."""
 
     async def answer(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:
             asked = read(call, Question)
         except Unfit as error:
             return ToolAnswer(text=str(error), is_error=True)
-        if not is_attended:
-            return ToolAnswer(text=NOBODY)
-        return ToolAnswer(text=await _answered(asked, scope))
+        return ToolAnswer(text=await _answered(asked, scope, unattended))
 
     return Tool(
         name="ask_person",
@@ -55,12 +54,21 @@ def ask_person(is_attended: bool) -> Tool:
     )
 
 
-async def _answered(question: Question, scope: Scope) -> str:
+async def _answered(question: Question, scope: Scope, unattended: Unattended | None) -> str:
     timeline = scope.timeline
-    id = secrets.token_hex(6)
-    asked = scope.record(QuestionAsked(id=id, text=question.question, choices=question.choices))
+    asked = scope.at("question_asked#1").recall(QuestionAsked)
+    if asked is None:
+        if unattended == "deny":
+            return NOBODY
+        id = secrets.token_hex(6)
+        asked = scope.record(QuestionAsked(id=id, text=question.question, choices=question.choices))
     if asked.id not in timeline.answers:
+        if unattended == "deny":
+            return NOBODY
         await timeline.settled()
+        if unattended == "park":
+            timeline.pause()
+            await timeline.still()
     with timeline.clock.waiting(scope.path):
         answered = await timeline.answer(asked.id)
     assert isinstance(answered, QuestionAnswered)

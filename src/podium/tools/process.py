@@ -37,6 +37,14 @@ Wrap = Callable[[list[str]], list[str]]
 """Puts a sandbox around a command line."""
 
 
+class Wrapped(list[str]):
+    """A command line with a sandbox around it, and what is to be done when the command has ended, however it ended."""
+
+    def __init__(self, argv: Sequence[str], put_away: Callable[[], None]) -> None:
+        super().__init__(argv)
+        self.put_away = put_away
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """How a process ended: its exit code, negative for the signal that ended it; or that it was late."""
@@ -78,6 +86,8 @@ async def run(
         return await _followed(process, pipe, timeout, take)
     finally:
         os.close(pipe)
+        if isinstance(argv, Wrapped):
+            argv.put_away()
 
 
 def _started(argv: Sequence[str], directory: str, output: int, stdin: bytes) -> subprocess.Popen[bytes]:

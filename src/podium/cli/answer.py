@@ -1,0 +1,34 @@
+"""`podium answer`: answer a question of an agent's."""
+
+from __future__ import annotations
+
+import click
+
+from ..errors import Mistake
+from ..event import QuestionAnswered, QuestionAsked
+from ..settings import Settings
+from ..store.inbox import find
+from .answering import told, whoever
+from .spoken import spoken
+
+
+@click.command("answer")
+@click.argument("id")
+@click.argument("text")
+def command(id: str, text: str) -> int:
+    """Answer the question that was asked as ID with TEXT, or with the number of a choice.
+
+    A TEXT of - is read from standard input.
+    """
+    settings = Settings.load()
+    one = find(settings.store, id)
+    if not isinstance(one.asked, QuestionAsked):
+        raise Mistake(f"{one.asked.id} asks for permission; podium approve or podium deny answers it")
+    words = chosen(one.asked, spoken(text))
+    return told(settings.store, one, QuestionAnswered(id=one.asked.id, text=words, by=whoever()))
+
+
+def chosen(asked: QuestionAsked, text: str) -> str:
+    """The choice whose number this is; anything else as it is."""
+    number = int(text) if text.strip().isdecimal() else 0
+    return asked.choices[number - 1] if 1 <= number <= len(asked.choices) else text

@@ -1,0 +1,83 @@
+"""`podium approvals`: what waits for you."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+import click
+
+from ..event import SCHEMA, PermissionAsked
+from ..settings import Settings
+from ..store.inbox import Waiting, waiting
+from .asking import described, questioned
+from .measure import ago, cut
+from .render import agent_of
+from .say import say
+from .state import state
+from .text import as_json, visible
+
+
+@click.command("approvals")
+@click.argument("id", required=False)
+@click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
+def command(id: str | None, is_json: bool) -> None:
+    """List what agents of all runs ask and nobody has answered, the oldest first; with ID, show it in full."""
+    store = Settings.load().store
+    there = waiting(store) if store.exists() else []
+    if id is not None:
+        from ..store.inbox import find
+
+        there = [find(store, id)]
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "waiting": [fields(one) for one in there]}))
+    elif not there:
+        say("nothing waits for you")
+    elif id is not None:
+        click.echo(visible(whole(there[0])))
+    else:
+        same = Counter(wish(one) for one in there)
+        for one in there:
+            click.echo(visible(line(one, same[wish(one)])))
+        say("podium approvals ID shows one in full; podium approve ID, podium deny ID --why TEXT")
+
+
+def fields(one: Waiting) -> dict[str, Any]:
+    """A request as a list tells of it."""
+    return {
+        "id": one.asked.id,
+        "run": one.summary.id,
+        "state": state(one.summary),
+        "agent": agent_of(one.entry.operation),
+        "asked_at": one.entry.at,
+        "asked": one.asked,
+        "action_id": one.asked.action.id if isinstance(one.asked, PermissionAsked) else None,
+    }
+
+
+def line(one: Waiting, same: int) -> str:
+    """A request on one line."""
+    what = (
+        f"{one.asked.action.tool} {_subject(one.asked)}" if isinstance(one.asked, PermissionAsked) else one.asked.text
+    )
+    again = f"  (one of {same} for the same)" if same > 1 else ""
+    who = f"{agent_of(one.entry.operation)} in {one.summary.id}"
+    return f"{one.asked.id}  {ago(time.time() - one.entry.at)}  {who}: {cut(' '.join(what.split()), 90)}{again}"
+
+
+def whole(one: Waiting) -> str:
+    """All there is to know about a request."""
+    if isinstance(one.asked, PermissionAsked):
+        return described(one.entry, one.asked, is_with_keys=False).strip()
+    return questioned(one.entry, one.asked).strip()
+
+
+def wish(one: Waiting) -> str:
+    """What makes two requests the same."""
+    return one.asked.action.wish if isinstance(one.asked, PermissionAsked) else one.asked.id
+
+
+def _subject(asked: PermissionAsked) -> str:
+    arguments = asked.action.arguments
+    return str(next((arguments[key] for key in ("command", "path", "url") if key in arguments), arguments))
