@@ -23,6 +23,7 @@ LAYERS = (
         "message",
         "mind",
         "operation",
+        "pace",
         "permission",
         "picture",
         "policy",

@@ -11,7 +11,7 @@ that an interrupted process leaves work that can be resumed.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from operator import attrgetter
@@ -27,6 +27,7 @@ from .event import OperationEnded, OperationStarted, Trigger
 from .journal import Scope, Timeline, digest
 from .keeper import Keeper
 from .mind import Engine, Spec, Tool
+from .pace import Pace
 from .patience import PATIENCE, Patience, Unattended
 from .permission import Gate
 from .policy import Mode, Rules, Verdict, check, narrowed
@@ -72,6 +73,12 @@ class Engagement:
     unattended: Unattended | None = "deny"
     """What becomes of what agents ask; None where somebody is there to answer."""
     patience: Patience = PATIENCE
+    paces: dict[str, Pace] = field(default_factory=dict)
+    """How often each agent, by name, has acted of late."""
+
+    def pace(self, agent: str) -> Pace:
+        """The pace of an agent, wherever in the run it works."""
+        return self.paces.setdefault(agent, Pace(self.patience.tool_calls_a_minute))
 
     def root(self, agent: str) -> Operation:
         """The operation that a run begins with."""
@@ -162,6 +169,7 @@ class Operation:
             agent=self.agent.name,
             directory=self._run.directory,
             allowance=self.allowance,
+            pace=self._run.pace(self.agent.name),
             unattended=self._run.unattended,
             patience=self._run.patience.approval,
         )

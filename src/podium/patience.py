@@ -18,6 +18,8 @@ class Patience(Struct, frozen=True, kw_only=True):
     thinking: float = 120.0
     resumed: float = 30.0
     turn: float = 3600.0
+    tool_calls_a_minute: int = 60
+    """How often an agent may act; what comes faster waits."""
     approval: float = 300.0
     """How long a person may take over a request for permission."""
 

@@ -23,6 +23,7 @@ from .budget import Allowance
 from .event import ActionBegan, ActionRefused, PermissionAnswered, PermissionAsked, ToolUse
 from .journal import Denial, Scope, digest
 from .mind import Tool, ToolAnswer
+from .pace import Pace
 from .patience import Unattended
 from .policy import Verdict, generalised
 
@@ -108,6 +109,7 @@ class Gate:
         agent: str,
         directory: str,
         allowance: Allowance,
+        pace: Pace,
         unattended: Unattended | None,
         patience: float,
     ) -> None:
@@ -115,6 +117,7 @@ class Gate:
         self._agent = agent
         self._directory = directory
         self._allowance = allowance
+        self._pace = pace
         self._unattended = unattended
         self._patience = patience
 
@@ -152,6 +155,7 @@ class Gate:
         self, place: Scope, acting: Acting, call: ToolUse, deed: Deed, *, is_given: bool = False
     ) -> ToolAnswer:
         """Do it if it may be done: policy, ask, intent, act. The outcome is recorded by whoever called the tool."""
+        await self._pace.begin()
         action = self._action(place, call, deed)
         verdict = self._judge(action, deed.changed_lines)
         allowed_by = verdict.rule or "default"
