@@ -250,6 +250,61 @@ async def test_what_changed_after_it_was_approved_is_asked_about_anew(studio: St
     assert (repo / "a.txt").read_text() == "somebody else's\n"
 
 
+async def test_a_script_that_changed_after_it_was_approved_is_asked_about_anew(studio: Studio, repo: Path) -> None:
+    (repo / "deploy.sh").write_text("echo harmless > out.txt\n")
+    writer(studio, {"calls": [{"name": "bash", "arguments": {"command": "sh deploy.sh"}}]})
+    asked_for: list[PermissionAsked] = []
+
+    async def answering(run: Run, asked: PermissionAsked) -> None:
+        asked_for.append(asked)
+        (repo / "deploy.sh").write_text("echo evil > out.txt\n")
+        await run.answer(asked.id, "once" if len(asked_for) == 1 else "deny", by="me")
+
+    await run_attended(studio, repo, answering)
+
+    assert len(asked_for) == 2
+    assert asked_for[0].action.inputs != asked_for[1].action.inputs
+    assert not (repo / "out.txt").exists()
+
+
+async def test_a_refusal_is_remembered_when_another_wants_the_same(studio: Studio, repo: Path) -> None:
+    studio.agent("helper", says=[COUNT, "helped"], tools=("Bash",))
+    writer(studio, COUNT, {"calls": [{"name": "helper", "arguments": {"request": "do it"}}]}, agents=["helper"])
+
+    result = await run_attended(studio, repo, answer("deny", "no"))
+
+    first, second = studio.events(result, PermissionAsked)
+    assert first.denied == ()
+    assert second.denied == ("me refused this to writer 0 s ago: no",)
+
+
+async def test_what_is_allowed_for_good_covers_its_like_in_the_same_run(studio: Studio, repo: Path) -> None:
+    listing = [{"calls": [{"name": "bash", "arguments": {"command": f"ls {flag}"}}]} for flag in ("-l", "-a")]
+    writer(studio, *listing)
+
+    async def for_good(run: Run, asked: PermissionAsked) -> None:
+        await run.answer(asked.id, "always", by="me", rule=asked.always)
+
+    result = await run_attended(studio, repo, for_good)
+
+    [asked] = studio.events(result, PermissionAsked)
+    assert asked.always.startswith("Bash(ls")
+
+
+async def test_a_rule_that_was_not_shown_is_not_allowed_with_an_answer(studio: Studio, repo: Path) -> None:
+    writer(studio, {"calls": [{"name": "bash", "arguments": {"command": "ls -l"}}]}, COUNT)
+    asked_for: list[str] = []
+
+    async def sly(run: Run, asked: PermissionAsked) -> None:
+        asked_for.append(asked.id)
+        await run.answer(asked.id, "always" if len(asked_for) == 1 else "deny", by="me", rule="Bash")
+
+    await run_attended(studio, repo, sly)
+
+    assert len(asked_for) == 2
+    assert not (repo / "count.txt").exists()
+
+
 async def test_silence_is_a_refusal(studio: Studio, repo: Path) -> None:
     studio.settings = structs.replace(studio.settings, approval_seconds=0.05)
     writer(studio)

@@ -43,6 +43,11 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What identical wishes share: the hash of all but times and nonce."""
         return _hash(structs.replace(self, asked_at=0.0, expires_at=0.0, nonce=""))
 
+    @property
+    def again(self) -> str:
+        """What an approval for the whole run covers: the same once more, whatever files a command reads hold by then."""
+        same = structs.replace(self, asked_at=0.0, expires_at=0.0, nonce="")
+        return _hash(same if self.outputs else structs.replace(same, inputs={}))
 
     @property
     def wish(self) -> str:

@@ -142,7 +142,7 @@ class Timeline:
         self.answers: dict[str, PermissionAnswered | QuestionAnswered] = {}
         """What the person has answered, by the id of the request or question."""
         self.approved: dict[str, str] = {}
-        """The actions, by digest, that may be repeated in this run, and who said so."""
+        """The actions that may be repeated in this run, by what they have in common, and who said so."""
         self.granted: tuple[str, ...] = ()
         """The rules that were allowed for good in this run."""
         self.denials: dict[str, list[Denial]] = {}
@@ -291,7 +291,7 @@ class Timeline:
                 denial = Denial(action.agent, event.by or "podium", event.comment, self._clock())
                 self.denials.setdefault(action.wish, []).append(denial)
             elif event.decision != "once":
-                self.approved[action.digest] = event.by or "a person"
+                self.approved[action.again] = event.by or "a person"
             if event.decision == "always" and event.rule == asked.always != "":
                 self.granted += (event.rule,)
         if event.id in self._awaited:

@@ -182,8 +182,8 @@ class Gate:
     ) -> tuple[PermissionAnswered, Action]:
         """A person's answer, and the action as it was put to them; where nobody is there it is a refusal."""
         timeline = place.timeline
-        if action.digest in timeline.approved:
-            return PermissionAnswered(id="", decision="run", by=timeline.approved[action.digest]), action
+        if action.again in timeline.approved:
+            return PermissionAnswered(id="", decision="run", by=timeline.approved[action.again]), action
         now = time.time()
         expires = 0.0 if isinf(self._patience) or self._unattended == "park" else now + self._patience
         asked = place.record(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
+from anyio import to_thread
 from msgspec import Meta
 
 from ..action import Action
@@ -18,6 +22,8 @@ from .process import GRACE, Ended, Wrap, run
 SHELL = "/bin/bash"
 LONGEST_COMMAND = 100_000
 LONGEST_TIMEOUT = 600
+MOST_FILES = 32
+LARGEST_FILE = 2**20
 KEPT = 16 * 1024
 """How much of the output's start, and of its end, is kept."""
 
@@ -81,13 +87,16 @@ class Bash:
         if size > LONGEST_COMMAND:
             raise Unfit(f"`command` has {size} bytes, and {LONGEST_COMMAND} are the most; write a script and run that.")
         argv = [SHELL, "-c", asked.command]
+        inputs = await to_thread.run_sync(named_files, asked.command, self._directory)
 
         async def act() -> ToolAnswer:
+            if await to_thread.run_sync(named_files, asked.command, self._directory) != inputs:
+                raise Unfit("A file that the command names was changed meanwhile; look at it, and call again.")
             output = Output()
             ended = await ran(argv, self._directory, asked.timeout, output, self._wrap)
             return _told(output, ended, asked.timeout)
 
-        return Deed(arguments=canonical(asked), act=act)
+        return Deed(arguments=canonical(asked), act=act, inputs=inputs)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return interrupted(self.name)
@@ -99,6 +108,26 @@ async def ran(argv: list[str], directory: Path, timeout: float, output: Output, 
         return await run(wrap(argv) if wrap else argv, directory=str(directory), timeout=timeout, take=output.take)
     except OSError as error:
         raise Unfit(f"{argv[0]} cannot be started: {error.strerror or error}.") from error
+
+
+def named_files(command: str, directory: Path) -> dict[str, str]:
+    """The files of the checkout that a command names, by hash: whoever approves it approves what they hold.
+
+    What is named through variables, patterns or other files is not seen.
+    """
+    root = directory.resolve()
+    found: dict[str, str] = {}
+    for word in dict.fromkeys(_SEPARATORS.split(command)):
+        if not word or len(found) == MOST_FILES:
+            continue
+        with suppress(OSError, ValueError, RuntimeError):
+            path = (root / word).resolve()
+            if path.is_relative_to(root) and path.is_file() and path.stat().st_size <= LARGEST_FILE:
+                found[str(path.relative_to(root))] = sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+_SEPARATORS = re.compile(r"[\s;|&<>()'\"`=]+")
 
 
 def _told(output: Output, ended: Ended, timeout: float) -> ToolAnswer:
