@@ -18,6 +18,8 @@ from benchmarks.rows import ROWS
 from benchmarks.table import table
 
 ROOT = Path(__file__).parent.parent
+LIMITLESS = {f"10 agents streaming: {share} on the timeline" for share in ("50%", "95%")}
+"""Lines about what only Podium does."""
 
 
 def benchmarks(*options: str) -> subprocess.CompletedProcess[str]:
@@ -33,7 +35,7 @@ def test_a_quick_run_gives_every_row_and_no_failed_call(tmp_path: Path) -> None:
     assert {line["row"] for line in lines} == set(ROWS)
     for line in lines:
         assert line["failed"] == {}, line
-        assert {OURS, LIMIT} == set(line["figures"]), line
+        assert set(line["figures"]) == ({OURS} if line["what"] in LIMITLESS else {OURS, LIMIT}), line
         assert all(figure["median"] > 0 for figure in line["figures"].values()), line
         assert line["what"] in done.stdout
 

@@ -14,7 +14,7 @@ LAYERS = (
     {"cli", "__main__"},
     {"api", "app", "live", "outfit", "settings"},
     {"patterns"},
-    {"config", "engines", "mcp_client", "roster", "store", "tools", "workspace"},
+    {"config", "engines", "mcp_client", "roster", "store", "tools", "trust", "workspace"},
     {
         "budget",
         "clock",
@@ -30,7 +30,20 @@ LAYERS = (
         "redaction",
         "session",
     },
-    {"event", "action", "agent", "marked", "patience", "request", "result", "usage", "errors"},
+    {
+        "action",
+        "agent",
+        "errors",
+        "event",
+        "finding",
+        "marked",
+        "mcp_server",
+        "patience",
+        "plain",
+        "request",
+        "result",
+        "usage",
+    },
 )
 BESIDE = {"testing"}
 """Public help for users' tests: it may use anything, and nothing in the product uses it."""

@@ -45,7 +45,7 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def again(self) -> str:
-        """What an approval for the whole run covers: the same once more, whatever files a command reads hold by then."""
+        """What an approval for the whole run covers: the same again, whatever the files that it reads hold."""
         same = structs.replace(self, asked_at=0.0, expires_at=0.0, nonce="")
         return _hash(same if self.outputs else structs.replace(same, inputs={}))
 

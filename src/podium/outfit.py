@@ -104,7 +104,7 @@ class Outfit:
     def _all_servers(self) -> Servers:
         # Here, because the protocol's library takes longer to import than most runs to begin.
         from .mcp_client.servers import Servers
-        from .mcp_client.trust import Trust
+        from .trust import Trust
 
         settings = self._settings
         return Servers(

@@ -10,22 +10,26 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct, structs
 
+if TYPE_CHECKING:
+    from .policy import Rules
+
 from .agent import Agent, Budget, Permissions
+from .config.allowed import allowed
 from .config.confirmed import confirmed
 from .config.document import MODES, Document, PermissionMode, ProviderLimits, layered
 from .config.files import Files, read_files
+from .config.launch import Launch
 from .config.role import Role, resolved
-from .config.server import Launch, McpServer
 from .engines.model.providers import PROVIDERS, base_url, configured, parse_model, provider, without_credentials
 from .engines.names import REHEARSAL
 from .errors import Mistake
-from .patience import PATIENCE, Patience
-from .policy import Rules, narrowed
+from .mcp_server import McpServer
+from .patience import PATIENCE, Patience, Unattended
 
 Origin = Literal["default", "repository file", "confirmed server", "user file", "environment", "flag"]
 
@@ -58,6 +62,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     engines: dict[str, Launch] = {}
     providers: dict[str, ProviderLimits] = {}
     approval_seconds: float = 300.0
+    unattended: Unattended = "deny"
     sandbox: bool = True
     workers: int = 4
     notify: tuple[str, ...] = ()
@@ -87,6 +92,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         for origin, document in layers.items():
             said = layered(said, document)
             sources |= dict.fromkeys(document.said_keys(), origin)
+        if kept := tuple(one.rule for one in allowed(home)):
+            mine = structs.replace(said.permissions, allow=(*said.permissions.allow, *kept))
+            said = structs.replace(said, permissions=mine)
         if said.model is None and (found := _found(environ, home)) is not None:
             said, sources["model"] = structs.replace(said, model=found[0]), found[1]
         _must_mean_something(said, files, sources)
@@ -144,6 +152,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def rules(self) -> Rules:
         """The rules of the person and of the repository; the strictest wins."""
+        from .policy import Rules, narrowed  # here, because most commands judge nothing
+
         mine = self.permissions
         rules = Rules(allow=mine.allow, ask=mine.ask, deny=mine.deny)
         return narrowed(rules, Rules(ask=self.narrowing.ask, deny=self.narrowing.deny))

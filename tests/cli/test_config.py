@@ -32,9 +32,7 @@ def test_every_setting_is_shown_with_its_source_and_no_secret(desk: Desk) -> Non
     assert rows["mcpServers.far"] == ({"url": "https://h.test/mcp", "headers": ["Authorization"]}, "user file")
     assert rows["mcpServers.near"] == ({"command": "server", "env": ["TOKEN"]}, "user file")
     assert found["proposed"] == ["permissions.allow"]
-    assert found["notices"] == [
-        "podium.yaml:2: permissions.allow: is only proposed by the repository, and ignored until you trust it"
-    ]
+    assert found["notices"] == ["podium.yaml:2: permissions.allow: is ignored: files of a repository can only tighten"]
 
 
 @pytest.mark.parametrize("arguments", [["config"], ["config", "show"]])

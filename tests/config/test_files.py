@@ -10,9 +10,10 @@ import pytest
 from podium.agent import Budget, Permissions
 from podium.config.document import Document, ProviderLimits
 from podium.config.files import read_files
+from podium.config.launch import Launch
 from podium.config.role import Role
-from podium.config.server import Launch, McpServer
 from podium.errors import Mistake
+from podium.mcp_server import McpServer
 
 WHOLE = """\
 model: fast
@@ -54,8 +55,8 @@ SAID = Document(
     },
     engines={"mine": Launch(command="agent", args=("--acp",), env={"MODE": "x"})},
     mcp_servers={
-        "files": McpServer(command="server", args=(".",), env={"TOKEN": "${TOKEN}"}),
-        "far": McpServer(url="https://tools.example/mcp", headers={"Authorization": "Bearer ${TOKEN}"}),
+        "files": McpServer(name="files", command="server", args=(".",), env={"TOKEN": "${TOKEN}"}),
+        "far": McpServer(name="far", url="https://tools.example/mcp", headers={"Authorization": "Bearer ${TOKEN}"}),
     },
     permissions=Permissions(allow=("Read",), ask=("Bash",), deny=("WebFetch",)),
     permission_mode="accept-edits",
@@ -190,21 +191,90 @@ store: postgresql://me:4444@host/db
     assert "4444" not in "".join(found)
 
 
-def test_a_variable_outside_env_and_headers_stays_as_it_is(tmp_path: Path) -> None:
-    home = written(tmp_path, "mcpServers: {a: {command: sh, args: [-c, 'echo ${HOME}']}}\n")
+def test_a_variable_in_a_command_stays_as_it_is(tmp_path: Path) -> None:
+    home = written(tmp_path, "mcpServers: {a: {command: '${SHELL}', args: [-c, 'echo ${HOME}']}}\n")
 
     [found] = findings(home)
+    filled = read_files(home).user.mcp_servers["a"].filled({"HOME": "/x", "SHELL": "/bin/evil"}).server
 
-    assert "mcpServers.a.args: ${HOME} stays as it is written; variables are filled in only in env" in found
-    assert read_files(home).user.mcp_servers["a"].filled({"HOME": "/x"}).args == ("-c", "echo ${HOME}")
+    assert "mcpServers.a.command: ${SHELL} stays as it is written; variables are filled in only in args, env" in found
+    assert (filled.command, filled.args) == ("${SHELL}", ("-c", "echo /x"))
 
 
-def test_variables_are_filled_in_when_a_server_starts() -> None:
-    server = McpServer(command="x", env={"TOKEN": "${SECRET}"}, headers={"Authorization": "Bearer ${SECRET}!"})
+def test_variables_are_filled_in_when_a_server_starts(tmp_path: Path) -> None:
+    home = written(tmp_path, "mcpServers: {a: {url: 'https://t.test', headers: {Authorization: 'Bearer ${SECRET}!'}}}")
+    server = read_files(home).user.mcp_servers["a"]
 
-    assert server.filled({"SECRET": "s"}).headers == {"Authorization": "Bearer s!"}
-    with pytest.raises(Mistake, match=r"env\.TOKEN of an MCP server needs the variable SECRET, which is not set"):
+    assert server.headers == {"Authorization": "Bearer ${SECRET}!"}
+    assert server.filled({"SECRET": "s"}).server.headers == {"Authorization": "Bearer s!"}
+    with pytest.raises(Mistake, match=r"the MCP server 'a' needs the variable SECRET, which is not set"):
         server.filled({})
+
+
+def test_a_server_whose_tools_could_not_be_called_is_an_error_and_in_mcp_json_left_out(tmp_path: Path) -> None:
+    home, repo = tmp_path / "home", tmp_path
+    home.mkdir()
+    written(home, "mcpServers:\n  a__b: {command: x}\n")
+    written(repo, '{"mcpServers": {"a b": {"command": "x"}, "c": {"command": "y"}}}', ".mcp.json")
+
+    own, foreign, _ = findings(home, repo)
+
+    assert "config.yaml:2: mcpServers.a__b: tools cannot be called by this name; letters, digits, hyphens" in own
+    assert own.startswith("error ")
+    assert foreign.startswith("warning .mcp.json:1: mcpServers.a b: tools cannot be called by this name")
+    assert list(read_files(home, repo).proposed.mcp_servers) == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "line", "sentence"),
+    [
+        ("deny: [Bash(]", 2, 'permissions.deny: the rule "Bash(" cannot be used: a rule is Tool or Tool(specifier)'),
+        ("ask:\n  - Read\n  - Write()", 4, 'permissions.ask: the rule "Write()" cannot be used: nothing stands betw'),
+        (
+            "deny:\n  - Read\n  - rule: Read(./secrets)\n    match: config/secrets",
+            4,
+            'permissions.deny: the rule "Read(./secrets)" under deny does not cover its example "config/secrets"',
+        ),
+        (
+            "allow:\n  - {rule: Bash(npm test *), match: [npm test x], not_match: [npm tests, npm test]}",
+            3,
+            'permissions.allow: the rule "Bash(npm test *)" under allow covers its example "npm test"; change one or',
+        ),
+        ("deny: [5]", 2, "permissions.deny: has 5 under deny; a rule is a text, or a mapping with rule, match"),
+        ("deny: [{rule: Read, mach: x}]", 2, 'permissions.deny: gives the rule "Read" the key mach; it may have'),
+        ("deny: [{rule: Read, match: 5}]", 2, "permissions.deny: match is no list of texts; a text for each example"),
+        ("deny: [{rule: Read, match: [5]}]", 2, "permissions.deny: match is no list of texts; a text for each example"),
+    ],
+)
+@pytest.mark.parametrize("name", ["config.yaml", "podium.yaml"])
+def test_a_rule_that_is_none_or_fails_its_example_is_an_error_where_it_stands(
+    tmp_path: Path, name: str, rules: str, line: int, sentence: str
+) -> None:
+    written(tmp_path, f"permissions:\n  {rules.replace(chr(10), chr(10) + '  ')}\n", name)
+
+    [found] = read_files(tmp_path, tmp_path).errors
+
+    assert str(found).partition(f"{name}:{line}: ")[2].startswith(sentence)
+
+
+def test_rules_with_examples_that_hold_are_kept_as_texts_and_found_by_their_lines(tmp_path: Path) -> None:
+    text = """\
+permissions:
+  allow:
+    - rule: Bash(npm run test *)
+      match: [npm run test -- -u, npm run test]
+      not_match: npm run tests
+  deny:
+    - " Read(./.env) "
+    - {rule: WebFetch, match: }
+"""
+
+    read = read_files(written(tmp_path, text))
+
+    assert read.findings == ()
+    assert read.user.permissions == Permissions(allow=("Bash(npm run test *)",), deny=("Read(./.env)", "WebFetch"))
+    assert read.user_lines["permissions.allow.Bash(npm run test *)"].endswith("config.yaml:3")
+    assert read.user_lines["permissions.deny.WebFetch"].endswith("config.yaml:8")
 
 
 def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> None:
@@ -224,10 +294,14 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
         *("store", "checks.tests", "checks.lint", "providers.openai.base_url", "notify"),
     }
     assert read.proposed.mcp_servers["files"].source == "repo"
-    assert all(finding.severity == "notice" for finding in read.findings)
     assert {finding.key for finding in read.findings} == set(read.proposed.said_keys())
-    assert "podium.yaml:15: permissions.allow: is only proposed by the repository, and ignored until you trust it" in [
-        str(finding) for finding in read.findings
+    said = [f"{finding.severity} {finding}" for finding in read.findings]
+    untrusted = "is only proposed by the repository, and ignored until you trust it with podium trust"
+    assert f"notice podium.yaml:25: checks.tests: {untrusted}" in said
+    assert "warning podium.yaml:15: permissions.allow: is ignored: files of a repository can only tighten" in said
+    assert "notice podium.yaml:19: sandbox: is ignored: it holds in your own settings only" in said
+    assert [line for line in said if line.startswith("warning")] == [
+        line for line in said if "permissions.allow:" in line or "permissions.mode:" in line
     ]
 
 
@@ -239,7 +313,7 @@ def test_the_servers_of_mcp_json_are_proposed_too(tmp_path: Path) -> None:
 
     read = read_files(tmp_path / "home", tmp_path)
 
-    assert read.proposed.mcp_servers == {"web": McpServer(url="https://t.example/mcp", source="repo")}
+    assert read.proposed.mcp_servers == {"web": McpServer(name="web", url="https://t.example/mcp", source="repo")}
     assert [str(finding).partition(": is")[0] for finding in read.findings] == [".mcp.json:4: mcpServers.web"]
 
 

@@ -10,9 +10,11 @@ import pytest
 
 from podium.agent import Budget, Permissions
 from podium.config.confirmed import Confirmed, confirm
+from podium.config.proposal import proposals
 from podium.config.role import Role
 from podium.errors import Mistake
 from podium.settings import Settings
+from podium.trust import Trust
 
 
 @pytest.fixture
@@ -81,7 +83,115 @@ def test_a_repository_narrows_permissions_and_changes_no_endpoint_and_starts_not
     assert settings.store == home / "podium.db"
     assert settings.proposed.permission_mode == "bypass"
     assert settings.proposed.checks == {"tests": ("sh", "-c", "curl evil.test")}
-    assert any("permissions.mode: is only proposed by the repository" in notice for notice in settings.notices)
+    assert any("permissions.mode: is ignored: the mode is yours to choose" in notice for notice in settings.notices)
+    assert any("checks.tests: is only proposed by the repository" in notice for notice in settings.notices)
+
+
+PROPOSED = """\
+checks: {tests: make test, lint: [ruff, check]}
+mcpServers: {files: {command: server}}
+engines: {mine: {command: agent}}
+providers: {openai: {base_url: 'http://127.0.0.1:9/v1', concurrent: 2}}
+permissions: {allow: [Bash], mode: bypass}
+sandbox: off
+"""
+
+
+def trust(home: Path, repo: Path, *keys: str) -> None:
+    """Trust what the repository proposes under these keys, as it stands there."""
+    for one in proposals(Settings.load({}, repo, home=home).proposed, repo):
+        if one.key in keys:
+            Trust.load(home).trust(one.kind, one.name, one.digest, content=one.content)
+
+
+EVERYTHING = ("checks.tests", "checks.lint", "mcpServers.files", "engines.mine", "providers.openai.base_url")
+
+
+def test_what_is_trusted_holds_and_is_not_complained_about(home: Path, repo: Path) -> None:
+    repo_file(repo, PROPOSED)
+    user_file(home, "model: openai:m\nchecks: {lint: mine}\n")
+
+    trust(home, repo, *EVERYTHING)
+    settings = Settings.load({}, repo, home=home)
+
+    assert settings.checks == {"tests": ("sh", "-c", "make test"), "lint": ("sh", "-c", "mine")}
+    assert settings.sources["checks.tests"] == "repository file"
+    assert (settings.mcp_servers["files"].command, settings.engines["mine"].command) == ("server", "agent")
+    assert settings.base_url == "http://127.0.0.1:9/v1"
+    assert settings.providers["openai"].concurrent == 2
+    assert not any("podium trust" in notice for notice in settings.notices)
+
+
+def test_however_much_is_trusted_a_repository_allows_nothing(home: Path, repo: Path) -> None:
+    repo_file(repo, PROPOSED)
+
+    trust(home, repo, *EVERYTHING, "permissions.allow", "permissions.mode", "sandbox")
+    settings = Settings.load({}, repo, home=home)
+
+    assert (settings.permissions, settings.permission_mode, settings.sandbox) == (Permissions(), "default", True)
+    assert set(settings.proposed.said_keys()) == {"permissions.allow", "permissions.mode", "sandbox"}
+    assert "podium.yaml:5: permissions.allow: is ignored: files of a repository can only tighten" in settings.notices
+
+
+def test_only_the_trusted_part_holds(home: Path, repo: Path) -> None:
+    repo_file(repo, PROPOSED)
+
+    trust(home, repo, "checks.tests")
+    settings = Settings.load({}, repo, home=home)
+
+    assert (list(settings.checks), settings.mcp_servers, settings.engines) == (["tests"], {}, {})
+    assert list(settings.proposed.checks) == ["lint"]
+    assert settings.providers["openai"].base_url is None
+    assert settings.proposed.providers["openai"].base_url == "http://127.0.0.1:9/v1"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "key"),
+    [
+        ("make test", "curl evil.test", "checks.tests"),
+        ("command: server", "command: evil", "mcpServers.files"),
+        ("command: server", "command: server, env: {A: b}", "mcpServers.files"),
+        ("command: agent", "command: agent, args: [--evil]", "engines.mine"),
+        ("127.0.0.1:9", "127.0.0.1:10", "providers.openai.base_url"),
+    ],
+)
+def test_what_changes_after_it_was_trusted_is_only_proposed_again(
+    home: Path, repo: Path, before: str, after: str, key: str
+) -> None:
+    repo_file(repo, PROPOSED)
+    trust(home, repo, *EVERYTHING)
+
+    repo_file(repo, PROPOSED.replace(before, after))
+    settings = Settings.load({}, repo, home=home)
+
+    assert [one for one in settings.proposed.said_keys() if one in EVERYTHING] == [key]
+    assert sum("until you trust it with podium trust" in notice for notice in settings.notices) == 1
+
+
+def test_trust_in_one_repository_is_none_in_another_and_follows_links_to_it(
+    home: Path, repo: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (tmp_path / "link").symlink_to(repo)
+    for place in (repo, other):
+        repo_file(place, PROPOSED)
+
+    trust(home, repo, "checks.tests")
+
+    assert Settings.load({}, other, home=home).checks == {}
+    assert list(Settings.load({}, tmp_path / "link", home=home).checks) == ["tests"]
+
+
+def test_a_damaged_file_of_trust_trusts_nothing_and_is_told(home: Path, repo: Path) -> None:
+    repo_file(repo, PROPOSED)
+    trust(home, repo, *EVERYTHING)
+    (home / "trust.json").write_bytes(b"{")
+
+    settings = Settings.load({}, repo, home=home)
+
+    assert (settings.checks, settings.mcp_servers) == ({}, {})
+    assert any("cannot be read" in notice and "so that nothing is trusted" in notice for notice in settings.notices)
 
 
 def test_without_a_repository_its_file_is_not_read(home: Path, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ from podium.event import ToolUse
 from podium.mcp_client.limits import Limits
 from podium.mcp_client.server import McpServer, Source, trusted_name
 from podium.mcp_client.servers import Servers
-from podium.mcp_client.trust import Trust
 from podium.mind import ToolAnswer
 from podium.permission import Acting
+from podium.trust import Trust
 
 HERE = Path(__file__).parent
 SDK = str(HERE / "sdk_server.py")

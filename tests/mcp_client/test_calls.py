@@ -190,7 +190,7 @@ import sys, anyio
 from pathlib import Path
 from podium.mcp_client.server import McpServer
 from podium.mcp_client.servers import Servers
-from podium.mcp_client.trust import Trust
+from podium.trust import Trust
 
 async def main():
     server = McpServer(name="a", command="false")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from podium.errors import Mistake
-from podium.mcp_client.trust import Trust
+from podium.trust import Trust
 
 
 def test_only_what_was_trusted_is_trusted(tmp_path: Path) -> None:

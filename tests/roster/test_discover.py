@@ -9,8 +9,8 @@ import pytest
 
 from podium.agent import Agent
 from podium.errors import BadAgent
+from podium.finding import errors
 from podium.roster.discover import Roster, load
-from podium.roster.finding import errors
 from podium.roster.place import find_repo, shown, user_home
 
 BUILT_IN = {"answer", "investigate", "sceptic", "triage"}

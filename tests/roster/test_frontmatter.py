@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podium.agent import Advisors, Agent, Budget, Member, Permissions, Router, Team
-from podium.roster.finding import Finding
-from podium.roster.frontmatter import Malformed, Read, compose, parse, read
+from podium.finding import Finding
+from podium.marked import Malformed, compose
+from podium.roster.frontmatter import FIRST_LINE, Read, parse, read
 from podium.roster.keys import ELSEWHERE, READERS
 from podium.roster.slot import camel
 from podium.roster.team import KEYS as TEAM_KEYS
@@ -336,6 +337,48 @@ def test_a_wrong_value_is_an_error_that_says_what_stands_there_and_what_would_be
 
 
 @pytest.mark.parametrize(
+    ("frontmatter", "line", "message"),
+    [
+        ("permissions: {deny: [Bash(]}", 2, 'the rule "Bash(" cannot be used: a rule is Tool or Tool(specifier)'),
+        (
+            "permissions:\n  deny:\n    - Read\n    - {rule: Bash(rm *), match: [rm -rf x, cp a b]}",
+            5,
+            'the rule "Bash(rm *)" under deny does not cover its example "cp a b"; change one or the other',
+        ),
+        (
+            "permissions:\n  deny:\n    - {rule: Read(*.pem), not_match: [a.pem]}",
+            4,
+            'the rule "Read(*.pem)" under deny covers its example "a.pem"; change one or the other',
+        ),
+        ("permissions: {deny: {rule: Read}}", 2, "a mapping stands here; a list of rules would be right"),
+        ("permissions: {deny: [{match: x}]}", 2, "a rule is a text, or a mapping with rule, match and not_match"),
+    ],
+)
+def test_a_rule_that_is_none_or_fails_its_example_is_an_error_where_it_stands(
+    frontmatter: str, line: int, message: str
+) -> None:
+    found = error(of(frontmatter))
+
+    assert (found.line, found.key) == (line, "permissions.deny")
+    assert message in found.message
+
+
+def test_rules_with_examples_are_kept_as_texts_and_found_by_their_lines() -> None:
+    found = of("permissions:\n  ask: Edit\n  deny:\n    - {rule: Bash(rm *), match: [rm -rf x], not_match: ls}")
+
+    assert found.agent is not None
+    assert found.agent.permissions == Permissions(ask=("Edit",), deny=("Bash(rm *)",))
+    assert found.lines["permissions.deny.Bash(rm *)"] == 5
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_what_an_agents_file_allows_is_ignored_with_a_warning(foreign: bool) -> None:
+    found = of("permissions: {allow: [Bash], deny: [Read]}", foreign=foreign)
+
+    assert warnings(found) == ["permissions.allow: is ignored: agent files can only tighten"]
+
+
+@pytest.mark.parametrize(
     ("frontmatter", "line", "key", "message"),
     [
         ("description: Plans: well", 2, "description", "a text with a colon in it needs quotes"),
@@ -524,7 +567,7 @@ def test_a_file_name_of_any_bytes_is_shown_on_one_line(tmp_path: Path) -> None:
 )
 def test_what_is_no_frontmatter_is_refused_with_and_without_the_fast_loader(frontmatter: str, loader: type) -> None:
     with pytest.raises(Malformed) as caught:
-        compose(frontmatter, loader=loader)
+        compose(frontmatter, first_line=FIRST_LINE, loader=loader)
 
     assert caught.value.line >= 2
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from ..agent import Agent
+from ..finding import errors
 from ..roster.discover import PREFIX, Roster, load
-from ..roster.finding import errors
 from ..roster.place import find_repo, user_home
 from .text import as_json, visible
 

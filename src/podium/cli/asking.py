@@ -41,8 +41,12 @@ BY = "terminal"
 class Keyboard(Protocol):
     """Where answers are typed."""
 
+    def forget(self) -> None:
+        """Let what was typed so far not count."""
+        ...
+
     async def key(self) -> str:
-        """The next key; what was typed before does not count."""
+        """The next key."""
         ...
 
     async def line(self) -> str:
@@ -89,6 +93,7 @@ class Asking:
                 self._waiting.pop(id, None)
 
     async def _ask(self, entry: Entry) -> None:
+        self._keyboard.forget()
         match entry.event:
             case PermissionAsked() as asked:
                 say(described(entry, asked))
@@ -160,11 +165,13 @@ class Terminal:
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
 
-    async def key(self) -> str:
+    def forget(self) -> None:
         import termios  # here, because not every system has it
 
+        termios.tcflush(self._input, termios.TCIFLUSH)
+
+    async def key(self) -> str:
         with self._key_by_key():
-            termios.tcflush(self._input, termios.TCIFLUSH)
             await wait_readable(self._input)
             return os.read(self._input, 16).decode(errors="replace")[:1]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..roster.finding import errors
+from ..finding import errors
 from ..roster.place import find_repo, user_home
 from ..roster.review import Review, review
 from .text import as_json, visible

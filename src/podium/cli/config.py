@@ -12,10 +12,10 @@ import click
 from msgspec import Struct, structs, to_builtins
 
 from ..config.files import MCP_FILE, REPO_FILE, USER_FILE, read_files
-from ..config.finding import Finding
 from ..engines.model.providers import without_credentials
 from ..errors import Mistake
 from ..event import SCHEMA
+from ..finding import Finding
 from ..roster.place import find_repo
 from ..settings import Settings, home_folder
 from . import exits

@@ -22,8 +22,8 @@ from ..engines.model.providers import PROVIDERS
 from ..engines.names import REHEARSAL
 from ..errors import Mistake, PodiumError
 from ..event import SCHEMA
+from ..finding import errors
 from ..roster.discover import load
-from ..roster.finding import errors
 from ..roster.place import find_repo
 from ..settings import Settings, home_folder
 from ..store.reader import Reader

@@ -12,6 +12,8 @@ from typing import Any
 import click
 
 from ..action import Action
+from ..config.allowed import FILE as ALLOWED_FILE
+from ..config.allowed import allowed
 from ..config.document import MODES, PermissionMode
 from ..config.files import REPO_FILE, USER_FILE, read_files, shown
 from ..errors import Mistake
@@ -72,7 +74,8 @@ def standing(repo: Path | None, agent: str | None, mode: PermissionMode | None) 
     place = repo or find_repo(Path.cwd(), home=home)
     files = read_files(home, place)
     settings = Settings.of(files, os.environ, place)
-    rules, sources = settings.rules(), [files.user_lines, _tightening(files.repo_lines)]
+    always = {f"permissions.allow.{one.rule}": shown(home / ALLOWED_FILE) for one in allowed(home)}
+    rules, sources = settings.rules(), [files.user_lines, always, _tightening(files.repo_lines)]
     if agent is not None:
         roster = load(place, home)
         one = roster.get(agent)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ..errors import RunHeld
-from ..event import SCHEMA
+from ..event import SCHEMA, RunStarted
 from ..settings import Settings
 from . import exits
 from .asking import is_attended
@@ -46,6 +46,10 @@ def resumed(settings: Settings, run: str, shown: Output) -> Ending:
     """What comes of going on with a run."""
     with looking(settings.store) as reader:
         past = reader.entries(run)
+    started = past[0].event
+    assert isinstance(started, RunStarted)
+    if started.repo:
+        settings = Settings.load(repo=Path(started.repo), unattended=settings.unattended)
     return worked(settings, lambda app: app.resume(run, is_attended=is_attended()), shown.view, past=past)
 
 

@@ -193,20 +193,20 @@ def ask(found: Found, trust: Trust) -> None:
             "name them, or use --all, or only look with --list"
         )
 
-    async def answered() -> str:
+    async def ask_each() -> None:
         keyboard = Terminal()
-        while (key := (await keyboard.key()).lower()) not in ("y", "n", "q"):
-            pass
-        return key
-
-    for number, item in enumerate(found.open, 1):
-        say("\n".join(["", f"{number} of {len(found.open)}, in {_one_line(str(found.repo))}", *described(item)]))
-        say("[y] trust it  [n] not now  [q] leave")
-        match anyio.run(answered):
-            case "y":
-                accept(item, trust)
-            case "q":
+        for number, item in enumerate(found.open, 1):
+            keyboard.forget()
+            say("\n".join(["", f"{number} of {len(found.open)}, in {_one_line(str(found.repo))}", *described(item)]))
+            say("[y] trust it  [n] not now  [q] leave")
+            while (key := (await keyboard.key()).lower()) not in ("y", "n", "q"):
+                pass
+            if key == "q":
                 return
+            if key == "y":
+                accept(item, trust)
+
+    anyio.run(ask_each)
 
 
 def listed(found: Found) -> Iterator[str]:

@@ -8,14 +8,15 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct, structs
 
 from ..agent import Budget, Permissions
+from ..mcp_server import McpServer
+from .launch import Launch
 from .role import Role
-from .server import Launch, McpServer
 
 PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"]
 MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "plan", "dont-ask", "bypass")
 
 NEEDS_TRUST = ("engines", "mcp_servers", "permission_mode", "sandbox", "store", "checks", "notify")
-"""What a repository only proposes, besides `permissions.allow` and the addresses of providers."""
+"""What a repository cannot decide by itself, besides `permissions.allow` and the addresses of providers."""
 
 SPELLED = {
     "mcp_servers": "mcpServers",

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..agent import Budget, Permissions
+from ..errors import Mistake
 from ..marked import Fields, Items, Scalar, quoted
+from ..mcp_server import NAME_RULE, VARIABLE, McpServer, is_server_name
 from .document import MODES, Document, PermissionMode, ProviderLimits
+from .launch import Launch
 from .role import Role
-from .server import VARIABLE, Launch, McpServer
 from .slot import Slot
+
+if TYPE_CHECKING:
+    from ..policy.entry import Kind
 
 Side = Literal["user", "repo"]
 
+KINDS: tuple[Kind, ...] = ("allow", "ask", "deny")
 ROLE_KEYS = ("model", "fallbacks", "budget", "rules")
 LAUNCH_KEYS = ("command", "args", "env")
 SERVER_KEYS = (*LAUNCH_KEYS, "url", "headers")
-RULE_KEYS = ("allow", "ask", "deny")
 NOTIFY_WORDS = ("bell", "desktop")
 
 
@@ -84,6 +89,10 @@ def servers(slot: Slot, side: Side) -> dict[str, McpServer]:
         fields = entry.fields(SERVER_KEYS)
         if not isinstance(entry.written, Fields):
             continue
+        if not is_server_name(name):
+            tell = entry.warn if entry.page.foreign else entry.error
+            tell(f"tools cannot be called by this name; {NAME_RULE}")
+            continue
         if ("command" in fields) == ("url" in fields):
             entry.error("this server needs either a command or a url; one of them would be right")
             continue
@@ -91,18 +100,17 @@ def servers(slot: Slot, side: Side) -> dict[str, McpServer]:
         values: dict[str, Any] = launch(fields) if "command" in fields else {"url": fields["url"].address()}
         if "headers" in fields:
             values["headers"] = secrets(fields["headers"])
-        found[name] = McpServer(source=side, **values)
+        found[name] = McpServer(name=name, source=side, **values)
     return found
 
 
 def warn_unfilled(fields: Mapping[str, Slot]) -> None:
-    """A variable is filled in only where it cannot change what is started."""
-    for key in ("command", "args", "url"):
-        written = fields[key].written if key in fields else None
-        parts = written.items if isinstance(written, Items) else (written,)
-        named = [match[0] for part in parts if isinstance(part, Scalar) for match in VARIABLE.finditer(part.raw)]
-        if named:
-            fields[key].warn(f"{named[0]} stays as it is written; variables are filled in only in env and headers")
+    """A variable is filled in only where it cannot change which program is started."""
+    written = fields["command"].written if "command" in fields else None
+    named = VARIABLE.search(written.raw) if isinstance(written, Scalar) else None
+    if named:
+        right = "variables are filled in only in args, env, url and headers"
+        fields["command"].warn(f"{named[0]} stays as it is written; {right}")
 
 
 def secrets(slot: Slot) -> dict[str, str]:
@@ -112,12 +120,33 @@ def secrets(slot: Slot) -> dict[str, str]:
 
 def permissions(slot: Slot) -> dict[str, Any]:
     """Rules by what they decide, and how requests are met that no rule decides."""
-    fields = slot.fields((*RULE_KEYS, "mode"))
-    rules = {key: fields[key].texts("a list of rules") for key in RULE_KEYS if key in fields}
-    found: dict[str, Any] = {"permissions": Permissions(**rules)}
+    fields = slot.fields((*KINDS, "mode"))
+    found: dict[str, Any] = {
+        "permissions": Permissions(**{kind: rules(fields[kind], kind) for kind in KINDS if kind in fields})
+    }
     if "mode" in fields:
         found["permission_mode"] = cast(PermissionMode, fields["mode"].choice(MODES))
     return found
+
+
+def rules(slot: Slot, kind: Kind) -> tuple[str, ...]:
+    """Texts of rules, each of which was tried with its examples."""
+    if isinstance(slot.written, Fields):
+        slot.wrong("a list of rules")
+        return ()
+    # Only those who have rules pay for what reads them.
+    from ..policy.entry import honest_entry
+
+    found = []
+    for item in slot.items():
+        try:
+            entry = honest_entry(item.written, kind)
+        except Mistake as mistake:
+            item.error(str(mistake))
+        else:
+            found.append(entry.rule)
+            slot.page.lines[f"{slot.key}.{entry.rule}"] = entry.line
+    return tuple(found)
 
 
 def budget(slot: Slot) -> Budget:

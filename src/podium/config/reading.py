@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec import structs
 
+from ..finding import Finding
 from ..marked import Malformed, compose
 from .document import Document
-from .finding import Finding
 from .keys import Side, document, servers
 from .mcp_json import compose_json
 from .slot import Page, Slot

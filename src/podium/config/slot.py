@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from ..finding import Finding, Severity
 from ..marked import Fields, Items, Scalar, Written, described, quoted, shortened
-from .finding import Finding, Severity
 
 MOST_FINDINGS = 100
 
@@ -121,9 +121,12 @@ class Slot:
         if isinstance(self.written, Fields):
             self.wrong(right)
             return ()
+        return tuple(text for item in self.items() if (text := item.text(right)))
+
+    def items(self) -> Iterator[Slot]:
+        """The items of a list, each as a slot of its own; the slot itself where no list stands."""
         items = self.written.items if isinstance(self.written, Items) else (self.written,)
-        slots = (Slot(page=self.page, key=self.key, written=item) for item in items)
-        return tuple(text for slot in slots if (text := slot.text(right)))
+        return (Slot(page=self.page, key=self.key, written=item) for item in items)
 
     def entries(self, right: str) -> Iterator[tuple[str, Slot]]:
         """The values of a mapping under the names that the person gave; `right` is what else to write."""

@@ -1,16 +1,10 @@
-"""Text from outside in the form in which it may stand in a line that people read."""
+"""Text from servers in the form in which it may be shown, whole or in part."""
 
 from __future__ import annotations
 
+from ..plain import cut, plain
 
-def plain(text: str) -> str:
-    """`text` in one line, with whatever does not show, or would steer a terminal, written out."""
-    return "".join(one if one.isprintable() else _written_out(one) for one in text)
-
-
-def cut(text: str, longest: int) -> str:
-    """The beginning of `text`, with a mark where something is missing."""
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+__all__ = ["cut", "cut_in_the_middle", "plain"]
 
 
 def cut_in_the_middle(text: str, most: int) -> str:
@@ -20,7 +14,3 @@ def cut_in_the_middle(text: str, most: int) -> str:
         return text
     head, tail = (part.decode(errors="ignore") for part in (data[: most // 2], data[-(most // 2) :]))
     return f"{head}\n[… {len(data) - 2 * (most // 2):,} bytes left out …]\n{tail}"
-
-
-def _written_out(one: str) -> str:
-    return " " if one in "\n\t" else one.encode("unicode_escape").decode("ascii")

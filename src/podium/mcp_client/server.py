@@ -1,104 +1,17 @@
-"""An MCP server as it is written down: a program to start, or an address to call.
-
-Reading it starts nothing. What it names as `${NAME}` stays a name until the server starts; the
-values are neither stored nor shown.
-"""
+"""MCP servers as other tools write them: an `mcpServers` table, read into servers. Reading starts nothing."""
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
-from hashlib import sha256
-from pathlib import Path
-from typing import Literal
 
 import msgspec
-from msgspec import Struct, structs
 
 from ..errors import Mistake
-from .plain import cut, plain
+from ..mcp_server import NAME_RULE, Filled, McpServer, Source, is_server_name, trusted_name
 
-Source = Literal["user", "repo"]
+__all__ = ["Filled", "McpServer", "Source", "parse_servers", "trusted_name"]
 
-NAME = re.compile(r"[A-Za-z0-9]+(?:(?:_|-+)[A-Za-z0-9]+)*")
-LONGEST_NAME = 40
-VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL|PRIVATE", re.IGNORECASE)
-SHORTEST_SECRET = 6
 HTTP = ("http", "streamable-http", "streamable_http")
-
-
-class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A server of tools. `source` says whose file it stands in: the person's own, or the repository's."""
-
-    name: str
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    url: str = ""
-    headers: dict[str, str] = {}
-    source: Source = "user"
-
-    @property
-    def digest(self) -> str:
-        """What a person trusts: the hash of all that says what is started or called."""
-        told = (self.command, self.args, self.env, self.url, self.headers)
-        return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
-
-    @property
-    def shown(self) -> str:
-        """What starting it means, in one line and as it is written."""
-        if self.url:
-            names = f" with the headers {', '.join(self.headers)}" if self.headers else ""
-            return plain(f"call {self.url}{names}")
-        env = "".join(f"{name}={shlex.quote(cut(value, 60))} " for name, value in self.env.items())
-        return plain(f"start {env}{shlex.join([self.command, *self.args])}")
-
-    def filled(self, environ: Mapping[str, str]) -> Filled:
-        """The server with the values of the variables that it names. Raises Mistake where one is not set."""
-        secrets: dict[str, str] = {}
-
-        def value(match: re.Match[str]) -> str:
-            name, default = match.groups()
-            found = environ.get(name) or default
-            if found is None:
-                raise Mistake(f"the MCP server {self.name!r} needs the variable {name}, which is not set; set it")
-            if SECRET.search(name) and len(found) >= SHORTEST_SECRET:
-                secrets[found] = name
-            return found
-
-        def texts(table: Mapping[str, str]) -> dict[str, str]:
-            return {name: VARIABLE.sub(value, text) for name, text in table.items()}
-
-        server = structs.replace(
-            self,
-            args=tuple(VARIABLE.sub(value, text) for text in self.args),
-            env=texts(self.env),
-            url=VARIABLE.sub(value, self.url),
-            headers=texts(self.headers),
-        )
-        return Filled(server=server, secrets=secrets)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
-    """A server with values in place of names, for the time that it runs; `secrets` are those to hide, by value."""
-
-    server: McpServer
-    secrets: Mapping[str, str]
-
-    def hidden(self, text: str) -> str:
-        """`text` with names in place of the secrets that the server was given."""
-        for value, name in self.secrets.items():
-            text = text.replace(value, f"${{{name}}}")
-        return text
-
-
-def trusted_name(server: McpServer, directory: Path | None) -> str:
-    """The name that trust in a server goes by. What came with a repository is trusted in that repository only."""
-    return server.name if server.source == "user" else f"{server.name} in {directory}"
 
 
 def parse_servers(value: Mapping[str, object], *, source: Source, where: str) -> dict[str, McpServer]:
@@ -108,11 +21,8 @@ def parse_servers(value: Mapping[str, object], *, source: Source, where: str) ->
     servers = {}
     for name, entry in value.items():
         place = f"the MCP server {str(name)!r} of {where}"
-        if not isinstance(name, str) or len(name) > LONGEST_NAME or not NAME.fullmatch(name):
-            raise Mistake(
-                f"{place} has a name that tools cannot be called by; letters, digits, hyphens and single underscores "
-                f"between them would be right, at most {LONGEST_NAME}"
-            )
+        if not isinstance(name, str) or not is_server_name(name):
+            raise Mistake(f"{place} has a name that tools cannot be called by; {NAME_RULE}")
         if not isinstance(entry, Mapping):
             raise Mistake(f"{place} is no table; one with a command or a url would be right")
         if entry.get("disabled") is not True:

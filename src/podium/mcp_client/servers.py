@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 
 from ..errors import Mistake
 from ..permission import Acting
+from ..trust import Trust
 from .definition import Definition, offered_name
 from .gone import Gone
 from .limits import Limits
@@ -19,7 +20,6 @@ from .plain import cut, plain
 from .server import McpServer
 from .shared import Shared
 from .tool import McpTool
-from .trust import Trust
 
 PREFIX = "mcp__"
 

@@ -7,19 +7,20 @@ what is trusted, at its start and whenever they change.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from ..mcp_server import McpServer, trusted_name, trusted_tool
 from ..mind import ToolAnswer
+from ..trust import Trust, Trusted
 from .definition import Definition, change, offered_name
 from .gone import Gone
 from .limits import Limits
 from .plain import cut, plain
-from .server import McpServer, trusted_name
-from .trust import Trust, Trusted
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -124,25 +125,29 @@ class Shared:
                 offered[name] = tool
         new: dict[str, Trusted] = {}
         changed: dict[str, str] = {}
+        now: dict[str, Trusted] = {}
+        same: set[str] = set()
         for name, tool in offered.items():
-            known = self._trust.known("tool", self._tool_place(tool))
+            place = trusted_tool(self.server, self._directory, tool.name)
+            seen = Trusted(digest=tool.digest, content=tool.content)
+            known = self._trust.known("tool", place)
             if known is None:
-                new[self._tool_place(tool)] = Trusted(digest=tool.digest, content=tool.content)
-            elif known.digest != tool.digest:
+                new[place] = seen
+            elif known.digest == tool.digest:
+                same.add(place)
+            else:
                 trusted = Definition.read(known.content)
-                changed[tool.name] = change(trusted, tool)
+                changed[tool.name], now[place] = change(trusted, tool), seen
                 # No model shall read the new description before a person did.
                 offered[name] = trusted or Definition(name=tool.name)
         if new:
             await to_thread.run_sync(self._trust.trust_all, "tool", new)
+        if now or same:
+            await to_thread.run_sync(partial(self._trust.saw, changed=now, unchanged=same))
         fresh = [one for one, how in changed.items() if self._changed.get(one) != how]
         self.tools, self._changed = offered, changed
         for one in fresh:
             self._notice(str(self.refusal(one)))
-
-    def _tool_place(self, tool: Definition) -> str:
-        """The name that trust in a tool goes by; another launch definition means another server."""
-        return f"{self._place} [{self.server.digest[:16]}] {tool.name}"
 
 
 def _connection_class() -> type[Connection]:

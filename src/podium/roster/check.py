@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..agent import Agent, Reference
-from .finding import Finding
+from ..finding import Finding
+from ..marked import quoted
 from .graph import edges, terminal
 from .name import joined, there_are
 from .schema import misfits
-from .written import quoted
 
 DEEPEST = 16
 MOST_CYCLES = 50

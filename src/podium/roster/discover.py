@@ -14,13 +14,13 @@ from msgspec import structs
 
 from ..agent import Agent, Source
 from ..errors import BadAgent
+from ..finding import Finding, errors
+from ..marked import quoted
 from . import check
-from .finding import Finding, errors
 from .frontmatter import Read, read
 from .graph import edges
 from .name import RULE, is_name, there_are
 from .place import is_inside, is_same, shown
-from .written import quoted
 
 # Found by its place and not through importlib.resources, whose import alone takes longer than
 # reading all of these files; a wheel is always unpacked.

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
 from ..agent import Advisors, Agent, Budget, Permissions, Router, Source
+from ..errors import Mistake
+from ..marked import Fields, Items, Scalar, plain, quoted
 from . import file
 from .name import RULE, is_name, slug
 from .slot import Slot, camel
 from .team import team
-from .written import Fields, Items, Scalar, plain, quoted
 
+if TYPE_CHECKING:
+    from ..policy.entry import Kind
+
+KINDS: tuple[Kind, ...] = ("allow", "ask", "deny")
 FORMATS = ("text", "markdown")
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 ROUTER_KEYS = ("destinations", "fallback", "max_turns")
@@ -111,9 +116,31 @@ def tools(slot: Slot) -> tuple[str, ...]:
 
 
 def permissions(slot: Slot) -> Permissions:
-    """Rules by what they decide."""
-    fields = slot.fields(("allow", "ask", "deny"))
-    return Permissions(**{key: field.texts() for key, field in fields.items()})
+    """Rules by what they decide; those that allow are kept, and never hold."""
+    fields = slot.fields(KINDS)
+    if "allow" in fields:
+        fields["allow"].warn("is ignored: agent files can only tighten")
+    return Permissions(**{kind: rules(fields[kind], kind) for kind in KINDS if kind in fields})
+
+
+def rules(slot: Slot, kind: Kind) -> tuple[str, ...]:
+    """Texts of rules, each of which was tried with its examples."""
+    if isinstance(slot.written, Fields):
+        slot.wrong("a list of rules")
+        return ()
+    # Only those who have rules pay for what reads them.
+    from ..policy.entry import honest_entry
+
+    found = []
+    for item in slot.items():
+        try:
+            entry = honest_entry(item.written, kind)
+        except Mistake as mistake:
+            item.error(str(mistake))
+        else:
+            found.append(entry.rule)
+            slot.page.lines[f"permissions.{kind}.{entry.rule}"] = entry.line
+    return tuple(found)
 
 
 def handoff(slot: Slot) -> str:

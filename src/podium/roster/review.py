@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..agent import Agent
+from ..finding import Finding
 from .discover import Folder, gathered, load, read_folder
-from .finding import Finding
 from .place import MARKS, find_repo
 
 FOREIGN = (".claude", ".github")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .written import quoted
+from ..marked import quoted
 
 UNCLEAR = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "patternProperties", "const", "enum")
 DEEPEST = 16

@@ -14,9 +14,9 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from .finding import Finding, Severity
+from ..finding import Finding, Severity
+from ..marked import Fields, Items, Scalar, Written, described, quoted, shortened
 from .name import is_name, joined, slug
-from .written import Fields, Items, Scalar, Written, described, quoted, shortened
 
 MOST_FINDINGS = 100
 

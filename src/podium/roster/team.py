@@ -7,8 +7,8 @@ from functools import partial
 from typing import cast
 
 from ..agent import Member, Mode, Team
+from ..marked import Fields, Items, Scalar
 from .slot import Slot
-from .written import Fields, Items, Scalar
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate")
 MODES_ELSEWHERE = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"}

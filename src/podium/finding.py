@@ -1,4 +1,4 @@
-"""A finding: one thing about an agent file that a person should know, and where it stands."""
+"""A finding: one thing about a file that a person should know, and where it stands."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Severity = Literal["error", "warning", "notice"]
 class Finding(Struct, frozen=True, kw_only=True):
     """What stands in a file, and what would be right, in one sentence.
 
-    An error makes the agent unusable, a warning does not, and a notice is only good to know.
-    `line` and `key` are absent where the finding is about the file as a whole.
+    With an error nothing of the file counts, with a warning it does, and a notice is only good to
+    know. `line` and `key` are absent where the finding is about the file as a whole.
     """
 
     severity: Severity
@@ -29,5 +29,5 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Those that make an agent unusable."""
+    """Those that keep a file from being used."""
     return tuple(finding for finding in findings if finding.severity == "error")

@@ -1,4 +1,4 @@
-"""What the person trusts: launch definitions that came with a repository, and tools as they were first seen.
+"""What the person trusts: what a repository proposes, and tools of MCP servers as they were first seen.
 
 One small file in the Podium home. It is read anew for each question, so that an answer given in
 another terminal holds at once, and replaced as a whole, so that nobody reads half of one.
@@ -7,21 +7,21 @@ another terminal holds at once, and replaced as a whole, so that nobody reads ha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from ..errors import Mistake
+from .errors import Mistake
 
 FILE = "trust.json"
 LOCK = ".trust.lock"
 
-Kind = Literal["server", "tool"]
+Kind = Literal["server", "settings", "tool"]
 
 
 class Trusted(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -34,6 +34,8 @@ class Trusted(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class _Records(Struct, frozen=True, kw_only=True):
     version: Literal[1] = 1
     trusted: dict[Kind, dict[str, Trusted]] = {}
+    changed: dict[str, Trusted] = {}
+    """Tools as their servers describe them now, where that is not what is trusted."""
 
 
 class Trust:
@@ -65,9 +67,32 @@ class Trust:
     def trust_all(self, kind: Kind, given: Mapping[str, Trusted]) -> None:
         """Trust several things at once."""
         with self._locked():
-            trusted = self._read().trusted
-            records = _Records(trusted={**trusted, kind: {**trusted.get(kind, {}), **given}})
-            self._write(msgspec.json.format(msgspec.json.encode(records, order="sorted"), indent=1))
+            records = self._read()
+            trusted = {**records.trusted, kind: {**records.trusted.get(kind, {}), **given}}
+            changed = _without(records.changed, given if kind == "tool" else ())
+            self._write(_Records(trusted=trusted, changed=changed))
+
+    def revoke(self, kind: Kind, name: str) -> bool:
+        """Trust nothing under this name any more; whether something was."""
+        with self._locked():
+            records = self._read()
+            if name not in records.trusted.get(kind, {}):
+                return False
+            trusted = {**records.trusted, kind: _without(records.trusted[kind], (name,))}
+            self._write(structs.replace(records, trusted=trusted))
+        return True
+
+    def changed(self) -> Mapping[str, Trusted]:
+        """The tools that are not what is trusted any more, as they were described last, by name."""
+        return self._read().changed
+
+    def saw(self, *, changed: Mapping[str, Trusted], unchanged: Collection[str]) -> None:
+        """Keep how tools are described that changed, so that a person can look at it later."""
+        if _after(self._read(), changed, unchanged) is None:
+            return
+        with self._locked():
+            if (records := _after(self._read(), changed, unchanged)) is not None:
+                self._write(records)
 
     def _read(self) -> _Records:
         try:
@@ -79,7 +104,8 @@ class Trust:
                 f"{self._path} cannot be read ({error}), so that nothing is trusted; move it away to begin anew"
             ) from error
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, records: _Records) -> None:
+        data = msgspec.json.format(msgspec.json.encode(records, order="sorted"), indent=1)
         handle, name = mkstemp(dir=self._path.parent, prefix=f".{FILE}.")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -104,6 +130,16 @@ class Trust:
             yield
         finally:
             os.close(handle)
+
+
+def _after(records: _Records, changed: Mapping[str, Trusted], unchanged: Collection[str]) -> _Records | None:
+    """The records once these tools were seen; None where that changes nothing."""
+    now = {**_without(records.changed, unchanged), **changed}
+    return None if now == records.changed else structs.replace(records, changed=now)
+
+
+def _without(records: Mapping[str, Trusted], names: Collection[str]) -> dict[str, Trusted]:
+    return {name: one for name, one in records.items() if name not in names}
 
 
 def _lock(handle: int) -> None:

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from podium.config.allowed import Allowed, allow
+
+from .conftest import Desk
+
+RULES = """\
+permissions:
+  allow:
+    - rule: Bash(npm run test *)
+      match: [npm run test, npm run test x]
+      not_match: npm run tests
+    - Edit(/src/**)
+  ask: [Bash(git push *)]
+  deny: [Bash(rm *)]
+"""
+
+
+@pytest.fixture
+def rules(desk: Desk) -> Desk:
+    (desk.home / "config.yaml").write_text(RULES)
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "decision", "rule", "line"),
+    [
+        (["npm", "run", "test", "x"], 0, "allow", "Bash(npm run test *)", 3),
+        (["git push origin main"], 3, "ask", "Bash(git push *)", 7),
+        (["sudo", "rm", "-rf", "build"], 4, "deny", "Bash(rm *)", 8),
+        (["npm run test && rm x"], 4, "deny", "Bash(rm *)", 8),
+        (["npm", "run", "test", "&& rm x"], 0, "allow", "Bash(npm run test *)", 3),
+        (["make"], 3, "ask", None, None),
+    ],
+)
+def test_a_command_is_judged_by_the_rules_that_hold_here(
+    rules: Desk, words: list[str], code: int, decision: str, rule: str | None, line: int | None
+) -> None:
+    said = rules.invoke("policy", "check", "--json", "--", *words)
+    for_people = rules.invoke("policy", "check", "--", *words)
+
+    found = json.loads(said.stdout)
+    assert (said.exit_code, for_people.exit_code) == (code, code)
+    assert (found["decision"], found["rule"], found["mode"]) == (decision, rule, "default")
+    assert found["where"] == ([f"{rules.home}/config.yaml:{line}"] if line else [])
+    assert for_people.stdout.startswith(f"{decision}: {found['reason']}\n")
+    assert (f"rule: {rule}, {rules.home}/config.yaml:{line}\n" in for_people.stdout) == (rule is not None)
+
+
+def test_a_tool_is_judged_with_what_it_is_given(rules: Desk) -> None:
+    allowed = rules.invoke("policy", "check", "--tool", "edit_file", "--path", "src/x.py")
+    asked = rules.invoke("policy", "check", "--tool", "edit_file", "--path", "x.py")
+    accepted = rules.invoke("policy", "check", "--tool", "edit_file", "--path", "x.py", "--mode", "accept-edits")
+    fetched = rules.invoke("policy", "check", "--tool", "WebFetch", "--url", "https://a.test/x")
+
+    assert [one.exit_code for one in (allowed, asked, accepted, fetched)] == [0, 3, 0, 3]
+    assert allowed.stdout.splitlines()[0] == "allow: Edit(/src/**) allows it"
+
+
+def test_repository_and_agent_tighten_and_their_lines_are_told(rules: Desk) -> None:
+    (rules.repo / "podium.yaml").write_text("permissions:\n  allow: [Bash(npm run test *)]\n  deny: [Bash(make *)]\n")
+    rules.agent("careful", permissions={"deny": ["Bash(npm run test *)"], "allow": ["Bash(curl *)"]})
+
+    by_repo = json.loads(rules.invoke("policy", "check", "--json", "--", "make").stdout)
+    by_person = json.loads(rules.invoke("policy", "check", "--json", "--", "npm run test").stdout)
+    by_agent = rules.invoke("policy", "check", "--agent", "careful", "--json", "--", "npm run test")
+    not_allowed = rules.invoke("policy", "check", "--agent", "careful", "--", "curl x")
+
+    assert by_repo["where"] == ["podium.yaml:3"]
+    assert by_person["where"] == [f"{rules.home}/config.yaml:3"]
+    assert by_agent.exit_code == 4
+    assert json.loads(by_agent.stdout)["where"] == [".podium/agents/careful.md:4"]
+    assert not_allowed.exit_code == 3
+
+
+def test_a_rule_that_was_always_allowed_is_found_where_it_is_kept(rules: Desk) -> None:
+    allow(rules.home, Allowed(rule="Bash(make lint)", at=0.0))
+
+    found = json.loads(rules.invoke("policy", "check", "--json", "--", "make lint").stdout)
+
+    assert (found["decision"], found["where"]) == ("allow", [f"{rules.home}/allowed.json"])
+
+
+def test_where_nobody_is_asked_a_rule_that_asks_denies_and_is_told(rules: Desk) -> None:
+    said = rules.invoke("policy", "check", "--mode", "dont-ask", "--json", "--", "git push")
+
+    assert said.exit_code == 4
+    assert json.loads(said.stdout)["where"] == [f"{rules.home}/config.yaml:7"]
+
+
+def test_another_repository_may_be_asked_about(rules: Desk, tmp_path: Path) -> None:
+    (tmp_path / "podium.yaml").write_text("permissions: {deny: [Bash(npm *)]}\n")
+
+    assert rules.invoke("policy", "check", "--repo", str(tmp_path), "--", "npm run test").exit_code == 4
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check"],
+        ["check", "--path", "x"],
+        ["check", "--tool", "bash", "--", "ls"],
+        ["check", "--path", "x", "--", "ls"],
+        ["check", "--mode", "yolo", "--", "ls"],
+        ["check", "--agent", "nobody", "--", "ls"],
+        ["explain"],
+        ["test", "nowhere.yaml"],
+    ],
+)
+def test_what_cannot_be_asked_is_a_usage_error(desk: Desk, arguments: list[str]) -> None:
+    said = desk.invoke("policy", *arguments)
+
+    assert said.exit_code == 2
+    assert said.stderr.startswith("podium: ")
+
+
+def test_a_command_is_explained_part_by_part(rules: Desk) -> None:
+    found = json.loads(rules.invoke("policy", "explain", "--json", "--", "npm run test | sudo rm -f log").stdout)
+
+    assert [(part["words"], part["decision"]) for part in found["parts"]] == [
+        (["npm", "run", "test"], "allow"),
+        (["sudo", "rm", "-f", "log"], "deny"),
+    ]
+    assert ["rm", "-f", "log"] in [part["words"] for part in found["carried"]]
+    assert (found["decision"], found["rule"], found["always"]) == ("deny", "Bash(rm *)", None)
+    assert found["writes"] == ["log"]
+
+
+def test_what_always_would_save_is_shown(rules: Desk) -> None:
+    said = rules.invoke("policy", "explain", "--", "git status -s")
+
+    assert said.exit_code == 0
+    assert said.stdout == (
+        'ask  git status -s  no rule allows it\n\nask: no rule allows it\n"always" would save: Bash(git status *)\n'
+    )
+
+
+def test_a_command_that_cannot_be_taken_apart_is_said_to_be_left_to_a_person(rules: Desk) -> None:
+    said = rules.invoke("policy", "explain", "--", "npm run test $(rm -f \x1b[2Jx) > out")
+
+    assert "left to a person: it has" in said.stdout
+    assert "deny  rm -f" in said.stdout
+    assert "\x1b" not in said.stdout
+
+
+def test_examples_of_all_rules_are_tried(rules: Desk) -> None:
+    rules.agent("careful", permissions={"deny": [{"rule": "Read(*.pem)", "match": ["a.pem"]}]})
+
+    said = rules.invoke("policy", "test")
+    found = json.loads(rules.invoke("policy", "test", "--json").stdout)
+
+    assert (said.exit_code, said.stdout) == (0, "5 rules, 4 examples: all hold\n")
+    assert (found["rules"], found["examples"], found["failed"]) == (5, 4, [])
+
+
+def test_every_example_that_fails_is_told_with_its_place(desk: Desk) -> None:
+    path = desk.repo / "podium.yaml"
+    path.write_text("permissions:\n  deny:\n    - Bash(\n    - {rule: Read(./a), match: [b, a, c], not_match: [a]}\n")
+
+    said = desk.invoke("policy", "test")
+    found = json.loads(desk.invoke("policy", "test", str(path), "--json").stdout)
+
+    assert said.exit_code == 1
+    assert said.stdout.splitlines()[-1] == "2 rules, 4 examples: 4 wrong"
+    assert 'podium.yaml:4: the rule "Read(./a)" under deny does not cover its example "b"' in said.stdout
+    assert [(one["line"], one["example"]) for one in found["failed"]] == [(3, None), (4, "b"), (4, "c"), (4, "a")]
+
+
+def test_a_file_that_cannot_be_read_is_a_mistake(desk: Desk) -> None:
+    (desk.repo / "podium.yaml").write_text("permissions: [\n")
+
+    said = desk.invoke("policy", "test")
+
+    assert said.exit_code == 2
+    assert "podium.yaml:2: this is not valid YAML" in said.stderr

@@ -1,0 +1,157 @@
+"""Commands in a sandbox, for tests: as whoever runs the tests, and, where that is root, as an ordinary user, too."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pwd
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from podium.tools.process import Ended, run
+from podium.workspace.sandbox import Sandbox
+
+USER = "podium-test"
+WHO = ("root", "user") if os.geteuid() == 0 else ("user",)
+PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
+SET_DUMPABLE = 4
+
+
+@dataclass
+class Said:
+    """What a command came to."""
+
+    code: int
+    text: str
+    is_late: bool = False
+
+
+@dataclass
+class Place:
+    """A repository and a Podium home, and commands that run in the sandbox of that repository."""
+
+    who: str
+    folder: Path
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def repo(self) -> Path:
+        return self.folder / "repo"
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "podium"
+
+    def git(self, *args: str) -> str:
+        # The user's repository is looked at as the user, or git would not touch it.
+        identity = [] if self.who == "root" or os.geteuid() != 0 else ["setpriv", f"--reuid={USER}", "--clear-groups"]
+        env = {**os.environ, "HOME": str(self.folder)}
+        done = subprocess.run(
+            [*identity, "git", *args], cwd=self.repo, check=True, capture_output=True, text=True, env=env
+        )
+        return done.stdout
+
+    def bash(self, script: str, *args: str, timeout: float = 30, **options: Any) -> Said:
+        """Run a script in a sandbox made for it."""
+        return self.run(["/bin/bash", "-c", script, "bash", *args], timeout=timeout, **options)
+
+    def python(self, script: str, *args: str, **options: Any) -> Said:
+        return self.run([PYTHON, "-c", script, *args], **options)
+
+    def run(self, argv: list[str], *, timeout: float = 30, **options: Any) -> Said:
+        async def there() -> Said:
+            sandbox = await Sandbox.find(self.repo, **{"home": self.home, **self.options, **options})
+            try:
+                return await said(sandbox, argv, timeout=timeout)
+            finally:
+                sandbox.tidy()
+
+        if self.who == "root" or os.geteuid() != 0:
+            return anyio.run(there)
+        return self._as_user(there)
+
+    def _as_user(self, there: Any) -> Said:
+        """In a process of the user: forked, because an ordinary user may not be able to read our interpreter."""
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _become(USER, self.folder)
+                result = anyio.run(there)
+                os.write(writing, json.dumps([result.code, result.text, result.is_late]).encode())
+            except BaseException:
+                os.write(writing, json.dumps([-1, traceback.format_exc(), False]).encode())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            answer = pipe.read()
+        os.waitpid(pid, 0)
+        return Said(*json.loads(answer))
+
+
+async def said(sandbox: Sandbox, argv: list[str], *, timeout: float = 30) -> Said:
+    text = bytearray()
+
+    def take(chunk: bytes) -> bool:
+        text.extend(chunk)
+        return True
+
+    ended: Ended = await run(sandbox.wrap(argv), directory=str(sandbox.checkout), timeout=timeout, take=take)
+    return Said(ended.code, text.decode(errors="replace"), ended.is_late)
+
+
+def _become(user: str, folder: Path) -> None:
+    entry = pwd.getpwnam(user)
+    os.environ["HOME"] = str(folder / "person")
+    os.setgroups([])
+    os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
+    os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
+    # Who changes its user is closed to that user, until it opens itself.
+    ctypes.CDLL(None).prctl(SET_DUMPABLE, 1, 0, 0, 0)
+    os.chdir("/")
+
+
+@contextmanager
+def ordinary_user() -> Iterator[None]:
+    """There is an ordinary user while this lasts."""
+    if os.geteuid() != 0:
+        yield
+        return
+    try:
+        pwd.getpwnam(USER)
+        is_new = False
+    except KeyError:
+        subprocess.run(["useradd", "--system", "--no-create-home", USER], check=True, capture_output=True)
+        is_new = True
+    try:
+        yield
+    finally:
+        if is_new:
+            subprocess.run(["userdel", USER], check=True, capture_output=True)
+
+
+@contextmanager
+def new_place(who: str) -> Iterator[Place]:
+    """A repository with one commit, which belongs to whoever is asked for."""
+    with tempfile.TemporaryDirectory(prefix="sandbox-") as name:
+        place = Place(who, Path(name).resolve())
+        for folder in (place.repo, place.home, place.folder / "person"):
+            folder.mkdir()
+        (place.repo / "a.txt").write_text("one\n")
+        if who == "user" and os.geteuid() == 0:
+            subprocess.run(["chown", "-R", USER, name], check=True)
+        place.git("init", "-q", "-b", "main")
+        place.git("add", ".")
+        place.git("-c", "user.name=T", "-c", "user.email=t@example.com", "commit", "-q", "-m", "first")
+        yield place

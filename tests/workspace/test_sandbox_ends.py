@@ -1,0 +1,228 @@
+"""What a command starts ends with it, and with us; what it uses has a limit."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from podium.tools.process import Wrapped, run
+from podium.workspace.limits import MIB, ControlGroup, Limits
+from podium.workspace.placeholder import Placeholders
+from podium.workspace.sandbox import GUARDED, Sandbox
+
+from .sandboxed import WHO, Place, new_place, ordinary_user, said
+from .test_sandbox import warm_up
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    anyio.run(warm_up, tmp_path_factory.mktemp("warm"))
+    with ordinary_user():
+        yield
+
+
+@pytest.fixture(params=WHO)
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with new_place(request.param) as made:
+        yield made
+
+
+def running(token: str) -> list[int]:
+    """The processes of the whole machine that have this word in their command line."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if token.encode() in (entry / "cmdline").read_bytes().split(b"\0") and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+SURVIVORS = "setsid nohup bash -c 'trap \"\" HUP TERM; sleep 999; :' {token} >/dev/null 2>&1 & disown"
+
+RUNNER = """
+import anyio, sys
+from pathlib import Path
+from podium.tools.process import run
+from podium.workspace.sandbox import Sandbox
+
+def take(chunk):
+    print(chunk.decode(), flush=True)
+    return True
+
+async def main():
+    sandbox = await Sandbox.find(Path(sys.argv[1]), home=Path(sys.argv[2]))
+    argv = sandbox.wrap(["/bin/bash", "-c", sys.argv[3]])
+    await run(argv, directory=sys.argv[1], timeout=600, take=take)
+
+anyio.run(main)
+"""
+
+
+def test_nothing_survives_when_we_are_killed() -> None:
+    token = f"token-{secrets.token_hex(8)}"
+    script = f"{SURVIVORS.format(token=token)}; {SURVIVORS.format(token=token)}; echo ready; sleep 999; :"
+    with new_place(WHO[0]) as place:
+        ours = subprocess.Popen(
+            [sys.executable, "-c", RUNNER, str(place.repo), str(place.home), script], stdout=subprocess.PIPE
+        )
+        assert ours.stdout is not None
+        assert ours.stdout.readline() == b"ready\n"
+        found = {pid: os.pidfd_open(pid) for pid in running(token)}
+
+        ours.send_signal(signal.SIGKILL)
+        ours.wait()
+        ours.stdout.close()
+
+        assert len(found) >= 2
+        for descriptor in found.values():
+            assert select.select([descriptor], [], [], 2)[0]
+            os.close(descriptor)
+        assert running(token) == []
+        assert place.git("status", "--short") == ""
+
+
+def test_nothing_survives_the_end_of_a_command(place: Place) -> None:
+    token = f"token-{secrets.token_hex(8)}"
+
+    done = place.bash(f"{SURVIVORS.format(token=token)}; echo done")
+
+    assert done.text == "done\n"
+    assert running(token) == []
+
+
+def test_a_late_command_that_ignores_signals_ends_with_all_it_started(place: Place) -> None:
+    token = f"token-{secrets.token_hex(8)}"
+
+    done = place.bash(f"trap '' TERM HUP; {SURVIVORS.format(token=token)}; echo begun; sleep 999", timeout=0.5)
+
+    assert (done.text, done.is_late) == ("begun\n", True)
+    assert running(token) == []
+
+
+FORKING = """
+import os, signal
+made = []
+try:
+    while len(made) < 2000:
+        pid = os.fork()
+        if pid == 0:
+            signal.pause()
+        made.append(pid)
+except OSError as error:
+    print("refused", error.errno)
+print(len(made))
+"""
+
+
+def test_the_number_of_processes_has_a_limit(place: Place) -> None:
+    limits = Limits(processes=50)
+    if place.who == "root" and not ControlGroup(limits).entrances:
+        pytest.skip("root has no other means than control groups, and may make none here")
+
+    done = place.python(FORKING, limits=limits)
+
+    assert done.text.startswith("refused 11\n")
+    assert int(done.text.split()[-1]) < 50
+
+
+def test_memory_has_a_limit(place: Place) -> None:
+    done = place.python("bytearray(10 ** 10)", limits=Limits(memory=200 * MIB))
+
+    assert "MemoryError" in done.text
+
+
+def test_files_and_private_folders_have_a_limit(place: Place) -> None:
+    fill = "head -c 30000000 /dev/zero >{} ; echo $?; wc -c <{}"
+    limits = Limits(file_size=10 * MIB, temporary=4 * MIB)
+
+    in_checkout = place.bash(fill.format("big", "big"), limits=limits)
+    in_private = place.bash(fill.format("/tmp/big", "/tmp/big"), limits=limits)
+    in_memory = place.bash(fill.format("/dev/shm/big", "/dev/shm/big"), limits=limits)
+
+    assert in_checkout.text.splitlines()[-1] == str(10 * MIB)
+    assert in_private.text.splitlines()[-1] == in_memory.text.splitlines()[-1] == str(4 * MIB)
+
+
+def test_limits_cannot_be_raised_from_inside(place: Place) -> None:
+    done = place.bash("ulimit -n 100000; ulimit -f unlimited; ulimit -n", limits=Limits(open_files=100))
+
+    assert done.text.splitlines()[-1] == "100"
+
+
+def test_control_groups_go_with_their_sandbox() -> None:
+    group = ControlGroup(Limits())
+    entrances = [Path(entrance) for entrance in group.entrances]
+
+    del group
+
+    assert not any(entrance.exists() for entrance in entrances)
+
+
+def test_placeholders_stay_while_another_command_runs(tmp_path: Path) -> None:
+    checkout = tmp_path / "repo"
+    checkout.mkdir()
+    (checkout / ".claude").mkdir()
+    one, other = (Placeholders(checkout, GUARDED, home=tmp_path / "home") for _ in range(2))
+
+    one.hold()
+    other.hold()
+    one.release()
+    one.remove()
+    during = {path.name for path in checkout.iterdir()}
+    other.release()
+    other.remove()
+
+    assert during == set(GUARDED)
+    assert [path.name for path in checkout.iterdir()] == [".claude"]
+
+
+def test_placeholders_of_a_crash_go_with_the_next_command(tmp_path: Path) -> None:
+    checkout = tmp_path / "repo"
+    checkout.mkdir()
+    crashed = Placeholders(checkout, GUARDED, home=tmp_path / "home")
+    crashed.hold()
+    assert crashed._descriptor is not None
+    os.close(crashed._descriptor)  # as the end of a process does
+    (checkout / ".envrc").rmdir()
+    (checkout / ".envrc").write_text("the person's")
+
+    following = Placeholders(checkout, GUARDED, home=tmp_path / "home")
+    following.hold()
+    following.release()
+    following.remove()
+
+    assert [path.name for path in checkout.iterdir()] == [".envrc"]
+
+
+async def test_placeholders_go_by_themselves_when_no_command_follows(tmp_path: Path) -> None:
+    checkout = tmp_path / "repo"
+    checkout.mkdir()
+    sandbox = await Sandbox.find(checkout, home=tmp_path / "home")
+
+    await said(sandbox, ["/bin/true"])
+
+    with anyio.fail_after(10):
+        while list(checkout.iterdir()):
+            await anyio.lowlevel.checkpoint()  # a thread of the product removes them, and tells nobody
+
+
+async def test_what_cannot_be_started_is_put_away_too(tmp_path: Path) -> None:
+    told: list[str] = []
+    wrapped = Wrapped([str(tmp_path / "nonexistent")], lambda: told.append("away"))
+
+    with pytest.raises(OSError):
+        await run(wrapped, directory=str(tmp_path), timeout=1, take=lambda chunk: True)
+
+    assert told == ["away"]

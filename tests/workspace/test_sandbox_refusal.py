@@ -1,0 +1,141 @@
+"""Without a sandbox that holds, no command runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from podium.errors import Mistake
+from podium.event import ToolUse
+from podium.permission import Unfit
+from podium.tools.shell import Bash
+from podium.workspace.sandbox import Sandbox, bubblewrap
+
+
+def fake(path: Path, script: str) -> str:
+    path.write_text(f"#!/bin/bash\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.fixture
+async def sandbox(tmp_path: Path) -> Sandbox:
+    (tmp_path / "repo" / ".git").mkdir(parents=True)
+    return await Sandbox.find(tmp_path / "repo", home=tmp_path / "home")
+
+
+def test_missing_bubblewrap_is_told_with_what_installs_it() -> None:
+    with pytest.raises(Mistake, match=r"bubblewrap is not installed; get it with: \S+"):
+        bubblewrap(outside=Path("/usr"))
+
+
+def test_bubblewrap_is_never_taken_from_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(tmp_path / "bwrap", f"touch {tmp_path}/ran")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f".:{tmp_path}:/usr/bin:/bin")
+
+    found = bubblewrap(outside=tmp_path)
+
+    assert Path(found).is_absolute()
+    assert not Path(found).is_relative_to(tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_bubblewrap_that_does_nothing_is_found_out(sandbox: Sandbox, tmp_path: Path) -> None:
+    through = fake(tmp_path / "bwrap", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
+
+    wrong = await replace(sandbox, program=through).self_test()
+
+    for part in ("wrote to", "saw the Podium home", "reached the network", "Seccomp is 0", "NoNewPrivs is 0"):
+        assert any(part in one for one in wrong), (part, wrong)
+
+
+async def test_a_bubblewrap_that_fails_is_told_in_its_own_words(sandbox: Sandbox, tmp_path: Path) -> None:
+    failing = fake(tmp_path / "bwrap", 'echo "bwrap: No permissions to create a new namespace" >&2; exit 1')
+
+    wrong = await replace(sandbox, program=failing).self_test()
+
+    assert len(wrong) == 1
+    assert wrong[0].startswith("bwrap: No permissions to create a new namespace (")
+
+
+FINDING = """
+import anyio, sys
+from pathlib import Path
+from podium.errors import Mistake
+from podium.workspace.sandbox import Sandbox
+try:
+    anyio.run(lambda: Sandbox.find(Path(sys.argv[1]), home=Path(sys.argv[2])))
+except Mistake as mistake:
+    print(mistake)
+"""
+
+
+def test_where_user_namespaces_are_off_the_command_that_turns_them_on_is_told(tmp_path: Path) -> None:
+    (tmp_path / "repo").mkdir()
+    finding = [sys.executable, "-c", FINDING, str(tmp_path / "repo"), str(tmp_path / "home")]
+    off = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
+    can_be_made = subprocess.run(["unshare", "-Ur", "true"], capture_output=True).returncode == 0
+    around = ["unshare", "-Ur", "--mount", "--pid", "--fork", "--mount-proc", "/bin/sh", "-c", off, "sh"]
+
+    done = subprocess.run([*(around if can_be_made else ()), *finding], capture_output=True, text=True, timeout=60)
+
+    assert done.stderr == ""
+    assert "commands need a sandbox, and that of this machine does not hold" in done.stdout
+    assert "sudo sysctl -w" in done.stdout
+
+
+async def test_a_checkout_that_holds_the_home_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    with pytest.raises(Mistake, match="holds your home folder"):
+        await Sandbox.find(tmp_path, home=tmp_path / "podium")
+    with pytest.raises(Mistake, match="holds your home folder"):
+        await Sandbox.find(Path("/"), home=tmp_path / "podium")
+
+
+async def test_a_git_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo" / ".git").symlink_to(tmp_path)
+
+    with pytest.raises(Mistake, match="is a link, which a command could replace"):
+        await Sandbox.find(tmp_path / "repo", home=tmp_path / "podium")
+
+
+async def test_a_link_in_the_checkout_shows_nothing_outside(tmp_path: Path) -> None:
+    repo, secret = tmp_path / "repo", tmp_path / "keys" / "bin"
+    secret.mkdir(parents=True)
+    (secret / "python3").write_text("CANARY")
+    (repo / ".venv" / "bin").mkdir(parents=True)
+    (repo / ".venv" / "bin" / "python").symlink_to(secret / "python3")
+    for name in (".envrc", ".claude"):
+        (repo / name).symlink_to(tmp_path / "keys")
+    sandbox = await Sandbox.find(repo, home=tmp_path / "home")
+
+    shown = sandbox.wrap(["true"])
+    sandbox.tidy()
+
+    assert not any(str(tmp_path / "keys") in part for part in shown)
+
+
+@pytest.mark.parametrize("more", [{"sandbox": "off"}, {"cwd": "/"}, {"env": {"LD_PRELOAD": "x.so"}}])
+async def test_no_argument_of_a_command_loosens_its_sandbox(sandbox: Sandbox, more: dict[str, object]) -> None:
+    bash = Bash(sandbox.checkout, wrap=sandbox.wrap)
+
+    with pytest.raises(Unfit):
+        await bash.prepare(ToolUse(id="1", name="bash", arguments={"command": "true", **more}))
+
+
+async def test_a_command_of_an_agent_runs_in_the_sandbox(sandbox: Sandbox, tmp_path: Path) -> None:
+    bash = Bash(sandbox.checkout, wrap=sandbox.wrap)
+    command = f"echo x >{tmp_path}/canary; grep Seccomp: /proc/self/status; hostname"
+
+    deed = await bash.prepare(ToolUse(id="1", name="bash", arguments={"command": command}))
+    answer = await deed.act()
+
+    assert "Seccomp:\t2\nsandbox\n" in answer.text
+    assert not (tmp_path / "canary").exists()
