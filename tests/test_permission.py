@@ -14,10 +14,12 @@ from msgspec import structs
 
 from podium import App, Result, Run
 from podium.agent import Budget, Permissions
+from podium.errors import Mistake
 from podium.event import (
     ActionBegan,
     ActionRefused,
     Decision,
+    Noticed,
     PauseAsked,
     PermissionAnswered,
     PermissionAsked,
@@ -26,6 +28,7 @@ from podium.event import (
 )
 from podium.policy import Mode
 from podium.store.fault import refusal_after
+from podium.store.mailbox import post
 
 from .studio import Studio
 
@@ -426,3 +429,69 @@ async def test_changed_files_can_be_limited(studio: Studio, repo: Path) -> None:
     assert (repo / "a.txt").exists()
     assert not (repo / "b.txt").exists()
     assert "budget of 1 changed files" in (result.error or "")
+
+
+# Later
+
+
+async def test_an_answer_that_comes_after_its_time_does_not_count(studio: Studio, repo: Path) -> None:
+    studio.settings = structs.replace(studio.settings, approval_seconds=0.1)
+    writer(studio)
+    async with studio.app(fault=refusal_after(6)) as app:
+        first = await app.run(studio.agents["writer"], "go", repo=repo, is_attended=True)
+    [asked] = studio.events(first, PermissionAsked)
+    studio.bury()
+    late = PermissionAnswered(id=asked.id, decision="once", by="me", at=asked.action.expires_at + 1)
+    post(studio.settings.store, first.run_id, late, ref=asked.id)
+
+    result = await studio.resume(first.run_id)
+
+    assert result.text == "done"
+    assert not (repo / "a.txt").exists()
+
+
+async def test_what_had_begun_before_a_crash_is_not_done_when_it_is_denied_by_now(studio: Studio, repo: Path) -> None:
+    checks = {"count": ("sh", "-c", "echo x >> count.txt")}
+    studio.settings = structs.replace(studio.settings, checks=checks)
+    ruled(studio, allow=["run_checks"])
+    writer(studio, {"calls": [{"name": "run_checks"}]}, tools=("run_checks",))
+    async with studio.app(fault=refusal_after(6)) as app:
+        first = await app.run(studio.agents["writer"], "go", repo=repo)
+    assert studio.events(first, ActionBegan)
+    studio.bury()
+    ruled(studio, deny=["run_checks"])
+
+    result = await studio.resume(first.run_id)
+
+    assert result.text == "done"
+    assert "Not done" in studio.heard("writer")[-1]
+    assert (repo / "count.txt").read_text() == "x\n"
+
+
+async def test_only_what_was_asked_can_be_answered(studio: Studio, repo: Path) -> None:
+    writer(studio)
+
+    async def confused(run: Run, asked: PermissionAsked) -> None:
+        with pytest.raises(Mistake, match="has asked no request for permission with the id 'nonsense'"):
+            await run.answer("nonsense", "once")
+        with pytest.raises(Mistake, match="has asked no question"):
+            await run.reply(asked.id, "yes")
+        await run.answer(asked.id, "deny", by="me")
+
+    result = await run_attended(studio, repo, confused)
+
+    assert result.text == "done"
+
+
+async def test_bypassing_has_to_be_typed_again_and_is_shown(studio: Studio, repo: Path) -> None:
+    ruled(studio, mode="bypass")
+    writer(studio, WRITE, COUNT)
+    async with studio.app(fault=refusal_after(7)) as app:
+        first = await app.run(studio.agents["writer"], "go", repo=repo)
+    assert "bypassed" in studio.events(first, Noticed)[0].text
+    studio.bury()
+    ruled(studio)
+
+    await studio.resume(first.run_id)
+
+    assert not (repo / "count.txt").exists()

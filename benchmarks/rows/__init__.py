@@ -1,10 +1,12 @@
 """The rows of the table, one file each. A row measures one thing and gives the lines that tell of it."""
 
-from . import append, fan_out, growth, one_call, resume, start_up
+from . import append, fan_out, growth, one_call, resume, start_up, streaming, tool_loop
 
 ROWS = {
     "one_call": one_call,
+    "tool_loop": tool_loop,
     "fan_out": fan_out,
+    "streaming": streaming,
     "append": append,
     "resume": resume,
     "start_up": start_up,

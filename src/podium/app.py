@@ -12,6 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, TypedDict, Unpack
@@ -37,6 +38,7 @@ from .live import Run
 from .mind import Engine
 from .operation import Engagement
 from .outfit import Outfit
+from .patterns.output import must_be_schema
 from .patterns.ways import PATTERNS, way_of
 from .permission import Acting
 from .redaction import Redaction
@@ -51,6 +53,7 @@ from .store.reader import Reader, Summary
 from .store.sqlite import SqliteLease, SqliteStore
 
 KEY_NAMES = frozenset(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
+BYPASSED = "Permissions are bypassed: what no rule denies is done without asking."
 LONGEST_REQUEST = 2**20
 MOST_TEAMS = 256
 
@@ -179,6 +182,8 @@ class App:
         settings = self.settings if budget is None else structs.replace(self.settings, budget=budget)
         team, notices = self._team(agent, tuple(agents), place)
         functions = _functions(tools)
+        if settings.budget is not None:
+            _must_be_a_budget(settings.budget)
         if settings.budget is not None and settings.budget.usd is not None:
             self._must_be_priced(team, settings)
         started = RunStarted(
@@ -192,6 +197,8 @@ class App:
         lease = self._store.begin(secrets.token_hex(6))
         timeline = Timeline(lease.run, lease, redaction=self._redaction)
         first = timeline.append(started, scope="")
+        if settings.permission_mode == "bypass":
+            notices = [*notices, BYPASSED]
         for notice in (*settings.notices, *notices):
             timeline.append(Noticed(text=notice), scope="")
         return self._run(lease, timeline, first, settings, functions=functions, is_attended=is_attended)
@@ -225,6 +232,7 @@ class App:
         engines = set()
         for agent in team:
             way_of(agent)
+            must_be_schema(agent)
             engines.add(self._engine_for(settings, agent).name)
             if ignored := unheeded(agent):
                 notices.append(f"{agent.name}: this release does not act on {', '.join(ignored)}.")
@@ -273,6 +281,8 @@ class App:
             # Letters first: a pause that was asked for before the run is resumed is over with that.
             self._store.collect_mail(lease)
             timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
+            if settings.permission_mode == "bypass":
+                timeline.append(Noticed(text=BYPASSED), scope="")
             await timeline.settled()
         except BaseException:
             self._store.release(lease)
@@ -366,6 +376,13 @@ def _functions(tools: Sequence[Callable[..., object]]) -> tuple[Acting, ...]:
     from .tools.box import function_tools  # here, because most runs have no use for it
 
     return function_tools(tools)
+
+
+def _must_be_a_budget(budget: Budget) -> None:
+    for name in budget.__struct_fields__:
+        limit = getattr(budget, name)
+        if limit is not None and not (isfinite(limit) and limit > 0):
+            raise Mistake(f"a budget of {limit} {name} is none; a number above zero would be one")
 
 
 def unheeded(agent: Agent) -> list[str]:

@@ -124,7 +124,10 @@ class PermissionAsked(_Event, frozen=True, kw_only=True, tag="permission_asked")
 
 
 class PermissionAnswered(_Event, frozen=True, kw_only=True, tag="permission_answered"):
-    """The request of this id was decided, once and for all. `rule` is what was allowed for good with it."""
+    """The request of this id was decided, once and for all.
+
+    `at` is when the person answered, and `rule` what was allowed for good with the answer.
+    """
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -133,6 +136,7 @@ class PermissionAnswered(_Event, frozen=True, kw_only=True, tag="permission_answ
     by: str = ""
     comment: str = ""
     rule: str = ""
+    at: float = 0.0
 
     @property
     def is_allowed(self) -> bool:
@@ -290,6 +294,8 @@ class ContextCompacted(_Event, frozen=True, kw_only=True, tag="context_compacted
 
     summary: str
     replaced: int
+    tries: int = 0
+    """How many tries of the call had been made before, which the model said were too long."""
 
 
 class CallCut(_Event, frozen=True, kw_only=True, tag="call_cut"):

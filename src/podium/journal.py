@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property
 from hashlib import sha256
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -38,6 +38,7 @@ from .event import (
     PermissionAnswered,
     PermissionAsked,
     QuestionAnswered,
+    QuestionAsked,
     RunResumed,
     StopAsked,
     decode,
@@ -137,10 +138,14 @@ class Timeline:
         self.run = run
         self.redaction = redaction
         self.seq = 0
+        self.worked = 0.0
+        """The seconds that earlier owners worked on it."""
         self.usage: dict[str, Usage] = {}
         self.messages: dict[str, MessageReceived] = {}
         self.answers: dict[str, PermissionAnswered | QuestionAnswered] = {}
         """What the person has answered, by the id of the request or question."""
+        self.asked: dict[str, PermissionAsked | QuestionAsked] = {}
+        """What the person has been asked, by its id."""
         self.approved: dict[str, str] = {}
         """The actions that may be repeated in this run, by what they have in common, and who said so."""
         self.granted: tuple[str, ...] = ()
@@ -156,23 +161,38 @@ class Timeline:
         self._clock = clock
         self._hash = GENESIS
         self._outcomes: dict[str, bytes] = {}
-        self._asked: dict[str, PermissionAsked] = {}
         self._awaited: dict[str, Flag] = {}
         self.effect = Effect(self)
 
     def load(self, rows: Iterable[Row]) -> None:
         """Take in what earlier owners wrote. Lines are decoded when they are asked for, not before."""
+        began: float | None = None
+        last: Row | None = None
         for row in rows:
+            if began is None or row.kind == KINDS[RunResumed]:
+                self.worked += 0.0 if began is None or last is None else decode(last.line).at - began
+                began = decode(row.line).at
+            last = row
             if row.key:
                 self._outcomes[row.key] = row.line
             if row.kind in _REMEMBERED:
                 entry = decode(row.line)
                 self._remember(entry.operation, entry.event)
             self.seq, self._hash = row.seq, row.hash
+        if began is not None and last is not None:
+            self.worked += decode(last.line).at - began
 
     def knows(self, key: str) -> bool:
         """Whether a step has its outcome."""
         return key in self._outcomes
+
+    def delivered_below(self, path: str) -> list[MessagesDelivered]:
+        """The messages that went into prompts below a place, in order."""
+        lines = [
+            line for key, line in self._outcomes.items() if key.startswith(f"{path}/") and key.endswith("/messages")
+        ]
+        events = [decode(line).event for line in lines]
+        return [event for event in events if isinstance(event, MessagesDelivered)]
 
     def recall(self, key: str, wanted: str) -> Event | None:
         """The recorded outcome of a step; None when it has none yet."""
@@ -201,14 +221,17 @@ class Timeline:
             key=key,
             digest=digest,
         )
-        line = self.redaction.line(encode(entry))
+        line = encode(entry)
+        if (clean := self.redaction.line(line)) != line:
+            # What goes on is what a resumed run will find.
+            line, entry = clean, decode(clean)
         row = Row(self.run, entry.seq, self._lease.epoch, kind(event), key, line, chained(self._hash, line))
         self._lease.append(row, survives_power_loss=event.survives_power_loss, mail=mail)
         self.seq, self._hash = row.seq, row.hash
         if key:
             self._outcomes[key] = line
         if row.kind in _REMEMBERED:
-            self._remember(operation, event)
+            self._remember(operation, entry.event)
         return entry
 
     @cached_property
@@ -267,8 +290,8 @@ class Timeline:
             case MessagesDelivered():
                 for id in event.ids:
                     self.messages.pop(id, None)
-            case PermissionAsked():
-                self._asked[event.id] = event
+            case PermissionAsked() | QuestionAsked():
+                self.asked[event.id] = event
             case PermissionAnswered() | QuestionAnswered():
                 self._answered(event)
             case ActionBegan():
@@ -284,8 +307,8 @@ class Timeline:
         """Take in an answer. Of two to the same request the first one counts."""
         if self.answers.setdefault(event.id, event) is not event:
             return
-        asked = self._asked.pop(event.id, None)
-        if isinstance(event, PermissionAnswered) and asked is not None:
+        asked = self.asked.get(event.id)
+        if isinstance(event, PermissionAnswered) and isinstance(asked, PermissionAsked):
             action = asked.action
             if not event.is_allowed:
                 denial = Denial(action.agent, event.by or "podium", event.comment, self._clock())
@@ -336,6 +359,7 @@ _REMEMBERED = frozenset(
         CallCut,
         PermissionAsked,
         PermissionAnswered,
+        QuestionAsked,
         QuestionAnswered,
         ActionBegan,
         MessageReceived,
@@ -400,8 +424,10 @@ class Scope:
 
     def settle(self, event: E) -> E:
         """Record the outcome of this place; it never gets another one."""
-        self.timeline.append(event, scope=self.path, operation=self.operation, key=self.path, digest=self.digest)
-        return event
+        entry = self.timeline.append(
+            event, scope=self.path, operation=self.operation, key=self.path, digest=self.digest
+        )
+        return cast(E, entry.event)
 
     async def step(self, act: Callable[[], Awaitable[E]], *kinds: type[E]) -> E:
         """The recorded outcome; where there is none, what `act` comes back with, recorded."""
@@ -415,8 +441,10 @@ class Scope:
         place = self.next(kind(event))
         if (known := place.recall(type(event))) is not None:
             return known
-        self.timeline.append(event, scope=self.path, operation=self.operation, key=place.path, digest=self.digest)
-        return event
+        entry = self.timeline.append(
+            event, scope=self.path, operation=self.operation, key=place.path, digest=self.digest
+        )
+        return cast(E, entry.event)
 
     def note(self, event: Event) -> None:
         """A fact of this one attempt, such as streamed text: running again notes it again."""

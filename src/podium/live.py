@@ -22,9 +22,12 @@ from .event import (
     Decision,
     Entry,
     MessageReceived,
+    Noticed,
     PauseAsked,
     PermissionAnswered,
+    PermissionAsked,
     QuestionAnswered,
+    QuestionAsked,
     RunEnded,
     RunPaused,
     RunStarted,
@@ -105,11 +108,15 @@ class Run:
 
         `rule` is what is allowed for good, and comes with the decision `always`.
         """
-        answered = PermissionAnswered(id=id, decision=decision, by=by, comment=self._clean(comment), rule=rule)
+        self._must_be_open(id, PermissionAsked)
+        answered = PermissionAnswered(
+            id=id, decision=decision, by=by, comment=self._clean(comment), rule=rule, at=time.time()
+        )
         return await self._post(answered, ref=id)
 
     async def reply(self, id: str, text: str, *, by: str = "") -> bool:
         """Answer a question of an agent's; False where somebody else already has."""
+        self._must_be_open(id, QuestionAsked)
         return await self._post(QuestionAnswered(id=id, text=self._clean(text), by=by), ref=id)
 
     async def pause(self, by: str = "") -> None:
@@ -122,6 +129,12 @@ class Run:
         self._must_be_under_way()
         await self._post(StopAsked(by=by))
 
+    def _must_be_open(self, id: str, kind: type[PermissionAsked | QuestionAsked]) -> None:
+        asked = self._timeline.asked.get(id)
+        if not isinstance(asked, kind):
+            what = "no request for permission" if kind is PermissionAsked else "no question"
+            raise Mistake(f"run {self.id} has asked {what} with the id {id!r}")
+
     def _clean(self, text: str) -> str:
         return self._timeline.redaction.text(readable(text))
 
@@ -132,6 +145,8 @@ class Run:
     async def _post(self, wish: Wish, *, ref: str = "") -> bool:
         if self._result is not None and self._result.outcome not in ("paused", "interrupted"):
             raise Mistake(f"run {self.id} has ended ({self._result.outcome}) and hears nothing any more")
+        if ref in self._timeline.answers:
+            return False
         is_first = await to_thread.run_sync(partial(post, self._store.path, self.id, wish, ref=ref))
         if not self.is_over:
             self._store.collect_mail(self._lease)
@@ -177,6 +192,8 @@ class Run:
         if ended is None:
             stopped = self._timeline.stop_asked
             ended = RunEnded(outcome="cancelled", parts=await self._parts()) if stopped else RunPaused()
+        for message in self._timeline.messages.values() if isinstance(ended, RunEnded) else ():
+            self._timeline.append(Noticed(text=f"{message.to} did not hear the message: {message.text}"), scope="")
         self._timeline.append(ended, scope="")
         self._store.release(self._lease, is_over=isinstance(ended, RunEnded))
         await self._timeline.settled()
@@ -187,7 +204,7 @@ class Run:
         root = self._engagement.root(self._agent)
         budget = self._engagement.allowance.budget
         seconds = inf if budget is None or budget.seconds is None else budget.seconds
-        with self._timeline.clock.limit(root.scope.path, seconds):
+        with self._timeline.clock.limit(root.scope.path, seconds - self._timeline.worked):
             async with self._outfit:
                 return await root.run(self._request)
         await self._timeline.still()

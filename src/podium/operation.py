@@ -118,12 +118,17 @@ class Operation:
         self.scope.record(OperationStarted(agent=self.agent.name, trigger=self.trigger, request=request))
         ways = self._run.ways
         try:
-            try:
-                advised = await ways.advise(self, request)
-                answer = await ways.perform(self, advised)
-            finally:
-                await self._put_away()
-            answer = await ways.hand_off(self, request, answer)
+            seconds = inf if self.agent.budget is None else self.agent.budget.seconds or inf
+            with self.scope.timeline.clock.limit(self.scope.path, seconds) as limit:
+                try:
+                    advised = await ways.advise(self, request)
+                    answer = await ways.perform(self, advised)
+                finally:
+                    await self._put_away()
+                answer = await ways.hand_off(self, request, answer)
+            if limit.scope.cancelled_caught:
+                await self.scope.timeline.still()
+                raise self.failed("budget", f"its budget of {seconds:g} s is used up")
         except Failed as error:
             return _failed(error.failure)
         return OperationEnded(outcome="succeeded", text=answer.text, data=answer.data, parts=answer.parts)
@@ -141,14 +146,17 @@ class Operation:
             ended = _failed(error.failure)
         return Part(agent=self.agent.name, outcome=ended.outcome, text=ended.text, failure=ended.failure)
 
-    def child(self, agent: str, trigger: Trigger) -> Operation:
-        """Another agent's part, started by this one."""
-        place = self.scope.next(f"{trigger}:{agent}")
+    def child(self, agent: str, trigger: Trigger, *, at: Scope | None = None) -> Operation:
+        """Another agent's part, started by this one; `at` a place below it, such as that of a tool call."""
+        place = (at or self.scope).next(f"{trigger}:{agent}")
         return Operation(self._run, self.agents[agent], path=place.path, trigger=trigger, parent=self)
 
     def session(self, *tools: Tool, max_turns: int | None = None) -> Session:
         """The agent's own conversation in this operation, with these tools; put away when its part is done."""
         if self._session is None:
+            names = [tool.name for tool in tools]
+            if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
+                raise self.failed("failed", f"two of its tools are called {twice}; rename the agent or function")
             spec = Spec(
                 agent=self.agent,
                 system=self._run.briefing(self.agent),

@@ -20,7 +20,7 @@ from msgspec import structs
 
 from .action import Action
 from .budget import Allowance
-from .event import ActionBegan, ActionRefused, PermissionAnswered, PermissionAsked, ToolUse
+from .event import ActionBegan, ActionRefused, PermissionAnswered, PermissionAsked, QuestionAnswered, ToolUse
 from .journal import Denial, Scope, digest
 from .mind import Tool, ToolAnswer
 from .pace import Pace
@@ -132,7 +132,7 @@ class Gate:
             description=acting.description,
             parameters=acting.parameters,
             answer=answer,
-            timeout=float("inf"),
+            timeout=acting.timeout,
             is_step=True,
             is_parallel=acting.is_parallel,
         )
@@ -145,9 +145,12 @@ class Gate:
                 return recovered
         try:
             deed = await acting.prepare(call)
-            if began is None:
+            if began is None or self._action(place, call, deed).digest != began.action.digest:
                 return await self.perform(place, acting, call, deed, is_given=is_given)
-            return await self._done(place, acting, deed)
+            verdict = self._judge(began.action, deed.changed_lines)
+            if verdict.decision == "deny":
+                return self._refused(place, began.action, verdict.reason)
+            return await self._done(place, deed)
         except Unfit as error:
             return ToolAnswer(text=str(error), is_error=True)
 
@@ -175,7 +178,7 @@ class Gate:
         self._allowance.must_change(set(deed.outputs), agent=self._agent)
         if not deed.is_reading:
             place.record(ActionBegan(action=action, allowed_by=allowed_by))
-        return await self._done(place, acting, deed)
+        return await self._done(place, deed)
 
     async def permit(
         self, place: Scope, action: Action, *, reason: str, shown: str
@@ -184,19 +187,24 @@ class Gate:
         timeline = place.timeline
         if action.again in timeline.approved:
             return PermissionAnswered(id="", decision="run", by=timeline.approved[action.again]), action
+        while True:
+            asked = place.record(self._request(place, action, reason=reason, shown=shown))
+            if not _is_void(asked, timeline.answers.get(asked.id)):
+                answered = await self._decided(place, asked)
+                if not _is_void(asked, answered):
+                    return answered, asked.action
+
+    def _request(self, place: Scope, action: Action, *, reason: str, shown: str) -> PermissionAsked:
         now = time.time()
         expires = 0.0 if isinf(self._patience) or self._unattended == "park" else now + self._patience
-        asked = place.record(
-            PermissionAsked(
-                id=secrets.token_hex(6),
-                action=structs.replace(action, asked_at=now, expires_at=expires, nonce=secrets.token_hex(8)),
-                reason=reason,
-                shown=shown,
-                always=generalised(action) or "",
-                denied=tuple(_remembered(denial, now) for denial in timeline.denials.get(action.wish, ())),
-            )
+        return PermissionAsked(
+            id=secrets.token_hex(6),
+            action=structs.replace(action, asked_at=now, expires_at=expires, nonce=secrets.token_hex(8)),
+            reason=reason,
+            shown=shown,
+            always=generalised(action) or "",
+            denied=tuple(_remembered(denial, now) for denial in place.timeline.denials.get(action.wish, ())),
         )
-        return await self._decided(place, asked), asked.action
 
     async def _decided(self, place: Scope, asked: PermissionAsked) -> PermissionAnswered:
         timeline = place.timeline
@@ -216,11 +224,9 @@ class Gate:
         await timeline.still()
         return place.record(_denied(asked, f"nobody answered within {self._patience:g} s"))
 
-    async def _done(self, place: Scope, acting: Acting, deed: Deed) -> ToolAnswer:
+    async def _done(self, place: Scope, deed: Deed) -> ToolAnswer:
         async with place.timeline.effect:
-            with move_on_after(acting.timeout):
-                return await deed.act()
-        return ToolAnswer(text=f"{acting.name} was stopped after {acting.timeout:g} s.", is_error=True)
+            return await deed.act()
 
     def _action(self, place: Scope, call: ToolUse, deed: Deed) -> Action:
         return Action(
@@ -245,6 +251,14 @@ class Gate:
 
 def _denied(asked: PermissionAsked, why: str) -> PermissionAnswered:
     return PermissionAnswered(id=asked.id, decision="deny", by="podium", comment=why)
+
+
+def _is_void(asked: PermissionAsked, answered: PermissionAnswered | QuestionAnswered | None) -> bool:
+    """Whether a request has expired without an answer in time, and has to be put anew."""
+    expires = asked.action.expires_at
+    if not expires or (isinstance(answered, PermissionAnswered) and not answered.is_allowed):
+        return False
+    return (time.time() if answered is None else getattr(answered, "at", 0.0)) > expires
 
 
 def _remembered(denial: Denial, now: float) -> str:

@@ -6,7 +6,7 @@ looks, whenever they look.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -147,11 +147,11 @@ class Picture:
     def _begin(self, entry: Entry, event: OperationStarted) -> None:
         node = Node(entry.operation, event.agent, event.trigger, event.request, entry.at)
         self._nodes[node.path] = node
-        above = self._nodes.get(node.path.rpartition("/")[0])
+        above = above_of(node.path, self._nodes)
         if above is None:
             self.root = node
         else:
-            above.children.append(node)
+            self._nodes[above].children.append(node)
 
     def _end(self, event: RunEnded) -> None:
         self.ended = event
@@ -183,6 +183,14 @@ class Picture:
     def parts_so_far(self) -> tuple[Part, ...]:
         """What there is when there is no answer: finished parts, and the beginnings of unfinished ones."""
         return () if self.root is None else tuple(_parts(self.root))
+
+
+def above_of(path: str, known: Container[str]) -> str | None:
+    """The nearest operation above a place; None where there is none."""
+    while path := path.rpartition("/")[0]:
+        if path in known:
+            return path
+    return None
 
 
 def _apply(node: Node, entry: Entry) -> None:

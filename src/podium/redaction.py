@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
+SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(?:^|_)(?:API)?KEY$", re.IGNORECASE)
 SHORTEST_KEY = 8
 """A shorter key is a placeholder such as "x", and blotting it out would spoil every sentence."""
 

@@ -113,6 +113,9 @@ class Session:
         ended = place.recall(TurnEnded) or await self._attempt(place, prompt)
         if ended.failure is not None and ended.failure.kind == "empty_reply":
             place.record(SessionRevived(agent=self._spec.agent.name, reason=ended.failure.message))
+            # What the person said in the middle of the first attempt is said again.
+            told = [delivered.text for delivered in turn.timeline.delivered_below(turn.path)]
+            prompt = "\n\n".join([prompt, *(text for text in told if text not in prompt)])
             place = turn.again(2)
             ended = place.recall(TurnEnded) or await self._attempt(place, prompt)
         if ended.failure is not None:
@@ -123,7 +126,9 @@ class Session:
     async def _attempt(self, place: Scope, prompt: str) -> TurnEnded:
         """One attempt at a turn, from its start to the one place where every turn ends."""
         started = TurnStarted(agent=self._spec.agent.name, engine=self._engine.name, prompt=prompt)
-        if place.record(started) is not started:
+        is_resumed = place.at("turn_started#1").is_settled
+        place.record(started)
+        if is_resumed:
             place.note(TurnResumed())
         hearing = Hearing(place, self._patience)
         try:

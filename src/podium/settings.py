@@ -170,7 +170,14 @@ class Settings(Struct, frozen=True, kw_only=True):
         other = {key: value for key, value in then.items() if value != getattr(mine, key)}
         if other.keys() & {"permissions", "narrowing"}:
             other["narrowing"] = _together(then.get("narrowing", NO_RULES), self.narrowing, self.permissions)
+        if "permission_mode" in other and not self._may_still(other["permission_mode"]):
+            del other["permission_mode"]
         return structs.replace(self, **other) if other else self
+
+
+    def _may_still(self, mode: PermissionMode) -> bool:
+        """Whether a run may go on in the mode that it began in: unless another is asked for, and never in `bypass`."""
+        return mode != "bypass" and "permission_mode" not in self.sources
 
 
 FLAGS = frozenset(Document.__struct_fields__) - {"store"}

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 from typing import Any
 
+import anyio
+from msgspec import structs
+
 from podium import Agent, Result
+from podium.agent import Budget, Permissions
 from podium.engines.model.caller import Model, Retry, free
 from podium.engines.model.loop import ModelEngine
 from podium.engines.model.wire import Call, Heard
 from podium.engines.scripted import ScriptedWire
 from podium.errors import OutsideFailed
-from podium.event import CallFailed, ContextCompacted, MessagesDelivered, ModelReplied, ToolCalled
+from podium.event import (
+    CallFailed,
+    ContextCompacted,
+    MessagesDelivered,
+    ModelReplied,
+    ToolAnswered,
+    ToolCalled,
+    TurnStarted,
+)
 from podium.store.fault import refusal_after
 
 from ..studio import Studio, at_once
@@ -183,3 +196,126 @@ async def test_a_model_that_refuses_is_said_to(studio: Studio) -> None:
     result = await run(studio, thinking)
 
     assert result.error == "lead: its model refused to answer"
+
+
+# Tools that take their time, and turns that are watched
+
+
+def given(studio: Studio, *moves: Any, **keys: Any) -> Agent:
+    return studio.agent("lead", says=[*moves, "done"], **keys)
+
+
+async def test_a_turn_is_not_cut_while_its_tools_keep_to_their_own_limits(studio: Studio) -> None:
+    patience = structs.replace(studio.settings.patience, running_tool=0.1)
+    studio.settings = structs.replace(studio.settings, patience=patience)
+    naps = {"calls": [{"name": "nap"}, {"name": "nap"}, {"name": "nap"}]}
+
+    async def nap() -> str:
+        await anyio.sleep(0.08)
+        return "rested"
+
+    lead = given(studio, naps)
+    async with studio.app() as app:
+        result = await app.run(lead, "go", tools=[nap])
+
+    assert result.text == "done", result.error
+
+
+async def test_a_lead_is_not_late_while_its_sub_agent_works_or_waits_for_a_person(studio: Studio) -> None:
+    patience = structs.replace(studio.settings.patience, running_tool=0.1, used_tools=5.0)
+    studio.settings = structs.replace(studio.settings, patience=patience)
+    studio.agent("helper", says=[{"says": "a word at a time", "pieces": 8, "pace": 0.05}])
+    ask = {"calls": [{"name": "helper", "arguments": {"request": "go"}}]}
+    lead = given(studio, ask, agents=["helper"])
+
+    result = await studio.run("lead", "go")
+
+    assert result.text == "done", result.error
+    assert lead.agents == ("helper",)
+
+
+async def test_calls_of_one_reply_act_in_their_order_and_reading_waits_for_writing(
+    studio: Studio, tmp_path: Path
+) -> None:
+    (tmp_path / "f.txt").write_text("old\n")
+    studio.settings = structs.replace(studio.settings, permissions=Permissions(allow=("Write",)))
+    both = {
+        "calls": [
+            {"name": "write_file", "arguments": {"path": "f.txt", "content": "new\n"}},
+            {"name": "read_file", "arguments": {"path": "f.txt"}},
+        ]
+    }
+    lead = given(studio, both, tools=("Write", "Read"))
+    async with studio.app() as app:
+        result = await app.run(lead, "go", repo=tmp_path)
+
+    assert "new" in studio.events(result, ToolAnswered)[1].text
+
+
+async def test_a_budget_that_is_used_up_stops_the_calls_after_it(studio: Studio, tmp_path: Path) -> None:
+    studio.settings = structs.replace(studio.settings, permissions=Permissions(allow=("Write",)))
+    writes = {"calls": [{"name": "write_file", "arguments": {"path": f"{n}.txt", "content": "x"}} for n in range(4)]}
+
+    lead = given(studio, writes, tools=("Write",))
+    async with studio.app() as app:
+        result = await app.run(lead, "go", repo=tmp_path, budget=Budget(files_changed=1))
+
+    assert "budget of 1 changed files" in (result.error or "")
+    assert [path.name for path in sorted(tmp_path.glob("*.txt"))] == ["0.txt"]
+
+
+async def test_an_answer_is_remembered_when_its_tool_is_gone(studio: Studio) -> None:
+    def lookup() -> str:
+        """Looks."""
+        return "found"
+
+    lead = given(studio, {"calls": [{"name": "lookup"}]})
+    async with studio.app(fault=refusal_after(8)) as app:
+        first = await app.run(lead, "go", tools=[lookup])
+    assert studio.events(first, ToolAnswered)
+    studio.bury()
+
+    await studio.resume(first.run_id)
+
+    assert studio.heard("lead")[-1] == "found"
+
+
+async def test_two_tools_of_one_name_are_refused(studio: Studio, tmp_path: Path) -> None:
+    studio.agent("grep", says=["x"])
+    lead = given(studio, agents=["grep"])
+    async with studio.app() as app:
+        result = await app.run(lead, "go", repo=tmp_path, agents=studio.agents.values())
+
+    assert result.error == "lead: two of its tools are called grep; rename the agent or function"
+
+
+async def test_what_was_said_in_the_middle_of_a_turn_is_said_again_when_the_session_is_revived(studio: Studio) -> None:
+    thinking, wires = engine([{"calls": [{"name": "x"}], "delay": 0.05}, "", "ok"])
+    async with studio.app(engines={"mine": thinking}) as app:
+        async with app.start(Agent(name="lead", engine="mine"), "go") as started:
+            with started.entries() as entries:
+                async for entry in entries:
+                    if isinstance(entry.event, TurnStarted) and entry.scope.endswith("turn#1"):
+                        await started.send("be brief")
+
+    revived = [call for call in wires[0].heard if len(call.messages) == 1][-1]
+    assert "be brief" in revived.messages[0].text
+
+
+async def test_an_agents_seconds_are_a_hard_stop(studio: Studio) -> None:
+    studio.agent("lead", says=[{"silent": True}], budget=Budget(seconds=0.05))
+
+    result = await studio.run("lead", "go")
+
+    assert result.error == "lead: its budget of 0.05 s is used up"
+
+
+async def test_a_store_that_fails_ends_the_run_though_another_call_waits_for_a_person(studio: Studio) -> None:
+    asks = {"calls": [{"name": "ask_person", "arguments": {"question": "?"}}, {"name": "ask_person", "arguments": {}}]}
+    lead = given(studio, asks, tools=("ask_person",))
+    for number in range(6, 14):
+        with anyio.fail_after(10):
+            async with studio.app(fault=refusal_after(number)) as app:
+                async with app.start(lead, "go", is_attended=True) as run:
+                    with anyio.move_on_after(0.2):
+                        await run.result()

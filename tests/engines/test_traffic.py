@@ -125,12 +125,12 @@ def test_tokens_that_were_not_needed_are_there_for_others() -> None:
     async def scene() -> None:
         one = traffic(tokens_per_minute=100)
         street = Street(one)
-        await street.go(1, tokens=100)
         async with create_task_group() as group:
-            group.start_soon(partial(street.go, 2, tokens=70))
-            await sleep(1.0)
-            assert one.delay(70) == math.inf
-            one.settle(100, 20)
+            async with one.call(100) as first:
+                group.start_soon(partial(street.go, 2, tokens=70))
+                await sleep(1.0)
+                assert one.delay(70) == math.inf
+                first.settle(20)
 
         assert street.began[2] == 1.0
         assert one.delay(10) == 0.0
@@ -139,11 +139,23 @@ def test_tokens_that_were_not_needed_are_there_for_others() -> None:
     in_no_time(scene)
 
 
+def test_what_has_flowed_back_already_is_not_given_back_again() -> None:
+    async def scene() -> None:
+        one = traffic(tokens_per_minute=100)
+        async with one.call(100) as slow:
+            await sleep(61.0)
+            async with one.call(100):
+                slow.settle(10)
+                assert one.delay(1) == 60.0
+
+    in_no_time(scene)
+
+
 def test_tokens_that_were_needed_on_top_are_taken_too() -> None:
     async def scene() -> None:
         one = traffic(tokens_per_minute=100)
-        async with one.call(10):
-            one.settle(10, 150)
+        async with one.call(10) as turn:
+            turn.settle(150)
 
         assert one.delay(1) == 60.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from podium.errors import Mistake
 from podium.patterns.output import Unfitting, read
 
 from ..studio import Studio
@@ -51,3 +52,22 @@ def test_json_is_found_alone_or_in_a_fence(text: str) -> None:
 def test_the_place_of_what_does_not_fit_is_named() -> None:
     with pytest.raises(Unfitting, match=r"at \$ Additional properties"):
         read('{"score": 1, "more": 2}', SCHEMA)
+
+
+def test_a_schema_is_looked_up_nowhere_else() -> None:
+    with pytest.raises(Unfitting, match=r"the schema refers to 'http://127.0.0.1:9/x', which is not in it"):
+        read("{}", {"$ref": "http://127.0.0.1:9/x"})
+
+
+def test_what_is_nested_beyond_reason_does_not_fit() -> None:
+    with pytest.raises(Unfitting):
+        read("[" * 100_000 + "]" * 100_000, SCHEMA)
+
+
+async def test_a_schema_that_is_none_is_refused_before_anything_is_asked(studio: Studio) -> None:
+    studio.agent("judge", output={"type": "nonsense"})
+
+    with pytest.raises(Mistake, match=r"the output of judge is no JSON schema: at \$.type"):
+        await studio.run("judge", "how good?")
+
+    assert studio.calls == []

@@ -144,16 +144,25 @@ def _in(repo: Path, place: Place) -> Place:
 
 def test_the_podium_home_is_not_seen_wherever_it_lies(place: Place) -> None:
     look = 'ls -A "$1" 2>/dev/null; cat "$1/token" 2>/dev/null; echo x >"$1/trust.json"; exit 0'
-    homes = [place.home, place.repo / "home"]
+    homes = [place.home, place.repo / "home", place.repo / ".podium"]
     for home in homes:
         home.mkdir(exist_ok=True)
         (home / "token").write_text("CANARY")
         home.chmod(0o777)
 
-    seen = [place.bash(look, str(home), home=home, readable=[place.folder]) for home in homes]
+    seen = [place.bash(look, str(home), home=home, store=home / "podium.db", readable=[place.folder]) for home in homes]
 
     assert [one.text for one in seen if "CANARY" in one.text or "token\n" in one.text] == []
     assert not any((home / "trust.json").exists() for home in homes)
+
+
+def test_a_checkout_in_the_podium_home_is_all_that_is_seen_of_it(place: Place) -> None:
+    (place.folder / "token").write_text("CANARY")
+
+    done = place.bash('cat a.txt; ls -A "$1"; cat "$1/token"; echo x >b.txt', str(place.folder), home=place.folder)
+
+    assert done.text.startswith("one\nrepo\ncat: ")
+    assert (place.repo / "b.txt").exists()
 
 
 def test_a_store_in_the_checkout_is_hidden_and_its_neighbours_are_not(place: Place) -> None:

@@ -69,7 +69,7 @@ def line(one: Waiting, same: int) -> str:
 def whole(one: Waiting) -> str:
     """All there is to know about a request."""
     if isinstance(one.asked, PermissionAsked):
-        return described(one.entry, one.asked, is_with_keys=False).strip()
+        return described(one.entry, one.asked).strip()
     return questioned(one.entry, one.asked).strip()
 
 

@@ -32,7 +32,7 @@ def command(id: str, for_run: bool, for_good: bool) -> int:
     if for_good and not rule:
         raise Mistake(f"no rule for good can be made from {one.asked.id} safely; allow it once or for this run")
     decision: Decision = "always" if for_good else "run" if for_run else "once"
-    given = PermissionAnswered(id=one.asked.id, decision=decision, by=whoever(), rule=rule)
+    given = PermissionAnswered(id=one.asked.id, decision=decision, by=whoever(), rule=rule, at=time.time())
     code = told(settings.store, one, given)
     if rule and code == 0:
         allow(settings.home, Allowed(rule=rule, at=time.time(), by=whoever(), run=one.summary.id))

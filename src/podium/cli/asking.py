@@ -8,6 +8,7 @@ somebody answers elsewhere meanwhile is told.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from asyncio import Event as Flag
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 import click
-from anyio import CancelScope, wait_readable
+from anyio import CancelScope, sleep, wait_readable
 
 from ..config.allowed import Allowed, allow
 from ..event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
@@ -36,6 +37,7 @@ KEYS: dict[str, tuple[Decision, str]] = {
     "a": ("abort", "no, and stop"),
 }
 BY = "terminal"
+GUARD_SECONDS = 0.5
 
 
 class Keyboard(Protocol):
@@ -63,6 +65,7 @@ class Asking:
         self._view = view
         self._keyboard = keyboard
         self._waiting: dict[str, Entry] = {}
+        self._answered_by: dict[str, str] = {}
         self._is_asked = Flag()
         self._current: tuple[str, CancelScope] | None = None
 
@@ -72,8 +75,9 @@ class Asking:
             case PermissionAsked(id=id) | QuestionAsked(id=id):
                 self._waiting[id] = entry
                 self._is_asked.set()
-            case PermissionAnswered(id=id) | QuestionAnswered(id=id):
+            case PermissionAnswered(id=id, by=by) | QuestionAnswered(id=id, by=by):
                 self._waiting.pop(id, None)
+                self._answered_by[id] = by
                 if self._current is not None and self._current[0] == id:
                     self._current[1].cancel()
 
@@ -89,7 +93,8 @@ class Asking:
                     await self._ask(entry)
                 self._current = None
                 if scope.cancelled_caught:
-                    say(f"{id} was answered elsewhere.")
+                    by = self._answered_by.get(id, "")
+                    say(f"{id}: time is over." if by == "podium" else f"{id} was answered by {by or 'somebody'}.")
                 self._waiting.pop(id, None)
 
     async def _ask(self, entry: Entry) -> None:
@@ -97,6 +102,10 @@ class Asking:
         match entry.event:
             case PermissionAsked() as asked:
                 say(described(entry, asked))
+                # A key that is still held down from the last answer decides nothing.
+                await sleep(GUARD_SECONDS)
+                self._keyboard.forget()
+                say("  ".join(f"[{key}] {words}" for key, (_, words) in keys(asked).items()))
                 await self._decide(asked)
             case QuestionAsked() as asked:
                 say(questioned(entry, asked))
@@ -119,7 +128,7 @@ class Asking:
             allow(self._home, Allowed(rule=rule, at=time.time(), by=BY, run=self._run.id))
 
 
-def described(entry: Entry, asked: PermissionAsked, *, is_with_keys: bool = True) -> str:
+def described(entry: Entry, asked: PermissionAsked) -> str:
     """The whole action, for a person who decides on it."""
     action = asked.action
     lines = [
@@ -129,12 +138,10 @@ def described(entry: Entry, asked: PermissionAsked, *, is_with_keys: bool = True
         f"  in {action.directory or 'no directory'}, because {asked.reason}",
     ]
     if asked.shown:
-        lines += ["", *(f"  {line}" for line in asked.shown.splitlines()), ""]
+        lines += ["", *(f"  {line}" for line in asked.shown.split("\n")), ""]
     lines += [f"  {denial}" for denial in asked.denied]
     if asked.always:
         lines.append(f"  for good would mean the rule {asked.always}")
-    if is_with_keys:
-        lines.append("  ".join(f"[{key}] {words}" for key, (_, words) in keys(asked).items()))
     return "\n".join(lines)
 
 
@@ -149,14 +156,18 @@ def questioned(entry: Entry, asked: QuestionAsked) -> str:
     return "\n".join(["", f"{agent_of(entry.operation)} asks ({asked.id}): {asked.text}", *choices, "Your answer:"])
 
 
+_SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")
+"""So many spaces would move what follows them out of sight."""
+
+
 def say(text: str) -> None:
     """Show text on the terminal; nothing in it acts there."""
-    click.echo(visible(text), err=True)
+    click.echo(_SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", visible(text)), err=True)
 
 
 def _value(value: object) -> str:
     text = value if isinstance(value, str) else as_json(value)
-    return text if "\n" not in text else "".join(f"\n    {line}" for line in text.splitlines())
+    return text if "\n" not in text else "".join(f"\n    {line}" for line in text.split("\n"))
 
 
 class Terminal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import click
@@ -29,7 +30,7 @@ def parse_budget(text: str) -> Budget:
     limits: dict[str, str] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         name, equals, amount = part.partition("=")
-        limits[name.strip() if equals else "usd"] = amount.strip() if equals else name
+        limits[name.strip() or "?" if equals else "usd"] = amount.strip() if equals else name
     known = Budget.__struct_fields__
     if unknown := next((name for name in limits if name not in known), None):
         raise ValueError(f"there is no limit {unknown!r}; there are {', '.join(known)}")
@@ -37,6 +38,6 @@ def parse_budget(text: str) -> Budget:
         budget = msgspec.convert(limits, Budget, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError(f"{text!r} is no budget: {error}; usd=2,tokens=200000 would be one") from None
-    if not limits or any((getattr(budget, name) or 0) <= 0 for name in limits):
+    if not limits or not all(isfinite(limit := getattr(budget, name) or 0) and limit > 0 for name in limits):
         raise ValueError(f"{text!r} is no budget: limits are above zero; usd=2,tokens=200000 would be one")
     return budget

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
 from ..errors import Mistake
@@ -25,5 +27,5 @@ def command(id: str, why: str, pauses: bool, stops: bool) -> int:
     if not isinstance(one.asked, PermissionAsked):
         raise Mistake(f"{one.asked.id} is a question; podium answer {one.asked.id} TEXT answers it")
     decision: Decision = "abort" if stops else "deny_and_pause" if pauses else "deny"
-    given = PermissionAnswered(id=one.asked.id, decision=decision, by=whoever(), comment=why)
+    given = PermissionAnswered(id=one.asked.id, decision=decision, by=whoever(), comment=why, at=time.time())
     return told(settings.store, one, given)

@@ -102,7 +102,7 @@ def _of_operation(entry: Entry) -> str | None:
         case OperationStarted(trigger="request"):
             return "begins"
         case OperationStarted() as event:
-            return f"begins ({event.trigger} for {agent_of(entry.operation.rpartition('/')[0])})"
+            return f"begins ({event.trigger} for {agent_of(_above(entry.operation))})"
         case OperationEnded(failure=None) as event:
             return event.outcome
         case OperationEnded() as event:
@@ -143,6 +143,14 @@ def _of_operation(entry: Entry) -> str | None:
         case HandedOff() as event:
             return f"hands over to {event.receiver}"
     return None
+
+
+def _above(operation: str) -> str:
+    """The operation that started this one: what is left without the places in between, such as turns and tool calls."""
+    above = operation.rpartition("/")[0]
+    while above.partition("/")[1] and ":" not in above.rpartition("/")[2]:
+        above = above.rpartition("/")[0]
+    return above
 
 
 def _arguments(action: Action) -> str:

@@ -14,6 +14,7 @@ from .asking import is_attended
 from .looking import found, looking
 from .measure import counted
 from .output import Output, output_options
+from .permissions import permissions_option
 from .results import result_fields
 from .say import say
 from .state import state
@@ -24,15 +25,16 @@ from .work import Ending, worked
 @click.command("resume")
 @click.argument("run", required=False)
 @click.option("--park", "parks", is_flag=True, help="Without a terminal, keep what needs leave and pause the run.")
+@permissions_option
 @output_options
-def command(run: str | None, parks: bool, **output: bool) -> int:
+def command(run: str | None, parks: bool, permission_mode: str | None, **output: bool) -> int:
     """Go on with RUN where it was left; without RUN, with every run that was interrupted, the oldest first.
 
     What was done before is not done again: it is read from the timeline. A paused run goes on only
     when it is named.
     """
     shown = Output(**output)
-    settings = Settings.load(unattended="park" if parks else None)
+    settings = Settings.load(unattended="park" if parks else None, permission_mode=permission_mode)
     if run is None:
         return _all(settings, shown)
     ending = resumed(settings, found(settings.store, run), shown)
@@ -49,7 +51,8 @@ def resumed(settings: Settings, run: str, shown: Output) -> Ending:
     started = past[0].event
     assert isinstance(started, RunStarted)
     if started.repo:
-        settings = Settings.load(repo=Path(started.repo), unattended=settings.unattended)
+        mode = settings.permission_mode if "permission_mode" in settings.sources else None
+        settings = Settings.load(repo=Path(started.repo), unattended=settings.unattended, permission_mode=mode)
     return worked(settings, lambda app: app.resume(run, is_attended=is_attended()), shown.view, past=past)
 
 

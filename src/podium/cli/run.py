@@ -14,6 +14,7 @@ from .asking import is_attended
 from .budget import BudgetText
 from .measure import counted
 from .output import Output, output_options
+from .permissions import permissions_option
 from .results import result_fields
 from .say import say
 from .spoken import spoken
@@ -30,12 +31,7 @@ from .work import worked
 @click.option("--model", help="What agents think with that name no model of their own, such as openai:gpt-5-mini.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse it: the whole flow, and no model is asked.")
 @click.option("--budget", type=BudgetText(), help="What the run may use, such as usd=2,tokens=200000,seconds=600.")
-@click.option(
-    "--permissions",
-    "permission_mode",
-    type=click.Choice(("default", "accept-edits", "plan", "dont-ask", "bypass")),
-    help="How much agents may do without asking; see the page on permissions.",
-)
+@permissions_option
 @click.option("--park", "parks", is_flag=True, help="Without a terminal, keep what needs leave and pause the run.")
 @output_options
 def command(

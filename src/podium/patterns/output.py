@@ -8,13 +8,18 @@ to a schema while they write are asked for that as well.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..agent import Agent
+from ..errors import Mistake
 from ..operation import Operation
 from ..request import Answer
 from ..session import Session
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
 
 MOST_TRIES = 3
 
@@ -41,22 +46,48 @@ async def fitting(op: Operation, session: Session, prompt: str, schema: dict[str
 
 def read(text: str, schema: dict[str, Any]) -> Any:
     """The data in an answer: the whole of it or the last block in a fence. Raises Unfitting."""
-    import jsonschema  # here, because it takes longer to import than most runs to begin
+    # Here, because they take longer to import than most runs to begin.
+    from jsonschema import ValidationError
+    from referencing.exceptions import Unresolvable
 
     data = _parsed(text)
     try:
-        jsonschema.validate(data, schema)
-    except jsonschema.ValidationError as error:
+        _validator(schema).validate(data)
+    except ValidationError as error:
         raise Unfitting(f"at {error.json_path} {error.message}") from None
-    except jsonschema.SchemaError as error:
-        raise Unfitting(f"the schema itself is wrong at {error.json_path}: {error.message}") from None
+    except Unresolvable as error:
+        raise Unfitting(f"the schema refers to {error.ref!r}, which is not in it") from None
+    except RecursionError:
+        raise Unfitting("it is nested too deeply") from None
     return data
+
+
+def must_be_schema(agent: Agent) -> None:
+    """Refuse an output schema that is none, before anything is asked. Raises Mistake."""
+    if not isinstance(agent.output, dict):
+        return
+    from jsonschema import SchemaError
+    from jsonschema.validators import validator_for
+
+    try:
+        validator_for(agent.output).check_schema(agent.output)
+    except SchemaError as error:
+        raise Mistake(f"the output of {agent.name} is no JSON schema: at {error.json_path} {error.message}") from None
+
+
+def _validator(schema: dict[str, Any]) -> Validator:
+    """A validator that looks at nothing but the schema: a reference to elsewhere is not followed."""
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    made: Validator = validator_for(schema)(schema, registry=Registry())
+    return made
 
 
 def _parsed(text: str) -> Any:
     for candidate in (text, *reversed(_FENCE.findall(text))):
         try:
             return msgspec.json.decode(candidate.encode())
-        except (msgspec.MsgspecError, UnicodeError):
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             continue
     raise Unfitting("it is no JSON")

@@ -27,7 +27,7 @@ def _tool(op: Operation, agent: Agent) -> Tool:
         text = call.arguments.get("request")
         if not isinstance(text, str) or not text.strip():
             return ToolAnswer(text=f"{agent.name} needs a request: say in `request` what it should do.", is_error=True)
-        part = await op.child(agent.name, "tool").outcome(Request(text=text, origin=op.request.original))
+        part = await op.child(agent.name, "tool", at=scope).outcome(Request(text=text, origin=op.request.original))
         if part.failure is not None:
             return ToolAnswer(text=f"{agent.name} failed: {part.failure.told_to(agent.name)}", is_error=True)
         return ToolAnswer(text=part.text)

@@ -6,6 +6,7 @@ unique by the request's id, and that letter is the decision.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,8 +78,15 @@ def _of_run(reader: Reader, summary: Summary) -> list[Waiting]:
     return [
         Waiting(summary, entry, entry.event)
         for entry in entries
-        if isinstance(entry.event, PermissionAsked | QuestionAsked) and entry.event.id not in over
+        if isinstance(entry.event, PermissionAsked | QuestionAsked)
+        and entry.event.id not in over
+        and not _is_expired(entry.event)
     ]
+
+
+def _is_expired(asked: PermissionAsked | QuestionAsked) -> bool:
+    """Whether an answer would come too late: the agent will ask anew, if it still wants to."""
+    return isinstance(asked, PermissionAsked) and 0 < asked.action.expires_at < time.time()
 
 
 def _posted(store: Path, run: str, ref: str) -> Answer | None:

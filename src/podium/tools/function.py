@@ -30,7 +30,10 @@ def repeatable(function: F) -> F:
 
 
 def function_tool(function: Callable[..., Any]) -> Acting:
-    """The function as a tool. Raises Mistake where its parameters cannot be given by name."""
+    """The function as a tool. Raises Mistake where it has no name, or its parameters cannot be given by name."""
+    name = getattr(function, "__name__", "")
+    if not name.isidentifier():
+        raise Mistake(f"{function!r} cannot be a tool, because it has no name; def a function that calls it")
     return FunctionTool(function)
 
 

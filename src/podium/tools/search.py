@@ -111,6 +111,9 @@ class Glob:
 # By content
 
 
+LONGEST_PATTERN = 10_000
+
+
 class GrepArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of grep."""
 
@@ -152,6 +155,8 @@ class Grep:
     async def prepare(self, call: ToolUse) -> Deed:
         asked = read(call, GrepArguments)
         encoded(asked.pattern, "pattern")
+        if len(asked.pattern) > LONGEST_PATTERN:
+            raise Unfit(f"`pattern` has {len(asked.pattern)} characters, and {LONGEST_PATTERN} are the most.")
         if not asked.pattern or "\n" in asked.pattern or "\0" in asked.pattern:
             raise Unfit("`pattern` is empty or goes over lines; give an expression that matches within one line.")
         if self._ripgrep is None:

@@ -123,7 +123,9 @@ def named_files(command: str, directory: Path) -> dict[str, str]:
         with suppress(OSError, ValueError, RuntimeError):
             path = (root / word).resolve()
             if path.is_relative_to(root) and path.is_file() and path.stat().st_size <= LARGEST_FILE:
-                found[str(path.relative_to(root))] = sha256(path.read_bytes()).hexdigest()
+                name = str(path.relative_to(root))
+                name.encode()  # what is no text cannot be told
+                found[name] = sha256(path.read_bytes()).hexdigest()
     return found
 
 

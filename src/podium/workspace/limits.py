@@ -67,13 +67,13 @@ class ControlGroup:
     def __init__(self, limits: Limits) -> None:
         name = f"{PREFIX}{os.getpid()}-{next(_numbers)}"
         self.entrances: list[str] = []
-        """Files that a process writes its number to in order to enter."""
+        """Files that a process writes 0 to, meaning itself, in order to enter."""
         for parents, controller in _own_groups() if os.geteuid() == 0 else ():
             for parent in parents:
                 _sweep(parent)
                 made = parent / name
                 if _is_made(made, controller, limits):
-                    self.entrances.append(str(made / "cgroup.procs"))
+                    self.entrances.append(str(made / ENTRANCES.get(controller, "tasks")))
                     finalize(self, _remove, made)
                     break
 
@@ -81,6 +81,8 @@ class ControlGroup:
 PREFIX = "podium-"
 _numbers = count()
 UNIFIED = "unified"
+ENTRANCES = {UNIFIED: "cgroup.procs"}
+"""Elsewhere it is `tasks`: a single thread that moves itself waits for no other processor, which takes milliseconds."""
 FILES = {
     "pids": {"pids.max": "processes"},
     "memory": {"memory.limit_in_bytes": "memory"},

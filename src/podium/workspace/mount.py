@@ -19,12 +19,12 @@ Kind = Literal["read", "write", "private", "empty", "secret"]
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys/devices/system/cpu")
 CONFIGURATION = (
-    *("passwd", "group", "nsswitch.conf", "hosts", "resolv.conf", "localtime", "ld.so.cache", "alternatives"),
+    *("passwd", "group", "nsswitch.conf", "hosts", "localtime", "ld.so.cache", "alternatives"),
     # Not all of /etc/ssl, which holds private keys.
-    *("ssl/certs", "ssl/openssl.cnf", "ca-certificates", "pki/tls/certs", "pki/ca-trust", "crypto-policies"),
+    *("ssl/certs", "ssl/openssl.cnf", "ca-certificates/extracted", "pki/tls/certs", "pki/ca-trust", "crypto-policies"),
 )
 KERNEL_SETTINGS = tuple(
-    f"/proc/{name}" for name in ("sys", "sysrq-trigger", "fs", "acpi", "asound", "scsi", "driver", "mtrr", "pressure")
+    f"/proc/{name}" for name in ("sys", "sysrq-trigger", "fs", "acpi", "asound", "scsi", "driver", "mtrr")
 )
 OWN_FOLDERS = ("VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOROOT", "RUSTUP_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """Variables that commands are given and that name something they have to read."""
@@ -72,14 +72,11 @@ def arguments(mounts: Iterable[Mount], *, size: int) -> list[str]:
 def system() -> list[str]:
     """The system's own files, the processes of the sandbox, and a few devices."""
     told: list[str] = []
-    for name in SYSTEM:
-        path = Path(name)
-        if path.is_symlink():
-            told += ["--symlink", str(path.readlink()), name]
-        elif path.is_dir():
-            told += ["--ro-bind", name, name]
-    for name in CONFIGURATION:
-        if (path := Path("/etc", name)).exists():
+    for path in (*map(Path, SYSTEM), *(Path("/etc", name) for name in CONFIGURATION)):
+        # Each mount takes a tenth of a millisecond, a link next to nothing.
+        if path.is_symlink() and path.resolve().is_relative_to("/usr"):
+            told += ["--symlink", str(path.readlink()), str(path)]
+        elif path.exists():
             told += ["--ro-bind", str(path), str(path)]
     told += ["--proc", "/proc", "--dev", "/dev"]
     # Here the kernel asks who the owner is and not for capabilities, and what root writes holds for the machine.

@@ -45,6 +45,7 @@ class Placeholders:
                 self._descriptor = self._opened()
                 # All that run commands here share it; who takes placeholders away needs it alone.
                 fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+                atexit.register(self.remove)
             self._holders += 1
             for name in self._names:
                 if not os.path.lexists(self._checkout / name):
@@ -60,7 +61,6 @@ class Placeholders:
                 self._later = Timer(IDLE, self.remove)
                 self._later.daemon = True
                 self._later.start()
-                atexit.register(self.remove)
 
     def remove(self) -> None:
         """Take them away now, unless a command runs, here or in another process: then that one will."""

@@ -117,7 +117,7 @@ class Sandbox:
         bwrap = [
             self.program,
             *self._always,
-            *arguments((*self._places, *self._guards(held)), size=self.limits.temporary),
+            *arguments(self._seen(held), size=self.limits.temporary),
             *("--remount-ro", "/dev", "--remount-ro", "/"),
             *("--", SHELL, "-c", inside, "sh", *argv),
         ]
@@ -134,7 +134,7 @@ class Sandbox:
 
     def _entering(self) -> str:
         """What a shell does outside: enter the control groups, open the filter, become bubblewrap."""
-        enter = "".join(f"echo $$ >{shlex.quote(file)} && " for file in self._group.entrances)
+        enter = "".join(f"echo 0 >{shlex.quote(file)} && " for file in self._group.entrances)
         return f'{enter}exec "$@" {FILTER}</proc/{os.getpid()}/fd/{seccomp.program()}'
 
     @cached_property
@@ -160,8 +160,15 @@ class Sandbox:
             *git_folders(self.checkout),
             Mount("write" if self.profile == "workspace" else "read", self.checkout),
             *self._own_interpreter(),
-            Mount("empty", self.home),
         )
+
+    def _seen(self, held: Sequence[str]) -> Iterator[Mount]:
+        """All places. Of the Podium home nothing is shown but a checkout that lies in it."""
+        for mount in (*self._places, *self._guards(held)):
+            is_checkout = mount.place.is_relative_to(self.checkout) and self.checkout.is_relative_to(self.home)
+            if is_checkout or not mount.place.is_relative_to(self.home):
+                yield mount
+        yield Mount("empty", self.home)
 
     def _own_interpreter(self) -> Iterator[Mount]:
         """What we ourselves run with, where that lies in the checkout: a command must not change it."""

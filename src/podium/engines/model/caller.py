@@ -76,7 +76,11 @@ class Model:
 
 
 class TooLong(Exception):
-    """The conversation is longer than the model can read."""
+    """The conversation is longer than the model can read, as it said at the last of so many tries."""
+
+    def __init__(self, tries: int) -> None:
+        super().__init__(tries)
+        self.tries = tries
 
 
 class Caller:
@@ -90,12 +94,12 @@ class Caller:
         """The tokens of its last reply, which the next one is expected to have."""
 
     async def reply(
-        self, place: Scope, talk: Conversation, *, system: str, tools: tuple[Tool, ...], is_shortened: bool = True
+        self, place: Scope, talk: Conversation, *, system: str, tools: tuple[Tool, ...], shortened_after: int | None
     ) -> AsyncGenerator[Piece | ModelReplied]:
         """One call to the end, however many tries it takes; its reply comes last.
 
         Raises OutsideFailed when all models gave up, and TooLong when the conversation is more than the
-        model can read and was not shortened yet: then it may be asked again, with a shorter one.
+        model can read: then it may be asked again, with one that was shortened after so many tries.
         """
         candidate = tries = 0
         for attempt in count(1):
@@ -117,9 +121,9 @@ class Caller:
                 yield outcome
                 return
             assert outcome is not None, "a try ends with its outcome"
-            if outcome.is_too_long and not is_shortened:
-                raise TooLong(outcome.message)
-            if outcome.is_too_long and known is not None:
+            if outcome.is_too_long and shortened_after is None:
+                raise TooLong(attempt)
+            if outcome.is_too_long and attempt <= (shortened_after or 0):
                 continue  # it was said of the conversation before it was shortened
             if outcome.wait is None:
                 candidate, tries = candidate + 1, 0
@@ -150,7 +154,7 @@ class Caller:
             delay = traffic.delay(estimate.tokens)
             if delay:
                 yield Postponed(delay)
-            async with traffic.call(estimate.tokens), at.timeline.effect:
+            async with traffic.call(estimate.tokens) as turn, at.timeline.effect:
                 if delay:
                     yield Postponed(0.0)
                 try:
@@ -164,16 +168,16 @@ class Caller:
                 except OutsideFailed as error:
                     traffic.trouble(error)
                     failed = reply.failed(error, self._retry.wait(tries, error))
-                    traffic.settle(estimate.tokens, failed.usage.tokens)
+                    turn.settle(failed.usage.tokens)
                     yield at.settle(failed)
                     return
                 except (get_cancelled_exc_class(), GeneratorExit):
                     cut = reply.cut()
-                    traffic.settle(estimate.tokens, cut.usage.tokens)
+                    turn.settle(cut.usage.tokens)
                     with suppress(StoreFailed):
                         at.note(cut)
                     raise
-                traffic.settle(estimate.tokens, reply.ended.usage.tokens)
+                turn.settle(reply.ended.usage.tokens)
                 yield at.settle(reply.replied())
 
     def _estimate(self, model: Model, reply: _Reply) -> Usage:

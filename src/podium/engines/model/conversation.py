@@ -51,10 +51,11 @@ class Conversation:
 
     def compact(self, compacted: ContextCompacted) -> None:
         """Put the summary in the place of what it sums up; the first request stays in its own words."""
-        request = shortened(self.messages[0].text, LONGEST_KEPT_REQUEST)
-        text = (
-            f"{request}\n\n[the conversation until here, summed up]\n{compacted.summary}\n[end of the summary; go on]"
-        )
+        asked = [message.text for message in self.messages[: compacted.replaced] if message.role == "user"]
+        first, last = shortened(asked[0], LONGEST_KEPT_REQUEST), shortened(asked[-1], LONGEST_KEPT_REQUEST)
+        text = f"{first}\n\n[the conversation until here, summed up]\n{compacted.summary}\n[end of the summary; go on]"
+        if len(asked) > 1:
+            text += f"\n\n[what was said last]\n{last}"
         self.messages[: compacted.replaced] = [Message(role="user", text=text)]
 
     def tokens(self, system: str = "") -> int:

@@ -14,11 +14,11 @@ from math import inf
 from anyio import create_task_group
 
 from ...action import Action
-from ...errors import Failed, Failure, PodiumError
+from ...errors import Failed, Failure, PodiumError, first_error
 from ...event import ContextCompacted, ModelReplied, ToolAnswered, ToolCalled, ToolUse
 from ...journal import Scope
 from ...message import delivered, recalled
-from ...mind import Finished, Mind, Piece, Spec, Tool, ToolAnswer, ToolFinished, ToolStarted
+from ...mind import Finished, Mind, Piece, Postponed, Reasoning, Spec, Tool, ToolAnswer, ToolFinished, ToolStarted
 from ...request import readable
 from .caller import Caller, Model, Retry, TooLong, refused
 from .conversation import CHARACTERS_A_TOKEN, Conversation
@@ -71,7 +71,9 @@ class Loop:
             place = turn.next("call")
             if number > 1:
                 self._hear_meanwhile(place)
-            await self._keep_readable(place)
+            async with aclosing(self._kept_readable(place)) as signs:
+                async for sign in signs:
+                    yield sign
             reply = ModelReplied(model="")
             async with aclosing(self._replied(place)) as heard:
                 async for piece in heard:
@@ -87,6 +89,7 @@ class Loop:
                 return
             for call in reply.calls:
                 yield ToolStarted(call)
+            yield Postponed(self._longest(reply.calls))
             answers = await self._answers(place, reply.calls)
             for call, answer in zip(reply.calls, answers, strict=True):
                 self._talk.answer(call, answer.text)
@@ -111,16 +114,20 @@ class Loop:
                 async for piece in heard:
                     yield piece
             return
-        except TooLong:
-            await self._compact(place)
+        except TooLong as error:
+            tries = error.tries
+        async with aclosing(self._compacted(place, tries)) as signs:
+            async for sign in signs:
+                yield sign
         async with aclosing(self._called(place)) as heard:
             async for piece in heard:
                 yield piece
 
     def _called(self, place: Scope) -> AsyncGenerator[Piece | ModelReplied]:
-        is_shortened = place.at("compaction").is_settled
+        compacted = place.at("compaction").recall(ContextCompacted)
+        tries = None if compacted is None else compacted.tries
         return self._caller.reply(
-            place, self._talk, system=self._spec.system, tools=self._spec.tools, is_shortened=is_shortened
+            place, self._talk, system=self._spec.system, tools=self._spec.tools, shortened_after=tries
         )
 
     def _hear_meanwhile(self, place: Scope) -> None:
@@ -131,17 +138,19 @@ class Loop:
 
     # A conversation that grows too long
 
-    async def _keep_readable(self, place: Scope) -> None:
+    async def _kept_readable(self, place: Scope) -> AsyncGenerator[Piece]:
         """Shorten the conversation before the model can no longer read it, or as it was shortened here before."""
         if place.at("compaction").is_settled or (not place.is_settled and self._is_full()):
-            await self._compact(place)
+            async with aclosing(self._compacted(place, 0)) as signs:
+                async for sign in signs:
+                    yield sign
 
     def _is_full(self) -> bool:
         tokens = self._talk.tokens(self._spec.system)
         return tokens > SMALL_WINDOW / 2 and tokens > (self._caller.models[0].window() or inf) * FULL
 
-    async def _compact(self, place: Scope) -> None:
-        """Let the model sum up the first part of the conversation, and go on with that."""
+    async def _compacted(self, place: Scope, tries: int) -> AsyncGenerator[Piece]:
+        """Let the model sum up the first part of the conversation, and go on with that; signs of life meanwhile."""
         at = place.at("compaction")
         compacted = at.recall(ContextCompacted)
         if compacted is None:
@@ -150,49 +159,67 @@ class Loop:
             asked = Conversation()
             asked.ask(self._talk.transcript(replaced, int(window * CHARACTERS_A_TOKEN * FULL / 2)))
             summary = ""
-            async with aclosing(self._caller.reply(at.at("call#1"), asked, system=SUMMING_UP, tools=())) as heard:
+            summing_up = self._caller.reply(at.at("call#1"), asked, system=SUMMING_UP, tools=(), shortened_after=0)
+            async with aclosing(summing_up) as heard:
                 async for piece in heard:
                     if isinstance(piece, ModelReplied):
                         summary = piece.text
-            compacted = at.settle(ContextCompacted(summary=summary, replaced=replaced))
+                    else:
+                        yield piece if isinstance(piece, Postponed) else Reasoning("")
+            compacted = at.settle(ContextCompacted(summary=summary, replaced=replaced, tries=tries))
         self._talk.compact(compacted)
 
     # Tool calls
 
     async def _answers(self, place: Scope, calls: tuple[ToolUse, ...]) -> list[ToolAnswer]:
-        """What the tools say, in the order of the calls; side by side where the tools allow it."""
-        answers: dict[int, ToolAnswer | PodiumError] = {}
+        """What the tools say, in the order of the calls; side by side where the tools allow it.
+
+        A failure that ends the turn, such as an exhausted budget, ends the calls beside it and those after it.
+        """
+        answers: dict[int, ToolAnswer] = {}
 
         async def one(number: int, call: ToolUse) -> None:
-            try:
-                answers[number] = await self._answer(place.at(f"tool#{number}"), call)
-            except PodiumError as error:
-                answers[number] = error
+            answers[number] = await self._answer(place.at(f"tool#{number}"), call)
 
-        if len(calls) == 1:
-            await one(1, calls[0])
-        else:
-            async with create_task_group() as group:
-                in_order: list[tuple[int, ToolUse]] = []
-                for number, call in enumerate(calls, 1):
-                    tool = self._tools.get(call.name)
-                    if tool is None or tool.is_parallel:
+        for batch in self._batches(calls):
+            if len(batch) == 1:
+                await one(*batch[0])
+                continue
+            try:
+                async with create_task_group() as group:
+                    for number, call in batch:
                         group.start_soon(one, number, call)
-                    else:
-                        in_order.append((number, call))
-                for number, call in in_order:
-                    await one(number, call)
-        for answer in answers.values():
-            if isinstance(answer, PodiumError):
-                raise answer
-        return [answer for _, answer in sorted(answers.items()) if isinstance(answer, ToolAnswer)]
+            except ExceptionGroup as errors:
+                raise first_error(errors) from errors
+        return [answers[number] for number in sorted(answers)]
+
+    def _batches(self, calls: tuple[ToolUse, ...]) -> list[list[tuple[int, ToolUse]]]:
+        """The calls in batches, one after the other: a call whose tool wants to be alone is a batch of its own."""
+        batches: list[list[tuple[int, ToolUse]]] = []
+        is_open = False
+        for number, call in enumerate(calls, 1):
+            tool = self._tools.get(call.name)
+            is_parallel = tool is None or tool.is_parallel
+            if is_open and is_parallel:
+                batches[-1].append((number, call))
+            else:
+                batches.append([(number, call)])
+            is_open = is_parallel
+        return batches
+
+    def _longest(self, calls: tuple[ToolUse, ...]) -> float:
+        """How long the calls may take by their own limits."""
+        return sum(
+            max(tool.timeout if (tool := self._tools.get(call.name)) else 0.0 for _, call in batch)
+            for batch in self._batches(calls)
+        )
 
     async def _answer(self, place: Scope, call: ToolUse) -> ToolAnswer:
         tool = self._tools.get(call.name)
         action = Action(run=place.timeline.run, agent=self._spec.agent.name, tool=call.name, arguments=call.arguments)
         place.record(ToolCalled(id=call.id, action=action))
         known = place.at("tool_answered#1").recall(ToolAnswered)
-        if known is not None and (known.is_timed_out or (tool is not None and tool.is_step)):
+        if known is not None and (tool is None or tool.is_step or known.is_timed_out):
             return ToolAnswer(text=known.text, is_error=known.is_error)
         answer, is_timed_out = await self._asked(tool, call, place) if tool else (self._no_tool(call), False)
         answer = replace(answer, text=readable(place.timeline.redaction.text(answer.text)))

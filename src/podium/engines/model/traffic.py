@@ -71,12 +71,6 @@ class Traffic:
         """A call of about so many tokens: `async with` waits for its turn. What came of it is told inside the block."""
         return Turn(self, tokens)
 
-    def settle(self, estimated: int, actual: int) -> None:
-        """Say how many tokens a call took that had been estimated at so many."""
-        if self._tokens is not None and actual != estimated:
-            self._tokens.correct(actual - estimated, self._clock())
-            self._stir()
-
     def fine(self) -> None:
         """Say that a call succeeded; that the reply has begun is enough."""
         if not self._failures:
@@ -157,7 +151,7 @@ class Traffic:
         if self._requests is not None:
             self._requests.take(1, self._clock())
         if self._tokens is not None:
-            self._tokens.take(turn.tokens, self._clock())
+            turn.taken = self._tokens.take(turn.tokens, self._clock())
 
     def _end(self, turn: Turn) -> None:
         self._under_way -= 1
@@ -175,23 +169,42 @@ class Traffic:
 class Turn:
     """One call's turn: taken when the block is entered, given back when it is left."""
 
-    __slots__ = ("_traffic", "stir", "tokens")
+    __slots__ = ("_traffic", "stir", "taken", "tokens")
 
     def __init__(self, traffic: Traffic, tokens: int) -> None:
         self._traffic = traffic
         self.tokens = tokens
         self.stir: Callable[[], None] | None = None
+        self.taken: _Taken | None = None
 
-    async def __aenter__(self) -> None:
+    def settle(self, actual: int) -> None:
+        """Say how many tokens the call really took."""
+        tokens = self._traffic._tokens
+        if tokens is not None and actual != self.tokens:
+            tokens.correct(self.taken, actual - self.tokens, self._traffic._clock())
+            self._traffic._stir()
+
+    async def __aenter__(self) -> Turn:
         traffic = self._traffic
         if traffic._waiting or traffic._wait(self.tokens):
             await traffic._queue(self)
         traffic._begin(self)
+        return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._traffic._end(self)
+
+
+class _Taken:
+    """What one call has taken, and when it flows back."""
+
+    __slots__ = ("amount", "back")
+
+    def __init__(self, back: float, amount: int) -> None:
+        self.back = back
+        self.amount = amount
 
 
 class _Allowance:
@@ -204,8 +217,8 @@ class _Allowance:
     def __init__(self, name: str, limit: int) -> None:
         self._limit = _positive(name, limit)
         self._left = self._limit
-        self._taken: deque[tuple[float, int]] = deque()
-        """When how much flows back, in order."""
+        self._taken: deque[_Taken] = deque()
+        """What flows back, in order."""
 
     def wait(self, amount: int, now: float) -> float:
         """Seconds until so much is there; for more than there ever is, until all is."""
@@ -213,33 +226,32 @@ class _Allowance:
         missing = min(amount, self._limit) - self._left
         if missing <= 0:
             return 0.0
-        for back, taken in self._taken:
-            missing -= taken
+        for taken in self._taken:
+            missing -= taken.amount
             if missing <= 0:
-                return back - now
+                return taken.back - now
         raise AssertionError("what is missing was taken")
 
-    def take(self, amount: int, now: float) -> None:
+    def take(self, amount: int, now: float) -> _Taken:
         """Take so much, also when it is not there."""
-        if amount > 0:
-            self._left -= amount
-            self._taken.append((now + WINDOW, amount))
+        taken = _Taken(now + WINDOW, amount)
+        self._left -= amount
+        self._taken.append(taken)
+        return taken
 
-    def correct(self, more: int, now: float) -> None:
-        """Take more; or give back what was too much, from what would flow back first."""
-        self.take(more, now)
+    def correct(self, taken: _Taken | None, more: int, now: float) -> None:
+        """Take more than was taken; or give back what was too much, unless it has flowed back already."""
         self._refill(now)
-        while more < 0 and self._taken:
-            back, taken = self._taken.popleft()
-            given = min(taken, -more)
+        if more > 0:
+            self.take(more, now)
+        elif taken is not None and taken.back > now:
+            given = min(taken.amount, -more)
             self._left += given
-            more += given
-            if taken > given:
-                self._taken.appendleft((back, taken - given))
+            taken.amount -= given
 
     def _refill(self, now: float) -> None:
-        while self._taken and self._taken[0][0] <= now:
-            self._left += self._taken.popleft()[1]
+        while self._taken and self._taken[0].back <= now:
+            self._left += self._taken.popleft().amount
 
 
 def _positive(name: str, limit: int) -> int:

@@ -1,0 +1,34 @@
+"""Podium with a function as a tool: every call passes the gate and is on the timeline before and after it is made."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from podium import Agent, App, Settings
+
+from ..child import MODEL, Call, calls, serve
+from ..harbour import PROMPT, REQUEST, depth
+from ..heap import settle
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Call]:
+    # The tool is named so that it is the only one on offer, as it is to all others.
+    agent = Agent(name="pilot", prompt=PROMPT, tools=("depth",))
+    with TemporaryDirectory() as home:
+        settings = Settings.load({}, home=Path(home), model=f"openai:{MODEL}", base_url=url)
+        async with App(settings, environ={}) as app:
+
+            async def call() -> str:
+                result = await app.run(agent, REQUEST, tools=[depth])
+                return result.text if result.succeeded else f"{result.outcome}: {result.error}"
+
+            yield call
+
+
+if __name__ == "__main__":
+    settle()
+    serve(calls=calls(opened))

@@ -1,0 +1,89 @@
+"""A model whose pieces say when they were sent: `python -m benchmarks.children.stamping_model PIECES PACE`.
+
+The shipped model server writes a reply before it sends the first piece of it, so it cannot do that.
+What is asked makes no difference here. Each reply begins a little later than the one before, so
+that the pieces of many come evenly and not all at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from itertools import count
+from typing import overload
+
+import anyio
+
+from podium.testing.model_server.connection import (
+    STREAM_END,
+    STREAM_HEAD,
+    Answer,
+    Connection,
+    Head,
+    Traffic,
+    chunk,
+    encode,
+)
+
+from ..child import MODEL
+from ..stream import stamp
+
+GOLDEN = 0.618034
+"""Its multiples, without what is before the point, lie evenly however many there are."""
+
+
+class Stamped(Sequence[bytes]):
+    """The parts of a reply, each made when it is taken to be sent."""
+
+    def __init__(self, pieces: int) -> None:
+        self._pieces = pieces
+
+    def __len__(self) -> int:
+        return self._pieces
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[bytes]: ...
+
+    def __getitem__(self, place: int | slice) -> bytes | Sequence[bytes]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        part = _event({"index": 0, "delta": {"content": stamp()}, "finish_reason": None})
+        if place == 0:
+            part = STREAM_HEAD + part
+        if place == len(self) - 1:
+            part += _event({"index": 0, "delta": {}, "finish_reason": "stop"}) + _END
+        return part
+
+
+def _event(*choices: object, **more: object) -> bytes:
+    document = {"id": "stamped", "object": "chat.completion.chunk", "created": 0, "model": MODEL, "choices": choices}
+    return chunk(b"data: %b\n\n" % encode(document | more))
+
+
+_USED = {"prompt_tokens": 20, "completion_tokens": 20, "total_tokens": 40}
+_END = _event(usage=_USED) + chunk(b"data: [DONE]\n\n") + STREAM_END
+
+
+async def main(pieces: int, pace: float) -> None:
+    """Serve until the process is ended."""
+    numbers = count()
+
+    def answer(head: Head, body: bytes) -> Answer:
+        return Answer(parts=Stamped(pieces), delay=next(numbers) * GOLDEN % 1 * pace, pace=pace)
+
+    traffic = Traffic()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(traffic, answer), "127.0.0.1", 0, backlog=4096)
+    print(f"listening on http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    anyio.run(
+        main, int(sys.argv[1]), float(sys.argv[2]), backend_options={"use_uvloop": find_spec("uvloop") is not None}
+    )

@@ -1,0 +1,34 @@
+"""The OpenAI Agents SDK hearing streams: a run for each; nothing is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import agents  # type: ignore[import-not-found]  # it is in an environment of its own
+from openai import AsyncOpenAI  # type: ignore[import-not-found]  # likewise
+
+from ..child import MODEL, PROMPT, REQUEST
+from ..stream import Call, See, Streaming
+
+
+@asynccontextmanager
+async def opened(url: str, see: See | None) -> AsyncIterator[Call]:
+    agents.set_tracing_disabled(True)
+    async with AsyncOpenAI(base_url=url, api_key="none") as client:
+        model = agents.OpenAIChatCompletionsModel(model=MODEL, openai_client=client)
+        agent = agents.Agent(name="poet", instructions=PROMPT, model=model)
+
+        async def call() -> str:
+            result = agents.Runner.run_streamed(agent, REQUEST)
+            async for event in result.stream_events():
+                data = event.data if event.type == "raw_response_event" else None
+                if see is not None and data is not None and data.type == "response.output_text.delta":
+                    see(data.delta)
+            return str(result.final_output)
+
+        yield call
+
+
+if __name__ == "__main__":
+    Streaming(opened).serve()

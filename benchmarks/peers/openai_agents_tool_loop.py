@@ -1,0 +1,34 @@
+"""The OpenAI Agents SDK: one agent with a function as its tool, the run streamed to the end; nothing is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import agents  # type: ignore[import-not-found]  # it is in an environment of its own
+from openai import AsyncOpenAI  # type: ignore[import-not-found]  # likewise
+
+from ..child import MODEL, Call, calls, serve
+from ..harbour import PROMPT, REQUEST, depth
+from ..heap import settle
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Call]:
+    agents.set_tracing_disabled(True)
+    async with AsyncOpenAI(base_url=url, api_key="none") as client:
+        model = agents.OpenAIChatCompletionsModel(model=MODEL, openai_client=client)
+        agent = agents.Agent(name="pilot", instructions=PROMPT, model=model, tools=[agents.function_tool(depth)])
+
+        async def call() -> str:
+            result = agents.Runner.run_streamed(agent, REQUEST)
+            async for _ in result.stream_events():
+                pass
+            return str(result.final_output)
+
+        yield call
+
+
+if __name__ == "__main__":
+    settle()
+    serve(calls=calls(opened))

@@ -1,0 +1,41 @@
+"""The client of OpenAI's own package, streaming, with the loop written by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from openai import AsyncOpenAI  # type: ignore[import-not-found]  # it is in an environment of its own
+
+from ..child import MODEL, Call, calls, serve
+from ..harbour import PROMPT, REQUEST, TOOL, depth
+from ..heap import settle
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Call]:
+    async with AsyncOpenAI(base_url=url, api_key="none") as client:
+
+        async def call() -> str:
+            messages: list[Any] = [{"role": "system", "content": PROMPT}, {"role": "user", "content": REQUEST}]
+            while True:
+                # The package's own way to put a streamed reply together.
+                async with client.chat.completions.stream(
+                    model=MODEL, messages=messages, tools=[TOOL], stream_options={"include_usage": True}
+                ) as stream:
+                    message = (await stream.get_final_completion()).choices[0].message
+                if not message.tool_calls:
+                    return str(message.content)
+                messages.append(message)
+                for use in message.tool_calls:
+                    text = await depth(**json.loads(use.function.arguments))
+                    messages.append({"role": "tool", "tool_call_id": use.id, "content": text})
+
+        yield call
+
+
+if __name__ == "__main__":
+    settle()
+    serve(calls=calls(opened))

@@ -1,0 +1,26 @@
+"""Whoever takes part in a row that has programs of its own: Podium, the limit and the peers, a process each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from ..harness import LIMIT, OURS, Bench, Broken, Child, child
+from ..peers.environment import PEERS
+
+
+@contextmanager
+def contest(bench: Bench, row: str) -> Iterator[dict[str, Child]]:
+    """Ours, the limit and all peers that start, each running its program for this row."""
+    with ExitStack() as stack:
+        children = {
+            OURS: stack.enter_context(child(f"children.podium_{row}", name="podium")),
+            LIMIT: stack.enter_context(child(f"children.raw_{row}", name="raw aiohttp")),
+        }
+        for name, python in bench.peers.items():
+            try:
+                children[name] = stack.enter_context(child(f"peers.{PEERS[name]}_{row}", name=name, python=python))
+            except Broken as error:
+                sys.stderr.write(f"{error}\n")
+        yield children

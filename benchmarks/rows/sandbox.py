@@ -1,0 +1,56 @@
+"""One command in the sandbox; against the same command bare."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from time import perf_counter
+
+from podium.errors import Mistake
+from podium.tools.process import run
+from podium.workspace.sandbox import Sandbox
+
+from ..harness import LIMIT, OURS, Bench, Broken, Sample, interleaved
+from ..line import Goal, Line, line
+
+ROUNDS = 50
+COMMAND = ["/bin/true"]
+MOST = 0.010
+"""Seconds that the sandbox may add on a quiet machine."""
+
+
+def lines(bench: Bench) -> Iterator[Line]:
+    """From the start of the command to its end, with all that is done before and after."""
+    checkout = bench.folder / "checkout"
+    checkout.mkdir()
+    try:
+        sandbox = asyncio.run(Sandbox.find(checkout, home=bench.folder / "home"))
+    except Mistake as mistake:
+        sys.stderr.write(f"sandbox: {mistake}\n")
+        return
+    turns = {
+        OURS: partial(_timed, lambda: sandbox.wrap(COMMAND), str(checkout)),
+        LIMIT: partial(_timed, lambda: COMMAND, str(checkout)),
+    }
+    taken = interleaved(turns, rounds=bench.scaled(ROUNDS, quick=2))
+    sandbox.tidy()
+    bare = sorted(sample.wall for sample in taken[LIMIT])[len(taken[LIMIT]) // 2]
+    goals = [Goal("figure", round(1e3 * (bare + MOST), 1))]
+    yield line(bench, taken, row="sandbox", what="true, in a sandbox", goals=goals)
+
+
+def _timed(command: Callable[[], list[str]], directory: str) -> Sample:
+    async def once() -> tuple[float, int]:
+        begin = perf_counter()
+        ended = await run(command(), directory=directory, timeout=30, take=lambda chunk: True)
+        return perf_counter() - begin, ended.code
+
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    wall, code = asyncio.run(once())
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if code:
+        raise Broken(f"the command ended with {code}")
+    return Sample(wall=wall, cpu=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)

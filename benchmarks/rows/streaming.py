@@ -1,0 +1,74 @@
+"""Many agents at once, each hearing 50 pieces a second, on one core; against the raw client hearing the same."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from ..harness import OURS, Bench, Broken, Child, Sample, _process, interleaved
+from ..line import Line, at_most, line
+from .contest import contest
+
+ROUNDS = 5
+WATCHED_ROUNDS = 3
+AGENTS = 100
+PIECES = 250
+PACE = 0.02
+
+FIGURES = (("seen", 0.5), ("seen", 0.95), ("on the timeline", 0.5), ("on the timeline", 0.95))
+"""What becomes of a piece, and the share of all pieces that it has become of by then."""
+
+Late = dict[tuple[str, float], dict[str, list[Sample]]]
+
+
+def lines(bench: Bench) -> Iterator[Line]:
+    """What the processor has to do with all of it, and how old the pieces are when somebody has them."""
+    agents, pieces = bench.scaled(AGENTS, quick=10), bench.scaled(PIECES, quick=10)
+    what = f"{agents} agents streaming"
+    with stamping_model(pieces) as url, contest(bench, "streaming") as children:
+        request = {"url": url, "agents": agents, "pieces": pieces}
+        asked = {name: partial(one.ask, "stream", **request) for name, one in children.items()}
+        taken = interleaved(asked, rounds=bench.scaled(ROUNDS, quick=2))
+        late = watched(children, request, rounds=bench.scaled(WATCHED_ROUNDS, quick=1))
+    yield line(
+        bench,
+        taken,
+        row="streaming",
+        what=f"{what}: processor",
+        measure="cpu",
+        goals=[at_most(2)],
+        has_peers=True,
+    )
+    for (of, share), samples in late.items():
+        yield line(bench, samples, row="streaming", what=f"{what}: {share:.0%} {of}", has_peers=of == "seen")
+
+
+def watched(children: dict[str, Child], request: dict[str, Any], *, rounds: int) -> Late:
+    """How late the pieces are. There is a timeline with us only."""
+    late: Late = {figure: {} for figure in FIGURES}
+
+    def take(name: str) -> Sample:
+        sample = children[name].ask("watch", **request)
+        for (of, share), samples in late.items():
+            if of == "seen" or name == OURS:
+                sent = request["agents"] * request["pieces"]
+                samples.setdefault(name, []).append(children[name].ask("late", of=of, share=share, sent=sent))
+        return sample
+
+    interleaved({name: partial(take, name) for name in children}, rounds=rounds)
+    return late
+
+
+@contextmanager
+def stamping_model(pieces: int) -> Iterator[str]:
+    """The address of a model whose pieces say when they were sent, in a process of its own."""
+    argv = [sys.executable, "-m", "benchmarks.children.stamping_model", str(pieces), str(PACE)]
+    with _process(argv) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline().decode()
+        if not said.startswith("listening on "):
+            raise Broken(f"the model did not start: {said}")
+        yield said.removeprefix("listening on ").strip()

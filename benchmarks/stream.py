@@ -1,0 +1,88 @@
+"""The child's side of the streaming row: many replies at once, their pieces stamped by whoever sent them.
+
+A piece says when it was sent, so whoever sees it knows how late it is. Looking costs something, so
+one job takes the processor's time while nobody looks, and another looks. Peers import this in
+environments of their own, so it needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from .child import Clock, serve
+from .heap import settle
+
+See = Callable[[str], None]
+Call = Callable[[], Awaitable[str]]
+Open = Callable[[str, See | None], AbstractAsyncContextManager[Call]]
+"""Given the address of a model and who looks at the pieces, if anybody: a block in which the model can be called."""
+
+STAMP_LENGTH = 18
+
+
+def stamp() -> str:
+    """A piece that says when it was made."""
+    return f"{time.time():.6f} "
+
+
+def ages(text: str, now: float) -> list[float]:
+    """How old the pieces of a text are, in seconds."""
+    return [now - float(sent) for sent in text.split()]
+
+
+class Streaming:
+    """The jobs of a program that streams."""
+
+    def __init__(self, open_: Open) -> None:
+        self.late: dict[str, list[float]] = {"seen": []}
+        """How old the pieces of the last replies were that somebody looked at, by what became of them."""
+        self._open = open_
+
+    def serve(self) -> None:
+        """Stay on one processor, and do what is asked."""
+        settle()
+        if sys.platform == "linux":
+            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        serve(stream=self.stream, watch=self.watch, late=self.lateness)
+
+    async def stream(self, request: dict[str, Any]) -> dict[str, float]:
+        """So many `agents` at once, each hearing one reply of so many `pieces`."""
+        return await self._heard(request, None)
+
+    async def watch(self, request: dict[str, Any]) -> dict[str, float]:
+        """The same with somebody who looks at every piece."""
+        for late in self.late.values():
+            late.clear()
+        seen = self.late["seen"]
+        return await self._heard(request, lambda text: seen.extend(ages(text, time.time())))
+
+    async def lateness(self, request: dict[str, Any]) -> dict[str, float]:
+        """How old this `share` of the pieces was at most, of all that were `sent`."""
+        late = sorted(self.late[request["of"]])
+        return {"wall": late[int(len(late) * request["share"])], "failed": abs(request["sent"] - len(late))}
+
+    async def _heard(self, request: dict[str, Any], see: See | None) -> dict[str, float]:
+        failed = 0
+
+        async def one(call: Call) -> None:
+            nonlocal failed
+            try:
+                said = await call()
+            except Exception as error:
+                said = repr(error)
+            if len(said) != request["pieces"] * STAMP_LENGTH:
+                failed += 1
+                print(f"the reply was {said!r}", file=sys.stderr)
+
+        async with self._open(request["url"], see) as call:
+            with Clock() as clock:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(request["agents"]):
+                        group.create_task(one(call))
+        return clock.per(1, failed=failed)
