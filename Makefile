@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SYSTEM_PACKAGES := git
+SYSTEM_PACKAGES := git bwrap rg
 
 .PHONY: demo test test-slow check bench system clean
 
@@ -32,7 +32,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 
 # What the tests need of the system. As root it is installed; otherwise it is said.
 system:
-	@missing=""; for package in $(SYSTEM_PACKAGES); do command -v $$package >/dev/null || missing="$$missing $$package"; done; \
+	@missing=""; for package in $(SYSTEM_PACKAGES); do command -v $$package >/dev/null || missing="$$missing $$(case $$package in bwrap) echo bubblewrap;; rg) echo ripgrep;; *) echo $$package;; esac)"; done; \
 	if [ -n "$$missing" ]; then \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq $$missing; \
 	  else echo "please install:$$missing" >&2; exit 7; fi; \

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from anyio import Lock
+
 from .action import Action
 from .agent import Agent
 from .mind import Tool
@@ -23,6 +25,7 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from .mcp_client.servers import Servers
+    from .tools.bounds import Sandboxed
     from .tools.box import Toolbox
 
 
@@ -50,7 +53,9 @@ class Outfit:
         self._environ = environ
         self._unattended = unattended
         self._notice = notice
-        self._boxes: dict[Rules, Toolbox] = {}
+        self._boxes: dict[tuple[Rules, Sandboxed | None], Toolbox] = {}
+        self._looking = Lock()
+        self._sandboxed: Sandboxed | None = None
         self._open = AsyncExitStack()
         self._servers: Servers | None = None
         self._noticed: set[str] = set()
@@ -60,7 +65,7 @@ class Outfit:
         agent = op.agent
         if self._directory is None and not self._functions and agent.tools is None:
             return ()
-        box = self._toolbox(op.rules)
+        box = self._toolbox(op.rules, await self._sandbox(agent))
         for entry in box.unknown(agent.tools or ()):
             self._tell(f"{agent.name}: there is no tool {entry!r}; podium works on without it.")
         given, acting = box.given(agent.tools, agent.disallowed_tools), box.acting(agent.tools, agent.disallowed_tools)
@@ -72,9 +77,9 @@ class Outfit:
             *box.plain(agent.tools, agent.disallowed_tools),
         )
 
-    def _toolbox(self, rules: Rules) -> Toolbox:
+    def _toolbox(self, rules: Rules, sandbox: Sandboxed | None) -> Toolbox:
         """The tools of this run for those who live by these rules: what they may not read, no search shows."""
-        if rules not in self._boxes:
+        if (rules, sandbox) not in self._boxes:
             from .tools.box import Toolbox  # here, because a run without tools has no use for it
             from .tools.listing import holds_secrets
 
@@ -82,14 +87,35 @@ class Outfit:
                 read = Action(run="", agent="", tool="read_file", arguments={"path": path})
                 return holds_secrets(path) or check(read, rules).decision == "deny"
 
-            self._boxes[rules] = Toolbox(
+            self._boxes[rules, sandbox] = Toolbox(
                 self._directory,
                 checks=self._settings.checks,
                 functions=self._functions,
                 unattended=self._unattended,
                 hidden=is_hidden if rules.deny else holds_secrets,
+                sandbox=sandbox,
             )
-        return self._boxes[rules]
+        return self._boxes[rules, sandbox]
+
+    async def _sandbox(self, agent: Agent) -> Sandboxed | None:
+        """What bounds the commands of an agent; None where it has none to run. It is looked for once a run."""
+        if self._directory is None or not any(map(_runs_commands, agent.tools or ())):
+            return None
+        async with self._looking:
+            if self._sandboxed is None:
+                from .workspace.bounds import sandboxed  # here, because most runs have no use for it
+
+                self._sandboxed = await sandboxed(
+                    self._directory,
+                    self._settings.home,
+                    self._settings.store,
+                    is_wanted=self._settings.sandbox,
+                    is_read_only=self._settings.permission_mode == "plan",
+                )
+                self._open.callback(self._sandboxed.put_away)
+                if self._sandboxed.notice:
+                    self._tell(self._sandboxed.notice)
+        return self._sandboxed
 
     def _tell(self, text: str) -> None:
         if text not in self._noticed:
@@ -119,6 +145,10 @@ class Outfit:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         return await self._open.__aexit__(exc_type, exc, traceback)
+
+
+def _runs_commands(entry: str) -> bool:
+    return entry.partition("(")[0].strip() in ("Bash", "bash", "run_checks")
 
 
 def _is_of_a_server(entry: str) -> bool:

@@ -40,8 +40,8 @@ class Deed:
 
     `arguments` are the call's in canonical form, paths resolved; rules decide on them. `inputs` and
     `outputs` are hashes of the files that it changes, before and after. `shown` is what a person
-    who is asked sees besides the arguments, such as a diff. What only reads leaves nothing to undo
-    and may be done again.
+    who is asked sees besides the arguments, such as a diff; `sandbox` what bounds a command. What only
+    reads leaves nothing to undo and may be done again.
     """
 
     arguments: Mapping[str, Any]
@@ -51,6 +51,7 @@ class Deed:
     outputs: Mapping[str, str] = field(default_factory=dict)
     shown: str = ""
     changed_lines: int = 0
+    sandbox: str = ""
 
 
 class Acting(Protocol):
@@ -235,6 +236,7 @@ class Gate:
             tool=call.name,
             arguments=dict(deed.arguments),
             directory=self._directory,
+            sandbox=deed.sandbox,
             inputs=dict(deed.inputs),
             outputs=dict(deed.outputs),
             diff=digest(deed.shown) if deed.shown else "",

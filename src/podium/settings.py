@@ -174,7 +174,6 @@ class Settings(Struct, frozen=True, kw_only=True):
             del other["permission_mode"]
         return structs.replace(self, **other) if other else self
 
-
     def _may_still(self, mode: PermissionMode) -> bool:
         """Whether a run may go on in the mode that it began in: unless another is asked for, and never in `bypass`."""
         return mode != "bypass" and "permission_mode" not in self.sources

@@ -13,6 +13,7 @@ import pytest
 from anyio import create_task_group, move_on_after, sleep
 
 from podium.permission import Unfit
+from podium.tools.bounds import Sandboxed
 from podium.tools.process import environment, run
 from podium.tools.shell import KEPT, Bash, Output
 
@@ -181,14 +182,14 @@ def test_the_start_and_the_end_are_kept(sizes: tuple[int, ...]) -> None:
 
 
 async def test_a_sandbox_is_put_around_the_command(tmp_path: Path) -> None:
-    tool = Bash(tmp_path, wrap=lambda argv: ["/usr/bin/env", "INSIDE=yes", *argv])
+    tool = Bash(tmp_path, sandbox=Sandboxed(name="x", wrap=lambda argv: ["/usr/bin/env", "INSIDE=yes", *argv]))
 
     assert (await do(tool, command="echo $INSIDE")).text == "yes\n[exit code 0]"
 
 
 async def test_a_shell_that_cannot_be_started_is_told(tmp_path: Path) -> None:
     with pytest.raises(Unfit, match="cannot be started"):
-        await do(Bash(tmp_path, wrap=lambda argv: ["/nonexistent/sandbox", *argv]), command="true")
+        await do(Bash(tmp_path, sandbox=Sandboxed(name="x", wrap=lambda argv: ["/nonexistent", *argv])), command="true")
 
 
 async def test_a_command_cut_short_by_a_crash_is_not_repeated(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from podium.errors import Mistake
 from podium.event import ToolUse
 from podium.permission import Unfit
+from podium.tools.bounds import Sandboxed
 from podium.tools.shell import Bash
 from podium.workspace.sandbox import Sandbox, bubblewrap
 
@@ -124,14 +125,14 @@ async def test_a_link_in_the_checkout_shows_nothing_outside(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("more", [{"sandbox": "off"}, {"cwd": "/"}, {"env": {"LD_PRELOAD": "x.so"}}])
 async def test_no_argument_of_a_command_loosens_its_sandbox(sandbox: Sandbox, more: dict[str, object]) -> None:
-    bash = Bash(sandbox.checkout, wrap=sandbox.wrap)
+    bash = Bash(sandbox.checkout, sandbox=Sandboxed(name="workspace", wrap=sandbox.wrap))
 
     with pytest.raises(Unfit):
         await bash.prepare(ToolUse(id="1", name="bash", arguments={"command": "true", **more}))
 
 
 async def test_a_command_of_an_agent_runs_in_the_sandbox(sandbox: Sandbox, tmp_path: Path) -> None:
-    bash = Bash(sandbox.checkout, wrap=sandbox.wrap)
+    bash = Bash(sandbox.checkout, sandbox=Sandboxed(name="workspace", wrap=sandbox.wrap))
     command = f"echo x >{tmp_path}/canary; grep Seccomp: /proc/self/status; hostname"
 
     deed = await bash.prepare(ToolUse(id="1", name="bash", arguments={"command": command}))

@@ -32,6 +32,7 @@ from .work import worked
 @click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse it: the whole flow, and no model is asked.")
 @click.option("--budget", type=BudgetText(), help="What the run may use, such as usd=2,tokens=200000,seconds=600.")
 @permissions_option
+@click.option("--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; shown and recorded.")
 @click.option("--park", "parks", is_flag=True, help="Without a terminal, keep what needs leave and pause the run.")
 @output_options
 def command(
@@ -43,6 +44,7 @@ def command(
     budget: Budget | None,
     permission_mode: str | None,
     parks: bool,
+    is_bare: bool,
     **output: bool,
 ) -> int:
     """Give REQUEST to AGENT and follow the run until it ends. A REQUEST of - is read from standard input.
@@ -60,6 +62,7 @@ def command(
         budget=budget,
         permission_mode=permission_mode,
         unattended="park" if parks else None,
+        sandbox=False if is_bare else None,
     )
     ending = worked(settings, lambda app: app.start(agent, text, repo=place, is_attended=is_attended()), shown.view)
     code = shown.tell(ending)

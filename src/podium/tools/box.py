@@ -10,6 +10,7 @@ from ..errors import Mistake
 from ..mind import Tool
 from ..patience import Unattended
 from ..permission import Acting
+from .bounds import Sandboxed
 from .checks import Checks, RunChecks
 from .diff import GitDiff
 from .edit import EditFile
@@ -18,7 +19,6 @@ from .files import ReadFile, WriteFile
 from .function import function_tool
 from .listing import Hidden, holds_secrets
 from .person import ask_person, report_status
-from .process import Wrap
 from .search import Glob, Grep
 from .shell import Bash
 
@@ -69,20 +69,22 @@ class Toolbox:
         checks: Checks,
         functions: Sequence[Acting] = (),
         unattended: Unattended | None = "deny",
-        wrap: Wrap | None = None,
+        sandbox: Sandboxed | None = None,
         hidden: Hidden = holds_secrets,
     ) -> None:
         self._acting: dict[str, Acting] = {}
+        wrap = None if sandbox is None else sandbox.wrap
         if directory is not None:
             self._put(
                 ReadFile(directory),
                 Glob(directory, hidden=hidden),
-                Grep(directory, hidden=hidden, wrap=wrap),
+                # The other program opens files by their names, which may be links by then: inside a sandbox only.
+                Grep(directory, hidden=hidden, wrap=wrap, ripgrep=None if wrap is not None else False),
                 GitDiff(directory, hidden=hidden),
                 WriteFile(directory),
                 EditFile(directory),
-                Bash(directory, wrap=wrap),
-                RunChecks(directory, checks, wrap=wrap),
+                Bash(directory, sandbox=sandbox),
+                RunChecks(directory, checks, sandbox=sandbox),
             )
         self._put(WebFetch())
         self._plain = {tool.name: tool for tool in (ask_person(unattended), report_status())}

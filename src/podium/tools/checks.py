@@ -14,7 +14,7 @@ from ..event import ToolUse
 from ..mind import ToolAnswer
 from ..permission import Deed, Unfit
 from .arguments import Arguments, read, schema
-from .process import Wrap
+from .bounds import Sandboxed
 from .shell import Output, ran
 
 LONGEST = 600.0
@@ -37,10 +37,10 @@ class RunChecks:
     parameters = schema(CheckArguments)
     is_parallel = False
 
-    def __init__(self, directory: Path, checks: Checks, *, wrap: Wrap | None = None) -> None:
+    def __init__(self, directory: Path, checks: Checks, *, sandbox: Sandboxed | None = None) -> None:
         self._directory = directory
         self._checks = checks
-        self._wrap = wrap
+        self._sandbox = sandbox or Sandboxed(name="none")
         self.timeout = (LONGEST + 10) * max(len(checks), 1)
         self.description = (
             f"Run the checks of this repository and say which pass. There are: {', '.join(checks) or 'none'}."
@@ -61,7 +61,9 @@ class RunChecks:
             )
 
         command = " && ".join(shlex.join(argv) for argv in chosen.values())
-        return Deed(arguments={"name": asked.name or ", ".join(chosen), "command": command}, act=act)
+        return Deed(
+            arguments={"name": asked.name or ", ".join(chosen), "command": command}, act=act, sandbox=self._sandbox.name
+        )
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return None
@@ -69,7 +71,7 @@ class RunChecks:
     async def _checked(self, name: str, argv: tuple[str, ...]) -> ToolAnswer:
         output = Output(start=0, end=TAIL)
         try:
-            ended = await ran(list(argv), self._directory, LONGEST, output, self._wrap)
+            ended = await ran(list(argv), self._directory, LONGEST, output, self._sandbox.wrap)
         except Unfit as error:
             return ToolAnswer(text=f"FAIL {name}: {error}", is_error=True)
         passed = ended.code == 0 and not ended.is_late

@@ -16,6 +16,7 @@ from ..event import ToolUse
 from ..mind import ToolAnswer
 from ..permission import Deed, Unfit, interrupted
 from .arguments import Arguments, canonical, read, schema
+from .bounds import Sandboxed
 from .files import encoded
 from .process import GRACE, Ended, Wrap, run
 
@@ -75,9 +76,9 @@ class Bash:
     is_parallel = False
     timeout = LONGEST_TIMEOUT + 3 * GRACE
 
-    def __init__(self, directory: Path, *, wrap: Wrap | None = None) -> None:
+    def __init__(self, directory: Path, *, sandbox: Sandboxed | None = None) -> None:
         self._directory = directory
-        self._wrap = wrap
+        self._sandbox = sandbox or Sandboxed(name="none")
 
     async def prepare(self, call: ToolUse) -> Deed:
         asked = read(call, BashArguments)
@@ -93,10 +94,10 @@ class Bash:
             if await to_thread.run_sync(named_files, asked.command, self._directory) != inputs:
                 raise Unfit("A file that the command names was changed meanwhile; look at it, and call again.")
             output = Output()
-            ended = await ran(argv, self._directory, asked.timeout, output, self._wrap)
+            ended = await ran(argv, self._directory, asked.timeout, output, self._sandbox.wrap)
             return _told(output, ended, asked.timeout)
 
-        return Deed(arguments=canonical(asked), act=act, inputs=inputs)
+        return Deed(arguments=canonical(asked), act=act, inputs=inputs, sandbox=self._sandbox.name)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return interrupted(self.name)

@@ -1,0 +1,21 @@
+"""What bounds the commands that tools run: the sandbox around each, or the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .process import Wrap
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sandboxed:
+    """`name` is what an action says about its sandbox; without a `wrap` commands run as they are.
+
+    `notice` is what the person should know.
+    """
+
+    name: str
+    wrap: Wrap | None = None
+    notice: str = ""
+    put_away: Callable[[], object] = lambda: None
