@@ -162,7 +162,7 @@ class Gate:
         await self._pace.begin()
         action = self._action(place, call, deed)
         verdict = self._judge(action, deed.changed_lines)
-        allowed_by = verdict.rule or "default"
+        allowed_by = verdict.rule or verdict.reason
         while verdict.decision == "ask" and not (is_given and verdict.rule is None):
             answered, approved = await self.permit(place, action, reason=verdict.reason, shown=deed.shown)
             if not answered.is_allowed:

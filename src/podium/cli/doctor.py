@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -93,7 +94,7 @@ def examined(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
     yield servers_fact(settings, environ)
     yield coders_fact(environ)
     yield git_fact(repo)
-    yield sandbox_fact()
+    yield sandbox_fact(repo, settings)
     yield agents_fact(repo, settings.home)
 
 
@@ -182,14 +183,15 @@ def git_fact(repo: Path) -> Fact:
     return Fact("git", "fine", f"{version[0] if version else 'unknown version'}, {git}")
 
 
-def sandbox_fact() -> Fact:
-    """Whether commands can be run in a sandbox later; nothing that runs today needs it."""
-    if platform.system() != "Linux":
-        return Fact("sandbox", "note", "none on this system: bubblewrap is for Linux")
-    bwrap = shutil.which("bwrap")
-    if bwrap is not None:
-        return Fact("sandbox", "fine", f"bubblewrap, {bwrap}")
-    return Fact("sandbox", "note", f"bubblewrap not found, needed only to run commands; {_install('bubblewrap')}")
+def sandbox_fact(repo: Path, settings: Settings) -> Fact:
+    """Whether commands can be run here, shown by running some in the sandbox that they would get."""
+    from ..workspace.bounds import sandboxed  # here, because it brings much along
+
+    found = anyio.run(partial(sandboxed, repo, settings.home, settings.store, is_wanted=settings.sandbox))
+    found.put_away()
+    if found.name in ("none", "missing"):
+        return Fact("sandbox", "note", found.notice)
+    return Fact("sandbox", "fine", f"bubblewrap holds here; commands get the profile {found.name}")
 
 
 def agents_fact(repo: Path, home: Path) -> Fact:
