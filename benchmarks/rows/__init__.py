@@ -1,6 +1,6 @@
 """The rows of the table, one file each. A row measures one thing and gives the lines that tell of it."""
 
-from . import append, fan_out, growth, one_call, resume, start_up, streaming, tool_loop
+from . import append, fan_out, growth, one_call, resume, sandbox, start_up, streaming, tool_loop
 
 ROWS = {
     "one_call": one_call,
@@ -10,5 +10,6 @@ ROWS = {
     "append": append,
     "resume": resume,
     "start_up": start_up,
+    "sandbox": sandbox,
     "growth": growth,
 }

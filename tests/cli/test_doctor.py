@@ -91,7 +91,6 @@ def test_a_missing_program_comes_with_the_way_to_get_it(desk: Desk, tmp_path: Pa
 
     assert said.returncode == 0
     assert "get it with: sudo apt-get install git" in said.stdout
-    assert "get it with: sudo apt-get install bubblewrap" in said.stdout
 
 
 def test_runs_to_resume_are_named(desk: Desk) -> None:
