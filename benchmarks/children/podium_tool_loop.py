@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from podium import Agent, App, Settings
+from podium.tools.function import repeatable
 
 from ..child import MODEL, Call, calls, serve
 from ..harbour import PROMPT, REQUEST, depth
@@ -23,7 +24,7 @@ async def opened(url: str) -> AsyncIterator[Call]:
         async with App(settings, environ={}) as app:
 
             async def call() -> str:
-                result = await app.run(agent, REQUEST, tools=[depth])
+                result = await app.run(agent, REQUEST, tools=[repeatable(depth)])
                 return result.text if result.succeeded else f"{result.outcome}: {result.error}"
 
             yield call

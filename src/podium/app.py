@@ -109,6 +109,8 @@ class App:
         self._redaction = Redaction.of(environ, KEY_NAMES)
         self._teams: dict[tuple[int, ...], Known] = {}
         self._recorded = self.settings.recorded()
+        self._rules = self.settings.rules()
+        self._patience = self.settings.whole_patience()
 
     async def __aenter__(self) -> App:
         async with AsyncExitStack() as opening:
@@ -325,11 +327,11 @@ class App:
             offer=outfit.offer,
             briefing=settings.briefing,
             allowance=Allowance(timeline, "", settings.budget, of=""),
-            rules=settings.rules(),
+            rules=self._rules if settings is self.settings else settings.rules(),
             mode=settings.permission_mode,
             directory=started.repo,
             unattended=unattended,
-            patience=structs.replace(settings.patience, approval=settings.approval_seconds),
+            patience=self._patience if settings is self.settings else settings.whole_patience(),
         )
         return Run(self._store, lease, first=first, engagement=engagement, outfit=outfit)
 

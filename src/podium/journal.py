@@ -226,7 +226,8 @@ class Timeline:
             # What goes on is what a resumed run will find.
             line, entry = clean, decode(clean)
         row = Row(self.run, entry.seq, self._lease.epoch, kind(event), key, line, chained(self._hash, line))
-        self._lease.append(row, survives_power_loss=event.survives_power_loss, mail=mail)
+        is_urgent = event.survives_power_loss and not (isinstance(event, ActionBegan) and event.is_repeatable)
+        self._lease.append(row, survives_power_loss=is_urgent, mail=mail)
         self.seq, self._hash = row.seq, row.hash
         if key:
             self._outcomes[key] = line

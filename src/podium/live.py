@@ -11,7 +11,6 @@ import time
 from asyncio import Event
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from math import inf
 from typing import Any
 
 from anyio import CancelScope, move_on_after, to_thread
@@ -203,12 +202,14 @@ class Run:
         """The first agent's answer, with all tools of the run at hand; raises Failed."""
         root = self._engagement.root(self._agent)
         budget = self._engagement.allowance.budget
-        seconds = inf if budget is None or budget.seconds is None else budget.seconds
-        with self._timeline.clock.limit(root.scope.path, seconds - self._timeline.worked):
+        if budget is None or budget.seconds is None:
+            async with self._outfit:
+                return await root.run(self._request)
+        with self._timeline.clock.limit(root.scope.path, budget.seconds - self._timeline.worked):
             async with self._outfit:
                 return await root.run(self._request)
         await self._timeline.still()
-        raise root.failed("budget", f"the run's budget of {seconds:g} s is used up")
+        raise root.failed("budget", f"the run's budget of {budget.seconds:g} s is used up")
 
     def _deliver(self, letter: Letter) -> None:
         self._timeline.append(letter.event, scope="", mail=letter.id)

@@ -114,24 +114,31 @@ class Operation:
         return Answer(text=ended.text, data=ended.data, parts=ended.parts)
 
     async def _through(self, request: Request) -> OperationEnded:
-        """Advice, then the agent's own way of working, then the handoff: all there is to running an agent."""
+        """The whole of it, in the time that the agent has."""
         self.scope.record(OperationStarted(agent=self.agent.name, trigger=self.trigger, request=request))
-        ways = self._run.ways
+        seconds = None if self.agent.budget is None else self.agent.budget.seconds
         try:
-            seconds = inf if self.agent.budget is None else self.agent.budget.seconds or inf
-            with self.scope.timeline.clock.limit(self.scope.path, seconds) as limit:
-                try:
-                    advised = await ways.advise(self, request)
-                    answer = await ways.perform(self, advised)
-                finally:
-                    await self._put_away()
-                answer = await ways.hand_off(self, request, answer)
-            if limit.scope.cancelled_caught:
-                await self.scope.timeline.still()
-                raise self.failed("budget", f"its budget of {seconds:g} s is used up")
+            if seconds is None:
+                answer = await self._answered(request)
+            else:
+                with self.scope.timeline.clock.limit(self.scope.path, seconds) as limit:
+                    answer = await self._answered(request)
+                if limit.scope.cancelled_caught:
+                    await self.scope.timeline.still()
+                    raise self.failed("budget", f"its budget of {seconds:g} s is used up")
         except Failed as error:
             return _failed(error.failure)
         return OperationEnded(outcome="succeeded", text=answer.text, data=answer.data, parts=answer.parts)
+
+    async def _answered(self, request: Request) -> Answer:
+        """Advice, then the agent's own way of working, then the handoff: all there is to running an agent."""
+        ways = self._run.ways
+        try:
+            advised = await ways.advise(self, request)
+            answer = await ways.perform(self, advised)
+        finally:
+            await self._put_away()
+        return await ways.hand_off(self, request, answer)
 
     async def outcome(self, request: Request, *, timeout: float | None = None) -> Part:
         """How it went, with a failure as an outcome like any other; after `timeout` seconds it is cut short."""
@@ -146,10 +153,11 @@ class Operation:
             ended = _failed(error.failure)
         return Part(agent=self.agent.name, outcome=ended.outcome, text=ended.text, failure=ended.failure)
 
-    def child(self, agent: str, trigger: Trigger, *, at: Scope | None = None) -> Operation:
+    def child(self, agent: str | Agent, trigger: Trigger, *, at: Scope | None = None) -> Operation:
         """Another agent's part, started by this one; `at` a place below it, such as that of a tool call."""
-        place = (at or self.scope).next(f"{trigger}:{agent}")
-        return Operation(self._run, self.agents[agent], path=place.path, trigger=trigger, parent=self)
+        chosen = self.agents[agent] if isinstance(agent, str) else agent
+        place = (at or self.scope).next(f"{trigger}:{chosen.name}")
+        return Operation(self._run, chosen, path=place.path, trigger=trigger, parent=self)
 
     def session(self, *tools: Tool, max_turns: int | None = None) -> Session:
         """The agent's own conversation in this operation, with these tools; put away when its part is done."""

@@ -41,7 +41,7 @@ class Deed:
     `arguments` are the call's in canonical form, paths resolved; rules decide on them. `inputs` and
     `outputs` are hashes of the files that it changes, before and after. `shown` is what a person
     who is asked sees besides the arguments, such as a diff; `sandbox` what bounds a command. What only
-    reads leaves nothing to undo and may be done again.
+    reads leaves nothing to undo; what is repeatable may be done again, too.
     """
 
     arguments: Mapping[str, Any]
@@ -52,6 +52,7 @@ class Deed:
     shown: str = ""
     changed_lines: int = 0
     sandbox: str = ""
+    is_repeatable: bool = False
 
 
 class Acting(Protocol):
@@ -178,7 +179,7 @@ class Gate:
             return self._refused(place, action, verdict.reason)
         self._allowance.must_change(set(deed.outputs), agent=self._agent)
         if not deed.is_reading:
-            place.record(ActionBegan(action=action, allowed_by=allowed_by))
+            place.record(ActionBegan(action=action, allowed_by=allowed_by, is_repeatable=deed.is_repeatable))
         return await self._done(place, deed)
 
     async def permit(
@@ -226,6 +227,10 @@ class Gate:
         return place.record(_denied(asked, f"nobody answered within {self._patience:g} s"))
 
     async def _done(self, place: Scope, deed: Deed) -> ToolAnswer:
+        if deed.is_reading or deed.is_repeatable:
+            # Nothing is lost where this is done again, so it need not wait until what led to it is written.
+            await place.timeline.still()
+            return await deed.act()
         async with place.timeline.effect:
             return await deed.act()
 

@@ -150,6 +150,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         role = self.role_of(agent)
         return agent.prompt if role is None or not role.rules else f"{agent.prompt}\n\n{role.rules}"
 
+    def whole_patience(self) -> Patience:
+        """The patience that holds, with the time that a person has for an answer."""
+        return structs.replace(self.patience, approval=self.approval_seconds)
+
     def rules(self) -> Rules:
         """The rules of the person and of the repository; the strictest wins."""
         from .policy import Rules, narrowed  # here, because most commands judge nothing

@@ -216,6 +216,10 @@ def must_hold(connection: sqlite3.Connection, holders: Collection[tuple[str, int
     """Refuse a process that no longer owns one of these runs. Nobody can take a run over before the commit."""
     if not holders:
         return
+    if len(holders) == 1:
+        [(run, epoch)] = holders
+        if connection.execute("SELECT 1 FROM run WHERE id = ? AND epoch = ?", (run, epoch)).fetchone() is not None:
+            return
     held = connection.execute(
         f"SELECT COUNT(*) FROM run WHERE (id, epoch) IN (VALUES {','.join(['(?,?)'] * len(holders))})",
         [value for holder in holders for value in holder],

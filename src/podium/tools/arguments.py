@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,8 +24,9 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """The arguments of one tool. What is left out has its default; what is not named here is refused."""
 
 
+@lru_cache(maxsize=256)
 def schema(of: type[Struct]) -> dict[str, Any]:
-    """The JSON schema of the arguments, whole in itself."""
+    """The JSON schema of the arguments, whole in itself. Nobody changes it."""
     (top,), parts = msgspec.json.schema_components([of], ref_template="{name}")
     inlined = _inlined(top, parts)
     assert isinstance(inlined, dict)

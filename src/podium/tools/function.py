@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
@@ -29,6 +30,7 @@ def repeatable(function: F) -> F:
     return function
 
 
+@lru_cache(maxsize=256)
 def function_tool(function: Callable[..., Any]) -> Acting:
     """The function as a tool. Raises Mistake where it has no name, or its parameters cannot be given by name."""
     name = getattr(function, "__name__", "")
@@ -57,10 +59,14 @@ class FunctionTool:
         async def act() -> ToolAnswer:
             return await self._called(given)
 
-        return Deed(arguments=msgspec.to_builtins(given, enc_hook=repr), act=act)
+        return Deed(arguments=msgspec.to_builtins(given, enc_hook=repr), act=act, is_repeatable=self._is_repeatable)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        return None if getattr(self._function, MARK, False) else interrupted(self.name)
+        return None if self._is_repeatable else interrupted(self.name)
+
+    @property
+    def _is_repeatable(self) -> bool:
+        return bool(getattr(self._function, MARK, False))
 
     async def _called(self, given: dict[str, Any]) -> ToolAnswer:
         try:
