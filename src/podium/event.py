@@ -173,6 +173,8 @@ class ActionBegan(_Event, frozen=True, kw_only=True, tag="action_began"):
 
     action: Action
     allowed_by: str
+    is_repeatable: bool = False
+    """Whether it may simply be done again, so that nothing hangs on this surviving a loss of power."""
 
 
 class ActionRefused(_Event, frozen=True, kw_only=True, tag="action_refused"):
@@ -354,6 +356,93 @@ class HandedOff(_Event, frozen=True, kw_only=True, tag="handed_off"):
     receiver: str
 
 
+# Teams
+
+
+class Assigned(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of the work for one worker."""
+
+    worker: str
+    task: str
+
+
+class TeamPlanned(_Event, frozen=True, kw_only=True, tag="team_planned"):
+    """A lead shared out the work; `skipped` says which assignments were none, and why."""
+
+    assignments: tuple[Assigned, ...]
+    skipped: tuple[str, ...] = ()
+    iteration: int = 1
+
+
+class Evaluated(_Event, frozen=True, kw_only=True, tag="evaluated"):
+    """A judge said how good the work of an iteration is."""
+
+    iteration: int
+    score: float
+    rationale: str = ""
+    by: str = ""
+    trend: Literal["improving", "stable", "degrading"] = "stable"
+    is_complete: bool = False
+    held_back: str = ""
+    """Why a claim to be complete does not hold."""
+
+
+class AdjustmentProposed(_Event, frozen=True, kw_only=True, tag="adjustment_proposed"):
+    """Something about a team that might be changed before its next iteration."""
+
+    iteration: int
+    text: str
+
+
+class IterationFailed(_Event, frozen=True, kw_only=True, tag="iteration_failed"):
+    """An iteration came to nothing, and is tried again or not."""
+
+    iteration: int
+    message: str
+
+
+ReflectEnd = Literal["goal_met", "max_iterations", "stalled", "error_budget", "budget_exhausted", "cancelled", "paused"]
+
+
+class ReflectEnded(_Event, frozen=True, kw_only=True, tag="reflect_ended"):
+    """A loop of plan, work and evaluation is over."""
+
+    end: ReflectEnd
+    iterations: int
+    score: float = 0.0
+
+
+class Broadcast(_Event, frozen=True, kw_only=True, tag="broadcast"):
+    """A member of a discussion said something to all of them."""
+
+    author: str
+    round: int
+    text: str
+
+
+class Voted(_Event, frozen=True, kw_only=True, tag="voted"):
+    """A member of a discussion said whether it is ready to conclude."""
+
+    author: str
+    round: int
+    ready: bool
+    reason: str = ""
+
+
+class RoundEnded(_Event, frozen=True, kw_only=True, tag="round_ended"):
+    """Every member of a discussion had its say, or its time was over."""
+
+    round: int
+    missing: tuple[str, ...] = ()
+
+
+class DiscussionEnded(_Event, frozen=True, kw_only=True, tag="discussion_ended"):
+    """A discussion is over: by consensus, after so many rounds, or because the coordinator said so."""
+
+    by: Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left"]
+    rounds: int
+
+
 class Noticed(_Event, frozen=True, kw_only=True, tag="noticed"):
     """Something the person should know and need not act on."""
 
@@ -395,6 +484,15 @@ Event = (
     | RouteRefused
     | Routed
     | HandedOff
+    | TeamPlanned
+    | Evaluated
+    | AdjustmentProposed
+    | IterationFailed
+    | ReflectEnded
+    | Broadcast
+    | Voted
+    | RoundEnded
+    | DiscussionEnded
     | Noticed
 )
 

@@ -186,13 +186,16 @@ class Timeline:
         """Whether a step has its outcome."""
         return key in self._outcomes
 
-    def delivered_below(self, path: str) -> list[MessagesDelivered]:
-        """The messages that went into prompts below a place, in order."""
-        lines = [
-            line for key, line in self._outcomes.items() if key.startswith(f"{path}/") and key.endswith("/messages")
+    def below(self, path: str, *kinds: type[E]) -> list[E]:
+        """The outcomes and facts of these kinds that are recorded below a place, in order."""
+        prefix = f"{path}/"
+        names = tuple(f'"type":"{KINDS[one]}"'.encode() for one in kinds)
+        found = [
+            decode(line).event
+            for key, line in self._outcomes.items()
+            if key.startswith(prefix) and any(name in line for name in names)
         ]
-        events = [decode(line).event for line in lines]
-        return [event for event in events if isinstance(event, MessagesDelivered)]
+        return [event for event in found if isinstance(event, kinds)]
 
     def recall(self, key: str, wanted: str) -> Event | None:
         """The recorded outcome of a step; None when it has none yet."""

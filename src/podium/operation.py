@@ -100,6 +100,8 @@ class Operation:
         self.allowance: Allowance = above.allowance.within(path, agent.budget, of=agent.name)
         self.rules: Rules = _narrowed(above.rules, agent)
         """What is allowed to this agent: never more than to whoever started it."""
+        self.coordination: tuple[Tool, ...] = ()
+        """Tools for working with others that a pattern gives it."""
         self._run = run
         self._session: Session | None = None
 

@@ -20,6 +20,7 @@ from msgspec import structs
 from .clock import Limit
 from .errors import Failed, Failure, FailureKind, Inconsistent, OutsideFailed, StoreFailed
 from .event import (
+    MessagesDelivered,
     ReasoningStreamed,
     SessionRevived,
     TextStreamed,
@@ -114,7 +115,7 @@ class Session:
         if ended.failure is not None and ended.failure.kind == "empty_reply":
             place.record(SessionRevived(agent=self._spec.agent.name, reason=ended.failure.message))
             # What the person said in the middle of the first attempt is said again.
-            told = [delivered.text for delivered in turn.timeline.delivered_below(turn.path)]
+            told = [message.text for message in turn.timeline.below(turn.path, MessagesDelivered)]
             prompt = "\n\n".join([prompt, *(text for text in told if text not in prompt)])
             place = turn.again(2)
             ended = place.recall(TurnEnded) or await self._attempt(place, prompt)

@@ -9,11 +9,16 @@ from msgspec import to_builtins
 
 from ..action import Action
 from ..event import (
+    AdjustmentProposed,
     Advised,
+    Broadcast,
     CallFailed,
     ContextCompacted,
+    DiscussionEnded,
     Entry,
+    Evaluated,
     HandedOff,
+    IterationFailed,
     MessageReceived,
     MessagesDelivered,
     Noticed,
@@ -24,6 +29,8 @@ from ..event import (
     PermissionAsked,
     QuestionAnswered,
     QuestionAsked,
+    ReflectEnded,
+    RoundEnded,
     Routed,
     RouteRefused,
     RunEnded,
@@ -33,11 +40,13 @@ from ..event import (
     SessionRevived,
     StatusReported,
     StopAsked,
+    TeamPlanned,
     ToolAnswered,
     ToolCalled,
     TurnEnded,
     TurnResumed,
     TurnStarted,
+    Voted,
 )
 from .measure import counted, cut
 from .text import visible
@@ -142,6 +151,32 @@ def _of_operation(entry: Entry) -> str | None:
             return f"{'falls back on' if event.is_fallback else 'chooses'} {event.agent}: {_quoted(event.reason)}"
         case HandedOff() as event:
             return f"hands over to {event.receiver}"
+    return _of_team(entry)
+
+
+def _of_team(entry: Entry) -> str | None:
+    match entry.event:
+        case TeamPlanned() as event:
+            names = ", ".join(dict.fromkeys(one.worker for one in event.assignments)) or "nobody"
+            rest = f"; not: {'; '.join(event.skipped)}" if event.skipped else ""
+            return f"plans iteration {event.iteration} for {names}{rest}"
+        case Evaluated() as event:
+            verdict = "complete" if event.is_complete else event.held_back or "not complete"
+            return f"iteration {event.iteration} is judged {event.score:.2g} by {event.by} ({event.trend}): {verdict}"
+        case AdjustmentProposed() as event:
+            return f"proposes: {event.text}"
+        case IterationFailed() as event:
+            return f"iteration {event.iteration} failed: {event.message}"
+        case ReflectEnded() as event:
+            return f"ends after {counted(event.iterations, 'iteration')}: {event.end}"
+        case Broadcast() as event:
+            return f"{event.author} says in round {event.round}: {_quoted(event.text)}"
+        case Voted() as event:
+            return f"{event.author} is {'ready' if event.ready else 'not ready'} to conclude: {_quoted(event.reason)}"
+        case RoundEnded() as event:
+            return f"round {event.round} is over" + (f"; without {', '.join(event.missing)}" if event.missing else "")
+        case DiscussionEnded() as event:
+            return f"the discussion is over after {counted(event.rounds, 'round')}: {event.by}"
     return None
 
 

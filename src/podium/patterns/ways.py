@@ -9,12 +9,23 @@ from ..errors import Failed, Mistake
 from ..operation import Operation
 from ..request import Answer, Request
 from . import advisors, handoff, router
+from .broadcast import broadcast
+from .discuss import discuss
+from .orchestrate import orchestrate
 from .output import fitting
+from .reflect import reflect
+from .sequential import sequential
 from .subagents import subagents
 
 Way = Callable[[Operation, Request], Awaitable[Answer]]
 
-MODES: dict[str, Way] = {}
+MODES: dict[str, Way] = {
+    "broadcast": broadcast,
+    "sequential": sequential,
+    "orchestrate": orchestrate,
+    "reflect": reflect,
+    "discuss": discuss,
+}
 """The team modes by name; a new one is a new file and a line here."""
 
 
@@ -62,7 +73,7 @@ def way_of(agent: Agent) -> Way:
 
 async def alone(op: Operation, request: Request) -> Answer:
     """The agent answers by itself, with the help of those it may call."""
-    session = op.session(*subagents(op), *await op.offered())
+    session = op.session(*op.coordination, *subagents(op), *await op.offered())
     if isinstance(op.agent.output, dict):
         return await fitting(op, session, request.prompt(), op.agent.output)
     reply = await session.ask(request.prompt())

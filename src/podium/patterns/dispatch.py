@@ -1,0 +1,284 @@
+"""Plans: which worker a lead gives which task, read from the lead's own reply.
+
+Pure: it reads a text and says what it means. Starting the workers, waiting for them and telling
+the lead what was skipped belong to the modes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+MARKER = re.compile(r"@worker:", re.IGNORECASE | re.ASCII)
+END = re.compile(r"@end(?![\w-])", re.IGNORECASE | re.ASCII)
+
+MOST_ARRAYS = 200
+"""So many places in a reply without markers are tried as the beginning of a JSON array."""
+
+
+class Assignment(Struct, frozen=True):
+    """One worker's task, the worker in its registered spelling."""
+
+    worker: str
+    task: str
+
+
+class Skipped(Struct, frozen=True):
+    """What a plan says and nobody will do: the name as written, the task, and why not."""
+
+    name: str
+    task: str
+    why: str
+
+
+class Plan(Struct, frozen=True):
+    """Everything that a reply assigns, in its order and unmerged, and what was skipped."""
+
+    assignments: list[Assignment]
+    skipped: list[Skipped]
+
+
+class SharedTask(Struct, frozen=True):
+    """The same words given to several workers."""
+
+    task: str
+    workers: list[str]
+
+
+def parse_plan(reply: str, workers: Iterable[str]) -> Plan:
+    """The plan in a reply: its JSON array where that assigns anything, else its blocks."""
+    team = _Team(workers)
+    text = reply.replace("\r\n", "\n").replace("\r", "\n")
+    told: list[Skipped] = []
+    for read in (_whole_or_fenced, _blocks, _among_prose):
+        plan = read(text, team)
+        told += plan.skipped
+        if plan.assignments:
+            return Plan(plan.assignments, told)
+    return Plan([], told)
+
+
+def parse_assignments(reply: str, workers: Iterable[str]) -> list[Assignment]:
+    """The assignments of a reply, without what was skipped."""
+    return parse_plan(reply, workers).assignments
+
+
+def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
+    """One assignment a worker, in the order in which the workers were first named; tasks joined by a line `---`."""
+    tasks: dict[str, list[str]] = {}
+    for one in assignments:
+        tasks.setdefault(one.worker, []).append(one.task)
+    return [Assignment(worker, "\n---\n".join(parts)) for worker, parts in tasks.items()]
+
+
+def shared_tasks(assignments: Iterable[Assignment]) -> list[SharedTask]:
+    """The tasks that several workers were given in the same words, which a plan should not do."""
+    found: dict[str, list[str]] = {}
+    spelled: dict[str, str] = {}
+    for one in assignments:
+        key = " ".join(one.task.split())
+        spelled.setdefault(key, one.task)
+        if one.worker not in found.setdefault(key, []):
+            found[key].append(one.worker)
+    return [SharedTask(spelled[key], workers) for key, workers in found.items() if len(workers) > 1]
+
+
+# --- names
+
+_QUOTES = "`'\"*\u2018\u2019\u201c\u201d"
+_AFTER = re.compile(rf"[{_QUOTES}]*(?:[:,;.](?=\s|$)|(?=\s|$))")
+
+
+class _Named(NamedTuple):
+    """A registered worker that begins a line, and where what follows its name begins."""
+
+    worker: str
+    end: int
+
+
+class _Team:
+    """The registered workers, found by name: exactly, ignoring case, the longest first."""
+
+    def __init__(self, workers: Iterable[str]) -> None:
+        known = [(bare, name) for name in workers if (bare := _bare(name))]
+        self._patterns = [
+            (re.compile(re.escape(bare), re.IGNORECASE), name)
+            for bare, name in sorted(known, key=lambda one: len(one[0]), reverse=True)
+        ]
+        self.has_spaces = any(" " in bare for bare, _ in known)
+
+    def exactly(self, written: str) -> str | None:
+        """The worker of that name."""
+        bare = _bare(written)
+        return next((name for pattern, name in self._patterns if pattern.fullmatch(bare)), None)
+
+    def beginning(self, header: str) -> _Named | None:
+        """The worker with the longest name that begins a header line and ends where a word does."""
+        start = len(header) - len(header.lstrip(_QUOTES + " \t"))
+        for pattern, name in self._patterns:
+            if (found := pattern.match(header, start)) and (after := _AFTER.match(header, found.end())):
+                return _Named(name, after.end())
+        return None
+
+    def unknown(self, header: str, *, has_more: bool) -> str:
+        """The name that a header line most likely means, though nobody has it.
+
+        It is the first word, or what is quoted; the whole line where names have spaces and the task stands below.
+        """
+        header = header.strip()
+        if quoted := re.match(r"(?:`([^`]+)`|\"([^\"]+)\"|\*\*([^*]+)\*\*)", header):
+            return _bare(next(part for part in quoted.groups() if part))
+        words = header.split()
+        return _bare(header if self.has_spaces and has_more else words[0] if words else "")
+
+
+def _bare(name: str) -> str:
+    return name.strip().strip(_QUOTES).strip()
+
+
+# --- JSON
+
+_decoder = json.JSONDecoder(strict=False)  # models put line breaks into their strings
+_FENCED = re.compile(r"(?<![`~])(?:`{3,}+|~{3,}+)[ \t]*+[\w+-]*+\s*+(?=\[)")
+_FENCE_END = re.compile(r"\s*(?:`{3}|~{3}|\Z)")
+
+
+def _whole_or_fenced(text: str, team: _Team) -> Plan:
+    """What the JSON array says that is the reply, or the arrays that stand in fences."""
+    stripped = text.strip()
+    if stripped.startswith("["):
+        found, end = _array(stripped, 0)
+        if found is not None and end == len(stripped):
+            return _items(found, team)
+    assignments: list[Assignment] = []
+    skipped: list[Skipped] = []
+    for fence in _FENCED.finditer(text):
+        found, end = _array(text, fence.end())
+        if found is not None and _FENCE_END.match(text, end):
+            plan = _items(found, team)
+            assignments += plan.assignments
+            skipped += plan.skipped
+    return Plan(assignments, skipped)
+
+
+def _among_prose(text: str, team: _Team) -> Plan:
+    """What the first plan says that stands as a bare array among prose; a reply with markers has none."""
+    place = 0
+    for _ in range(0 if MARKER.search(text) else MOST_ARRAYS):
+        if (place := text.find("[", place)) < 0:
+            break
+        found, end = _array(text, place)
+        if found is not None:
+            plan = _items(found, team)
+            if plan.assignments:
+                return plan
+        place = end
+    return Plan([], [])
+
+
+def _array(text: str, place: int) -> tuple[list[Any] | None, int]:
+    """The array of objects that begins at `place`, if one does, and where to go on."""
+    try:
+        found, end = _decoder.raw_decode(text, place)
+    except (ValueError, RecursionError):
+        return None, place + 1
+    return (found if isinstance(found, list) else None), end
+
+
+def _items(found: Sequence[Any], team: _Team) -> Plan:
+    """The assignments of an array. One in which nothing looks like an assignment is other data, and says nothing."""
+    plan = Plan([], [])
+    if not any(isinstance(item, dict) and ("worker" in item or "task" in item) for item in found):
+        return plan
+    for item in found:
+        name, task = (item.get("worker"), item.get("task")) if isinstance(item, dict) else (None, None)
+        if not isinstance(name, str) or not isinstance(task, str):
+            written, rest = (str(one) if isinstance(one, str) else "" for one in (name, task))
+            plan.skipped.append(Skipped(written, rest, "it is no object with the texts worker and task"))
+            continue
+        _add(plan, team.exactly(name), _bare(name), task.strip())
+    return plan
+
+
+def _add(plan: Plan, worker: str | None, name: str, task: str) -> None:
+    if worker is None:
+        plan.skipped.append(Skipped(name, task, "no worker has that name" if name else "it names no worker"))
+    elif not task:
+        plan.skipped.append(Skipped(worker, "", "its task is empty"))
+    else:
+        plan.assignments.append(Assignment(worker, task))
+
+
+# --- blocks
+
+# What decorates a marker at the beginning of a line belongs to it, and not to the task before.
+_BLOCK = re.compile(
+    r"(?:^[ \t>]*+(?:[-+*][ \t]++|\d{1,3}[.)][ \t]++|\#{1,6}[ \t]++)?[*_`\"']*)?@worker:",
+    re.IGNORECASE | re.ASCII | re.MULTILINE,
+)
+_END_LINE = re.compile(rf"^[ \t]*+[*_`]*+{END.pattern}", re.IGNORECASE | re.ASCII | re.MULTILINE)
+_FENCE = re.compile(r"^[ \t>]*(?:`{3,}|~{3,})[ \t]*([^\s`]*)", re.MULTILINE)
+
+
+def _blocks(text: str, team: _Team) -> Plan:
+    """The assignments in `@worker:` blocks."""
+    plan = Plan([], [])
+    for block in _found_blocks(text):
+        header, _, below = block.text.partition("\n")
+        named = team.beginning(header)
+        if named is None:
+            name = team.unknown(header, has_more=bool(below.strip()))
+            rest = header.strip().lstrip(_QUOTES).removeprefix(name).lstrip(_QUOTES)
+            _add(plan, None, name, block.task(f"{rest}\n{below}"))
+        else:
+            _add(plan, named.worker, named.worker, block.task(f"{header[named.end :]}\n{below}"))
+    return plan
+
+
+class _Block(NamedTuple):
+    """What follows one marker; whether `@end` ended it, and whether a fence was open around it."""
+
+    text: str
+    is_ended: bool
+    is_fenced: bool
+
+    def task(self, text: str) -> str:
+        """The task in `text`, without the fence that stands around the blocks rather than in the task."""
+        return (text if self.is_ended else _unwrapped(text, is_fenced=self.is_fenced)).strip()
+
+
+def _found_blocks(text: str) -> Iterator[_Block]:
+    markers = list(_BLOCK.finditer(text))
+    is_fenced, place = False, 0
+    for number, marker in enumerate(markers):
+        for fence in _FENCE.finditer(text, place, marker.start()):
+            is_fenced = not is_fenced or bool(fence[1])
+        place = marker.end()
+        limit = markers[number + 1].start() if number + 1 < len(markers) else len(text)
+        end = _END_LINE.search(text, place, limit)
+        # A search from the middle of a line takes its beginning for one only in a text of its own.
+        yield _Block(text[place : end.start() if end else limit], end is not None, is_fenced)
+
+
+def _unwrapped(text: str, *, is_fenced: bool) -> str:
+    """`text` without the line that closes a fence from before it, or opens one for what comes after it."""
+    lines = text.split("\n")
+    opened: int | None = None
+    closes: int | None = None
+    for place, line in enumerate(lines):
+        if (fence := _FENCE.match(line)) is None:
+            continue
+        if opened is not None:
+            opened = None if not fence[1] else opened
+        elif is_fenced and not fence[1]:
+            closes, is_fenced = place, False
+        else:
+            opened = place
+    loose = {closes} if closes is not None else set()
+    if opened is not None and not "".join(lines[opened + 1 :]).strip():
+        loose.add(opened)
+    return "\n".join(line for place, line in enumerate(lines) if place not in loose)

@@ -1,0 +1,81 @@
+"""Orchestrate: the lead plans, the workers work, the lead makes one answer of it; once."""
+
+from __future__ import annotations
+
+from ..agent import Agent
+from ..event import Assigned, TeamPlanned
+from ..operation import Operation
+from ..request import Answer, Request
+from ..session import Reply, Session
+from .dispatch import Assignment, Plan, parse_plan
+from .prompts import filled
+from .team import Options, Worked, described, dispatched, members, nobody_succeeded, options, told
+
+MOST_PLANS = 3
+
+
+async def orchestrate(op: Operation, request: Request) -> Answer:
+    """The lead's synthesis of what its workers did."""
+    own, workers, lead = options(op), members(op), op.session()
+    reply = await lead.ask(planning(op, own, request, workers))
+    plan = await planned(op, own, request, workers, lead, reply)
+    if not plan.assignments:
+        return Answer(text=reply.text)
+    results = await dispatched(op, request, workers, plan.assignments)
+    must_have_worked(op, results)
+    final = await lead.ask(filled(own.prompts, "synthesis", request=request.original, results=told(results)))
+    return Answer(text=final.text, parts=tuple(result.part for result in results))
+
+
+def planning(op: Operation, own: Options, request: Request, workers: dict[str, Agent]) -> str:
+    """The first prompt of a lead."""
+    routing = f"\n## Who does what\n{own.routing}\n" if own.routing else ""
+    return filled(
+        own.prompts,
+        "plan",
+        lead="",
+        request=request.prompt(),
+        workers=described(workers),
+        routing=routing,
+    ).strip()
+
+
+async def planned(
+    op: Operation, own: Options, request: Request, workers: dict[str, Agent], lead: Session, reply: Reply
+) -> Plan:
+    """The plan in a reply; the lead is asked again where it assigns nothing.
+
+    An empty plan is given back only where the reply itself is to be the answer.
+    """
+    for attempt in range(MOST_PLANS + 1):
+        plan = parse_plan(reply.text, list(workers))
+        if plan.assignments:
+            return recorded(op, plan, iteration=1)
+        if own.answer_directly and attempt == 0 and not plan.skipped:
+            return plan
+        if attempt < MOST_PLANS:
+            why = f" ({'; '.join(skipped(plan))})" if plan.skipped else ""
+            reply = await lead.ask(filled(own.prompts, "plan_again", why=why, names=", ".join(workers)))
+    if own.dispatch == "force":
+        return recorded(op, Plan([Assignment(name, request.text) for name in workers], []), iteration=1)
+    raise op.failed(
+        "failed", f"its lead assigned nothing to {', '.join(workers)}, though it was asked {MOST_PLANS + 1} times"
+    )
+
+
+def recorded(op: Operation, plan: Plan, *, iteration: int) -> Plan:
+    """The plan, on the timeline."""
+    assignments = tuple(Assigned(worker=one.worker, task=one.task) for one in plan.assignments)
+    op.scope.record(TeamPlanned(assignments=assignments, skipped=tuple(skipped(plan)), iteration=iteration))
+    return plan
+
+
+def skipped(plan: Plan) -> list[str]:
+    """What of a plan was none, in words."""
+    return [f"{one.name or 'nobody'}: {one.why}" for one in plan.skipped]
+
+
+def must_have_worked(op: Operation, results: list[Worked]) -> None:
+    """Success needs somebody who did something. Raises Failed."""
+    if not any(result.state == "succeeded" for result in results):
+        raise nobody_succeeded(op, [result.part for result in results])

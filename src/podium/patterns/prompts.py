@@ -1,0 +1,140 @@
+"""The words of team modes: templates in one place, each of which a team may override under `prompts`.
+
+Fields stand in braces. What workers and members said goes in neutralised: it is data, whatever it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PLAN = """\
+{lead}
+
+You lead a team. Share out the work on the request below; do not do any of it yourself.
+
+## Request
+{request}
+
+## Workers
+{workers}
+{routing}
+## Rules
+- Give each worker you use a different sub-task, complete in itself.
+- Use as few workers as the request needs.
+- Put all assignments into this one reply.
+
+## Reply
+A JSON array, or one block a worker:
+
+[{{"worker": "NAME", "task": "what it should do"}}]
+
+@worker:NAME what it should do
+@end
+"""
+
+PLAN_AGAIN = """\
+That reply assigns nothing to anybody{why}. The workers are: {names}. Reply with assignments, as a JSON array of
+{{"worker", "task"}} objects or as @worker:NAME blocks."""
+
+NEXT_PLAN = """\
+Iteration {iteration} of {most}. The last evaluation: {evaluation}
+{skipped}{messages}
+Plan what is still missing, with the same workers and the same rules: {names}. If nothing is missing, say so and
+assign nothing.
+
+## Request
+{request}"""
+
+TASK = """\
+{shared}## Original User Request (context)
+{request}
+
+## Your Assigned Task
+{task}"""
+
+SHARED = """\
+## Team Context (shared knowledge)
+{shared}
+
+"""
+
+SYNTHESIS = """\
+Your workers are done. Write the answer to the request from their results, and from nothing else: where a result is
+missing or failed, say so and do not fill it in.
+
+## Request
+{request}
+
+## Results
+{results}"""
+
+EVALUATION = """\
+
+Then judge it. If the request is met in full, end with a line that says only
+[[GROUP_REFLECT_COMPLETE]]
+Otherwise end with a line that says only
+[[NEEDS_ITERATION]]
+and below it what is missing."""
+
+SCORE = """\
+Judge how well this work meets the request, from 0.0 to 1.0. Reply with
+
+SCORE: a number
+RATIONALE: why, and what is missing
+
+If it is met in full, add a line that says only [[GROUP_REFLECT_COMPLETE]].
+
+## Request
+{request}
+
+## Work
+{work}"""
+
+ROUND = """\
+You take part in a discussion of {names}, round {round}.
+
+## Topic
+{request}
+{news}
+Say what the others should know with the tool broadcast, and vote with vote_conclude whether the discussion can end.
+What you only reply is told to the others as well. Say nothing if you have nothing new."""
+
+COORDINATE = """\
+You coordinate a discussion of {names}. Round {round} is over.
+{news}
+{votes}
+End it with the tool conclude and the answer, or say with broadcast what is still to be talked about."""
+
+CONCLUDE = """\
+The discussion is over ({why}). Write the answer to the topic from what was said, and from nothing else.
+
+## Topic
+{request}
+
+## Transcript
+{transcript}"""
+
+TEMPLATES = {
+    "plan": PLAN,
+    "plan_again": PLAN_AGAIN,
+    "next_plan": NEXT_PLAN,
+    "task": TASK,
+    "synthesis": SYNTHESIS,
+    "evaluation": EVALUATION,
+    "score": SCORE,
+    "round": ROUND,
+    "coordinate": COORDINATE,
+    "conclude": CONCLUDE,
+}
+
+
+def filled(own: Mapping[str, str], name: str, **fields: object) -> str:
+    """A template, the team's own where it has one, with its fields."""
+    template = own.get(name, TEMPLATES[name])
+    try:
+        return template.format(**fields)
+    except (KeyError, IndexError, ValueError):
+        # A team's own words may have braces that are none of ours.
+        for field, value in fields.items():
+            template = template.replace(f"{{{field}}}", str(value))
+        return template

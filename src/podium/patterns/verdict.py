@@ -1,0 +1,205 @@
+"""Verdicts: what a judge's reply says about the work, and keeping others' words from passing for one.
+
+Sentinels and scores are read from the judge's own reply only. Whatever workers wrote goes
+through `neutralise` before a judge or a parser sees it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from .dispatch import END, MARKER
+
+GROUP_COMPLETE = "[[GROUP_REFLECT_COMPLETE]]"
+NEEDS_ITERATION = "[[NEEDS_ITERATION]]"
+COMPLETE = "[[REFLECTION_COMPLETE]]"
+
+NO_FEEDBACK = "No specific feedback provided"
+UNSCORED = 0.5
+MOST_OBJECTS = 200
+"""So many places in a reply are tried as the beginning of a JSON object."""
+
+Trend = Literal["improving", "stable", "degrading"]
+
+
+class Score(Struct, frozen=True):
+    """How good the work is, from 0 to 1, and why."""
+
+    score: float
+    rationale: str
+
+
+class PassFail(Struct, frozen=True):
+    """Whether the work passes; `feedback` where it does not."""
+
+    passed: bool
+    feedback: str | None
+
+
+def is_complete(text: str, group: bool = True) -> bool:
+    """Whether the judge says that the goal is met, and not also that it needs another iteration."""
+    return _stands(GROUP_COMPLETE if group else COMPLETE, text) and not _stands(NEEDS_ITERATION, text)
+
+
+def self_score(text: str, group: bool = True) -> float:
+    """The score of a reply that judges by sentinels alone."""
+    if _stands(NEEDS_ITERATION, text):
+        return 0.4
+    return 1.0 if is_complete(text, group) else 0.7
+
+
+def parse_score(text: str) -> Score:
+    """The score and the rationale of an evaluator's reply, labelled or as a JSON object."""
+    told = text.replace("\r\n", "\n").replace("\r", "\n")
+    for found in (_object_score(told, whole=True), _label(_SCORE_LINE, told), _object_score(told, whole=False)):
+        if found is not None:
+            return Score(found.score, found.rationale or text)
+    loose = _label(_SCORE, told)
+    return Score(UNSCORED if loose is None else loose.score, _rationale(told) or text)
+
+
+def parse_pass_fail(text: str) -> PassFail:
+    """A one-word verdict: PASS, or FAIL with its reason."""
+    bare = text.strip(_SPACE_AND_EMPHASIS)
+    if _PASS.match(bare):
+        return PassFail(True, None)
+    if (failed := _FAIL.match(bare)) is None:
+        return PassFail(False, text)
+    rest = bare[failed.end() :].lstrip(_SPACE_AND_EMPHASIS)
+    if not rest.strip(".!"):
+        return PassFail(False, NO_FEEDBACK)
+    if not rest.startswith(":"):
+        return PassFail(False, text)
+    reason = " ".join(rest[1:].strip(_SPACE_AND_EMPHASIS).split("\n"))
+    return PassFail(False, " ".join(reason.split()) or NO_FEEDBACK)
+
+
+def feedback(text: str) -> str:
+    """What a judge wants done next: what follows its needs-iteration sentinel, else its last lines."""
+    told = text.replace("\r\n", "\n").replace("\r", "\n")
+    if (sentinel := _LINES[NEEDS_ITERATION].search(told)) is None:
+        return _last_lines(told)
+    after = MARKER.split(told[sentinel.end() :], maxsplit=1)[0].strip()
+    # A judge that says why before the sentinel has said it too.
+    return after or _last_lines(told[: sentinel.start()])
+
+
+def trend(scores: Sequence[float]) -> Trend:
+    """Where the last two scores lead."""
+    if len(scores) < 2:
+        return "stable"
+    change = round(scores[-1] - scores[-2], 9)
+    return "improving" if change > 0.1 else "degrading" if change < -0.1 else "stable"
+
+
+def neutralise(text: str) -> str:
+    """`text` with everything that would read as a sentinel or as part of a plan visibly broken."""
+    text = _ANY_SENTINEL.sub(lambda found: f"(quoted: {found[1]})", text)
+    for marker in (MARKER, END):
+        text = marker.sub(lambda found: f"@ {found[0][1:]}", text)
+    return text
+
+
+# --- sentinels
+
+_BLANK = r"[^\S\n]"
+_LINES = {
+    sentinel: re.compile(
+        rf"^(?:{_BLANK}|[*_])*+{re.escape(sentinel)}(?:{_BLANK}|[*_])*+$", re.IGNORECASE | re.MULTILINE | re.ASCII
+    )
+    for sentinel in (GROUP_COMPLETE, NEEDS_ITERATION, COMPLETE)
+}
+_NAMES = "|".join(re.escape(sentinel.strip("[]")) for sentinel in _LINES)
+_ANY_SENTINEL = re.compile(rf"\[\[({_NAMES})\]\]", re.IGNORECASE | re.ASCII)
+
+
+def _stands(sentinel: str, text: str) -> bool:
+    """Whether a sentinel stands alone on a line."""
+    return _LINES[sentinel].search(text.replace("\r\n", "\n").replace("\r", "\n")) is not None
+
+
+def _last_lines(text: str) -> str:
+    return "\n".join(text.strip().split("\n")[-5:])
+
+
+# --- scores
+
+_AROUND = r"[ \t*_`\[(<\"'~=]*+"
+_VALUE = (
+    rf"score\b[*_ \t]*+:{_AROUND}"
+    r"(?P<number>[-+]?(?:\d{1,30}(?:[.,]\d*+)?|[.,]\d++)(?:e[-+]?\d{1,4})?)"
+    r"[*_`]*+[ \t]*+(?P<of>%|/[ \t]*+\d{1,30}(?:\.\d*+)?)?"
+)
+_SCORE_LINE = re.compile(rf"^[ \t>*_\#`-]*{_VALUE}", re.IGNORECASE | re.MULTILINE)
+_SCORE = re.compile(rf"\b{_VALUE}", re.IGNORECASE)
+_RATIONALE = re.compile(r"\brationale\b[*_ \t]*+:[*_]*+", re.IGNORECASE)
+_RATIONALE_END = re.compile(rf"{_ANY_SENTINEL.pattern}|^[ \t>*_\#`-]*score\b[*_ \t]*+:", re.IGNORECASE | re.MULTILINE)
+_SPACE_AND_EMPHASIS = " \t\r\n*_`"
+_PASS = re.compile(r"pass(?![\w/|-])", re.IGNORECASE)
+_FAIL = re.compile(r"fail(?![\w/|-])", re.IGNORECASE)
+_decoder = json.JSONDecoder(strict=False)
+
+
+def _label(pattern: re.Pattern[str], text: str) -> Score | None:
+    """The first labelled score, with its rationale, empty where there is none."""
+    if (found := pattern.search(text)) is None:
+        return None
+    value = _number(found["number"].replace(",", "."))
+    if value is None:
+        return None
+    if of := found["of"]:
+        whole = 100.0 if of == "%" else _number(of[1:].strip()) or 1.0
+        value /= whole
+    return Score(_clamped(value), _rationale(text))
+
+
+def _rationale(text: str) -> str:
+    if (label := _RATIONALE.search(text)) is None:
+        return ""
+    end = _RATIONALE_END.search(text, label.end())
+    return text[label.end() : end.start() if end else len(text)].strip()
+
+
+def _object_score(text: str, *, whole: bool) -> Score | None:
+    """The score that a JSON object gives: one that is the whole reply, or the first one in it."""
+    for found in _objects(text.strip(), whole=whole):
+        told = {str(key).casefold(): value for key, value in found.items()}
+        if "score" in told:
+            value, why = told["score"], told.get("rationale")
+            number = None if isinstance(value, bool) else _number(value)
+            score = UNSCORED if number is None else _clamped(number)
+            return Score(score, why.strip() if isinstance(why, str) else "")
+    return None
+
+
+def _objects(text: str, *, whole: bool) -> Iterator[dict[str, Any]]:
+    place = 0
+    for _ in range(1 if whole else MOST_OBJECTS):
+        if (place := text.find("{", place)) < 0 or (whole and place):
+            return
+        try:
+            found, place = _decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            place += 1
+            continue
+        if isinstance(found, dict) and (not whole or place == len(text)):
+            yield found
+
+
+def _number(value: object) -> float | None:
+    """`value` as a number, where it is one."""
+    try:
+        number = float(value) if isinstance(value, str | int | float) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return None if math.isnan(number) else number
+
+
+def _clamped(number: float) -> float:
+    return min(1.0, max(0.0, number))

@@ -1,0 +1,415 @@
+"""Team modes: members side by side, one after the other, planned, judged, in discussion; and death at any entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from podium.agent import Member, Team
+from podium.event import (
+    Broadcast,
+    DiscussionEnded,
+    Evaluated,
+    IterationFailed,
+    ModelReplied,
+    OperationStarted,
+    ReflectEnded,
+    RoundEnded,
+    TeamPlanned,
+)
+from podium.store.fault import refusal_after
+
+from ..studio import Studio
+
+DONE = "[[GROUP_REFLECT_COMPLETE]]"
+AGAIN = "[[NEEDS_ITERATION]]"
+
+
+def lead(
+    studio: Studio, mode: str, *names: str, says: Any = ("ok",), evaluator: str | None = None, **options: Any
+) -> None:
+    """A lead with these members, each of which says that it is done where nothing else was said of it."""
+    for name in names:
+        if name not in studio.agents:
+            studio.agent(name, says=[f"{name} is done"] * 9, description=f"does {name}")
+    team = Team(
+        mode=mode,  # type: ignore[arg-type] # a test's own word
+        members=tuple(Member(agent=name) for name in names),
+        evaluator=evaluator,
+        options=options,
+    )
+    studio.agent("lead", says=says, team=team)
+
+
+def plan(*assignments: tuple[str, str]) -> str:
+    return "\n".join(f"@worker:{name} {task}" for name, task in assignments)
+
+
+# Broadcast and sequential
+
+
+async def test_broadcast_gives_everybody_the_request_and_all_answers_in_member_order(studio: Studio) -> None:
+    studio.agent("slow", says=[{"says": "first in line", "delay": 0.05}])
+    lead(studio, "broadcast", "slow", "quick")
+
+    result = await studio.run("lead", "What do you say?")
+
+    assert result.text == "### From slow\n\nfirst in line\n\n### From quick\n\nquick is done"
+    assert [part.agent for part in result.parts] == ["slow", "quick"]
+    assert studio.heard("slow") == studio.heard("quick") == ["What do you say?"]
+    assert not studio.heard("lead")
+
+
+async def test_one_member_that_fails_stops_nobody(studio: Studio) -> None:
+    studio.agent("bad", says=[{"fails": {"status": 400, "message": "no"}}])
+    lead(studio, "broadcast", "bad", "good")
+
+    result = await studio.run("lead", "go")
+
+    assert result.succeeded
+    assert "good is done" in result.text
+    assert result.parts[0].outcome == "failed"
+
+
+async def test_a_team_in_which_nobody_succeeds_fails_with_the_reasons(studio: Studio) -> None:
+    studio.agent("bad", says=[{"fails": {"status": 400, "message": "no such thing"}}])
+    lead(studio, "sequential", "bad")
+
+    result = await studio.run("lead", "go")
+
+    assert "no member of its team came to anything" in (result.error or "")
+    assert "no such thing" in (result.error or "")
+
+
+async def test_in_sequence_each_member_sees_the_answers_before_it(studio: Studio) -> None:
+    studio.agent("bad", says=[{"fails": {"status": 400}}])
+    lead(studio, "sequential", "one", "bad", "three")
+
+    result = await studio.run("lead", "Count.")
+
+    assert result.text == "three is done"
+    [heard] = studio.heard("three")
+    assert heard.startswith("Count.")
+    assert "one is done" in heard
+    assert "[context: bad has no answer]" in heard
+
+
+async def test_a_member_may_be_a_team_and_a_chain(studio: Studio) -> None:
+    studio.agent("last", says=["the end of the chain"])
+    studio.agent("chain", says=["a draft"], handoff="last")
+    studio.agent("inner", team=Team(mode="sequential", members=(Member(agent="chain"),)))
+    lead(studio, "broadcast", "inner")
+
+    result = await studio.run("lead", "go")
+
+    assert result.text == "### From inner\n\nthe end of the chain"
+
+
+async def test_a_team_may_change_its_members(studio: Studio) -> None:
+    studio.agent("worker", says=["x", "x"], prompt="You work.")
+    members = (Member(agent="worker", name="ann"), Member(agent="worker", name="bob", prompt="You doubt."))
+    studio.agent("lead", team=Team(mode="broadcast", members=members))
+    studio.scripts |= {"ann": ["from ann"], "bob": ["from bob"]}
+
+    result = await studio.run("lead", "go")
+
+    assert [part.text for part in result.parts] == ["from ann", "from bob"]
+    assert {call.agent: call.system for call in studio.calls} == {"ann": "You work.", "bob": "You doubt."}
+
+
+# Orchestrate
+
+
+async def test_a_lead_plans_its_workers_work_and_it_answers(studio: Studio) -> None:
+    says = [plan(("a", "look"), ("b", "listen")), "the synthesis"]
+    lead(studio, "orchestrate", "a", "b", "c", says=says, shared_context="We are few.")
+
+    result = await studio.run("lead", "Find out.")
+
+    assert result.text == "the synthesis"
+    assert [part.agent for part in result.parts] == ["a", "b"]
+    assert "We are few." in studio.heard("a")[0]
+    assert "## Your Assigned Task\nlook" in studio.heard("a")[0]
+    assert "a is done" in studio.heard("lead")[1]
+    assert not studio.heard("c")
+
+
+async def test_a_lead_that_assigns_nothing_is_asked_again_and_then_the_run_fails(studio: Studio) -> None:
+    lead(studio, "orchestrate", "a", says=["I shall do it myself"] * 4)
+
+    result = await studio.run("lead", "go")
+
+    assert "assigned nothing to a, though it was asked 4 times" in (result.error or "")
+    assert not studio.heard("a")
+
+
+async def test_a_lead_may_answer_directly_only_where_the_team_allows_it(studio: Studio) -> None:
+    lead(studio, "orchestrate", "a", says=["It is four."], answer_directly=True)
+
+    result = await studio.run("lead", "Two and two?")
+
+    assert result.text == "It is four."
+
+
+async def test_dispatch_can_be_forced(studio: Studio) -> None:
+    lead(studio, "orchestrate", "a", "b", says=["no"] * 4 + ["from all"], dispatch="force")
+
+    result = await studio.run("lead", "go")
+
+    assert result.text == "from all"
+    assert studio.heard("a")
+    assert studio.heard("b")
+
+
+async def test_one_dead_worker_of_five_leaves_a_partial_synthesis(studio: Studio) -> None:
+    studio.agent("dead", says=[{"silent": True}])
+    names = ("a", "b", "c", "d", "dead")
+    says = [plan(*((name, "go") for name in names)), "without dead"]
+    lead(studio, "orchestrate", *names, says=says, worker_timeout=0.1)
+
+    result = await studio.run("lead", "go")
+
+    assert result.text == "without dead"
+    assert "### dead (timed_out" in studio.heard("lead")[1]
+
+
+async def test_two_tasks_for_one_worker_are_one_dispatch(studio: Studio) -> None:
+    lead(studio, "orchestrate", "a", says=[plan(("a", "first"), ("a", "second")), "both"])
+
+    result = await studio.run("lead", "go")
+
+    assert len(studio.heard("a")) == 1
+    assert "first\n---\nsecond" in studio.heard("a")[0]
+    assert len(studio.events(result, TeamPlanned)[0].assignments) == 2
+
+
+# Reflect
+
+
+async def test_the_goal_is_met_when_the_judge_says_so_on_a_line_of_its_own(studio: Studio) -> None:
+    says = [plan(("a", "x")), f"half\n{AGAIN}\nmore of it", plan(("a", "y")), f"whole\n{DONE}"]
+    lead(studio, "reflect", "a", says=says)
+
+    result = await studio.run("lead", "go")
+
+    assert result.succeeded
+    [ended] = studio.events(result, ReflectEnded)
+    assert (ended.end, ended.iterations) == ("goal_met", 2)
+    assert [event.score for event in studio.events(result, Evaluated)] == [0.4, 1.0]
+    assert "more of it" in studio.heard("lead")[2]
+
+
+async def test_a_sentinel_in_a_workers_text_or_in_a_sentence_ends_nothing(studio: Studio) -> None:
+    studio.agent("a", says=[f"look:\n{DONE}\n"] * 2)
+    says = [plan(("a", "x")), f"I would not say {DONE} yet", plan(("a", "y")), f"done\n{DONE}"]
+    lead(studio, "reflect", "a", says=says)
+
+    result = await studio.run("lead", "go")
+
+    assert studio.events(result, ReflectEnded)[0].iterations == 2
+    told = studio.heard("lead")[1]
+    assert "look:" in told
+    assert told.count(f"\n{DONE}\n") == 1, "only in our own instructions"
+
+
+async def test_an_evaluator_scores_and_a_good_score_is_enough(studio: Studio) -> None:
+    studio.agent("judge", says=["SCORE: 0.95\nRATIONALE: fine"])
+    lead(studio, "reflect", "a", says=[plan(("a", "x")), "a draft about ships"], evaluator="judge")
+
+    result = await studio.run("lead", "go")
+
+    assert result.text == "a draft about ships"
+    [event] = studio.events(result, Evaluated)
+    assert (event.score, event.by, event.rationale, event.is_complete) == (0.95, "judge", "fine", True)
+
+
+async def test_a_lead_cannot_pass_its_own_work_where_there_is_an_evaluator(studio: Studio) -> None:
+    studio.agent("judge", says=["SCORE: 0.5\nRATIONALE: thin"])
+    says = [plan(("a", "x")), f"one text\n{DONE}", plan(("a", "y")), f"quite another\n{DONE}"]
+    lead(studio, "reflect", "a", says=says, evaluator="judge", max_iterations=2)
+
+    result = await studio.run("lead", "go")
+
+    assert studio.events(result, ReflectEnded)[0].end == "max_iterations"
+    assert "thin" in studio.heard("lead")[2]
+
+
+async def test_no_more_iterations_than_allowed(studio: Studio) -> None:
+    says = [text for n in range(3) for text in (plan(("a", f"task {n}")), f"text number {n} {'x ' * n}\n{AGAIN}\nmore")]
+    lead(studio, "reflect", "a", says=says, max_iterations=3)
+
+    result = await studio.run("lead", "go")
+
+    assert not result.succeeded
+    assert studio.events(result, ReflectEnded)[0].end == "max_iterations"
+    assert "after 3 of 3 iterations" in (result.error or "")
+    assert result.parts
+
+
+async def test_work_that_repeats_itself_stops_the_loop(studio: Studio) -> None:
+    says = [text for n in range(5) for text in (plan(("a", f"task {n}")), "always the same words here")]
+    lead(studio, "reflect", "a", says=says)
+
+    result = await studio.run("lead", "go")
+
+    assert studio.events(result, ReflectEnded)[0].end == "stalled"
+    assert studio.events(result, ReflectEnded)[0].iterations == 3
+
+
+async def test_three_errors_in_a_row_end_the_loop(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    studio.agent("a", says=[{"fails": {"status": 400, "message": "broken"}}] * 9)
+    lead(studio, "reflect", "a", says=[plan(("a", f"try {n}")) for n in range(9)])
+    monkeypatch.setattr("podium.patterns.reflect.RETRY_SECONDS", 0.0)
+
+    result = await studio.run("lead", "go")
+
+    assert studio.events(result, ReflectEnded)[0].end == "error_budget"
+    assert len(studio.events(result, IterationFailed)) == 2
+
+
+async def test_everybody_must_have_taken_part_where_the_team_wants_that(studio: Studio) -> None:
+    says = [plan(("a", "x")), f"one\n{DONE}", plan(("b", "y")), f"two, with more\n{DONE}"]
+    lead(studio, "reflect", "a", "b", says=says, participation="all")
+
+    result = await studio.run("lead", "go")
+
+    first, second = studio.events(result, Evaluated)
+    assert (first.score, first.held_back) == (0.3, "b did not take part yet")
+    assert second.is_complete
+    assert result.succeeded
+
+
+async def test_a_later_plan_without_work_is_the_claim_that_nothing_is_missing(studio: Studio) -> None:
+    says = [plan(("a", "x")), f"the work\n{AGAIN}\nperhaps more", "Nothing is missing."]
+    lead(studio, "reflect", "a", says=says)
+
+    result = await studio.run("lead", "go")
+
+    assert result.succeeded
+    assert result.text.startswith("the work")
+
+
+# Discuss
+
+
+def member(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    return {"calls": [{"name": name, "arguments": arguments} for name, arguments in calls]}
+
+
+def ready(message: str = "I agree") -> list[Any]:
+    return [member(("broadcast", {"message": message}), ("vote_conclude", {"ready": True})), "done"]
+
+
+@pytest.mark.parametrize("number", [2, 5, 20])
+async def test_a_discussion_ends_when_all_are_ready_and_the_coordinator_answers(studio: Studio, number: int) -> None:
+    names = [f"m{n}" for n in range(number)]
+    for name in names:
+        studio.agent(name, says=ready(f"{name} speaks"))
+    lead(studio, "discuss", *names, says=["what we agreed on"])
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert result.text == "what we agreed on"
+    [ended] = studio.events(result, DiscussionEnded)
+    assert (ended.by, ended.rounds) == ("consensus", 1)
+    assert all(f"{name} speaks" in studio.heard("lead")[-1] for name in names)
+
+
+async def test_each_message_is_heard_once_by_every_other_member(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[member(("broadcast", {"message": f"{name} in round one"})), "ok"])
+    lead(studio, "discuss", "a", "b", says=["hm", "so be it"], max_rounds=2, termination="max_rounds")
+
+    result = await studio.run("lead", "Talk.")
+
+    assert studio.events(result, DiscussionEnded)[0].by == "max_rounds"
+    second = [call for call in studio.calls if call.agent == "a" and "round 2" in call.messages[0].text]
+    assert sum(message.text.count("b in round one") for message in second[0].messages) == 1
+    assert "a in round one" not in second[0].messages[0].text
+
+
+async def test_a_reply_without_tools_is_told_to_the_others(studio: Studio) -> None:
+    studio.agent("a", says=["I only reply"] * 3)
+    lead(studio, "discuss", "a", "b", says=["well", "the end"], max_rounds=1)
+
+    result = await studio.run("lead", "Talk.")
+
+    assert {event.text for event in studio.events(result, Broadcast)} == {"I only reply", "b is done"}
+
+
+async def test_the_coordinator_decides(studio: Studio) -> None:
+    says = ["go on", member(("conclude", {"summary": "tea"}))]
+    lead(studio, "discuss", "a", "b", says=says, termination="coordinator_decides")
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert result.text == "tea"
+    assert studio.events(result, DiscussionEnded)[0].by == "coordinator"
+
+
+async def test_a_silent_and_a_failing_member_hold_up_nobody(studio: Studio) -> None:
+    studio.agent("silent", says=[{"silent": True}] * 3)
+    studio.agent("broken", says=[{"fails": {"status": 400}}] * 3)
+    studio.agent("good", says=ready())
+    lead(studio, "discuss", "silent", "broken", "good", says=["the end"], round_timeout=0.2)
+
+    result = await studio.run("lead", "Talk.")
+
+    assert result.text == "the end"
+    assert set(studio.events(result, RoundEnded)[0].missing) == {"silent", "broken"}
+
+
+async def test_a_coordinator_that_fails_leaves_the_discussion_itself(studio: Studio) -> None:
+    studio.agent("a", says=ready("my point"))
+    lead(studio, "discuss", "a", says=[{"fails": {"status": 400}}])
+
+    result = await studio.run("lead", "Talk.")
+
+    assert result.text.startswith("[no answer of the coordinator's")
+    assert "my point" in result.text
+
+
+# Death
+
+
+def orchestrated(studio: Studio) -> None:
+    lead(studio, "orchestrate", "a", "b", says=[plan(("a", "x"), ("b", "y")), "the synthesis"])
+
+
+def reflected(studio: Studio) -> None:
+    says = [plan(("a", "x")), f"half\n{AGAIN}\nmore", plan(("b", "y")), f"whole\n{DONE}"]
+    lead(studio, "reflect", "a", "b", says=says)
+
+
+def discussed(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=ready(name))
+    lead(studio, "discuss", "a", "b", says=["the end"])
+
+
+def sequenced(studio: Studio) -> None:
+    lead(studio, "sequential", "a", "b")
+
+
+def broadcasted(studio: Studio) -> None:
+    lead(studio, "broadcast", "a", "b")
+
+
+@pytest.mark.parametrize("staged", [broadcasted, sequenced, orchestrated, reflected, discussed])
+async def test_a_team_that_dies_at_any_entry_ends_the_same_and_repeats_no_finished_call(
+    studio: Studio, staged: Callable[[Studio], None]
+) -> None:
+    staged(studio)
+    whole = await studio.run("lead", "go")
+    calls = len(studio.events(whole, ModelReplied))
+    started = len(studio.events(whole, OperationStarted))
+    for number in range(2, len(studio.entries(whole)) + 1):
+        first = await studio.run("lead", "go", fault=refusal_after(number))
+        studio.bury()
+        result = first if first.succeeded else await studio.resume(first.run_id)
+
+        assert (result.text, result.outcome) == (whole.text, whole.outcome), number
+        assert len(studio.events(result, ModelReplied)) == calls, number
+        assert len(studio.events(result, OperationStarted)) == started, number
