@@ -1,6 +1,6 @@
 """The rows of the table, one file each. A row measures one thing and gives the lines that tell of it."""
 
-from . import append, fan_out, growth, one_call, resume, sandbox, start_up, streaming, tool_loop
+from . import append, fan_out, growth, one_call, policy, resume, sandbox, start_up, streaming, tool_loop
 
 ROWS = {
     "one_call": one_call,
@@ -11,5 +11,6 @@ ROWS = {
     "resume": resume,
     "start_up": start_up,
     "sandbox": sandbox,
+    "policy": policy,
     "growth": growth,
 }

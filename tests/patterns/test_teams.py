@@ -194,7 +194,7 @@ async def test_the_goal_is_met_when_the_judge_says_so_on_a_line_of_its_own(studi
 
     result = await studio.run("lead", "go")
 
-    assert result.succeeded
+    assert result.text == "whole"
     [ended] = studio.events(result, ReflectEnded)
     assert (ended.end, ended.iterations) == ("goal_met", 2)
     assert [event.score for event in studio.events(result, Evaluated)] == [0.4, 1.0]

@@ -39,6 +39,8 @@ def rehearsed(call: Call) -> Move:
     router = next((tool for tool in call.tools if tool.name == "route_to"), None)
     if router is not None and is_open:
         return routed(router, request)
+    if is_open and (played := in_a_team(call, request)) is not None:
+        return played
     helpers = [tool.name for tool in call.tools if tool.parameters.get("required") == ["request"]]
     if helpers and is_open:
         return Move(
@@ -46,6 +48,37 @@ def rehearsed(call: Call) -> Move:
             calls=tuple(ToolCall(name=name, arguments={"request": _quoted(request)}) for name in helpers),
         )
     return Move(says=f"{LABEL} {call.agent} was asked: {_quoted(request)}\nNo model was asked, so this is no answer.")
+
+
+def in_a_team(call: Call, request: str) -> Move | None:
+    """What a rehearsal says as the lead, the judge or a member of a team; None where it is none of these.
+
+    A lead gives every worker its part, asks for one more iteration and is content with the second.
+    """
+    turns = sum(message.role == "assistant" for message in call.messages)
+    if workers := _WORKERS.findall(request.partition("## Workers")[2].partition("## Rules")[0]):
+        asked = _quoted(request.partition("## Request")[2])
+        plan = "\n".join(f"@worker:{name} {LABEL} your part of: {asked}\n@end" for name in workers)
+        return Move(says=f"{LABEL} a part for everybody\n\n{plan}")
+    if "Plan what is still missing" in request:
+        names = request.partition("the same rules: ")[2].partition(".")[0].split(", ")
+        return Move(says=f"{LABEL} once more\n\n@worker:{names[0]} {LABEL} look at it again\n@end")
+    if "[[NEEDS_ITERATION]]" in request:
+        verdict = "[[NEEDS_ITERATION]]\nA second look." if turns < _FIRST_JUDGEMENT else "[[GROUP_REFLECT_COMPLETE]]"
+        return Move(says=f"{LABEL} what the workers said, put together (part {turns}).\n{verdict}")
+    if "SCORE: a number" in request:
+        return Move(says=f"SCORE: 0.95\nRATIONALE: {LABEL} nothing was judged")
+    if any(tool.name == "vote_conclude" for tool in call.tools):
+        said = {"message": f"{LABEL} {call.agent} has nothing to add"}
+        vote = {"ready": True, "reason": LABEL}
+        calls = (ToolCall(name="broadcast", arguments=said), ToolCall(name="vote_conclude", arguments=vote))
+        return Move(says=f"{LABEL} {call.agent} votes", calls=calls)
+    return None
+
+
+_WORKERS = re.compile(r"^- (.+?) \(", re.MULTILINE)
+_FIRST_JUDGEMENT = 2
+"""A lead that has replied less often than this judges for the first time: it has only planned so far."""
 
 
 def routed(router: Tool, request: str) -> Move:

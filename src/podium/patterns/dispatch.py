@@ -55,8 +55,8 @@ def parse_plan(reply: str, workers: Iterable[str]) -> Plan:
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
     told: list[Skipped] = []
     for read in (_whole_or_fenced, _blocks, _among_prose):
-        plan = read(text, team)
-        told += plan.skipped
+        plan, before = read(text, team), set(told)
+        told += [one for one in plan.skipped if one not in before]
         if plan.assignments:
             return Plan(plan.assignments, told)
     return Plan([], told)
@@ -90,7 +90,7 @@ def shared_tasks(assignments: Iterable[Assignment]) -> list[SharedTask]:
 # --- names
 
 _QUOTES = "`'\"*\u2018\u2019\u201c\u201d"
-_AFTER = re.compile(rf"[{_QUOTES}]*(?:[:,;.](?=\s|$)|(?=\s|$))")
+_AFTER = re.compile(rf"[{_QUOTES}]*+[:,;.]?[{_QUOTES}]*+(?=[\s\u2013\u2014]|$)")
 
 
 class _Named(NamedTuple):
@@ -171,12 +171,9 @@ def _among_prose(text: str, team: _Team) -> Plan:
     for _ in range(0 if MARKER.search(text) else MOST_ARRAYS):
         if (place := text.find("[", place)) < 0:
             break
-        found, end = _array(text, place)
-        if found is not None:
-            plan = _items(found, team)
-            if plan.assignments:
-                return plan
-        place = end
+        found, place = _array(text, place)
+        if found is not None and (plan := _items(found, team)) != Plan([], []):
+            return plan
     return Plan([], [])
 
 
@@ -260,7 +257,6 @@ def _found_blocks(text: str) -> Iterator[_Block]:
         place = marker.end()
         limit = markers[number + 1].start() if number + 1 < len(markers) else len(text)
         end = _END_LINE.search(text, place, limit)
-        # A search from the middle of a line takes its beginning for one only in a text of its own.
         yield _Block(text[place : end.start() if end else limit], end is not None, is_fenced)
 
 

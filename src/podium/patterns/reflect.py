@@ -74,7 +74,7 @@ async def reflect(op: Operation, request: Request) -> Answer:
             continue
         if is_met:
             op.scope.record(ReflectEnded(end="goal_met", iterations=iteration, score=loop.scores[-1]))
-            return Answer(text=loop.synthesis, parts=loop.parts)
+            return Answer(text=_without_verdict(loop.synthesis), parts=loop.parts)
         if loop.stall.is_stalled:
             end = "stalled"
             break
@@ -247,6 +247,11 @@ async def _wait_and_retry(op: Operation, iteration: int, error: Failed) -> None:
     if known is None:
         place.settle(IterationFailed(iteration=iteration, message=message))
         await sleep(RETRY_SECONDS)
+
+
+def _without_verdict(synthesis: str) -> str:
+    """The answer without the line that says that it is one."""
+    return "\n".join(line for line in synthesis.splitlines() if not is_complete(line)).strip()
 
 
 def _words(end: ReflectEnd) -> str:

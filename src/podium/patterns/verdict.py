@@ -76,8 +76,8 @@ def parse_pass_fail(text: str) -> PassFail:
         return PassFail(False, NO_FEEDBACK)
     if not rest.startswith(":"):
         return PassFail(False, text)
-    reason = " ".join(rest[1:].strip(_SPACE_AND_EMPHASIS).split("\n"))
-    return PassFail(False, " ".join(reason.split()) or NO_FEEDBACK)
+    lines = [line.strip() for line in rest[1:].strip(_SPACE_AND_EMPHASIS).splitlines()]
+    return PassFail(False, " ".join(line for line in lines if line) or NO_FEEDBACK)
 
 
 def feedback(text: str) -> str:
@@ -108,7 +108,7 @@ def neutralise(text: str) -> str:
 
 # --- sentinels
 
-_BLANK = r"[^\S\n]"
+_BLANK = r"[ \t\v\f\xa0\u2000-\u200a\u202f\u205f\u3000]"
 _LINES = {
     sentinel: re.compile(
         rf"^(?:{_BLANK}|[*_])*+{re.escape(sentinel)}(?:{_BLANK}|[*_])*+$", re.IGNORECASE | re.MULTILINE | re.ASCII
@@ -140,7 +140,7 @@ _SCORE_LINE = re.compile(rf"^[ \t>*_\#`-]*{_VALUE}", re.IGNORECASE | re.MULTILIN
 _SCORE = re.compile(rf"\b{_VALUE}", re.IGNORECASE)
 _RATIONALE = re.compile(r"\brationale\b[*_ \t]*+:[*_]*+", re.IGNORECASE)
 _RATIONALE_END = re.compile(rf"{_ANY_SENTINEL.pattern}|^[ \t>*_\#`-]*score\b[*_ \t]*+:", re.IGNORECASE | re.MULTILINE)
-_SPACE_AND_EMPHASIS = " \t\r\n*_`"
+_SPACE_AND_EMPHASIS = " \t\r\n*_`\xa0"
 _PASS = re.compile(r"pass(?![\w/|-])", re.IGNORECASE)
 _FAIL = re.compile(r"fail(?![\w/|-])", re.IGNORECASE)
 _decoder = json.JSONDecoder(strict=False)
@@ -198,7 +198,7 @@ def _number(value: object) -> float | None:
         number = float(value) if isinstance(value, str | int | float) else math.nan
     except (ValueError, OverflowError):
         return None
-    return None if math.isnan(number) else number
+    return number if math.isfinite(number) else None
 
 
 def _clamped(number: float) -> float:

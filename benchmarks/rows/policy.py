@@ -1,0 +1,64 @@
+"""What the rules say about an action; against splitting the same command into words."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from time import perf_counter, process_time
+
+from podium.action import Action
+from podium.policy import Rules, check
+
+from ..harness import LIMIT, OURS, Bench, Sample, interleaved
+from ..line import Goal, Line, Unit, line
+
+ROUNDS = 9
+CHECKS = 400
+MICROSECONDS = Unit("µs", 1e6)
+RULES = Rules(
+    allow=("Bash(git status *)", "Bash(ls *)", "Bash(pytest *)", "Bash(npm run test *)", "Edit(/src/**)", "Read"),
+    ask=("Bash(git push *)",),
+    deny=("Bash(rm *)", "Read(./.env)", "WebFetch"),
+)
+
+
+def lines(bench: Bench) -> Iterator[Line]:
+    """A command that was never seen before, and a path."""
+    rounds = bench.scaled(ROUNDS, quick=2)
+    fresh = count()
+
+    def judged(subject: Callable[[int], str | Action]) -> object:
+        return check(subject(next(fresh)), RULES)
+
+    rows: tuple[tuple[str, Callable[[int], str | Action], float], ...] = (
+        ("a new command", command, 500.0),
+        ("a path", path, 100.0),
+    )
+    for what, subject, most in rows:
+        turns = {
+            OURS: partial(_timed, partial(judged, subject)),
+            LIMIT: partial(_timed, lambda: shlex.split(command(next(fresh)))),
+        }
+        taken = interleaved(turns, rounds=rounds)
+        goals = [Goal("figure", most)]
+        yield line(bench, taken, row="policy", what=f"verdict on {what}", unit=MICROSECONDS, goals=goals)
+
+
+def command(number: int) -> str:
+    """A command of three parts, different for every number."""
+    return f"git status && ls -la src/{number} | grep {number}"
+
+
+def path(number: int) -> Action:
+    """A change of a file, another one for every number."""
+    return Action(run="r", agent="a", tool="edit_file", arguments={"path": f"src/{number}.py", "edits": []})
+
+
+def _timed(call: Callable[[], object]) -> Sample:
+    """What one call takes."""
+    begin, used = perf_counter(), process_time()
+    for _ in range(CHECKS):
+        call()
+    return Sample(wall=(perf_counter() - begin) / CHECKS, cpu=(process_time() - used) / CHECKS)

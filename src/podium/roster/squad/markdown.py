@@ -1,0 +1,149 @@
+"""The parts of Markdown that squads are written in: headings, and tables with the headings that they stand under."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+_FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*([^`]*)$")
+_HEADING = re.compile(r"\s{0,3}(#{1,6})[ \t]+(\S.*?)\s*$")
+_RULE = re.compile(r"\s*:?-+:?\s*")
+_PIPE = re.compile(r"(?<!\\)\|")
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+DASHES = frozenset({"", "-", "--", "---", "–", "—"})
+
+
+class Heading(NamedTuple):
+    """A heading's level, from 1, and its text."""
+
+    level: int
+    text: str
+
+
+class Row(NamedTuple):
+    """A row of a table and the line on which it stands."""
+
+    line: int
+    cells: list[str]
+
+
+class Table(NamedTuple):
+    """A table: the headings above it, its header where it has one, and its rows."""
+
+    under: tuple[Heading, ...]
+    header: Row | None
+    rule: int | None
+    rows: list[Row]
+
+    def column(self, *names: str) -> int | None:
+        """Where the column of one of these names is."""
+        for place, cell in enumerate(self.header.cells if self.header else ()):
+            if key(cell) in names:
+                return place
+        return None
+
+    def is_under(self, *titles: str) -> bool:
+        """Whether it stands in a section of one of these names."""
+        return any(heading.level >= 2 and key(heading.text) in titles for heading in self.under)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, whatever ends them."""
+    return re.split(r"\r\n|\r|\n", text)
+
+
+def key(text: str) -> str:
+    """A heading as it is compared: without decoration, case or the way its arrow is drawn."""
+    return re.sub(r"[^\w→]+", " ", re.sub(r"[-=]+>|➡", "→", text)).strip().casefold()
+
+
+def heading(line: str) -> Heading | None:
+    """The heading that a line is."""
+    found = _HEADING.match(line)
+    return Heading(len(found[1]), found[2]) if found else None
+
+
+def spoken(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The lines that say something: not those inside of fences or of comments."""
+    fence, is_comment = "", False
+    for place, line in enumerate(lines):
+        if is_comment:
+            is_comment = "-->" not in line
+        elif mark := _FENCE.match(line):
+            if not fence:
+                fence = mark[1]
+            elif mark[1].startswith(fence) and not mark[2].strip():
+                fence = ""
+        elif not fence:
+            if "<!--" in line and "-->" not in line[line.index("<!--") :]:
+                is_comment = True
+            yield place, line
+
+
+def sections(lines: Sequence[str]) -> Iterator[tuple[int, str, tuple[Heading, ...]]]:
+    """The lines that say something, each with the headings above it."""
+    above: tuple[Heading, ...] = ()
+    for place, line in spoken(lines):
+        if found := heading(line):
+            above = (*(one for one in above if one.level < found.level), found)
+        yield place, line, above
+
+
+def tables(lines: Sequence[str]) -> list[Table]:
+    """Every table; a row over a rule begins a new one."""
+    found: list[Table] = []
+    last, above = -2, (Heading(0, ""),)
+    for place, line, under in sections(lines):
+        if not line.lstrip().startswith("|"):
+            continue
+        row = Row(place, cells(line))
+        if place != last + 1 or under != above:
+            found.append(Table(under, None, None, []))
+        last, above = place, under
+        table = found[-1]
+        if not is_rule(row.cells):
+            table.rows.append(row)
+        elif table.rows and table.rows[-1].line == place - 1:
+            header = table.rows.pop()
+            if not table.rows and table.header is None:
+                found.pop()
+            found.append(Table(under, header, place, []))
+    return [table._replace(rows=[row for row in table.rows if not _is_header(row, table)]) for table in found]
+
+
+def is_rule(found: Sequence[str]) -> bool:
+    """Whether a row is the rule under a header."""
+    return all(_RULE.fullmatch(cell) for cell in found)
+
+
+def _is_header(row: Row, table: Table) -> bool:
+    """Whether a row only says its columns' names once more."""
+    keys = [key(cell) for cell in row.cells]
+    if table.header is not None and keys == [key(cell) for cell in table.header.cells]:
+        return True
+    return len(keys) > 1 and keys[0] in ("name", "member") and keys[1] == "role"
+
+
+def cells(line: str) -> list[str]:
+    """The cells of a row."""
+    text = line.strip().removeprefix("|")
+    parts = _PIPE.split(text)
+    if len(parts) > 1 and not parts[-1].strip():
+        parts.pop()
+    return [part.replace("\\|", "|").strip() for part in parts]
+
+
+def row(found: Sequence[str]) -> str:
+    """A row of these cells."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in found) + " |"
+
+
+def bare(cell: str) -> str:
+    """A cell's text without emphasis, code marks and links."""
+    return _LINK.sub(r"\1", cell).strip().strip("*`").strip()
+
+
+def at(found: Sequence[str], place: int | None) -> str:
+    """The cell at a place; nothing where the row is shorter."""
+    return found[place] if place is not None and place < len(found) else ""

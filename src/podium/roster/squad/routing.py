@@ -1,0 +1,113 @@
+"""`routing.md` and `decisions.md`: who does what, who owns which files, and what the team decided."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from .markdown import DASHES, Table, at, bare, heading, lines_of, spoken, tables
+
+_ROUTES = ("routing table", "work type → agent")
+_DATED = re.compile(r"\[?(\d{4}-\d{2}-\d{2})(?:[T ][\d:.]+Z?)?\]?\s*(?:[:–—-]\s*)?(.*)")
+_DATED_AFTER = re.compile(r".*\((\d{4}-\d{2}-\d{2})\)\s*")
+_AUTHOR = re.compile(r"\s*(?:[-*+]\s+)?[*_]*(?:by|author)[*_]*\s*:\s*[*_]*\s*(\S.*?)\s*[*_]*\s*", re.IGNORECASE)
+_DATE = re.compile(r"\s*(?:[-*+]\s+)?[*_]*date[*_]*\s*:\s*[*_]*\s*(\d{4}-\d{2}-\d{2})\b.*", re.IGNORECASE)
+_EXAMPLE = re.compile(r'(?:"[^"]*"|“[^”]*”|[^,"“]|["“])+')
+
+
+class Route(Struct, frozen=True):
+    """Who gets which kind of work."""
+
+    work_type: str
+    agents: list[str]
+    examples: list[str]
+
+
+class Ownership(Struct, frozen=True):
+    """Who owns a path."""
+
+    path: str
+    primary: str
+    secondary: str | None
+
+
+class Noted(Struct, frozen=True):
+    """Something the team decided, as its heading and the text below it say."""
+
+    title: str
+    level: int
+    date: str | None
+    author: str | None
+    body: str
+
+
+def parse_routing(text: str) -> list[Route]:
+    """The routes in the text of a `routing.md`."""
+    return [route for table in tables(lines_of(text)) if table.is_under(*_ROUTES) for route in _routes(table)]
+
+
+def _routes(table: Table) -> Iterator[Route]:
+    for row in table.rows:
+        work_type, agents = bare(at(row.cells, 0)), _agents(at(row.cells, 1))
+        third = at(row.cells, 2)
+        if table.column("secondary") == 2:
+            agents, third = [*agents, *_agents(third)], ""
+        if work_type not in DASHES and agents and work_type.casefold() != "work type":
+            yield Route(work_type, agents, _examples(third))
+
+
+def _agents(cell: str) -> list[str]:
+    return [name for one in cell.split(",") if (name := bare(one)) not in DASHES]
+
+
+def _examples(cell: str) -> list[str]:
+    found = (one.strip().strip("\"'`“”‘’").strip() for one in _EXAMPLE.findall(cell))
+    return [one for one in found if one not in DASHES]
+
+
+def parse_modules(text: str) -> list[Ownership]:
+    """Who owns which module, by the text of a `routing.md`."""
+    return [
+        Ownership(path, _owner(at(row.cells, 1)) or "", _owner(at(row.cells, 2)))
+        for table in tables(lines_of(text))
+        if table.is_under("module ownership")
+        for row in table.rows
+        if (path := _path(at(row.cells, 0))) not in DASHES
+    ]
+
+
+def _path(cell: str) -> str:
+    return cell.replace("`", "").replace("\\", "/").strip().lower()
+
+
+def _owner(cell: str) -> str | None:
+    name = bare(cell)
+    return None if name in DASHES else name
+
+
+def parse_decisions(text: str) -> list[Noted]:
+    """What the team decided, by the text of a `decisions.md`."""
+    lines = lines_of(text)
+    headings = [(place, found) for place, line in spoken(lines) if (found := heading(line)) and found.level <= 3]
+    ends = [place for place, _ in headings[1:]] + [len(lines)]
+    return [
+        _noted(found.text, found.level, lines[place + 1 : end])
+        for (place, found), end in zip(headings, ends, strict=False)
+        if found.level > 1
+    ]
+
+
+def _noted(title: str, level: int, lines: list[str]) -> Noted:
+    date = _first(_DATE, lines)
+    if dated := _DATED.fullmatch(title):
+        date, title = dated[1], dated[2].strip() or title
+    elif after := _DATED_AFTER.fullmatch(title):
+        date = after[1]
+    author = _first(_AUTHOR, lines)
+    return Noted(title, level, date, author, "\n".join(lines).strip())
+
+
+def _first(pattern: re.Pattern[str], lines: list[str]) -> str | None:
+    return next((found[1] for line in lines if (found := pattern.fullmatch(line))), None)

@@ -1,0 +1,44 @@
+"""What attackers meet: the same desk, studio and repository as everybody, and an ordinary user beside root."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ..cli.conftest import bytecode, desk
+from ..cli.test_trust import Listener, hostile, listener
+from ..workspace.sandboxed import WHO, Place, new_place, ordinary_user
+from ..workspace.test_sandbox import warm_up
+
+__all__ = ["Listener", "bytecode", "desk", "hostile", "listener"]
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository with one commit."""
+    place = tmp_path / "repo"
+    place.mkdir()
+    (place / "a.txt").write_text("one\n")
+    subprocess.run(["git", "init", "-q", "-b", "main", place], check=True)
+    subprocess.run(["git", "-C", place, "add", "."], check=True)
+    who = ["-c", "user.name=T", "-c", "user.email=t@example.com"]
+    subprocess.run(["git", "-C", place, *who, "commit", "-q", "-m", "first"], check=True)
+    return place
+
+
+@pytest.fixture(scope="session")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    # Whatever is imported late is imported now, because an ordinary user may not be able to read it.
+    anyio.run(warm_up, tmp_path_factory.mktemp("warm"))
+    with ordinary_user():
+        yield
+
+
+@pytest.fixture(params=WHO)
+def place(request: pytest.FixtureRequest, user: None) -> Iterator[Place]:
+    with new_place(request.param) as made:
+        yield made

@@ -1,0 +1,109 @@
+"""An agent that does whatever it is told, on a stage of real parts: what it asks for, who answers, what came of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+from msgspec import structs
+
+from podium import Result, Run
+from podium.agent import Permissions
+from podium.event import Decision, PermissionAnswered, PermissionAsked
+from podium.policy import Mode
+from podium.workspace.sandbox import Sandbox
+
+from ..studio import Studio
+from ..workspace.sandboxed import Place, Said, said
+
+TOOLS = ("Read", "Write", "Edit", "Grep", "Glob", "git_diff", "Bash", "run_checks", "web_fetch", "ask_person")
+Answering = Callable[[Run, PermissionAsked], Any]
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    """A turn in which the model calls one tool."""
+    return {"calls": [{"name": name, "arguments": arguments}]}
+
+
+def bash(command: str, **more: Any) -> dict[str, Any]:
+    return call("bash", command=command, **more)
+
+
+def write(path: str, content: str = "x\n") -> dict[str, Any]:
+    return call("write_file", path=path, content=content)
+
+
+def ruled(studio: Studio, *, mode: Mode = "default", **rules: Sequence[str]) -> None:
+    """Let these rules hold in the studio."""
+    permissions = Permissions(**{kind: tuple(texts) for kind, texts in rules.items()})
+    studio.settings = structs.replace(studio.settings, permissions=permissions, permission_mode=mode)
+
+
+def sly(studio: Studio, *moves: Any, **keys: Any) -> None:
+    """An agent that makes these moves and then says that it is done."""
+    studio.agent("sly", says=[*moves, "done"], **({"tools": TOOLS} | keys))
+
+
+async def run(studio: Studio, repo: Path, **given: Any) -> Result:
+    """A run of the sly agent that nobody attends."""
+    async with studio.app() as app:
+        return await app.run(studio.agents["sly"], "go", repo=repo, agents=studio.agents.values(), **given)
+
+
+async def run_attended(studio: Studio, repo: Path, answering: Answering) -> Result:
+    """A run of the sly agent with somebody who answers every request."""
+    async with studio.app() as app:
+        opening = app.start(studio.agents["sly"], "go", repo=repo, agents=studio.agents.values(), is_attended=True)
+        async with opening as started, anyio.create_task_group() as group:
+            group.start_soon(attend, started, answering)
+            return await started.result()
+
+
+async def attend(started: Run, answering: Answering) -> None:
+    with started.entries() as entries:
+        async for entry in entries:
+            if isinstance(entry.event, PermissionAsked):
+                await answering(started, entry.event)
+
+
+def answer(decision: Decision, comment: str = "") -> Answering:
+    async def answering(run: Run, asked: PermissionAsked) -> None:
+        await run.answer(asked.id, decision, by="me", comment=comment)
+
+    return answering
+
+
+def in_order(*decisions: Decision) -> Answering:
+    """Somebody who gives these answers, one after the other."""
+    left = list(decisions)
+
+    async def answering(run: Run, asked: PermissionAsked) -> None:
+        await run.answer(asked.id, left.pop(0), by="me")
+
+    return answering
+
+
+def allowed(studio: Studio, result: Result) -> list[PermissionAnswered]:
+    """The answers that let something be done."""
+    return [event for event in studio.events(result, PermissionAnswered) if event.is_allowed]
+
+
+class Stay(Place):
+    """A place where several commands run in one sandbox, as those of one run do."""
+
+    def in_turn(self, *scripts: str, **options: Any) -> list[str]:
+        async def there() -> Said:
+            sandbox = await Sandbox.find(self.repo, **{"home": self.home, **options})
+            try:
+                told = [(await said(sandbox, ["/bin/bash", "-c", script])).text for script in scripts]
+            finally:
+                sandbox.tidy()
+            return Said(0, "\0".join(told))
+
+        is_me = self.who == "root" or os.geteuid() != 0
+        done = anyio.run(there) if is_me else self._as_user(there)
+        assert done.code == 0, done.text
+        return done.text.split("\0")

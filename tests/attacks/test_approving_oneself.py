@@ -1,0 +1,180 @@
+"""Approving oneself: no command of an agent reaches the store, its bells, or what is posted there."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import podium
+from podium.store.bell import Bell, bell_folder
+
+from ..cli.conftest import Desk
+from ..cli.test_inbox import waiting
+from ..workspace.sandboxed import Place
+from .stage import Stay, bash, call
+
+BYPASS = ("--permissions", "bypass")
+
+# S4
+
+APPROVING = """
+import glob, json, os, socket, sqlite3, subprocess, sys
+home, run, id = sys.argv[1:]
+answer = json.dumps({"type": "permission_answered", "id": id, "decision": "once", "by": "me"})
+for store in (home + "/podium.db", *glob.glob("/proc/[0-9]*/root" + home + "/podium.db")):
+    try:
+        connection = sqlite3.connect(f"file:{store}?mode=rw", uri=True, isolation_level=None)
+        connection.execute("INSERT INTO mail (run, ref, at, line) VALUES (?, ?, 0, ?)", (run, id, answer.encode()))
+        print("POSTED")
+        break
+    except sqlite3.Error as error:
+        print("store:", error)
+for bell in glob.glob(home + "/podium.db-bells/*"):
+    print("SAW", bell)
+try:
+    socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"!", home + "/podium.db-bells/owner")
+    print("RANG")
+except OSError as error:
+    print("bell:", error)
+for verb in (["approvals"], ["approve", id]):
+    done = subprocess.run(
+        [sys.executable, "-m", "podium", *verb], env={**os.environ, "PODIUM_HOME": home}, capture_output=True, text=True
+    )
+    print(verb, done.returncode, done.stdout, done.stderr)
+"""
+
+
+@pytest.fixture
+def approving(desk: Desk) -> tuple[Desk, str]:
+    """A request that waits for a person, and a command with which an agent would answer it itself."""
+    desk.agent("writer", call("write_file", path="a.txt", content="new\n"), "The end.", tools=["Write"])
+    desk.podium("run", "writer", "go", "--park")
+    [one] = waiting(desk)
+    # Its own copy of Podium, because it may not see the one that is installed.
+    shutil.copytree(Path(podium.__file__).parent, desk.repo / "own" / "podium")
+    (desk.repo / "attack.py").write_text(APPROVING)
+    command = f"env PYTHONPATH=own {sys.executable} attack.py {desk.home} {desk.run_id()} {one['id']}"
+    desk.agent("sly", bash(command), "The end.", tools=["Bash"])
+    return desk, str(one["id"])
+
+
+def test_no_command_answers_what_an_agent_asked(approving: tuple[Desk, str]) -> None:
+    desk, id = approving
+
+    done = desk.podium("run", "sly", "go", *BYPASS)
+    told = desk.podium("logs", desk.run_id(), "--jsonl").stdout
+
+    assert done.stdout == "The end.\n", done.stderr
+    assert "store: unable to open database file" in told
+    assert "nothing waits" in told
+    assert not any(word in told for word in ("POSTED", "SAW", "RANG", "is answered"))
+    assert [one["id"] for one in waiting(desk)] == [id]
+    assert not (desk.repo / "a.txt").exists()
+
+
+def test_the_same_command_would_answer_it_without_a_sandbox(approving: tuple[Desk, str]) -> None:
+    desk, _ = approving
+
+    desk.podium("run", "sly", "go", *BYPASS, "--no-sandbox")
+
+    assert "POSTED" in desk.podium("logs", desk.run_id(), "--jsonl").stdout
+    assert waiting(desk) == []
+
+
+@pytest.mark.parametrize("where", ["home", "home in the checkout", "the checkout's own folder"])
+def test_the_store_and_its_bells_are_not_seen_wherever_they_lie(place: Place, where: str) -> None:
+    folder = {
+        "home": place.home,
+        "home in the checkout": place.repo / "home",
+        "the checkout's own folder": place.repo / ".podium",
+    }[where]
+    folder.mkdir(mode=0o700, exist_ok=True)
+    store = folder / "podium.db"
+    store.write_text("CANARY")
+    bell = Bell(bell_folder(store), "owner")
+    for path in (folder, bell.path.parent, bell.path, store):
+        path.chmod(0o777)
+
+    home = place.home if where.startswith("the checkout") else folder
+    done = place.bash(
+        'cat "$1"; ls -A "$1-bells"; echo x >>"$1"; echo x >"$1-bells/new"; mv "$1" x; ls -A /tmp; exit 0',
+        str(store),
+        home=home,
+        store=store,
+    )
+
+    assert "CANARY" not in done.text
+    assert "owner-" not in done.text
+    assert store.read_text() == "CANARY"
+    assert list(bell.path.parent.iterdir()) == [bell.path]
+    assert select.select([bell], [], [], 0)[0] == []
+    bell.close()
+
+
+MOVED = (
+    "Moving a folder above a hidden one away leaves the hidden one unguarded for the next command of the run: "
+    "folders between the checkout and what is hidden in it must be mounts of their own, which cannot be moved"
+)
+
+
+@pytest.mark.xfail(strict=True, reason=MOVED)
+@pytest.mark.parametrize("what", ["home", "store"])
+def test_a_home_or_store_in_the_checkout_stays_hidden_when_folders_above_it_are_moved(place: Place, what: str) -> None:
+    folder = place.repo / "above" / "state"
+    folder.mkdir(parents=True)
+    (folder / "podium.db").write_text("CANARY")
+    _belongs_to(place, place.repo / "above")
+    options: dict[str, Any] = {"home": folder} if what == "home" else {"store": folder / "podium.db"}
+
+    told = Stay(place.who, place.folder).in_turn(
+        "mv above elsewhere", "cat elsewhere/state/podium.db; echo mine >elsewhere/state/podium.db", **options
+    )
+
+    assert "CANARY" not in told[1]
+    found = [path.read_text() for path in place.repo.rglob("podium.db")]
+    assert found == ["CANARY"]
+
+
+def _belongs_to(place: Place, folder: Path) -> None:
+    if place.who == "user" and os.geteuid() == 0:
+        owner = place.repo.stat()
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, owner.st_uid, owner.st_gid)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="A store in the checkout's top folder has its bells beside it, a folder, over which bubblewrap cannot put "
+    "a device: no command runs at all. A folder of the store needs the mount `empty` rather than `secret`",
+)
+def test_a_store_at_the_top_of_the_checkout_is_hidden_and_commands_run(place: Place) -> None:
+    store = place.repo / "podium.db"
+    store.write_text("CANARY")
+    (place.repo / "podium.db-bells").mkdir(mode=0o700)
+
+    done = place.bash("cat a.txt podium.db; ls -A podium.db-bells; exit 0", store=store)
+
+    assert done.text.startswith("one\n")
+    assert "CANARY" not in done.text
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="A store outside the checkout and the home is hidden only where nothing else shows its folder; "
+    "Sandbox._seen must hide `store` wherever it lies",
+)
+def test_a_store_in_a_folder_of_the_path_is_hidden(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = place.folder / "programs"
+    folder.mkdir()
+    (folder / "podium.db").write_text("CANARY")
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{folder}")
+
+    done = place.bash('cat "$1"', str(folder / "podium.db"), store=folder / "podium.db")
+
+    assert "CANARY" not in done.text

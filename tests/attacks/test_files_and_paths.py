@@ -1,0 +1,265 @@
+"""Attacks with paths, links and names, through tools as a model calls them and commands as a person types them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from podium import Agent
+from podium.errors import PodiumError, StoreFailed
+from podium.event import ActionBegan, ToolAnswered
+from podium.roster.frontmatter import parse
+from podium.store.bell import bell_folder
+
+from ..cli.conftest import Desk
+from ..studio import Studio
+from ..workspace.sandboxed import Place
+from .stage import Stay, bash, call, ruled, run, sly, write
+
+# F1, F3
+
+LINKS = {
+    "absolute": "/etc",
+    "up": "../..",
+    "beside": "../outside",
+    "root": "/",
+    "dangling": "../outside/new",
+    "loop": "loop",
+    "self": "/proc/self/cwd/..",
+    "nested/deep/link": "../../../outside",
+}
+PATHS = [
+    *(f"{name}/x" for name in LINKS),
+    "dangling",
+    "../outside/x",
+    "a/../../outside/x",
+    "/etc/podium-canary",
+    "~/podium-canary",
+    "a\0b",
+    "a\nb",
+    "x" * 4096,
+    "C:\\podium-canary",
+    "․․/outside/x",
+    "．．/outside/x",
+    "..%2foutside%2fx",
+    "\\..\\outside\\x",
+]
+
+
+async def test_no_path_of_a_model_leads_out_of_the_checkout(studio: Studio, repo: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("CANARY")
+    (repo / "nested" / "deep").mkdir(parents=True)
+    for name, target in LINKS.items():
+        (repo / name).symlink_to(target)
+    ruled(studio, mode="bypass")
+    moves = [write(path) for path in PATHS]
+    moves += [call("edit_file", path=f"{n}/secret", edits=[{"old": "CANARY", "new": "x"}]) for n in ("beside", "up")]
+    moves += [call("read_file", path=path) for path in ("beside/secret", "../outside/secret", "self/outside/secret")]
+    moves += [call("grep", pattern="CAN.RY", path="beside"), call("glob", pattern="**/secret")]
+    sly(studio, *moves)
+
+    result = await run(studio, repo)
+
+    assert result.text == "done"
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"secret": "CANARY"}
+    assert not Path("/etc/podium-canary").exists()
+    assert not Path("~/podium-canary").expanduser().exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "outside", "repo"]
+    assert not any("CANARY" in event.text for event in studio.events(result, ToolAnswered))
+
+
+async def test_a_refused_path_tells_the_reason(studio: Studio, repo: Path) -> None:
+    (repo / "link").symlink_to("/etc")
+    ruled(studio, mode="bypass")
+    sly(studio, write("link/podium-canary"))
+
+    result = await run(studio, repo)
+
+    [answered] = studio.events(result, ToolAnswered)
+    assert answered.is_error
+    assert "link" in answered.text
+    assert studio.events(result, ActionBegan) == []
+
+
+# F4
+
+BAD_NAMES = [
+    ".git",
+    "..",
+    "-rf",
+    "a/b",
+    "HEAD",
+    "A",
+    "a" * 300,
+    "$(id)",
+    "\u202eabc",
+    "a b",
+    "",
+    ".",
+    "a\nb",
+    "a\0b",
+    "~",
+]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+async def test_a_bad_name_is_refused_by_the_library_the_loader_and_the_command(
+    studio: Studio, desk: Desk, name: str
+) -> None:
+    agent = Agent(name=name, engine="scripted")
+    text = f"---\nname: {name!r}\ndescription: x\n---\nx\n"
+
+    with pytest.raises(PodiumError):
+        async with studio.app() as app:
+            await app.run(agent, "go")
+    read = parse(text.encode(), path=Path("good.md"), source="repo")
+    typed = desk.invoke("run", "--", name, "go")
+
+    assert read.agent is None
+    assert typed.exit_code == 2
+    assert desk.home.joinpath("podium.db").exists() is False
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.text(max_size=80))
+def test_whatever_is_typed_as_the_name_of_a_run_or_agent_is_found_or_refused(desk: Desk, name: str) -> None:
+    before = sorted(path for path in desk.repo.rglob("*"))
+
+    codes = [desk.invoke(verb, "--", name).exit_code for verb in ("show", "resume", "stop", "graph")]
+
+    assert all(code in (0, 1, 2) for code in codes)
+    assert sorted(path for path in desk.repo.rglob("*")) == before
+
+
+# F7
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        call("read_file", path=".env"),
+        call("read_file", path="way"),
+        call("grep", pattern="CAN.RY"),
+        call("grep", pattern="CAN.RY", path=".env"),
+        call("git_diff"),
+        bash("cat .env way keys/id_rsa"),
+        bash("grep -r CAN.RY ."),
+        bash("find . -name .env -exec cat {} +"),
+        bash("python3 -c 'print(open(\".env\").read())'"),
+        bash("rg --hidden --no-ignore --pre cat CAN.RY"),
+        bash("git show :.env"),
+        bash("git grep --no-index CAN.RY"),
+        bash("cp .env copy"),
+        bash("mv .env copy"),
+        bash("tar cf - .env"),
+    ],
+    ids=lambda look: str(look["calls"][0]["arguments"]),
+)
+@pytest.mark.parametrize("mode", ["default", "bypass"])
+async def test_a_secret_file_is_not_read_by_tool_or_command(
+    studio: Studio, repo: Path, look: dict[str, object], mode: str
+) -> None:
+    (repo / "keys").mkdir()
+    for name in (".env", "keys/id_rsa"):
+        (repo / name).write_text("TOKEN=CANARY\n")
+    (repo / "way").symlink_to(".env")
+    ruled(studio, mode="bypass" if mode == "bypass" and _is_command(look) else "default", allow=["Read", "Bash"])
+    sly(studio, look)
+
+    result = await run(studio, repo)
+
+    assert "CANARY" not in "".join(studio.heard("sly"))
+    assert not any("CANARY" in event.text for event in studio.events(result, ToolAnswered))
+    assert (repo / ".env").read_text() == "TOKEN=CANARY\n"
+    assert not (repo / "copy").exists() or "CANARY" not in (repo / "copy").read_text()
+
+
+def _is_command(look: dict[str, object]) -> bool:
+    return "bash" in str(look)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="A folder above a hidden file can be moved, and its new place is not hidden from the next command: "
+    "folders between the checkout and what is hidden in it must be mounts of their own, which cannot be moved",
+)
+def test_a_secret_stays_hidden_when_the_folder_above_it_is_moved(place: Place) -> None:
+    (place.repo / "app").mkdir()
+    (place.repo / "app" / ".env").write_text("CANARY")
+    owner = place.repo.stat()
+    for path in (place.repo / "app", place.repo / "app" / ".env"):
+        os.chown(path, owner.st_uid, owner.st_gid)
+
+    told = Stay(place.who, place.folder).in_turn("mv app moved", "cat app/.env moved/.env")
+
+    assert "CANARY" not in told[1]
+
+
+async def test_what_lies_outside_the_checkout_is_read_neither_by_tool_nor_by_command(
+    studio: Studio, repo: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other-checkout"
+    other.mkdir()
+    (other / "a.txt").write_text("CANARY")
+    ruled(studio, mode="bypass")
+    store = studio.settings.store
+    paths = [str(other / "a.txt"), "../other-checkout/a.txt", str(store), "/etc/shadow"]
+    sly(studio, *(call("read_file", path=path) for path in paths), *(bash(f"cat {path}") for path in paths))
+
+    result = await run(studio, repo)
+
+    answered = studio.events(result, ToolAnswered)
+    assert len(answered) == 8
+    assert all(event.is_error for event in answered)
+    assert not any("CANARY" in event.text or "SQLite" in event.text for event in answered)
+
+
+# F8
+
+
+def test_a_planted_link_or_open_folder_is_not_used_for_bells(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "podium.db-bells").symlink_to(tmp_path / "theirs")
+    (tmp_path / "open.db-bells").mkdir()
+    (tmp_path / "open.db-bells").chmod(0o777)
+
+    for store in ("podium.db", "open.db"):
+        with pytest.raises(StoreFailed, match="only you can enter"):
+            bell_folder(tmp_path / store)
+
+
+def test_what_the_product_writes_belongs_to_the_person_alone(desk: Desk) -> None:
+    desk.agent("writer", bash("ls -la"), "The end.", tools=["Bash"])
+    before = os.umask(0)
+    try:
+        desk.podium("run", "writer", "go", "--park")
+        [id] = [line.split()[0] for line in desk.podium("approvals").stdout.splitlines()]
+        desk.podium("approve", id, "--always")
+        desk.podium("resume", desk.run_id())
+    finally:
+        os.umask(before)
+
+    modes = {path.name: path.stat().st_mode & 0o077 for path in desk.home.rglob("*") if not path.is_symlink()}
+    assert {"podium.db", "allowed.json"} <= modes.keys()
+    assert {name for name, mode in modes.items() if mode} == set()
+
+
+# F9
+
+
+@pytest.mark.parametrize("path", [".GIT/hooks/pre-commit", ".Git/config", ".gi\u200dt/config", ".Envrc"])
+async def test_other_spellings_of_protected_names_are_protected_too(studio: Studio, repo: Path, path: str) -> None:
+    ruled(studio, mode="bypass", allow=["Edit"])
+    sly(studio, write(path))
+
+    result = await run(studio, repo)
+
+    assert studio.events(result, ActionBegan) == []
+    assert subprocess.run(["git", "-C", repo, "status", "--short"], capture_output=True, check=True).stdout == b""
