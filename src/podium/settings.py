@@ -180,7 +180,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def _may_still(self, mode: PermissionMode) -> bool:
         """Whether a run may go on in the mode that it began in: unless another is asked for, and never in `bypass`."""
-        return mode != "bypass" and "permission_mode" not in self.sources
+        return mode != "bypass" and "permissions.mode" not in self.sources
 
 
 FLAGS = frozenset(Document.__struct_fields__) - {"store"}

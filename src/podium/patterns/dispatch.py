@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ MARKER = re.compile(r"@worker:", re.IGNORECASE | re.ASCII)
 END = re.compile(r"@end(?![\w-])", re.IGNORECASE | re.ASCII)
 
 MOST_ARRAYS = 200
-"""So many places in a reply without markers are tried as the beginning of a JSON array."""
+"""So many places in a reply are tried as the beginning of a JSON array."""
 
 
 class Assignment(Struct, frozen=True):
@@ -156,7 +157,7 @@ def _whole_or_fenced(text: str, team: _Team) -> Plan:
             return _items(found, team)
     assignments: list[Assignment] = []
     skipped: list[Skipped] = []
-    for fence in _FENCED.finditer(text):
+    for fence in islice(_FENCED.finditer(text), MOST_ARRAYS):
         found, end = _array(text, fence.end())
         if found is not None and _FENCE_END.match(text, end):
             plan = _items(found, team)

@@ -12,11 +12,10 @@ from .team import settled
 
 LONGEST_PROMPT = 4000
 
-_FIELD = re.compile(r"\s*(?:[-*+]\s+)?[*_]*([A-Za-z][A-Za-z ]*?)[*_]*\s*:\s*[*_]*\s*(.+?)\s*$")
-_TITLE = re.compile(r"(.+?)\s+(?:[-–—|:])\s+(.+)")
-_REMARK = re.compile(r"\s+(?:[-–—(]|<!--).*|[,;].*")
+_FIELD = re.compile(r"\s*(?:[-*+]\s+)?[*_]*([A-Za-z][A-Za-z ]*?)[*_]*\s*:[*_\s]*(\S.*)")
+_BETWEEN = re.compile(r"\s[-–—|:]\s")
+_REMARK = re.compile(r"\s(?:[-–—(]|<!--).*|[,;].*")
 _OURS = "<!-- The model, as set with Podium. -->\n## Model\n\nPreferred: "
-_OUR_SECTION = re.compile(rf"(?:\A|\n\s*){re.escape(_OURS)}(\S+)\s*\Z")
 
 
 class Charter(Struct, frozen=True):
@@ -59,12 +58,12 @@ def parse_charter(text: str) -> Charter:
             words += [bare(line.strip().lstrip("-+ "))] if line.strip() else []
         elif not titles or "identity" in titles:
             _note(identity, line)
-    split = _TITLE.fullmatch(title)
+    called, *does = (part.strip() for part in _BETWEEN.split(title, maxsplit=1))
     alone = words[0] if len(words) == 1 and " " not in words[0] and ":" not in words[0].rstrip(":") else ""
     preferred = model.get("preferred") or model.get("model") or alone
     return Charter(
-        name=identity.get("name") or (split[1] if split else title),
-        role=identity.get("role") or (split[2] if split else ""),
+        name=identity.get("name") or called,
+        role=identity.get("role") or "".join(does),
         expertise=[one.strip() for one in identity.get("expertise", "").split(",") if one.strip()],
         model_preference=ours or bare(_REMARK.sub("", bare(preferred))),
         reasoning_effort=bare(_REMARK.sub("", model.get("reasoning effort", ""))).lower(),
@@ -82,8 +81,10 @@ def _note(fields: dict[str, str], line: str) -> None:
 def parts(text: str) -> Parts:
     """The text itself, and the model that stands behind it where we set one."""
     body = settled(text)
-    ours = _OUR_SECTION.search(body)
-    return Parts(body, None) if ours is None else Parts(settled(body[: ours.start()]), ours[1])
+    before, ours, model = f"\n{body}".rpartition(f"\n{_OURS}")
+    if not ours or len(model.split()) != 1:
+        return Parts(body, None)
+    return Parts(settled(before), model)
 
 
 def composed(body: str, model: str) -> str:

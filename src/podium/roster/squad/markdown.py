@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*([^`]*)$")
-_HEADING = re.compile(r"\s{0,3}(#{1,6})[ \t]+(\S.*?)\s*$")
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
 _RULE = re.compile(r"\s*:?-+:?\s*")
 _PIPE = re.compile(r"(?<!\\)\|")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -61,7 +61,7 @@ def key(text: str) -> str:
 def heading(line: str) -> Heading | None:
     """The heading that a line is."""
     found = _HEADING.match(line)
-    return Heading(len(found[1]), found[2]) if found else None
+    return Heading(len(found[1]), found[2].rstrip()) if found else None
 
 
 def spoken(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -76,8 +76,7 @@ def spoken(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
             elif mark[1].startswith(fence) and not mark[2].strip():
                 fence = ""
         elif not fence:
-            if "<!--" in line and "-->" not in line[line.index("<!--") :]:
-                is_comment = True
+            is_comment = line.lstrip().startswith("<!--") and "-->" not in line
             yield place, line
 
 
@@ -93,7 +92,7 @@ def sections(lines: Sequence[str]) -> Iterator[tuple[int, str, tuple[Heading, ..
 def tables(lines: Sequence[str]) -> list[Table]:
     """Every table; a row over a rule begins a new one."""
     found: list[Table] = []
-    last, above = -2, (Heading(0, ""),)
+    last, above = -2, tuple[Heading, ...]()
     for place, line, under in sections(lines):
         if not line.lstrip().startswith("|"):
             continue

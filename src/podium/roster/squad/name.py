@@ -19,6 +19,11 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
+def known_as(name: str) -> str:
+    """What tells a member from others: its slug, or for a name without ASCII letters and digits the name itself."""
+    return slug(name) or name.strip().casefold()
+
+
 def agent_name(session: str, team: str) -> str:
     """The name of a session's agent in its team, whose own name it need not repeat."""
     prefix = re.match(rf"{re.escape(team.strip())}(?![^\W_])", session.strip(), re.IGNORECASE) if team.strip() else None

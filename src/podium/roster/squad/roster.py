@@ -14,7 +14,7 @@ from .markdown import Row, Table, at, bare, heading, key, lines_of, spoken, tabl
 from .team import Member
 
 DEFAULT_MODE: Mode = "reflect"
-MODE_LINE = re.compile(r"(\s*(?:[-*+]\s+)?[*_]*mode[*_]*\s*:\s*[*_`]*)([\w-]+)", re.IGNORECASE)
+MODE_LINE = re.compile(r"(\s*(?:[-*+]\s+)?[*_]*mode[*_]*\s*:[*_`\s]*)([\w-]+)", re.IGNORECASE)
 _OTHERS = ("coordinator", "coding agent", "issue source", "project context")
 
 

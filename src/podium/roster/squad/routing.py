@@ -10,10 +10,10 @@ from msgspec import Struct
 from .markdown import DASHES, Table, at, bare, heading, lines_of, spoken, tables
 
 _ROUTES = ("routing table", "work type → agent")
-_DATED = re.compile(r"\[?(\d{4}-\d{2}-\d{2})(?:[T ][\d:.]+Z?)?\]?\s*(?:[:–—-]\s*)?(.*)")
+_DATED = re.compile(r"\[?(\d{4}-\d{2}-\d{2})(?:[T ][\d:.]+(?<=\d)Z?)?\]?\s*(?:[:–—-]\s*)?(.*)")
 _DATED_AFTER = re.compile(r".*\((\d{4}-\d{2}-\d{2})\)\s*")
-_AUTHOR = re.compile(r"\s*(?:[-*+]\s+)?[*_]*(?:by|author)[*_]*\s*:\s*[*_]*\s*(\S.*?)\s*[*_]*\s*", re.IGNORECASE)
-_DATE = re.compile(r"\s*(?:[-*+]\s+)?[*_]*date[*_]*\s*:\s*[*_]*\s*(\d{4}-\d{2}-\d{2})\b.*", re.IGNORECASE)
+_AUTHOR = re.compile(r"\s*(?:[-*+]\s+)?[*_]*(?:by|author)[*_]*\s*:[*_\s]*(\S.*)", re.IGNORECASE)
+_DATE = re.compile(r"\s*(?:[-*+]\s+)?[*_]*date[*_]*\s*:[*_\s]*(\d{4}-\d{2}-\d{2})\b.*", re.IGNORECASE)
 _EXAMPLE = re.compile(r'(?:"[^"]*"|“[^”]*”|[^,"“]|["“])+')
 
 
@@ -110,4 +110,4 @@ def _noted(title: str, level: int, lines: list[str]) -> Noted:
 
 
 def _first(pattern: re.Pattern[str], lines: list[str]) -> str | None:
-    return next((found[1] for line in lines if (found := pattern.fullmatch(line))), None)
+    return next((found[1].rstrip().rstrip("*_ ") for line in lines if (found := pattern.fullmatch(line))), None)

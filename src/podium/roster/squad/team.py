@@ -64,4 +64,4 @@ def one_line(text: str) -> str:
 def settled(text: str) -> str:
     """`text` as a file gives it back: UTF-8, lines ended by `\\n`, no blank at either end."""
     text = readable(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
-    return re.sub(r"\A[\s\ufeff]+|\s+\Z", "", text)
+    return re.sub(r"\A[\s\ufeff]+", "", text).rstrip()
