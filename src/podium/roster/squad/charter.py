@@ -12,7 +12,7 @@ from .team import settled
 
 LONGEST_PROMPT = 4000
 
-_FIELD = re.compile(r"\s*(?:[-*+]\s+)?[*_]*([A-Za-z][A-Za-z ]*?)[*_]*\s*:[*_\s]*(\S.*)")
+_FIELD = re.compile(r"\s*(?:[-*+]\s+)?[*_]*([A-Za-z][A-Za-z ]{0,40}?)[*_]*\s*:[*_\s]*(\S.*)")
 _BETWEEN = re.compile(r"\s[-–—|:]\s")
 _REMARK = re.compile(r"\s(?:[-–—(]|<!--).*|[,;].*")
 _OURS = "<!-- The model, as set with Podium. -->\n## Model\n\nPreferred: "

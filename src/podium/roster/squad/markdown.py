@@ -10,7 +10,7 @@ _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*([^`]*)$")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
 _RULE = re.compile(r"\s*:?-+:?\s*")
 _PIPE = re.compile(r"(?<!\\)\|")
-_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_LINK = re.compile(r"\[([^\[\]]{0,200})\]\([^()]{0,500}\)")
 DASHES = frozenset({"", "-", "--", "---", "–", "—"})
 
 
@@ -55,7 +55,7 @@ def lines_of(text: str) -> list[str]:
 
 def key(text: str) -> str:
     """A heading as it is compared: without decoration, case or the way its arrow is drawn."""
-    return re.sub(r"[^\w→]+", " ", re.sub(r"[-=]+>|➡", "→", text)).strip().casefold()
+    return re.sub(r"[^\w→]+", " ", re.sub(r"[-=]>|➡", "→", text)).strip().casefold()
 
 
 def heading(line: str) -> Heading | None:

@@ -1,0 +1,121 @@
+"""The person's own teams."""
+
+from __future__ import annotations
+
+import json
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium.errors import Mistake
+from podium.roster.presets import Preset, Worker, delete, load, numbered, of_team, save, workers
+from podium.roster.squad import Member, Team
+
+
+def test_what_is_saved_is_loaded_and_what_is_deleted_is_not(tmp_path: Path) -> None:
+    one = Preset(name="One", mode="discuss", lead_model="opus", workers=workers(["a", "b"], ["You are a."]))
+
+    assert load(tmp_path / "home").presets == ()
+    save(tmp_path / "home", one)
+    save(tmp_path / "home", Preset(name="Two"))
+    assert load(tmp_path / "home").presets == (one, Preset(name="Two"))
+    assert delete(tmp_path / "home", "one")
+    assert not delete(tmp_path / "home", "one")
+    assert load(tmp_path / "home").presets == (Preset(name="Two"),)
+
+
+def test_a_preset_of_the_same_name_takes_the_place_of_the_other(tmp_path: Path) -> None:
+    for preset in (Preset(name="A"), Preset(name="B"), Preset(name="a", description="newer")):
+        save(tmp_path, preset)
+
+    assert [one.name for one in load(tmp_path).presets] == ["a", "B"]
+    found = load(tmp_path).get("A")
+    assert found is not None
+    assert found.description == "newer"
+
+
+def test_a_stored_mode_that_there_is_not_works_as_broadcast_and_is_told(tmp_path: Path) -> None:
+    stored = [{"name": "A", "mode": "swarm"}, {"name": "B", "mode": "orchestrator-reflect"}]
+    (tmp_path / "presets.json").write_text(json.dumps({"version": 1, "presets": stored}))
+
+    found = load(tmp_path)
+
+    assert [one.mode for one in found.presets] == ["broadcast", "reflect"]
+    assert "swarm" in found.notices[0]
+
+
+def test_one_bad_preset_is_told_and_stays_in_the_file(tmp_path: Path) -> None:
+    (tmp_path / "presets.json").write_text(json.dumps({"version": 1, "presets": [{"name": 7, "x": 1}, {"name": "B"}]}))
+
+    save(tmp_path, Preset(name="C"))
+
+    assert [one.name for one in load(tmp_path).presets] == ["B", "C"]
+    assert "preset 1" in load(tmp_path).notices[0]
+    assert json.loads((tmp_path / "presets.json").read_text())["presets"][0] == {"name": 7, "x": 1}
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"version": 2, "presets": []}', b"[" * 100_000])
+def test_a_file_that_is_no_presets_is_a_mistake_and_not_overwritten(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "presets.json").write_bytes(data)
+
+    with pytest.raises(Mistake, match=r"presets\.json"):
+        load(tmp_path)
+    with pytest.raises(Mistake):
+        save(tmp_path, Preset(name="A"))
+    assert (tmp_path / "presets.json").read_bytes() == data
+
+
+def test_a_preset_needs_a_name(tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="name"):
+        save(tmp_path, Preset(name=" "))
+
+
+def test_members_of_a_preset_have_roles_models_and_names_of_their_own() -> None:
+    preset = Preset(
+        name="P", workers=(*workers(["m1", "m2"], ["You are a tester. Go."]), Worker(name="Lead", model="m3"))
+    )
+
+    members = preset.members(taken=["worker-1", "lead"])
+
+    assert members == (
+        Member("worker-1-2", "tester", "You are a tester. Go.", "m1"),
+        Member("worker-2", "worker-2", "", "m2"),
+        Member("Lead-2", "Lead-2", "", "m3"),
+    )
+
+
+def test_a_team_can_be_kept_as_a_preset(tmp_path: Path) -> None:
+    team = Team("T", "discuss", (Member("a", "A", "You are a.", "opus"),), "know", "route", tmp_path)
+
+    preset = of_team(team)
+
+    assert preset.members() == team.members
+    assert (preset.mode, preset.shared_context, preset.routing_context) == ("discuss", "know", "route")
+    assert preset.source == str(tmp_path)
+
+
+@given(st.text(), st.lists(st.text()))
+def test_a_numbered_name_is_never_taken(name: str, taken: list[str]) -> None:
+    assert numbered(name, [*taken, name]).casefold() not in {one.casefold() for one in [*taken, name]}
+    assert numbered(name, []) == name
+
+
+def save_many(home: Path, prefix: str) -> None:
+    for number in range(20):
+        save(home, Preset(name=f"{prefix}{number}"))
+
+
+def test_two_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
+    spawn = get_context("spawn")
+    savers = [spawn.Process(target=save_many, args=(tmp_path, prefix)) for prefix in "ab"]
+
+    for one in savers:
+        one.start()
+    for one in savers:
+        one.join()
+
+    assert len(load(tmp_path).presets) == 40
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".presets.lock", "presets.json"]

@@ -1,0 +1,720 @@
+"""Squads: read as data, written back with care."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from podium.errors import Mistake
+from podium.roster.squad import (
+    Member,
+    Noted,
+    Ownership,
+    Route,
+    Team,
+    agent_name,
+    delete,
+    derive_role,
+    discover,
+    examine,
+    parse_charter,
+    parse_decisions,
+    parse_modules,
+    parse_routing,
+    parse_team,
+    slug,
+    write,
+)
+
+TEAM = """# Mission Control
+
+> Failure is not an option.
+
+## Coordinator
+
+| Name | Role | Notes |
+|------|------|-------|
+| Squad | Coordinator | Routes work. |
+
+## Members
+
+| Name | Role | Charter | Status |
+|------|------|---------|--------|
+| Flight | Lead | `.squad/agents/flight/charter.md` | ✅ Active |
+| EECOM | Core Dev | `.squad/agents/eecom/charter.md` | ✅ Active |
+| Name | Role | Charter | Status |
+| Fact Checker | Devil's Advocate | `.squad/agents/fact-checker/charter.md` | 🔍 Reviewer |
+| Scribe | Session Logger | `.squad/agents/scribe/charter.md` | 📋 Silent |
+| Ralph | Work Monitor | — | 🔄 Monitor |
+| Guard | Looks | — | 🛡️ RAI |
+| Vera | Proves | — | Verifier |
+| Old | Gone | — | Inactive |
+
+## Coding Agent
+
+<!-- copilot-auto-assign: false -->
+
+| Name | Role | Charter | Status |
+|------|------|---------|--------|
+| @copilot | Coding Agent | — | 🤖 Coding Agent |
+
+## Project Context
+
+| Member | Role |
+|--------|------|
+| nobody | none |
+
+- **Owner:** somebody
+"""
+
+CHARTER = """# Flight — Lead
+
+> Decisions compound.
+
+## Identity
+
+- **Name:** Flight
+- **Role:** Lead
+- **Expertise:** Product vision, architecture
+- **Style:** Decisive.
+
+## Model
+
+- **Preferred:** claude-opus-4.5 (for code)
+- **Reasoning Effort:** High
+"""
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return squad(tmp_path / "repo")
+
+
+def squad(repo: Path, folder: str = ".squad", team: str = TEAM) -> Path:
+    put(repo / folder / "team.md", team)
+    put(repo / folder / "agents/flight/charter.md", CHARTER)
+    put(repo / folder / "agents/flight/history.md", "what flight learned")
+    put(repo / folder / "agents/eecom/charter.md", "You are a core developer. You write code.\r\n")
+    put(repo / folder / "agents/scribe/charter.md", "You log.")
+    put(repo / folder / "agents/_alumni/rabin/charter.md", "I left.")
+    put(repo / folder / "decisions/inbox/one.md", "to be decided")
+    put(repo / folder / "skills/x/SKILL.md", "a skill")
+    put(repo / folder / "decisions.md", "# Decisions\n\n## Use async\n\nAlways.\n")
+    put(repo / folder / "routing.md", "# Routing\n\nAsk EECOM.\n")
+    return repo
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    return path
+
+
+def found(repo: Path) -> Team:
+    team = discover(repo)
+    assert team is not None
+    return team
+
+
+def files(repo: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(repo)): path.read_bytes()
+        for path in repo.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def names(team: Team) -> list[str]:
+    return [member.name for member in team.members]
+
+
+# --- reading
+
+
+def test_a_squad_is_a_team(repo: Path) -> None:
+    team = found(repo)
+
+    assert (team.name, team.mode, names(team)) == ("Mission Control", "reflect", ["Flight", "EECOM"])
+    assert team.shared_context == "# Decisions\n\n## Use async\n\nAlways."
+    assert team.routing_context == "# Routing\n\nAsk EECOM."
+    assert team.source == repo / ".squad"
+    assert team.notices == ()
+    assert team.members[0] == Member("Flight", "Lead", CHARTER.strip(), "claude-opus-4.5", "✅ Active", False)
+    assert team.members[1].prompt == "You are a core developer. You write code."
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_other_line_endings_read_the_same(tmp_path: Path, end: str) -> None:
+    one, other = squad(tmp_path / "a" / "repo"), squad(tmp_path / "b" / "repo")
+    for path in (other / ".squad").rglob("*.md"):
+        lines = path.read_bytes().decode().split("\n")
+        ends = [end, "\n"] if end == "\r\n" else [end]
+        mixed = "".join(f"{line}{ends[place % len(ends)]}" for place, line in enumerate(lines))
+        path.write_bytes(mixed.encode())
+
+    assert structs.replace(found(other), source=None) == structs.replace(found(one), source=None)
+
+
+def test_the_newer_folder_is_preferred_and_the_older_understood(tmp_path: Path) -> None:
+    squad(tmp_path, ".ai-team", TEAM.replace("Mission Control", "Older"))
+
+    assert found(tmp_path).name == "Older"
+    assert found(tmp_path / ".ai-team").name == "Older"
+    squad(tmp_path)
+    assert found(tmp_path).name == "Mission Control"
+
+
+def test_without_folder_or_team_or_agents_there_is_no_team(tmp_path: Path) -> None:
+    assert discover(tmp_path / "nowhere") is None
+    put(tmp_path / ".squad/agents/x/charter.md", "You are x.")
+    assert discover(tmp_path) is None
+    put(tmp_path / ".squad/team.md", "# Team\n\n## Members\n\n| Name | Role |\n|---|---|\n| Scribe | Logger |\n")
+    assert discover(tmp_path) is None
+
+
+def test_a_team_without_a_list_is_those_with_charters(tmp_path: Path) -> None:
+    put(tmp_path / ".squad/team.md", "# Team\n")
+    put(tmp_path / ".squad/agents/tester/charter.md", "You are a tester of things. Test.")
+    put(tmp_path / ".squad/agents/scribe/charter.md", "You log.")
+
+    assert found(tmp_path).members == (Member("tester", "tester of things", "You are a tester of things. Test."),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# T\n\n## Team Roster\n\n| Name | Role | Charter | Status |\n|-|-|-|-|\n| a | A | x | Active |\n| b | B | | |",
+        "# T\n| Member | Role |\n|---|---|\n| a | A |\n| b | B |",
+        "# T\n## Members\n### Core\n| Name | Role |\n|-|-|\n| a | A |\n\n### More\n| Role | Name |\n|-|-|\n| B | b |",
+        "# T\n\n## 👥 Members\n| Name | Role |\n|:--|--:|\n| **a** | A |\n| Member | Role |\n|---|---|\n| `b` | B |\n",
+        "# T\n```\n## Members\n|Name|Role|\n|-|-|\n|x|X|\n```\n## Members\n|Name|Role|\n|-|-|\n|a|A|\n|[b](b.md)|B|",
+    ],
+)
+def test_rosters_of_every_form_are_read(text: str) -> None:
+    team = parse_team(text)
+
+    assert [(one.name, one.role) for one in team.members] == [("a", "A"), ("b", "B")]
+    assert team.name == "T"
+
+
+@pytest.mark.parametrize(
+    ("line", "mode"),
+    [
+        ("mode: broadcast", "broadcast"),
+        ("Mode: Sequential", "sequential"),
+        ("**Mode:** orchestrator", "orchestrate"),
+        ("- mode: `orchestrator-reflect`", "reflect"),
+        ("mode: reflect", "reflect"),
+        ("mode: discuss", "discuss"),
+        ("mode: wild", "reflect"),
+        ("", "reflect"),
+    ],
+)
+def test_a_line_may_give_the_mode(line: str, mode: str) -> None:
+    assert parse_team(f"# T\n{line}\n").mode == mode
+
+
+def test_an_unknown_mode_is_noticed(tmp_path: Path) -> None:
+    squad(tmp_path, team=TEAM.replace("> Failure", "mode: wild\n> Failure"))
+
+    assert "wild" in found(tmp_path).notices[0]
+
+
+def test_a_long_charter_is_used_in_part_and_said_so(repo: Path) -> None:
+    put(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
+    put(repo / ".squad/decisions.md", "d" * 9000)
+
+    team = found(repo)
+
+    assert (len(team.members[1].prompt), team.members[1].shortened) == (4000, True)
+    assert len(team.shared_context) == 8000
+    assert [notice.split()[0] for notice in team.notices] == [".squad/agents/eecom/charter.md", ".squad/decisions.md"]
+
+
+def test_a_member_without_a_charter_is_a_generic_worker(repo: Path) -> None:
+    (repo / ".squad/agents/eecom/charter.md").unlink()
+
+    assert found(repo).members[1] == Member("EECOM", "Core Dev", status="✅ Active")
+
+
+def test_nothing_in_a_squad_makes_us_read_another_file(tmp_path: Path) -> None:
+    put(tmp_path / "secret.md", "SECRET")
+    rows = "| ../../secret | A | `../secret.md` | |\n| b | B | `../../secret.md` | |"
+    put(
+        tmp_path / "repo/.squad/team.md",
+        f"# T\n\n## Members\n\n| Name | Role | Charter | Status |\n|-|-|-|-|\n{rows}\n",
+    )
+
+    assert "SECRET" not in repr(found(tmp_path / "repo"))
+
+
+@pytest.mark.parametrize("link", ["agents/eecom/charter.md", "agents/eecom", "agents", "decisions.md"])
+def test_a_link_out_of_the_repository_is_refused_and_told(tmp_path: Path, link: str) -> None:
+    repo = squad(tmp_path / "repo")
+    outside = squad(tmp_path / "outside")
+    put(outside / ".squad/agents/eecom/charter.md", "SECRET")
+    put(outside / ".squad/decisions.md", "SECRET")
+    (repo / ".squad" / link).rename(tmp_path / "away")
+    (repo / ".squad" / link).symlink_to(outside / ".squad" / link)
+
+    team = found(repo)
+
+    assert "SECRET" not in repr(team)
+    assert link == "agents" or any("leads out of the repository" in notice for notice in team.notices)
+
+
+def test_a_squad_that_is_elsewhere_is_no_team_and_told(tmp_path: Path) -> None:
+    squad(tmp_path / "outside")
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo/.squad").symlink_to(tmp_path / "outside/.squad")
+
+    assert discover(tmp_path / "repo") is None
+    assert "leads out of the repository" in examine(tmp_path / "repo").notices[0]
+    with pytest.raises(Mistake, match="leads out"):
+        write(Team("T", members=(Member("a"),)), tmp_path / "repo")
+
+
+def test_a_charter_says_who_it_is_for() -> None:
+    charter = parse_charter(CHARTER)
+
+    assert (charter.name, charter.role) == ("Flight", "Lead")
+    assert charter.expertise == ["Product vision", "architecture"]
+    assert (charter.model_preference, charter.reasoning_effort) == ("claude-opus-4.5", "high")
+    assert (charter.prompt, charter.shortened) == (CHARTER.strip(), False)
+
+
+@pytest.mark.parametrize("section", ["Preferred: auto", "- **Preferred:** `auto`", "auto"])
+def test_auto_is_the_default_model(repo: Path, section: str) -> None:
+    put(repo / ".squad/agents/eecom/charter.md", f"You are a dev.\n\n## Model\n\n{section}\n")
+
+    assert found(repo).members[1].model == ""
+    assert parse_charter(f"## Model\n{section}").model_preference == "auto"
+
+
+@pytest.mark.parametrize("title", ["## Routing Table", "## Work Type → Agent", "## Work Type -> Agent"])
+def test_routes_are_read_under_both_headings(title: str) -> None:
+    text = (
+        f"# R\n\n{title}\n\n| Work Type | Route To | Examples |\n|--|--|--|\n"
+        '| Bugs | A, `B` | "crash, again", broken |\n|  |  |  |\n| Docs | C | — |\n\n'
+        "## Other\n| x | y | z |\n|-|-|-|\n| 1 | 2 | 3 |"
+    )
+
+    assert parse_routing(text) == [Route("Bugs", ["A", "B"], ["crash, again", "broken"]), Route("Docs", ["C"], [])]
+
+
+def test_modules_have_owners() -> None:
+    rows = "| `SRC\\Core` | A | — |\r\n| docs/ | B | C |"
+    text = f"## Module Ownership\r\n| Module | Primary | Secondary |\r\n|-|-|-|\r\n{rows}"
+
+    assert parse_modules(text) == [Ownership("src/core", "A", None), Ownership("docs/", "B", "C")]
+
+
+def test_decisions_have_headings_of_two_levels() -> None:
+    text = (
+        "# Decisions\nintro\n## Use async\n**Date:** 2026-01-02\n**Author:** Ann\nAlways.\n"
+        "### 2026-02-03: Split it\n**By:** Bob\n\n```\n## no heading\n```\n# Archive\nold\n"
+    )
+
+    assert parse_decisions(text) == [
+        Noted("Use async", 2, "2026-01-02", "Ann", "**Date:** 2026-01-02\n**Author:** Ann\nAlways."),
+        Noted("Split it", 3, "2026-02-03", "Bob", "**By:** Bob\n\n```\n## no heading\n```"),
+    ]
+
+
+def test_names_are_slugs_without_their_teams() -> None:
+    assert slug("  Fact Checker! ") == "fact-checker"
+    assert agent_name("Code Review Team-worker-1", "Code Review Team") == "worker-1"
+    assert agent_name("CODE REVIEW TEAM", "Code Review Team") == "agent"
+    assert agent_name("Teamster", "Team") == "teamster"
+    assert agent_name("日本", "") == "agent"
+
+
+def test_a_role_is_how_the_prompt_begins() -> None:
+    assert derive_role("x", "You are a security expert. Look.") == "security expert"
+    assert derive_role("x", "you are THE boss") == "boss"
+    assert derive_role("x", "  ") == "x"
+    assert len(derive_role("x", "You are an " + "very " * 50)) <= 60
+
+
+texts = st.one_of(
+    st.text(),
+    st.lists(
+        st.one_of(
+            st.sampled_from(
+                ["#", "## Members", "## Model", "\n", "\r\n", "|", "---", " ", "mode:", "Name", "Role", "<!--", "```"]
+            ),
+            st.sampled_from(
+                ["## Routing Table", "## Module Ownership", "### 2026-01-01: x", "-->", "Preferred:", "\\|", "—"]
+            ),
+            st.text(max_size=3),
+        ),
+        max_size=30,
+    ).map("".join),
+)
+
+
+@given(texts)
+def test_any_text_can_be_read(text: str) -> None:
+    parse_team(text)
+    assert len(parse_charter(text).prompt) <= 4000
+    parse_routing(text)
+    parse_modules(text)
+    parse_decisions(text)
+    agent_name(text, text[:3])
+    assert len(derive_role("n", text)) <= 60
+
+
+@pytest.mark.parametrize("piece", ["|", "| a ", "#", " ", "-", "`", "by: x ", "a ", "|-|\n", "# x - ", "[a](", "\\|"])
+@pytest.mark.parametrize(
+    "before", ["", "## Members\n| a", "## Model\nPreferred: a", "## Routing Table\n| a", "## by: "]
+)
+def test_a_long_file_is_read_in_time(piece: str, before: str) -> None:
+    text = f"{before}{piece * (100_000 // len(piece))}y"
+    began = time.perf_counter()
+
+    for read in (parse_team, parse_charter, parse_routing, parse_modules, parse_decisions):
+        read(text)
+
+    assert time.perf_counter() - began < 10
+
+
+# --- writing
+
+
+def test_a_new_team_is_written_as_others_read_it(tmp_path: Path) -> None:
+    workers = (
+        Member("Review Team-worker-1", prompt="You are a security expert. Look closely."),
+        Member("Review Team"),
+        Member("Worker 1!", "Tester | Breaker", "Test."),
+        Member("scribe"),
+    )
+
+    folder = write(Team("Review Team", "orchestrate", workers, "Know this.", ""), tmp_path)
+
+    assert folder == tmp_path / ".squad"
+    assert (folder / "team.md").read_text() == (
+        "# Review Team\n\nmode: orchestrator\n\n## Members\n\n"
+        "| Name | Role | Charter | Status |\n|------|------|---------|--------|\n"
+        "| worker-1 | security expert | `.squad/agents/worker-1/charter.md` | Active |\n"
+        "| agent | agent | `.squad/agents/agent/charter.md` | Active |\n"
+        "| worker-1-2 | Tester \\| Breaker | `.squad/agents/worker-1-2/charter.md` | Active |\n"
+        "| scribe-2 | scribe-2 | `.squad/agents/scribe-2/charter.md` | Active |\n"
+    )
+    assert (folder / "agents/worker-1/charter.md").read_text() == "You are a security expert. Look closely.\n"
+    assert "agent" in (folder / "agents/agent/charter.md").read_text()
+    assert (folder / "decisions.md").read_text() == "Know this.\n"
+    assert not (folder / "routing.md").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".squad"]
+    team = found(tmp_path)
+    assert names(team) == ["worker-1", "agent", "worker-1-2", "scribe-2"]
+    assert [one.prompt for one in team.members] == ["You are a security expert. Look closely.", "", "Test.", ""]
+    assert (team.mode, team.shared_context) == ("orchestrate", "Know this.")
+
+
+def test_saving_what_was_found_changes_no_byte(repo: Path) -> None:
+    before = files(repo)
+
+    write(found(repo), repo)
+
+    assert files(repo) == before
+
+
+def test_nothing_shortened_is_written_back_even_when_other_things_change(repo: Path) -> None:
+    long = put(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
+    decisions = put(repo / ".squad/decisions.md", "d" * 9000)
+    team = found(repo)
+    members = (structs.replace(team.members[0], prompt="New."), structs.replace(team.members[1], role="Other"))
+
+    write(structs.replace(team, members=members), repo)
+
+    assert long.read_text() == "x" * 5000
+    assert decisions.read_text() == "d" * 9000
+    assert [one.role for one in found(repo).members] == ["Lead", "Other"]
+    long.write_text("y" * 5000)
+    write(team, repo)
+    assert long.read_text() == "y" * 5000
+
+
+def test_a_model_for_a_long_charter_leaves_its_text_whole(repo: Path) -> None:
+    long = put(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
+    team = found(repo)
+    changed = structs.replace(
+        team, members=(team.members[0], structs.replace(team.members[1], model="anthropic:claude-sonnet-4-5"))
+    )
+
+    write(changed, repo)
+
+    assert long.read_text().startswith("x" * 5000)
+    assert found(repo) == changed
+
+
+def test_a_charter_that_cannot_be_read_is_left_alone(repo: Path) -> None:
+    path = repo / ".squad/agents/eecom/charter.md"
+    path.write_bytes(b"\xff\xfe\x00binary")
+
+    write(found(repo), repo)
+
+    assert path.read_bytes() == b"\xff\xfe\x00binary"
+
+
+def test_who_left_goes_to_the_alumni_and_everything_unknown_stays(repo: Path) -> None:
+    put(repo / ".squad/agents/_alumni/flight/charter.md", "an earlier one")
+    before = files(repo)
+    team = found(repo)
+
+    write(structs.replace(team, members=(team.members[1], Member("tester", "Tester", "You test."))), repo)
+
+    after = files(repo)
+    assert names(found(repo)) == ["EECOM", "tester"]
+    moved = ".squad/agents/_alumni/flight-2/"
+    assert after[f"{moved}charter.md"] == before[".squad/agents/flight/charter.md"]
+    assert after[f"{moved}history.md"] == before[".squad/agents/flight/history.md"]
+    kept = {path for path in before if not path.startswith(".squad/agents/flight/") and path != ".squad/team.md"}
+    assert {path: after[path] for path in kept} == {path: before[path] for path in kept}
+    text = after[".squad/team.md"].decode()
+    assert "| Scribe | Session Logger |" in text
+    assert text.partition("## Members")[0] == TEAM.partition("## Members")[0]
+    assert text.partition("## Coding Agent")[2] == TEAM.partition("## Coding Agent")[2]
+
+
+def test_an_older_squad_is_saved_as_a_newer_one_and_stays(tmp_path: Path) -> None:
+    squad(
+        tmp_path, ".ai-team", "# Old\n| Member | Role |\n|---|---|\n| flight | Lead |\n| eecom | Dev |\n\nSome words.\n"
+    )
+    put(tmp_path / ".ai-team/agents/eecom/charter.md", "x" * 5000)
+    before = files(tmp_path)
+    team = found(tmp_path)
+
+    write(team, tmp_path)
+
+    after = files(tmp_path)
+    assert {path: after[path] for path in before} == before
+    assert structs.replace(found(tmp_path), source=team.source, notices=team.notices) == team
+    assert after[".squad/agents/eecom/charter.md"] == b"x" * 5000
+    assert after[".squad/skills/x/SKILL.md"] == b"a skill"
+    text = after[".squad/team.md"].decode()
+    assert "## Members\n\n| Name | Role | Charter | Status |\n" in text
+    assert text.endswith("\nSome words.\n")
+
+
+def test_a_long_text_goes_whole_to_another_repository(repo: Path, tmp_path: Path) -> None:
+    put(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
+    put(repo / ".squad/routing.md", "r" * 9000)
+    (tmp_path / "other").mkdir()
+
+    write(found(repo), tmp_path / "other")
+
+    assert (tmp_path / "other/.squad/agents/eecom/charter.md").read_text() == "x" * 5000 + "\n"
+    assert (tmp_path / "other/.squad/routing.md").read_text() == "r" * 9000 + "\n"
+
+
+def test_a_team_from_elsewhere_does_not_empty_what_it_does_not_know(repo: Path) -> None:
+    write(Team("Mission Control", members=(Member("Flight"),)), repo)
+
+    assert "Use async" in found(repo).shared_context
+    write(structs.replace(found(repo), shared_context=""), repo)
+    assert found(repo).shared_context == ""
+
+
+def test_crlf_stays_crlf(repo: Path) -> None:
+    put(repo / ".squad/team.md", TEAM.replace("\n", "\r\n"))
+    team = found(repo)
+
+    write(structs.replace(team, members=(*team.members, Member("tester", "Tester", "You test."))), repo)
+
+    assert (repo / ".squad/team.md").read_bytes().replace(b"\r\n", b"").count(b"\n") == 0
+    assert names(found(repo)) == ["Flight", "EECOM", "tester"]
+
+
+def test_nothing_is_written_through_a_link(repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (repo / ".squad/agents/eecom").rename(tmp_path / "away")
+    (repo / ".squad/agents/eecom").symlink_to(tmp_path / "outside")
+    before = files(repo)
+    team = found(repo)
+
+    with pytest.raises(Mistake, match="is a link"):
+        write(structs.replace(team, members=(structs.replace(team.members[1], prompt="New."),)), repo)
+
+    assert files(repo) == before
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_a_team_without_members_is_not_saved(repo: Path) -> None:
+    with pytest.raises(Mistake, match="no members"):
+        write(Team("Empty"), repo)
+
+
+def test_links_pipes_and_modes_in_a_squad_survive(repo: Path) -> None:
+    os.mkfifo(repo / ".squad/pipe")
+    (repo / ".squad/link").symlink_to("skills")
+    (repo / ".squad/skills").chmod(0o750)
+    (repo / ".squad/team.md").chmod(0o640)
+
+    write(structs.replace(found(repo), name="Other"), repo)
+
+    assert (repo / ".squad/pipe").is_fifo()
+    assert (repo / ".squad/link").readlink() == Path("skills")
+    assert (repo / ".squad/skills").stat().st_mode & 0o777 == 0o750
+    assert (repo / ".squad/team.md").stat().st_mode & 0o777 == 0o640
+
+
+lines = st.text(st.characters(codec="utf-8", exclude_characters="\r\n`*[]"), max_size=20)
+roles = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
+    lambda text: bool(text.strip(" \0\ufeff"))
+)
+models = st.sampled_from(["", "opus", "anthropic:claude-sonnet-4-5"])
+members = st.builds(
+    Member,
+    st.sampled_from(["tester", "builder", "a-b", "x1", "Flight", "EECOM", "writer"]),
+    roles.map(lambda role: f"r{role}"),
+    st.one_of(st.text(st.characters(codec="utf-8"), max_size=50), st.just(CHARTER)),
+    models,
+)
+teams = st.builds(
+    Team,
+    lines.map(lambda name: f"T{name}"),
+    st.sampled_from(["broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate"]),
+    st.lists(members, min_size=1, max_size=5, unique_by=lambda one: one.name.lower()).map(tuple),
+    st.text(st.characters(codec="utf-8"), max_size=50),
+    st.text(st.characters(codec="utf-8"), max_size=50),
+)
+
+
+def written_name(member: Member, before: Iterator[str]) -> str:
+    return member.name if member.name in before else slug(member.name)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(teams, min_size=1, max_size=3), st.booleans(), st.booleans())
+def test_what_is_discovered_changed_and_saved_is_discovered_again(
+    changes: list[Team], is_old: bool, is_crlf: bool
+) -> None:
+    with TemporaryDirectory() as name:
+        repo = squad(Path(name), ".ai-team" if is_old else ".squad", TEAM.replace("\n", "\r\n") if is_crlf else TEAM)
+        unknown = {path: data for path, data in files(repo / ("." if is_old else ".squad")).items() if "x/" in path}
+        for change in changes:
+            now = found(repo)
+            listed = names(now)
+            kept = tuple(structs.replace(one, name=written_name(one, iter(listed))) for one in change.members)
+            changed = structs.replace(change, members=kept, source=repo / ".squad", notices=())
+
+            write(structs.replace(changed, source=now.source), repo)
+
+            assert found(repo) == changed
+            assert found(repo / ".squad") == changed
+            write(changed, repo)
+            assert found(repo) == changed
+        after = files(repo if is_old else repo / ".squad")
+        assert {path: after[path] for path in unknown} == unknown
+        assert b"what flight learned" in after.values()
+
+
+def test_only_a_squad_of_the_repository_is_deleted(repo: Path, tmp_path: Path) -> None:
+    team = found(repo)
+    (tmp_path / "other").mkdir()
+    (repo / "squad").mkdir()
+
+    for wrong in (structs.replace(team, source=None), structs.replace(team, source=repo / "squad")):
+        with pytest.raises(Mistake, match="only these are deleted"):
+            delete(wrong, repo)
+    with pytest.raises(Mistake, match="only these are deleted"):
+        delete(team, tmp_path / "other")
+    delete(team, repo)
+
+    assert discover(repo) is None
+    assert [path.name for path in repo.iterdir()] == ["squad"]
+
+
+# --- crashes
+
+DRIVER = """
+import json, os, shutil, signal, sys
+from pathlib import Path
+from msgspec import structs
+from podium.roster.squad import Member, discover, write
+
+WATCHED = ("open", "os.", "shutil.", "ctypes.")
+repo, copy = Path(sys.argv[1]), Path(sys.argv[2])
+old = discover(repo)
+new = structs.replace(old, name="New", members=(old.members[1], Member("tester", "Tester", "You test.")))
+
+def state():
+    team = discover(repo)
+    kind = "old" if team == old else "new" if (team.name, len(team.members)) == ("New", 2) else "broken"
+    texts = sorted(p.read_text() for p in repo.rglob("*.md") if ".saving" not in str(p))
+    return [kind, sum("what flight learned" in one for one in texts), sum(one == "a skill" for one in texts)]
+
+def attempt(limit):
+    seen = 0
+    def hook(event, arguments):
+        nonlocal seen
+        if event.startswith(WATCHED):
+            seen += 1
+            if seen == limit:
+                os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(hook)
+    write(new, repo)
+    os._exit(0)
+
+found, limit = [], 0
+while True:
+    limit += 1
+    child = os.fork()
+    if child == 0:
+        attempt(limit)
+    _, status = os.waitpid(child, 0)
+    found.append(state())
+    if not os.WIFSIGNALED(status):
+        break
+    if found[-1][0] == "new":
+        write(new, repo)
+        assert not list(repo.glob(".squad.*"))
+        shutil.rmtree(repo / ".squad")
+        shutil.copytree(copy / ".squad", repo / ".squad")
+print(json.dumps([found, state(), sorted(p.name for p in repo.iterdir())]))
+"""
+
+
+def test_a_crash_leaves_the_old_folder_or_the_new(tmp_path: Path) -> None:
+    repo, copy = squad(tmp_path / "repo"), squad(tmp_path / "copy")
+
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, str(repo), str(copy)], capture_output=True, check=True, text=True
+    )
+
+    states, last, left = json.loads(done.stdout)
+    assert len(states) > 50
+    assert {state[0] for state in states} == {"old", "new"}
+    assert all(state[1:] == [1, 1] for state in states)
+    assert (last[0], left) == ("new", [".squad"])
+
+
+def test_a_save_cut_short_between_two_renames_is_found_and_finished(repo: Path) -> None:
+    before = found(repo)
+    (repo / ".squad").rename(repo / ".squad.before")
+
+    assert found(repo) == before
+    write(structs.replace(before, name="New"), repo)
+    assert found(repo).name == "New"
+    assert sorted(path.name for path in repo.iterdir()) == [".squad"]
+
+
+def test_a_save_that_fails_leaves_the_old_folder(repo: Path) -> None:
+    before = files(repo)
+
+    with pytest.raises(Mistake, match="1 MiB"):
+        write(Team("T", members=(Member("a", prompt="x"), Member("b", prompt="x" * 2_000_000))), repo)
+
+    assert files(repo) == before
