@@ -317,10 +317,11 @@ class Timeline:
             if not event.is_allowed:
                 denial = Denial(action.agent, event.by or "podium", event.comment, self._clock())
                 self.denials.setdefault(action.wish, []).append(denial)
-            elif event.decision != "once":
+            # What came after its time counts for nothing: the gate puts the request anew.
+            elif event.decision != "once" and not 0 < action.expires_at < event.at:
                 self.approved[action.again] = event.by or "a person"
-            if event.decision == "always" and event.rule == asked.always != "":
-                self.granted += (event.rule,)
+                if event.decision == "always" and event.rule == asked.always != "":
+                    self.granted += (event.rule,)
         if event.id in self._awaited:
             self._awaited.pop(event.id).set()
 

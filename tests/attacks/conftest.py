@@ -30,7 +30,7 @@ def repo(tmp_path: Path) -> Path:
     return place
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     # Whatever is imported late is imported now, because an ordinary user may not be able to read it.
     anyio.run(warm_up, tmp_path_factory.mktemp("warm"))

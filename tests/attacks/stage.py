@@ -57,8 +57,9 @@ async def run_attended(studio: Studio, repo: Path, answering: Answering) -> Resu
     """A run of the sly agent with somebody who answers every request."""
     async with studio.app() as app:
         opening = app.start(studio.agents["sly"], "go", repo=repo, agents=studio.agents.values(), is_attended=True)
-        async with opening as started, anyio.create_task_group() as group:
-            group.start_soon(attend, started, answering)
+        async with opening as started:
+            async with anyio.create_task_group() as group:
+                group.start_soon(attend, started, answering)
             return await started.result()
 
 

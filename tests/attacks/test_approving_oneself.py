@@ -117,13 +117,6 @@ def test_the_store_and_its_bells_are_not_seen_wherever_they_lie(place: Place, wh
     bell.close()
 
 
-MOVED = (
-    "Moving a folder above a hidden one away leaves the hidden one unguarded for the next command of the run: "
-    "folders between the checkout and what is hidden in it must be mounts of their own, which cannot be moved"
-)
-
-
-@pytest.mark.xfail(strict=True, reason=MOVED)
 @pytest.mark.parametrize("what", ["home", "store"])
 def test_a_home_or_store_in_the_checkout_stays_hidden_when_folders_above_it_are_moved(place: Place, what: str) -> None:
     folder = place.repo / "above" / "state"
@@ -148,11 +141,6 @@ def _belongs_to(place: Place, folder: Path) -> None:
             os.chown(path, owner.st_uid, owner.st_gid)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="A store in the checkout's top folder has its bells beside it, a folder, over which bubblewrap cannot put "
-    "a device: no command runs at all. A folder of the store needs the mount `empty` rather than `secret`",
-)
 def test_a_store_at_the_top_of_the_checkout_is_hidden_and_commands_run(place: Place) -> None:
     store = place.repo / "podium.db"
     store.write_text("CANARY")
@@ -164,11 +152,6 @@ def test_a_store_at_the_top_of_the_checkout_is_hidden_and_commands_run(place: Pl
     assert "CANARY" not in done.text
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="A store outside the checkout and the home is hidden only where nothing else shows its folder; "
-    "Sandbox._seen must hide `store` wherever it lies",
-)
 def test_a_store_in_a_folder_of_the_path_is_hidden(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = place.folder / "programs"
     folder.mkdir()

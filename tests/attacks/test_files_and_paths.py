@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ from podium.errors import PodiumError, StoreFailed
 from podium.event import ActionBegan, ToolAnswered
 from podium.roster.frontmatter import parse
 from podium.store.bell import bell_folder
+from podium.store.reader import Reader
 
 from ..cli.conftest import Desk
 from ..studio import Studio
@@ -110,21 +112,27 @@ BAD_NAMES = [
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
-async def test_a_bad_name_is_refused_by_the_library_the_loader_and_the_command(
-    studio: Studio, desk: Desk, name: str
-) -> None:
+async def test_a_bad_name_is_refused_before_anything_begins(studio: Studio, name: str) -> None:
     agent = Agent(name=name, engine="scripted")
-    text = f"---\nname: {name!r}\ndescription: x\n---\nx\n"
 
     with pytest.raises(PodiumError):
         async with studio.app() as app:
             await app.run(agent, "go")
-    read = parse(text.encode(), path=Path("good.md"), source="repo")
+
+    with Reader(studio.settings.store) as reader:
+        assert reader.runs() == []
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_bad_name_is_refused_in_a_file_and_on_the_command_line(desk: Desk, name: str) -> None:
+    written = f"---\nname: {json.dumps(name)}\ndescription: x\n---\nx\n"
+
+    read = parse(written.encode(), path=Path("good.md"), source="repo")
     typed = desk.invoke("run", "--", name, "go")
 
     assert read.agent is None
     assert typed.exit_code == 2
-    assert desk.home.joinpath("podium.db").exists() is False
+    assert [path.name for path in desk.repo.iterdir()] == [".git"]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -185,11 +193,6 @@ def _is_command(look: dict[str, object]) -> bool:
     return "bash" in str(look)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="A folder above a hidden file can be moved, and its new place is not hidden from the next command: "
-    "folders between the checkout and what is hidden in it must be mounts of their own, which cannot be moved",
-)
 def test_a_secret_stays_hidden_when_the_folder_above_it_is_moved(place: Place) -> None:
     (place.repo / "app").mkdir()
     (place.repo / "app" / ".env").write_text("CANARY")
@@ -263,3 +266,16 @@ async def test_other_spellings_of_protected_names_are_protected_too(studio: Stud
 
     assert studio.events(result, ActionBegan) == []
     assert subprocess.run(["git", "-C", repo, "status", "--short"], capture_output=True, check=True).stdout == b""
+
+
+def test_a_secret_in_a_protected_folder_opens_nothing_of_it(place: Place) -> None:
+    (place.repo / ".claude" / "own").mkdir(parents=True)
+    (place.repo / ".claude" / "own" / ".env").write_text("CANARY")
+    owner = place.repo.stat()
+    for path in (place.repo / ".claude", *(place.repo / ".claude").rglob("*")):
+        os.chown(path, owner.st_uid, owner.st_gid)
+
+    [told] = Stay(place.who, place.folder).in_turn("echo x >.claude/own/new; echo x >.claude/new; cat .claude/own/.env")
+
+    assert "CANARY" not in told
+    assert [path.name for path in (place.repo / ".claude").rglob("*")] == ["own", ".env"]

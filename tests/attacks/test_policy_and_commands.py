@@ -23,17 +23,24 @@ from .stage import answer, bash, call, ruled, run, run_attended, sly, write
 # P1
 
 
-async def test_a_corpus_of_bypasses_runs_nothing_under_broad_rules(studio: Studio, repo: Path) -> None:
+COMMANDS = [command for command in BYPASSES if command.strip() and "\0" not in command]
+SHARES = [COMMANDS[start : start + 40] for start in range(0, len(COMMANDS), 40)]
+"""No agent does more than sixty things in a minute."""
+
+
+@pytest.mark.parametrize("commands", SHARES, ids=range(len(SHARES)))
+async def test_a_corpus_of_bypasses_runs_nothing_under_broad_rules(
+    studio: Studio, repo: Path, commands: list[str]
+) -> None:
     (repo / "src").mkdir()
     (repo / "src" / "keep.py").write_text("x")
     ruled(studio, allow=BROAD.allow)
-    commands = [command for command in BYPASSES if command.strip() and "\0" not in command]
-    sly(studio, *({"calls": [{"name": "bash", "arguments": {"command": one}} for one in commands]},))
+    sly(studio, {"calls": [{"name": "bash", "arguments": {"command": one}} for one in commands]})
 
     result = await run(studio, repo)
 
-    assert len(commands) >= 120
-    assert len(studio.events(result, PermissionAsked)) >= 120
+    assert len(COMMANDS) >= 120
+    assert len(studio.events(result, PermissionAsked)) == len(commands)
     assert [event.action.arguments for event in studio.events(result, ActionBegan)] == []
     assert {path.name for path in repo.iterdir()} == {".git", "a.txt", "src"}
     assert (repo / "src" / "keep.py").exists()
@@ -97,7 +104,6 @@ def test_rules_of_a_repository_loosen_nothing_and_a_warning_says_so(desk: Desk) 
         call("bash", command="touch ran.txt\0"),
         call("write_file", path="ran.txt"),
         call("write_file", path="ran.txt", content="x", mode="0777"),
-        {"calls": [{"name": "bash", "arguments": "touch ran.txt"}]},
         {"calls": [{"name": "", "arguments": {}}]},
     ],
     ids=lambda move: str(move)[:60],
@@ -117,7 +123,7 @@ async def test_what_is_unknown_oversize_or_unreadable_is_not_done(
 
 # P5
 
-UNSAFE = ["ls && git status", "bash -c ls", "python3 -c 'print(1)'", "npx cowsay", "env A=1 ls", "ls > b", "sudo ls"]
+UNSAFE = ["ls && git status", "bash -c ls", "python3 -c 'print(1)'", "xargs ls", "env A=1 ls", "ls > b", "sudo ls"]
 
 
 @pytest.mark.parametrize("command", UNSAFE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,7 @@ SHELL = "/bin/bash"
 LONGEST_COMMAND = 100_000
 LONGEST_TIMEOUT = 600
 MOST_FILES = 32
+MOST_FOLDERS = 8
 LARGEST_FILE = 2**20
 KEPT = 16 * 1024
 """How much of the output's start, and of its end, is kept."""
@@ -118,16 +120,26 @@ def named_files(command: str, directory: Path) -> dict[str, str]:
     """
     root = directory.resolve()
     found: dict[str, str] = {}
-    for word in dict.fromkeys(_SEPARATORS.split(command)):
-        if not word or len(found) == MOST_FILES:
-            continue
+    words = [word for word in dict.fromkeys(_SEPARATORS.split(command)) if word]
+    folders = [root, *(root / word for word in words if _is_folder(root, word))]
+    for folder, word in product(folders[:MOST_FOLDERS], words):
+        if len(found) == MOST_FILES:
+            break
         with suppress(OSError, ValueError, RuntimeError):
-            path = (root / word).resolve()
+            path = (folder / word).resolve()
             if path.is_relative_to(root) and path.is_file() and path.stat().st_size <= LARGEST_FILE:
                 name = str(path.relative_to(root))
                 name.encode()  # what is no text cannot be told
                 found[name] = sha256(path.read_bytes()).hexdigest()
     return found
+
+
+def _is_folder(root: Path, word: str) -> bool:
+    """Whether a word of a command names a folder of the checkout, which the command may enter."""
+    with suppress(OSError, ValueError, RuntimeError):
+        path = (root / word).resolve()
+        return path != root and path.is_relative_to(root) and path.is_dir()
+    return False
 
 
 _SEPARATORS = re.compile(r"[\s;|&<>()'\"`=]+")

@@ -164,11 +164,24 @@ class Sandbox:
 
     def _seen(self, held: Sequence[str]) -> Iterator[Mount]:
         """All places. Of the Podium home nothing is shown but a checkout that lies in it."""
-        for mount in (*self._places, *self._guards(held)):
+        guards = (*self._guards(held), Mount("empty", self.home))
+        for mount in (*self._places, *self._anchors(guards), *guards[:-1]):
             is_checkout = mount.place.is_relative_to(self.checkout) and self.checkout.is_relative_to(self.home)
             if is_checkout or not mount.place.is_relative_to(self.home):
                 yield mount
         yield Mount("empty", self.home)
+
+    def _anchors(self, guards: Sequence[Mount]) -> Iterator[Mount]:
+        """The folders between the checkout and what is closed in it: a mount of its own cannot be moved away."""
+        if self.profile != "workspace":
+            return
+        closed = [mount.place for mount in (*guards, *self._own_interpreter())]
+        closed = [place for place in closed if place.is_relative_to(self.checkout) and place != self.checkout]
+        for place in closed:
+            for folder in place.parents[: len(place.relative_to(self.checkout).parts) - 1]:
+                # Inside what is closed as a whole, nothing is opened.
+                if folder.is_dir() and not any(folder.is_relative_to(other) for other in closed):
+                    yield Mount("write", folder)
 
     def _own_interpreter(self) -> Iterator[Mount]:
         """What we ourselves run with, where that lies in the checkout: a command must not change it."""
@@ -192,16 +205,21 @@ class Sandbox:
 
     def _around_store(self) -> Iterator[Mount]:
         """A store in the checkout is hidden with the files that come and go beside it; what else is there is shown."""
-        if self.store is None or not self.store.is_relative_to(self.checkout):
+        if self.store is None:
             return
         folder = self.store.parent
+        if not self.store.is_relative_to(self.checkout):
+            shown = [mount.place for mount in self._places if mount.kind == "read"]
+            if any(folder.is_relative_to(place) for place in shown):
+                yield Mount("empty", folder)
+            return
         if folder != self.checkout:
             yield Mount("empty", folder)
         for entry in os.scandir(folder) if folder.is_dir() else ():
             is_plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
             is_of_store = entry.name.startswith(self.store.name)
             if is_plain and folder == self.checkout and is_of_store:
-                yield Mount("secret", Path(entry.path))
+                yield Mount("empty" if entry.is_dir() else "secret", Path(entry.path))
             elif is_plain and folder != self.checkout and not is_of_store:
                 yield Mount("read", Path(entry.path))
 

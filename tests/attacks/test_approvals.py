@@ -1,0 +1,260 @@
+"""Attacks on the question to a person: all of it is shown, and what was shown is what is done."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pexpect  # type: ignore[import-untyped]  # it has no types
+import pyte
+import pytest
+
+from podium import Run
+from podium.event import ActionRefused, PermissionAsked
+from podium.store.fault import refusal_after
+
+from ..cli.conftest import Desk
+from ..cli.test_inbox import waiting
+from ..cli.test_terminal import Terminal
+from ..studio import Studio
+from .stage import bash, run, run_attended, sly, write
+
+COUNT = bash("echo x >>count.txt")
+
+# A1
+
+
+@pytest.mark.parametrize(
+    "command", ["sh deploy.sh", "sh ./deploy.sh", "sh way.sh", "cat deploy.sh | sh", "sh <deploy.sh"]
+)
+async def test_a_file_that_changed_after_the_answer_is_not_run(studio: Studio, repo: Path, command: str) -> None:
+    (repo / "deploy.sh").write_text("echo good >out.txt\n")
+    (repo / "way.sh").symlink_to("deploy.sh")
+    sly(studio, bash(command))
+    asked_for: list[PermissionAsked] = []
+
+    async def swapping(run: Run, asked: PermissionAsked) -> None:
+        asked_for.append(asked)
+        (repo / "deploy.sh").write_text("echo evil >out.txt\n")
+        await run.answer(asked.id, "once" if len(asked_for) == 1 else "deny", by="me")
+
+    await run_attended(studio, repo, swapping)
+
+    assert len(asked_for) == 2
+    assert not (repo / "out.txt").exists()
+
+
+@pytest.mark.parametrize("command", ["cd tools && sh deploy.sh", "env -C tools sh deploy.sh"])
+async def test_a_file_below_a_folder_that_the_command_enters_is_not_run_when_it_changed(
+    studio: Studio, repo: Path, command: str
+) -> None:
+    (repo / "tools").mkdir()
+    (repo / "tools" / "deploy.sh").write_text("echo good >out.txt\n")
+    sly(studio, bash(command))
+
+    async def swapping(run: Run, asked: PermissionAsked) -> None:
+        first = "good" in (repo / "tools" / "deploy.sh").read_text()
+        (repo / "tools" / "deploy.sh").write_text("echo evil >out.txt\n")
+        await run.answer(asked.id, "once" if first else "deny", by="me")
+
+    await run_attended(studio, repo, swapping)
+
+    assert not (repo / "tools" / "out.txt").exists()
+
+
+# A2
+
+SIGNS = {
+    "escape": "\x1b[2J\x1b[1;1H",
+    "return": "\rls                    ",
+    "bell": "\x07",
+    "link": "\x1b]8;;http://evil.test\x1b\\ls\x1b]8;;\x1b\\",
+    "clipboard": "\x1b]52;c;ZXZpbA==\x07",
+    "title": "\x1b]0;evil\x07",
+    "c1": "\x9b2J\x9d52;c;eA==\x9c",
+    "bidi": "\u202esl\u202c\u2066\u2069",
+    "zero width": "l\u200bs\u200d\ufeff",
+    "tabs": "\t" * 40,
+    "spaces": " " * 3000,
+    "backspaces": "\x08" * 30,
+    "separators": "\u2028\u2029\x85\x0b\x0c",
+    "private": "\ue000\U000e0041",
+}
+
+
+@pytest.mark.parametrize("name", SIGNS)
+def test_whatever_a_command_is_made_of_its_danger_is_on_the_screen(desk: Desk, name: str) -> None:
+    desk.agent("sly", bash(f"echo safe {SIGNS[name]}; touch evil.txt"), "The end.", tools=["Bash"])
+    terminal = Terminal(desk, "run", "sly", "go", rows=24, columns=80)
+
+    lines = terminal.wait_for("[y] once")
+    terminal.process.send("a")
+    terminal.end()
+
+    shown = "".join(lines)
+    assert "asks for permission" in shown
+    assert "touch evil.txt" in shown
+    assert "echo safe" in shown
+    if name not in ("tabs", "spaces"):
+        code = ord(SIGNS[name].strip("ls ")[0])
+        assert (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}") in shown
+    assert not (desk.repo / "evil.txt").exists()
+
+
+def test_signs_in_a_path_a_diff_and_a_refusal_do_not_act(desk: Desk) -> None:
+    evil = "\x1b[2J\u202e\x9b"
+    desk.agent("sly", write("a\u202eb.txt", f"{evil}touch evil\n"), write("c.txt", evil), "The end.", tools=["Write"])
+    terminal = Terminal(desk, "run", "sly", "go", rows=40, columns=100)
+
+    first = terminal.wait_for("[y] once")
+    terminal.process.send("n")
+    terminal.wait_for("Why not?")
+    terminal.process.send("no\x1b[2J\r")
+    terminal.wait_until(lambda lines: any("c.txt" in line for line in lines))
+    terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
+    terminal.process.send("a")
+    terminal.end()
+
+    assert "\\x1b[2J\\u202e\\x9btouch evil" in "".join(first)
+    assert not list(desk.repo.glob("*.txt"))
+
+
+def test_the_question_says_that_there_are_signs_that_cannot_be_seen(desk: Desk) -> None:
+    desk.agent("sly", bash(f"echo safe {' ' * 3000}\x1b[2J; touch evil.txt"), "The end.", tools=["Bash"])
+    terminal = Terminal(desk, "run", "sly", "go")
+
+    shown = "".join(terminal.wait_for("[y] once"))
+    terminal.process.send("a")
+    terminal.end()
+
+    assert "control characters" in shown
+    assert "[3001 spaces]" in shown
+
+
+# A3
+
+
+def test_nothing_is_cut_before_it_can_be_approved(desk: Desk) -> None:
+    content = "".join(f"line {number} of what is written\n" for number in range(390))
+    desk.agent("sly", write("a.txt", content), "The end.", tools=["Write"])
+    terminal = Terminal(desk, "run", "sly", "go", rows=24, columns=80)
+    said = _until(terminal, b"[y] once")
+    terminal.process.send("a")
+    terminal.end()
+
+    screen = pyte.HistoryScreen(80, 24, history=5000, ratio=1)
+    pyte.ByteStream(screen).feed(said)
+    above = ["".join(row[column].data for column in range(80)) for row in screen.history.top]
+    shown = "\n".join((*above, *screen.display))
+    assert all(f"+line {number} of what is written" in shown for number in range(390))
+    assert shown.index("+line 389 ") < shown.index("[y] once")
+
+
+def _until(terminal: Terminal, words: bytes) -> bytes:
+    said = b""
+    while words not in said:
+        said += terminal.process.read_nonblocking(65536, timeout=30)
+    return said
+
+
+def test_a_request_in_the_inbox_is_shown_whole(desk: Desk) -> None:
+    command = "echo " + " ".join(f"word{number}" for number in range(1500)) + "; touch evil.txt"
+    desk.agent("sly", bash(command), "The end.", tools=["Bash"])
+    desk.podium("run", "sly", "go", "--park")
+    [one] = waiting(desk)
+
+    assert command in desk.podium("approvals", str(one["id"])).stdout
+
+
+# A4
+
+
+def test_a_request_that_nobody_answers_waits_and_runs_nothing_wherever_podium_dies(desk: Desk) -> None:
+    desk.agent("sly", COUNT, "The end.", tools=["Bash"])
+    number, code = 0, 137
+    while code == 137:
+        number += 1
+        code = desk.podium("run", "sly", "go", "--park", PODIUM_FAULT=str(number)).returncode
+        if code == 137:
+            desk.podium("resume", desk.run_id(), "--park")
+            assert len([one for one in waiting(desk) if one["run"] == desk.run_id()]) == 1, number
+        assert not (desk.repo / "count.txt").exists(), number
+    assert number > 5
+
+
+async def test_without_anybody_there_nothing_runs_wherever_podium_dies(studio: Studio, repo: Path) -> None:
+    sly(studio, COUNT)
+    number, result = 1, None
+    while result is None or not result.succeeded:
+        number += 1
+        async with studio.app(fault=refusal_after(number)) as app:
+            result = await app.run(studio.agents["sly"], "go", repo=repo)
+        if not result.succeeded:
+            studio.bury()
+            resumed = await studio.resume(result.run_id)
+            assert resumed.text == "done", number
+            assert len(studio.events(resumed, ActionRefused)) == 1, number
+        assert not (repo / "count.txt").exists(), number
+    assert number > 8
+
+
+async def test_a_refusal_tells_the_agent_not_to_work_around_it(studio: Studio, repo: Path) -> None:
+    sly(studio, COUNT)
+
+    result = await run(studio, repo)
+
+    assert "Do not try to get the same effect another way" in studio.heard("sly")[1]
+    assert len(studio.events(result, ActionRefused)) == 1
+
+
+@pytest.mark.parametrize("end", ["hang up", "kill", "close"])
+def test_who_goes_away_in_the_middle_of_a_question_has_approved_nothing(desk: Desk, end: str) -> None:
+    desk.agent("sly", COUNT, "The end.", tools=["Bash"])
+    terminal = Terminal(desk, "run", "sly", "go")
+    terminal.wait_for("[y] once")
+
+    if end == "close":
+        terminal.process.close(force=False)
+    else:
+        terminal.process.kill(signal.SIGHUP if end == "hang up" else signal.SIGKILL)
+    terminal.process.wait() if end == "kill" else _gone(terminal)
+    resumed = desk.podium("resume", desk.run_id())
+
+    assert "nobody is there to ask" in resumed.stderr
+    assert not (desk.repo / "count.txt").exists()
+
+
+def _gone(terminal: Terminal) -> None:
+    try:
+        while True:
+            terminal.process.read_nonblocking(65536, timeout=30)
+    except (pexpect.EOF, ValueError, OSError):
+        terminal.process.close()
+
+
+# A10
+
+
+def test_the_same_wish_of_many_is_told_as_one(desk: Desk) -> None:
+    for number in range(3):
+        desk.agent(f"sly{number}", COUNT, "The end.", tools=["Bash"])
+        desk.podium("run", f"sly{number}", "go", "--park")
+
+    listed = desk.podium("approvals").stdout
+
+    assert listed.count("(one of 3 for the same)") == 3
+    assert not (desk.repo / "count.txt").exists()
+
+
+def test_a_key_that_is_held_down_decides_one_thing(desk: Desk) -> None:
+    desk.agent("sly", write("a.txt"), write("b.txt"), "The end.", tools=["Write"])
+    terminal = Terminal(desk, "run", "sly", "go", rows=40)
+    terminal.wait_for("[y] once")
+
+    terminal.process.send("y" * 40)
+    terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
+    assert (desk.repo / "a.txt").exists()
+    terminal.process.send("a")
+
+    assert terminal.end() != 0
+    assert not (desk.repo / "b.txt").exists()
