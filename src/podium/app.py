@@ -12,7 +12,6 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from math import isfinite
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, TypedDict, Unpack
@@ -31,7 +30,7 @@ from .engines.model.providers import PROVIDERS
 from .engines.model.traffic import Traffic
 from .engines.names import REHEARSAL
 from .errors import Mistake, PodiumError, RunHeld, StoreFailed
-from .event import Entry, Noticed, RunEnded, RunResumed, RunStarted, StopAsked, decode
+from .event import Entry, Noticed, RunResumed, RunStarted, StopAsked, decode
 from .journal import Timeline
 from .keeper import Keeper
 from .live import Run
@@ -41,6 +40,7 @@ from .outfit import Outfit
 from .patterns.output import must_be_schema
 from .patterns.ways import PATTERNS, way_of
 from .permission import Acting
+from .preflight import below, must_be_a_budget, must_be_a_request, must_not_have_ended, unheeded
 from .redaction import Redaction
 from .request import Request, readable
 from .result import Result
@@ -54,7 +54,6 @@ from .store.sqlite import SqliteLease, SqliteStore
 
 KEY_NAMES = frozenset(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
 BYPASSED = "Permissions are bypassed: what no rule denies is done without asking."
-LONGEST_REQUEST = 2**20
 MOST_TEAMS = 256
 
 
@@ -179,13 +178,13 @@ class App:
         budget: Budget | None = None,
         is_attended: bool = False,
     ) -> Run:
-        _must_be_a_request(request)
+        must_be_a_request(request)
         place = None if repo is None else find_repo(Path(repo))
         settings = self.settings if budget is None else structs.replace(self.settings, budget=budget)
         team, notices = self._team(agent, tuple(agents), place)
         functions = _functions(tools)
         if settings.budget is not None:
-            _must_be_a_budget(settings.budget)
+            must_be_a_budget(settings.budget)
         if settings.budget is not None and settings.budget.usd is not None:
             self._must_be_priced(team, settings)
         started = RunStarted(
@@ -254,7 +253,7 @@ class App:
                 return reader.summary(run)
 
         summary = await to_thread.run_sync(look)
-        _must_not_have_ended(run, summary.last)
+        must_not_have_ended(run, summary.last)
         assert isinstance(summary.first.event, RunStarted)
         return summary.first.event
 
@@ -272,7 +271,7 @@ class App:
         lease = await self._store.claim(id)
         try:
             rows = await self._store.rows(id)
-            _must_not_have_ended(id, decode(rows[-1].line))
+            must_not_have_ended(id, decode(rows[-1].line))
             first = decode(rows[0].line)
             started = first.event
             assert isinstance(started, RunStarted)
@@ -367,41 +366,12 @@ async def _driven(run: Run) -> AsyncIterator[Run]:
         raise trouble
 
 
-def _must_not_have_ended(run: str, last: Entry) -> None:
-    if isinstance(last.event, RunEnded):
-        raise Mistake(f"run {run} has ended ({last.event.outcome}) and stays as it is; podium run begins a new one")
-
-
 def _functions(tools: Sequence[Callable[..., object]]) -> tuple[Acting, ...]:
     if not tools:
         return ()
     from .tools.box import function_tools  # here, because most runs have no use for it
 
     return function_tools(tools)
-
-
-def _must_be_a_budget(budget: Budget) -> None:
-    for name in budget.__struct_fields__:
-        limit = getattr(budget, name)
-        if limit is not None and not (isfinite(limit) and limit > 0):
-            raise Mistake(f"a budget of {limit} {name} is none; a number above zero would be one")
-
-
-def unheeded(agent: Agent) -> list[str]:
-    """The keys of an agent that say something which nothing here does yet."""
-    return ["isolation"] if agent.isolation != "shared" else []
-
-
-def below(agent: Agent, team: Iterable[Agent]) -> list[Agent]:
-    """An agent and all that may work for it."""
-    by_name = {one.name: one for one in team}
-    found = {agent.name: agent}
-    for one in (open := [agent]):
-        for reference in one.references():
-            if reference.name in by_name and reference.name not in found:
-                found[reference.name] = by_name[reference.name]
-                open.append(by_name[reference.name])
-    return list(found.values())
 
 
 def traffic_of(settings: Settings, provider: str) -> Traffic:
@@ -414,16 +384,3 @@ def traffic_of(settings: Settings, provider: str) -> Traffic:
         tokens_per_minute=limits.tokens_per_minute,
         concurrent=limits.concurrent,
     )
-
-
-def _must_be_a_request(request: str) -> None:
-    if not request.strip():
-        raise Mistake("the request is empty; say what the agent should do")
-    try:
-        size = len(request.encode())
-    except UnicodeEncodeError as error:
-        raise Mistake(f"the request is not text: character {error.start + 1} cannot be written as UTF-8") from None
-    if size > LONGEST_REQUEST:
-        raise Mistake(
-            f"the request has {size:,} bytes, and at most {LONGEST_REQUEST:,} can be given; name a file instead"
-        )
