@@ -15,7 +15,7 @@ from anyio import create_task_group, move_on_after, sleep
 from podium.permission import Unfit
 from podium.tools.bounds import Sandboxed
 from podium.tools.process import environment, run
-from podium.tools.shell import KEPT, Bash, Output
+from podium.tools.shell import KEPT, Bash, Output, named_files, sealed_scripts
 
 from .doing import began, call, do
 
@@ -231,3 +231,34 @@ async def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
         await do(tool, command="true")
 
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "scripts"),
+    [
+        ("sh deploy.sh", ["deploy.sh"]),
+        ("./deploy.sh now", ["deploy.sh"]),
+        ("bash -x deploy.sh && cat notes.txt", ["deploy.sh"]),
+        ("cd tools && python3 run.py", ["tools/run.py"]),
+        ("cat deploy.sh", []),
+        ("echo x >> notes.txt", []),
+        ("env -i sh deploy.sh", ["deploy.sh"]),
+    ],
+)
+def test_scripts_are_told_from_other_files(tmp_path: Path, command: str, scripts: list[str]) -> None:
+    (tmp_path / "tools").mkdir()
+    for name in ("deploy.sh", "notes.txt", "tools/run.py"):
+        (tmp_path / name).write_text("x")
+
+    sealed = sealed_scripts(command, tmp_path, named_files(command, tmp_path))
+
+    assert list(sealed) == scripts
+
+
+def test_a_script_that_changed_is_not_sealed(tmp_path: Path) -> None:
+    (tmp_path / "deploy.sh").write_text("harmless")
+    inputs = named_files("sh deploy.sh", tmp_path)
+    (tmp_path / "deploy.sh").write_text("evil")
+
+    with pytest.raises(Unfit, match=r"deploy.sh was changed meanwhile"):
+        sealed_scripts("sh deploy.sh", tmp_path, inputs)

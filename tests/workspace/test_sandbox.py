@@ -11,6 +11,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from podium.tools.process import run
+from podium.tools.shell import Output
+from podium.workspace.bounds import sandboxed
 from podium.workspace.sandbox import GUARDED, Sandbox
 
 from .sandboxed import WHO, Place, new_place, ordinary_user
@@ -370,3 +373,22 @@ def test_hard_links_to_files_outside_cannot_be_made(place: Place) -> None:
     assert "CANARY" not in done.text
     assert not (place.repo / "link").exists()
     subprocess.run(["rm", str(place.repo / "soft")], check=True)
+
+
+async def test_a_sealed_script_runs_as_it_was_whatever_happens_to_its_file(tmp_path: Path) -> None:
+    checkout = tmp_path / "repo"
+    checkout.mkdir()
+    (checkout / "deploy.sh").write_text("echo approved; echo more >> log.txt\n")
+    found = await sandboxed(checkout, tmp_path / "home", tmp_path / "home" / "podium.db")
+    assert found.seal is not None
+    argv = found.seal(["/bin/sh", "deploy.sh"], {"deploy.sh": (checkout / "deploy.sh").read_bytes()})
+    (checkout / "deploy.sh").write_text("echo swapped\n")
+    said = Output()
+
+    ended = await run(argv, directory=str(checkout), timeout=20, take=said.take)
+    found.put_away()
+
+    assert (ended.code, str(said)) == (0, "approved\n")
+    assert (checkout / "log.txt").read_text() == "more\n"
+    assert (checkout / "deploy.sh").read_text() == "echo swapped\n"
+    assert not list((tmp_path / "home" / "sandbox").glob("seal-*"))

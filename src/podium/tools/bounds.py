@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from .process import Wrap
+
+Seal = Callable[[list[str], Mapping[str, bytes]], list[str]]
+"""Puts a sandbox around a command line in which these files of the checkout hold this, whatever happens to them."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -17,5 +20,6 @@ class Sandboxed:
 
     name: str
     wrap: Wrap | None = None
+    seal: Seal | None = None
     notice: str = ""
     put_away: Callable[[], object] = lambda: None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -17,7 +19,7 @@ from ..event import ToolUse
 from ..mind import ToolAnswer
 from ..permission import Deed, Unfit, interrupted
 from .arguments import Arguments, canonical, read, schema
-from .bounds import Sandboxed
+from .bounds import Sandboxed, Seal
 from .files import encoded
 from .process import GRACE, Ended, Wrap, run
 
@@ -96,7 +98,11 @@ class Bash:
             if await to_thread.run_sync(named_files, asked.command, self._directory) != inputs:
                 raise Unfit("A file that the command names was changed meanwhile; look at it, and call again.")
             output = Output()
-            ended = await ran(argv, self._directory, asked.timeout, output, self._sandbox.wrap)
+            sealed = await to_thread.run_sync(sealed_scripts, asked.command, self._directory, inputs)
+            wrap, seal = self._sandbox.wrap, self._sandbox.seal
+            if sealed and seal is not None:
+                wrap = partial(_sealed, seal, sealed)
+            ended = await ran(argv, self._directory, asked.timeout, output, wrap)
             return _told(output, ended, asked.timeout)
 
         return Deed(arguments=canonical(asked), act=act, inputs=inputs, sandbox=self._sandbox.name)
@@ -132,6 +138,48 @@ def named_files(command: str, directory: Path) -> dict[str, str]:
                 name.encode()  # what is no text cannot be told
                 found[name] = sha256(path.read_bytes()).hexdigest()
     return found
+
+
+def sealed_scripts(command: str, directory: Path, inputs: Mapping[str, str]) -> dict[str, bytes]:
+    """The scripts that a command runs, with what they held when it was approved. Raises Unfit where one changed."""
+    root = directory.resolve()
+    found: dict[str, bytes] = {}
+    for name in inputs:
+        if not any(_runs(segment, name) for segment in _SEGMENTS.split(command)):
+            continue
+        try:
+            content = (root / name).read_bytes()
+        except OSError as error:
+            raise Unfit(f"{name} cannot be read any more: {error.strerror}.") from error
+        if sha256(content).hexdigest() != inputs[name]:
+            raise Unfit(f"{name} was changed meanwhile; look at it, and call again.")
+        found[name] = content
+    return found
+
+
+def _runs(segment: str, name: str) -> bool:
+    """Whether a part of a command runs a file: by its own name, or as the first argument of an interpreter."""
+    words = [word.strip("'\"") for word in segment.split()]
+    if not words:
+        return False
+    is_named = [word.removeprefix("./") == name or name.endswith(f"/{word.removeprefix('./')}") for word in words]
+    if is_named[0]:
+        return True
+    for place, word in enumerate(words):
+        if word.rpartition("/")[2].rstrip("0123456789.") in INTERPRETERS or word == ".":
+            rest = [number for number in range(place + 1, len(words)) if not words[number].startswith("-")]
+            return bool(rest) and is_named[rest[0]]
+    return False
+
+
+_SEGMENTS = re.compile(r"[;|&\n()]+")
+INTERPRETERS = frozenset(
+    ("sh", "bash", "dash", "zsh", "ksh", "python", "node", "deno", "bun", "perl", "ruby", "php", "lua", "source")
+)
+
+
+def _sealed(seal: Seal, sealed: Mapping[str, bytes], argv: list[str]) -> list[str]:
+    return seal(argv, sealed)
 
 
 def _is_folder(root: Path, word: str) -> bool:

@@ -30,4 +30,4 @@ async def sandboxed(
             raise Unfit(f"No command can be run: {reason}.")
 
         return Sandboxed(name="missing", wrap=refuse, notice=f"No command can be run: {reason}.")
-    return Sandboxed(name=found.profile, wrap=found.wrap, put_away=found.tidy)
+    return Sandboxed(name=found.profile, wrap=found.wrap, seal=found.wrap, put_away=found.tidy)

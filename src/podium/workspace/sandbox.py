@@ -28,6 +28,7 @@ from .git import trusted_program
 from .limits import ControlGroup, Limits
 from .mount import Mount, arguments, git_folders, own_home, system, tools
 from .placeholder import Placeholders
+from .seal import Seals
 from .secret import find_secrets
 from .self_test import can_disable_users, failures
 
@@ -110,18 +111,27 @@ class Sandbox:
         """What a command could do here and should not; nothing, where the sandbox holds. Done once a process."""
         return await failures(self)
 
-    def wrap(self, argv: list[str]) -> list[str]:
-        """The command line that runs `argv` in the sandbox, started in a folder that is seen from inside."""
+    def wrap(self, argv: list[str], sealed: Mapping[str, bytes] | None = None) -> list[str]:
+        """The command line that runs `argv` in the sandbox, started in a folder that is seen from inside.
+
+        `sealed` are files of the checkout with what they hold for the command, whatever happens to them.
+        """
+        copies = Seals(self.home / "sandbox").of(self.checkout, sealed or {})
         inside = f'{self.limits.script()} && exec "$@"'
         held = self._placeholders.hold() if self.profile == "workspace" else ()
         bwrap = [
             self.program,
             *self._always,
-            *arguments(self._seen(held), size=self.limits.temporary),
+            *arguments((*self._seen(held), *copies.mounts), size=self.limits.temporary),
             *("--remount-ro", "/dev", "--remount-ro", "/"),
             *("--", SHELL, "-c", inside, "sh", *argv),
         ]
-        return Wrapped([SHELL, "-c", self._entering(), "sh", *bwrap], self._put_away)
+
+        def put_away() -> None:
+            copies.remove()
+            self._put_away()
+
+        return Wrapped([SHELL, "-c", self._entering(), "sh", *bwrap], put_away)
 
     def tidy(self) -> None:
         """Leave nothing of ours in the checkout; it happens by itself a moment after the last command, too."""
