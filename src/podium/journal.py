@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
@@ -241,9 +241,7 @@ class Timeline:
     @cached_property
     def clock(self) -> Clock:
         """The time limits of the run's work."""
-        from .clock import Clock  # here, because reading a store needs no event loop
-
-        return Clock()
+        return _clock_class()()
 
     async def settled(self) -> None:
         """Return when all that was appended is written."""
@@ -324,6 +322,13 @@ class Timeline:
                     self.granted += (event.rule,)
         if event.id in self._awaited:
             self._awaited.pop(event.id).set()
+
+
+@cache
+def _clock_class() -> type[Clock]:
+    from .clock import Clock  # here, because reading a store needs no event loop
+
+    return Clock
 
 
 class Effect:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -54,7 +55,6 @@ class Outfit:
         self._unattended = unattended
         self._notice = notice
         self._boxes: dict[tuple[Rules, Sandboxed | None], Toolbox] = {}
-        self._looking = Lock()
         self._sandboxed: Sandboxed | None = None
         self._open = AsyncExitStack()
         self._servers: Servers | None = None
@@ -116,6 +116,10 @@ class Outfit:
                 if self._sandboxed.notice:
                     self._tell(self._sandboxed.notice)
         return self._sandboxed
+
+    @cached_property
+    def _looking(self) -> Lock:
+        return Lock()
 
     def _tell(self, text: str) -> None:
         if text not in self._noticed:

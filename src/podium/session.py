@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from anyio import Lock, get_cancelled_exc_class
+from anyio import get_cancelled_exc_class
 from msgspec import structs
 
 from .clock import Limit
@@ -71,7 +71,7 @@ class Session:
         self._spec = spec
         self._scope = scope
         self._patience = patience
-        self._line = Lock(fast_acquire=True)
+        self._line = asyncio.Lock()
         self._waiting = 0
         self._past: list[Past] = []
         self._kept: Kept | None = None

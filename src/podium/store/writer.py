@@ -179,12 +179,13 @@ def commit(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
     """Write all of it in one transaction, to the disk itself where one of them asks for that."""
     before: list[Statement] = []
     holders: set[tuple[str, int]] = set()
+    made: set[tuple[str, int]] = set()
     rows: list[Row] = []
     after: list[Statement] = []
     survives_power_loss = False
     for holder, first, row, last, is_full in writes:
         if holder is not None:
-            holders.add((holder.run, holder.epoch))
+            (holders if first is None else made).add((holder.run, holder.epoch))
         if first is not None:
             before.append(first)
         if row is not None:
@@ -198,7 +199,8 @@ def commit(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
         connection.execute("BEGIN IMMEDIATE")
         for statement in before:
             connection.execute(*statement)
-        must_hold(connection, holders)
+        # A run that is made in this transaction is ours, or making it has failed.
+        must_hold(connection, holders - made if made else holders)
         insert(connection, rows)
         for statement in after:
             connection.execute(*statement)
@@ -239,14 +241,16 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
     """
     place = 0
     while place < len(rows):
-        size = min(1 << ((len(rows) - place).bit_length() - 1), _MOST_ROWS)
+        left = len(rows) - place
+        size = left if left <= _FEW_ROWS else min(1 << (left.bit_length() - 1), _MOST_ROWS)
         values = [value for row in rows[place : place + size] for value in row]
         connection.execute(_INSERTS[size], values)
         place += size
 
 
 _MOST_ROWS = 512
+_FEW_ROWS = 8
 _INSERTS = {
     size: "INSERT INTO entry (run, seq, epoch, kind, key, line, hash) VALUES " + ",".join(["(?,?,?,?,?,?,?)"] * size)
-    for size in (1 << power for power in range(_MOST_ROWS.bit_length()))
+    for size in (*range(1, _FEW_ROWS + 1), *(1 << power for power in range(_MOST_ROWS.bit_length())))
 }
