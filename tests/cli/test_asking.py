@@ -104,3 +104,15 @@ def test_without_a_terminal_it_is_refused(writer: Desk) -> None:
     assert done.returncode == 0
     assert "refused by podium: nobody is there to ask" in done.stderr
     assert not (writer.repo / "a.txt").exists()
+
+
+def test_the_length_of_a_long_command_is_shown(desk: Desk) -> None:
+    long = "echo " + "x" * 300
+    desk.agent("talker", {"calls": [{"name": "bash", "arguments": {"command": long}}]}, "The end.", tools=["Bash"])
+    terminal = Terminal(desk, "run", "talker", "go")
+
+    lines = terminal.wait_for("[y] once")
+
+    assert any("command (305 characters): echo xxx" in line for line in lines)
+    terminal.process.send("a")
+    terminal.end()

@@ -38,6 +38,7 @@ KEYS: dict[str, tuple[Decision, str]] = {
 }
 BY = "terminal"
 GUARD_SECONDS = 0.5
+AT_A_GLANCE = 72
 
 
 class Keyboard(Protocol):
@@ -134,7 +135,7 @@ def described(entry: Entry, asked: PermissionAsked) -> str:
     lines = [
         "",
         f"{agent_of(entry.operation)} asks for permission ({asked.id}): {action.tool}",
-        *(f"  {name}: {_value(value)}" for name, value in action.arguments.items()),
+        *(f"  {name}{_size(value)}: {_value(value)}" for name, value in action.arguments.items()),
         f"  in {action.directory or 'no directory'}, because {asked.reason}",
     ]
     if asked.shown:
@@ -163,6 +164,11 @@ _SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")
 def say(text: str) -> None:
     """Show text on the terminal; nothing in it acts there."""
     click.echo(_SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", visible(text)), err=True)
+
+
+def _size(value: object) -> str:
+    """How long a text is, where that is not seen at a glance."""
+    return f" ({len(value)} characters)" if isinstance(value, str) and len(value) > AT_A_GLANCE else ""
 
 
 def _value(value: object) -> str:

@@ -166,7 +166,7 @@ def _runs(segment: str, name: str) -> bool:
     if is_named[0]:
         return True
     for place, word in enumerate(words):
-        if word.rpartition("/")[2].rstrip("0123456789.") in INTERPRETERS or word == ".":
+        if word.rpartition("/")[2].rstrip("0123456789.") in INTERPRETERS or (word == "." and place == 0):
             rest = [number for number in range(place + 1, len(words)) if not words[number].startswith("-")]
             return bool(rest) and is_named[rest[0]]
     return False

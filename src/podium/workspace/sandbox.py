@@ -122,7 +122,8 @@ class Sandbox:
         bwrap = [
             self.program,
             *self._always,
-            *arguments((*self._seen(held), *copies.mounts), size=self.limits.temporary),
+            # What is closed stays closed: of two mounts for one place the last one counts.
+            *arguments((*copies.mounts, *self._seen(held)), size=self.limits.temporary),
             *("--remount-ro", "/dev", "--remount-ro", "/"),
             *("--", SHELL, "-c", inside, "sh", *argv),
         ]
