@@ -17,6 +17,7 @@ ROWS = {
     **{f"F{n}": 1 if n in (7, 8, 9) else 0 for n in range(1, 10)},
     **{f"P{n}": 1 if n >= 7 else 0 for n in range(1, 11)},
     **{f"A{n}": 1 if n in (10, 11, 13, 14) else 0 for n in range(1, 15)},
+    **{f"G{n}": 1 if n in (6, 8, 9, 10) else 0 for n in range(1, 11)},
     **{f"X{n}": 1 if n >= 4 else 0 for n in range(1, 8)},
     **{f"L{n}": 1 if n >= 3 else 0 for n in range(1, 6)},
 }

@@ -54,6 +54,57 @@ MIGRATIONS = (
     ) STRICT;
     CREATE INDEX mail_waiting ON mail (run) WHERE taken IS NULL;
     """,
+    """
+    CREATE TABLE run_group (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind TEXT NOT NULL,
+        repo TEXT NOT NULL,
+        team TEXT NOT NULL,
+        name TEXT NOT NULL,
+        position INTEGER,
+        pinned INTEGER NOT NULL,
+        archived INTEGER NOT NULL,
+        UNIQUE (kind, repo, team)
+    ) STRICT;
+    INSERT INTO run_group (kind, repo, team, name, pinned, archived) VALUES ('default', '', '', 'default', 0, 0);
+    CREATE TRIGGER default_group_stays BEFORE DELETE ON run_group WHEN OLD.kind = 'default'
+    BEGIN SELECT RAISE(ABORT, 'the default group stays'); END;
+    CREATE TABLE placement (
+        run TEXT PRIMARY KEY,
+        place INTEGER,
+        name TEXT NOT NULL,
+        position INTEGER,
+        pinned INTEGER NOT NULL,
+        archived INTEGER NOT NULL,
+        manual INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE worktree (
+        id INTEGER PRIMARY KEY,
+        path TEXT NOT NULL,
+        repository TEXT NOT NULL,
+        branch TEXT NOT NULL,
+        base TEXT NOT NULL,
+        run TEXT NOT NULL,
+        git_dir TEXT NOT NULL,
+        is_new_branch INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        created REAL NOT NULL,
+        size INTEGER NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX worktree_path ON worktree (path) WHERE state != 'gone';
+    CREATE UNIQUE INDEX worktree_branch ON worktree (repository, branch) WHERE state != 'gone';
+    """,
+    """
+    CREATE TABLE worker (
+        run TEXT PRIMARY KEY,
+        root TEXT NOT NULL,
+        branch TEXT NOT NULL,
+        is_open INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX worker_branch ON worker (root, branch);
+    """,
 )
 
 

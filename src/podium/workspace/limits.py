@@ -65,7 +65,7 @@ class ControlGroup:
     """Control groups of one sandbox, of either version; none where they cannot be made. They go when this does."""
 
     def __init__(self, limits: Limits) -> None:
-        name = f"{PREFIX}{os.getpid()}-{next(_numbers)}"
+        name = f"{_prefix()}{os.getpid()}-{next(_numbers)}"
         self.entrances: list[str] = []
         """Files that a process writes 0 to, meaning itself, in order to enter."""
         for parents, controller in _own_groups() if os.geteuid() == 0 else ():
@@ -78,7 +78,11 @@ class ControlGroup:
                     break
 
 
-PREFIX = "podium-"
+def _prefix() -> str:
+    """How the groups of this space of process ids are called: elsewhere their owners' ids mean nothing."""
+    return f"podium-{Path('/proc/self/ns/pid').stat().st_ino}-"
+
+
 _numbers = count()
 UNIFIED = "unified"
 ENTRANCES = {UNIFIED: "cgroup.procs"}
@@ -130,7 +134,8 @@ def _remove(group: Path) -> None:
 
 def _sweep(parent: Path) -> None:
     """Remove the groups of processes that are gone. The kernel refuses where anything is still in one."""
-    for group in parent.glob(f"{PREFIX}*"):
-        owner = group.name.removeprefix(PREFIX).partition("-")[0]
+    prefix = _prefix()
+    for group in parent.glob(f"{prefix}*"):
+        owner = group.name.removeprefix(prefix).partition("-")[0]
         if owner.isdigit() and not Path("/proc", owner).exists():
             _remove(group)

@@ -1,0 +1,148 @@
+"""`podium worktrees`: the checkouts of a repository, those of workers and others, and putting them away."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from ..event import SCHEMA
+from ..settings import Settings
+from ..store.worktrees import Ledger
+from ..workspace.cleanup import Line, Listed, cleanup, listed
+from ..workspace.git import Repository
+from ..workspace.worktree import Worktrees
+from .looking import looking
+from .measure import ago, aligned
+from .say import say
+from .state import is_over
+from .text import as_json, visible
+
+NOTHING = "no worktrees but the repository's own"
+SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
+
+in_repo = click.option(
+    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository; by default this one."
+)
+as_object = click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
+forced = click.option("--force", is_flag=True, help="Also what has work in it, which is saved first.")
+
+
+@click.group("worktrees", invoke_without_command=True)
+@in_repo
+@as_object
+@click.pass_context
+def command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
+    """List the worktrees of a repository and how they stand, or put away what is not needed any more."""
+    ctx.obj = there = _worktrees(repo)
+    if ctx.invoked_subcommand is not None:
+        if is_json:
+            raise click.UsageError(f"--json goes after {ctx.invoked_subcommand}")
+        return
+    found = anyio.run(listed, there)
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "worktrees": [fields(one) for one in found]}))
+    elif not found:
+        say(NOTHING)
+    else:
+        click.echo(visible(table(found, now=time.time())))
+
+
+@command.command("cleanup")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed, and why.")
+@forced
+@as_object
+@click.pass_obj
+def clean(there: Worktrees, dry_run: bool, force: bool, is_json: bool) -> None:
+    """Remove the worktrees of workers that are not needed any more, and say of each what became of it."""
+
+    async def work() -> list[Line]:
+        return await cleanup(there, busy=unfinished(there.ledger.store), force=force, dry_run=dry_run)
+
+    lines = anyio.run(work)
+    if is_json:
+        told = [{"branch": one.branch, "path": str(one.path), "act": one.act, "why": one.why} for one in lines]
+        click.echo(as_json({"schema": SCHEMA, "dry_run": dry_run, "worktrees": told}))
+    elif not lines:
+        say(NOTHING)
+    for line in lines if not is_json else ():
+        act = "would be removed" if dry_run and line.act == "removed" else line.act
+        click.echo(visible(f"{act}: {line.branch or 'no branch'} in {line.path}: {line.why}"))
+
+
+@command.command("remove")
+@click.argument("branch")
+@forced
+@click.pass_obj
+def remove(there: Worktrees, branch: str, force: bool) -> None:
+    """Remove the worktree of BRANCH; the branch stays."""
+
+    async def work() -> str:
+        return str(await there.remove(branch, force=force))
+
+    click.echo(visible(anyio.run(work)))
+
+
+def unfinished(store: Path) -> set[str]:
+    """The runs that are at work, or may go on."""
+    if not store.exists():
+        return set()
+    with looking(store) as reader:
+        return {summary.id for summary in reader.runs() if not is_over(summary)}
+
+
+def fields(one: Listed) -> dict[str, Any]:
+    """A worktree as a list tells of it."""
+    stands = one.standing
+    told: dict[str, Any] = {
+        "branch": one.branch,
+        "path": str(one.path),
+        "ours": one.is_ours,
+        "state": one.state,
+        "run": one.run,
+        "created_at": one.created,
+        "size": one.size,
+        "trouble": one.trouble,
+    }
+    if stands is None:
+        return told
+    numbers = ("ahead", "behind", "unmerged", "modified", "untracked", "added", "removed")
+    return told | {
+        **{name: getattr(stands, name) for name in numbers},
+        "commits": [{"id": commit.id, "subject": commit.subject} for commit in stands.commits],
+        "files": [{"path": file.path, "added": file.added, "removed": file.removed} for file in stands.files],
+    }
+
+
+def table(found: list[Listed], *, now: float) -> str:
+    """Worktrees in columns."""
+    rows = [["BRANCH", "STATE", "AHEAD", "BEHIND", "LINES", "OPEN", "SIZE", "MADE", "FOLDER"]]
+    for one in found:
+        stands = one.standing
+        rows.append(
+            [
+                one.branch or "-",
+                "not ours" if not one.is_ours else "trouble" if one.trouble else one.state,
+                str(stands.ahead) if stands else "-",
+                str(stands.behind) if stands else "-",
+                f"+{stands.added} -{stands.removed}" if stands else "-",
+                str(stands.modified + stands.untracked) if stands else "-",
+                _size(one.size) if one.is_ours else "-",
+                ago(now - one.created) if one.is_ours else "-",
+                str(one.path),
+            ]
+        )
+    lines = ["  ".join(row) for row in aligned(rows)]
+    return "\n".join([*lines, *(f"{one.branch}: {one.trouble}" for one in found if one.trouble)])
+
+
+def _worktrees(repo: Path | None) -> Worktrees:
+    at = repo or Path.cwd()
+    return Worktrees(repository=Repository.at(at), ledger=Ledger(Settings.load(repo=repo).store))
+
+
+def _size(size: int) -> str:
+    return next((f"{size / unit:.1f} {name}" for unit, name in SIZES if size >= unit), f"{size} B")

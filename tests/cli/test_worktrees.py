@@ -1,0 +1,141 @@
+"""`podium worktrees`: what there is, and what is put away, told line by line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from podium.store.worktrees import Ledger
+from podium.workspace.git import Checkout, Repository
+from podium.workspace.worktree import Worktrees
+
+from ..workspace.test_git import run_git
+from .conftest import Desk
+
+
+@pytest.fixture
+def made(desk: Desk) -> Callable[..., Checkout]:
+    """Makes a worktree as a worker gets it, in a repository that has a commit."""
+    subprocess.run(["rm", "-rf", desk.repo / ".git"], check=True)
+    run_git(desk.repo, "init", "-q", "-b", "main")
+    run_git(desk.repo, "config", "user.email", "t@example.com")
+    run_git(desk.repo, "config", "user.name", "T")
+    (desk.repo / "a.txt").write_text("one\n")
+    run_git(desk.repo, "add", ".")
+    run_git(desk.repo, "commit", "-q", "-m", "first")
+
+    def make(branch: str, *, run: str = "") -> Checkout:
+        home = Worktrees(repository=Repository.at(desk.repo), ledger=Ledger(desk.store))
+
+        async def create() -> Checkout:
+            return await home.create(branch, run=run)
+
+        return anyio.run(create)
+
+    return make
+
+
+def test_without_worktrees_it_says_so_and_makes_nothing(desk: Desk, made: Callable[..., Checkout]) -> None:
+    said = desk.invoke("worktrees")
+
+    assert (said.exit_code, said.stdout, said.stderr) == (0, "", "no worktrees but the repository's own\n")
+    assert json.loads(desk.invoke("worktrees", "--json").stdout)["worktrees"] == []
+    assert desk.invoke("worktrees", "cleanup", "--dry-run").exit_code == 0
+    assert not desk.store.exists()
+
+
+def test_outside_of_a_repository_it_says_what_would_help(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+
+    said = desk.invoke("worktrees", "--repo", str(tmp_path / "plain"))
+
+    assert said.exit_code == 2
+    assert "is not in a git repository; git init makes one" in said.stderr
+
+
+def test_the_list_tells_how_each_stands(desk: Desk, made: Callable[..., Checkout], tmp_path: Path) -> None:
+    checkout = made("feat/a")
+    (checkout.path / "a.txt").write_text("two\nthree\n")
+    (checkout.path / "new.txt").write_text("new\n")
+    run_git(checkout.path, "commit", "-q", "-a", "-m", "the work")
+    run_git(desk.repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
+
+    lines = desk.invoke("worktrees").stdout.splitlines()
+    told = json.loads(desk.invoke("worktrees", "--json").stdout)["worktrees"]
+
+    assert lines[0].split() == ["BRANCH", "STATE", "AHEAD", "BEHIND", "LINES", "OPEN", "SIZE", "MADE", "FOLDER"]
+    assert lines[1].split()[:7] == ["feat/a", "ready", "1", "0", "+2", "-1", "1"]
+    assert lines[1].endswith(str(checkout.path))
+    assert lines[2].split()[:3] == ["mine", "not", "ours"]
+    assert [(one["branch"], one["ours"]) for one in told] == [("feat/a", True), ("mine", False)]
+    assert (told[0]["ahead"], told[0]["untracked"], told[0]["unmerged"]) == (1, 1, 1)
+    assert told[0]["files"] == [{"path": "a.txt", "added": 2, "removed": 1}]
+    assert [one["subject"] for one in told[0]["commits"]] == ["the work"]
+
+
+def test_cleanup_tells_line_by_line_and_tries_before_it_does(desk: Desk, made: Callable[..., Checkout]) -> None:
+    clean, dirty = made("clean"), made("dirty")
+    (dirty.path / "new.txt").write_text("work\n")
+
+    tried = desk.invoke("worktrees", "cleanup", "--dry-run").stdout
+    assert clean.path.exists()
+    done = desk.invoke("worktrees", "cleanup").stdout
+
+    kept = f"kept: dirty in {dirty.path}: it has 1 new file that is not committed"
+    why = f"clean in {clean.path}: all of it is committed and merged"
+    assert tried.splitlines() == [f"would be removed: {why}", kept]
+    assert done.splitlines() == [f"removed: {why}", kept]
+    assert (clean.path.exists(), dirty.path.exists()) == (False, True)
+
+    [line] = json.loads(desk.invoke("worktrees", "cleanup", "--force", "--json").stdout)["worktrees"]
+    assert (line["branch"], line["act"]) == ("dirty", "removed")
+    assert "refs/podium/saved/dirty/" in line["why"]
+    assert not dirty.path.exists()
+
+
+def test_the_worktree_of_a_run_that_can_go_on_is_kept(
+    desk: Desk, made: Callable[..., Checkout], interrupted: Callable[[], str]
+) -> None:
+    run = interrupted()
+    checkout = made("feat", run=run)
+
+    said = desk.invoke("worktrees", "cleanup", "--force")
+
+    assert said.stdout == f"kept: feat in {checkout.path}: its run {run} has not ended\n"
+
+
+def test_remove_refuses_work_and_with_force_saves_it(desk: Desk, made: Callable[..., Checkout]) -> None:
+    checkout = made("feat/a")
+    (checkout.path / "new.txt").write_text("work\n")
+
+    refused = desk.podium("worktrees", "remove", "feat/a")
+    assert refused.returncode == 2
+    assert "has 1 new file that is not committed; commit and merge them, or remove it with --force" in refused.stderr
+    assert checkout.path.exists()
+    forced = desk.podium("worktrees", "remove", "feat/a", "--force")
+
+    assert forced.returncode == 0
+    command = forced.stdout.partition("its work is saved, and ")[2].partition(" brings it back")[0]
+    subprocess.run(command.split(), cwd=desk.repo, check=True, capture_output=True)
+    assert (desk.repo / "new.txt").read_text() == "work\n"
+
+
+def test_what_is_not_there_cannot_be_removed(desk: Desk, made: Callable[..., Checkout]) -> None:
+    said = desk.invoke("worktrees", "remove", "nothing")
+
+    assert said.exit_code == 2
+    assert said.stderr == "podium: no worktree has the branch 'nothing'; there is none\n"
+
+
+def test_a_name_that_would_act_on_the_terminal_does_not(desk: Desk, made: Callable[..., Checkout]) -> None:
+    made("main2")
+    run_git(desk.repo, "branch", "x\u202ey")
+    run_git(desk.repo, "worktree", "add", "-q", str(desk.repo.parent / "odd"), "x\u202ey")
+
+    assert "\u202e" not in desk.invoke("worktrees").stdout
+    assert "x\\u202ey" in desk.invoke("worktrees").stdout

@@ -1,0 +1,224 @@
+"""Snapshots hold all there is and touch nothing; what is tried is tried elsewhere and put away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import anyio
+import pytest
+
+from podium.errors import Mistake
+from podium.workspace.git import Repository
+from podium.workspace.snapshot import PREFIX, detached, nested_repositories, snapshot
+
+from .test_git import canary, repo, run_git
+
+__all__ = ["canary", "repo"]
+
+
+def said(directory: Path, *args: str) -> str:
+    return subprocess.run(
+        ["git", "--no-optional-locks", *args], cwd=directory, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def state(directory: Path) -> dict[str, object]:
+    """All that a snapshot must leave alone."""
+    git_dir = directory / ".git"
+    files = {
+        path.relative_to(directory): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not path.is_symlink() and not path.is_relative_to(git_dir / "objects")
+    }
+    return {"files": files, "refs": said(directory, "for-each-ref"), "status": said(directory, "status", "--porcelain")}
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files that nobody else uses."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
+
+
+async def test_a_snapshot_holds_the_whole_working_tree_and_touches_nothing(repo: Path, temporary: Path) -> None:
+    (repo / "staged.txt").write_text("staged\n")
+    (repo / "gone.txt").write_text("gone\n")
+    (repo / ".gitignore").write_text("*.log\n")
+    run_git(repo, "add", ".")
+    run_git(repo, "commit", "-q", "-m", "more")
+    (repo / "staged.txt").write_text("staged anew\n")
+    run_git(repo, "add", "staged.txt")
+    (repo / "a.txt").write_text("two\n")
+    (repo / "gone.txt").unlink()
+    (repo / "new dir").mkdir()
+    (repo / "new dir" / "a\nb.txt").write_text("new\n")
+    (repo / "run.sh").write_text("#!/bin/sh\n")
+    (repo / "run.sh").chmod(0o755)
+    (repo / "link").symlink_to("/etc/passwd")
+    (repo / "noise.log").write_text("ignored\n")
+    before = state(repo)
+
+    commit = await snapshot(repo)
+
+    assert state(repo) == before
+    assert list(temporary.iterdir()) == []
+    assert said(repo, "rev-parse", f"{commit}^") == said(repo, "rev-parse", "HEAD")
+    listed = dict(line.split("\t")[::-1] for line in said(repo, "ls-tree", "-rz", commit).split("\0") if line)
+    assert sorted(listed) == [".gitignore", "a.txt", "link", "new dir/a\nb.txt", "run.sh", "staged.txt"]
+    assert said(repo, "show", f"{commit}:a.txt") == "two\n"
+    assert said(repo, "show", f"{commit}:staged.txt") == "staged anew\n"
+    assert said(repo, "show", f"{commit}:link") == "/etc/passwd"
+    assert listed["run.sh"].startswith("100755")
+
+
+async def test_a_snapshot_of_what_has_not_changed_is_the_same_tree(repo: Path) -> None:
+    commit = await snapshot(Repository.at(repo))
+
+    assert said(repo, "rev-parse", f"{commit}^{{tree}}") == said(repo, "rev-parse", "HEAD^{tree}")
+
+
+async def test_whatever_takes_a_files_place_a_snapshot_is_made(repo: Path) -> None:
+    for name in ("pipe", "folder", "link/below"):
+        (repo / name).parent.mkdir(exist_ok=True)
+        (repo / name).write_text("file\n")
+    run_git(repo, "add", ".")
+    run_git(repo, "commit", "-q", "-m", "more")
+    for name in ("pipe", "folder", "link/below"):
+        (repo / name).unlink()
+    os.mkfifo(repo / "pipe")
+    (repo / "folder").mkdir()
+    (repo / "folder" / "below").write_text("now a folder\n")
+    (repo / "link").rmdir()
+    (repo / "link").symlink_to("folder")
+    run_git(repo, "init", "-q", "inner")
+    (repo / "inner" / "own.txt").write_text("of another repository\n")
+
+    commit = await snapshot(repo)
+
+    assert said(repo, "ls-tree", "-r", "--name-only", commit).split() == ["a.txt", "folder/below", "link"]
+    assert await nested_repositories(repo) == ["inner"]
+
+
+async def test_a_snapshot_in_the_middle_of_a_conflict_has_what_the_files_say(repo: Path) -> None:
+    for branch, text in (("left", "1\n"), ("right", "2\n")):
+        run_git(repo, "checkout", "-q", "-b", branch, "main")
+        (repo / "a.txt").write_text(text)
+        run_git(repo, "commit", "-q", "-am", branch)
+    subprocess.run(["git", "merge", "-q", "left"], cwd=repo, capture_output=True)
+    before = state(repo)
+
+    commit = await snapshot(repo)
+
+    assert "<<<<<<<" in said(repo, "show", f"{commit}:a.txt")
+    assert state(repo) == before
+
+
+async def test_without_commits_or_a_repository_there_is_no_snapshot(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    run_git(tmp_path, "init", "-q", "unborn")
+
+    with pytest.raises(Mistake, match=r"has no commits yet"):
+        await snapshot(tmp_path / "unborn")
+    with pytest.raises(Mistake, match=r"is not in a git repository"):
+        await snapshot(tmp_path / "empty")
+
+
+async def test_a_commit_is_tried_in_a_folder_of_its_own_that_is_put_away(repo: Path, temporary: Path) -> None:
+    (repo / "a.txt").write_text("two\n")
+    (repo / "new.txt").write_text("new\n")
+    place = Repository.at(repo)
+    before = state(repo)
+
+    async with detached(place, await snapshot(place)) as checkout:
+        inside = sorted(path.name for path in checkout.path.iterdir())
+        text = (checkout.path / "a.txt").read_text()
+        (checkout.path / "left over").write_text("by a check\n")
+        assert not checkout.path.is_relative_to(repo)
+        assert checkout.git_dir.parent == repo / ".git" / "worktrees"
+
+    assert (inside, text) == ([".git", "a.txt", "new.txt"], "two\n")
+    assert list(temporary.iterdir()) == []
+    assert said(repo, "worktree", "list").count("\n") == 1
+    assert state(repo) == before
+
+
+async def test_a_tried_commit_is_put_away_when_the_work_is_cancelled(repo: Path, temporary: Path) -> None:
+    with anyio.CancelScope() as scope:
+        async with detached(repo, "HEAD"):
+            scope.cancel()
+            await anyio.sleep_forever()
+
+    assert list(temporary.iterdir()) == []
+    assert said(repo, "worktree", "list").count("\n") == 1
+
+
+async def test_what_a_killed_process_left_is_swept_by_the_next_and_what_lives_is_not(
+    repo: Path, temporary: Path
+) -> None:
+    code = f"""
+import anyio, os, signal
+from pathlib import Path
+from podium.workspace.snapshot import detached
+async def main():
+    async with detached(Path({str(repo)!r}), "HEAD"):
+        os.kill(os.getpid(), signal.SIGKILL)
+anyio.run(main)
+"""
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert killed.returncode == -signal.SIGKILL
+    [left] = temporary.glob(f"{PREFIX}*")
+
+    async with detached(repo, "HEAD") as first, detached(repo, "HEAD") as second:
+        found = {path.name for path in temporary.iterdir()}
+
+        assert found == {first.path.name, second.path.name}
+        assert left.name not in found
+        assert said(repo, "worktree", "list").count("\n") == 3
+    assert list(temporary.iterdir()) == []
+
+
+async def test_a_folder_that_is_gone_after_a_restart_is_forgotten(repo: Path, temporary: Path) -> None:
+    place = Repository.at(repo)
+    lost = temporary / f"{PREFIX}lost" / f"{PREFIX}lost"
+    lost.parent.mkdir()
+    run_git(repo, "worktree", "add", "-q", "--detach", str(lost))
+    lost.parent.rename(temporary / "elsewhere")
+
+    async with detached(place, "main"):
+        pass
+
+    assert said(repo, "worktree", "list").count("\n") == 1
+
+
+async def test_a_name_that_looks_like_an_option_is_no_commit(repo: Path) -> None:
+    with pytest.raises(Mistake, match=r"has no commit '--help'"):
+        async with detached(repo, "--help"):
+            pass
+
+
+async def test_nothing_in_the_repository_runs_when_a_commit_is_tried(repo: Path, canary: Path, tmp_path: Path) -> None:
+    (repo / ".gitattributes").write_text("*.txt filter=x\n")
+    run_git(repo, "add", ".")
+    run_git(repo, "commit", "-q", "-m", "attributes")
+    included = tmp_path / "included"
+    included.write_text(f'[filter "x"]\n\tsmudge = {canary}\n\tclean = {canary}\n[core]\n\tfsmonitor = {canary}\n')
+    # Holds only in the worktree that is about to be made.
+    run_git(repo, "config", "includeIf.gitdir:**/worktrees/**.path", str(included))
+    (repo / ".git" / "hooks").mkdir(exist_ok=True)
+    (repo / ".git" / "hooks" / "post-checkout").symlink_to(canary)
+    (repo / "a.txt").write_text("two\n")
+
+    async with detached(repo, await snapshot(repo)) as checkout:
+        (checkout.path / "a.txt").write_text("three\n")
+        commit = await snapshot(checkout)
+
+    assert said(repo, "show", f"{commit}:a.txt") == "three\n"
+    assert not (tmp_path / "trace").exists()

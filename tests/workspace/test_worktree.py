@@ -1,0 +1,580 @@
+"""Worktrees: made beside the repository, told about, and removed without losing anything."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from podium.errors import Mistake, OutsideFailed
+from podium.store.worktrees import Ledger
+from podium.workspace.cleanup import cleanup, listed, taken
+from podium.workspace.git import Checkout, Repository
+from podium.workspace.saved import all_saved
+from podium.workspace.worktree import Worktrees
+
+from .test_git import repo, run_git
+from .test_snapshot import said
+
+__all__ = ["repo"]
+
+
+@pytest.fixture
+def home(repo: Path, tmp_path: Path) -> Worktrees:
+    return Worktrees(repository=Repository.at(repo), ledger=Ledger(tmp_path / "home" / "podium.db"))
+
+
+def commit(directory: Path, name: str, text: str = "text\n") -> None:
+    (directory / name).write_text(text)
+    run_git(directory, "add", ".")
+    run_git(directory, "commit", "-q", "-m", f"change {name}")
+
+
+async def states(home: Worktrees) -> dict[str, str]:
+    return {one.branch: one.state for one in await home.ledger.worktrees()}
+
+
+# Making
+
+
+async def test_a_worktree_is_made_beside_the_repository_on_a_new_branch(home: Worktrees, repo: Path) -> None:
+    checkout = await home.create("feat/auth", run="r1")
+
+    assert checkout.path == repo.parent / "repo-worker-feat-auth"
+    assert (checkout.path / "a.txt").read_text() == "one\n"
+    assert said(checkout.path, "rev-parse", "--abbrev-ref", "HEAD") == "feat/auth\n"
+    assert said(checkout.path, "status", "--porcelain") == ""
+    assert checkout.base == said(repo, "rev-parse", "HEAD").strip()
+    [noted] = await home.ledger.worktrees()
+    assert (noted.path, noted.branch, noted.run, noted.state) == (checkout.path, "feat/auth", "r1", "ready")
+    assert noted.size > 0
+    assert await home.checkout("feat/auth") == checkout
+
+
+async def test_a_worktree_begins_where_it_is_told_or_on_the_branch_that_exists(home: Worktrees, repo: Path) -> None:
+    first = said(repo, "rev-parse", "HEAD").strip()
+    run_git(repo, "branch", "old")
+    commit(repo, "b.txt")
+
+    behind = await home.create("new", base="old")
+    existing = await home.create("old")
+
+    assert behind.base == existing.base == first
+    assert not (behind.path / "b.txt").exists()
+    assert said(existing.path, "rev-parse", "--abbrev-ref", "HEAD") == "old\n"
+
+
+async def test_the_folder_can_be_elsewhere_but_not_inside(home: Worktrees, repo: Path, tmp_path: Path) -> None:
+    elsewhere = replace(home, folder=f"{tmp_path}/trees/{{repository}}/{{branch}}")
+
+    assert (await elsewhere.create("feat/a")).path == tmp_path / "trees" / "repo" / "feat-a"
+    for folder, complaint in (
+        ("trees/{branch}", "inside the repository"),
+        ("../same", "the same folder for every worktree"),
+        ("../x/.git/{branch}", "a folder of git's own"),
+        (".git/{branch}", "a folder of git's own"),
+    ):
+        with pytest.raises(Mistake, match=complaint):
+            await replace(home, folder=folder).create("feat/b")
+
+
+@pytest.mark.parametrize(
+    "branch",
+    [
+        *("", "-x", "--upload-pack=x", "a b", "a..b", "a~1", ".git", "a/.git", "x.lock", "/a", "a/", "HEAD", "@"),
+        *("a@{1}", "refs/heads/a", "a\nb", "a\u202eb", "a" * 201, "0" * 40, "a//b", "a^", "a:b", "a\\b", "*"),
+    ],
+)
+async def test_a_bad_name_of_a_branch_is_refused_and_nothing_is_made(home: Worktrees, repo: Path, branch: str) -> None:
+    before = said(repo, "for-each-ref")
+
+    with pytest.raises(Mistake, match=r"name of a branch"):
+        await home.create(branch)
+
+    assert said(repo, "for-each-ref") == before
+    assert await home.ledger.worktrees() == []
+    assert [path.name for path in repo.parent.glob("repo*")] == ["repo"]
+
+
+async def test_what_stands_in_the_way_is_told(home: Worktrees, repo: Path, tmp_path: Path) -> None:
+    await home.create("feat/a")
+    run_git(repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
+    (tmp_path / "repo-worker-taken").mkdir()
+    (tmp_path / "repo-worker-link").symlink_to("/nonexistent")
+
+    for branch, complaint in (
+        ("feat/a", r"'feat/a' has a worktree already, in .*repo-worker-feat-a"),
+        ("feat-a", r"is the worktree of 'feat/a'"),
+        ("main", r"'main' is checked out in .*/repo;"),
+        ("mine", r"'mine' is checked out in .*/mine;"),
+        ("taken", r"repo-worker-taken exists and is not a worktree of Podium's"),
+        ("link", r"repo-worker-link exists"),
+        ("feat", r"'feat' and 'feat/a' side by side"),
+        ("main/x", r"'main/x' and 'main' side by side"),
+    ):
+        with pytest.raises(Mistake, match=complaint):
+            await home.create(branch)
+    with pytest.raises(Mistake, match=r"has no commit 'nowhere'"):
+        await home.create("other", base="nowhere")
+    assert await states(home) == {"feat/a": "ready"}
+
+
+async def test_without_a_repository_or_a_commit_there_is_no_worktree(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    run_git(tmp_path, "init", "-q", "unborn")
+    unborn = Worktrees(repository=Repository.at(tmp_path / "unborn"), ledger=Ledger(tmp_path / "podium.db"))
+
+    with pytest.raises(Mistake, match=r"plain is not in a git repository"):
+        Repository.at(tmp_path / "plain")
+    with pytest.raises(Mistake, match=r"unborn has no commits yet"):
+        await unborn.create("feat")
+
+
+async def test_from_within_a_worktree_another_is_made_beside_the_repository(home: Worktrees, repo: Path) -> None:
+    first = await home.create("first")
+    (first.path / "deep").mkdir()
+
+    inner = Worktrees(repository=Repository.at(first.path / "deep"), ledger=home.ledger)
+    second = await inner.create("second")
+
+    assert second.path == repo.parent / "repo-worker-second"
+    assert second.common_dir == repo / ".git"
+
+
+async def test_listed_ignored_files_go_along_and_nothing_from_behind_a_link(
+    home: Worktrees, repo: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("secret")
+    (repo / ".gitignore").write_text(".env\nconf/\n*.link\nbuild/\nout\n")
+    (repo / ".worktreeinclude").write_text(".env\nconf/*\n!conf/not\n*.link\nout/\na.txt\nnew.txt\n")
+    commit(repo, "b.txt")
+    (repo / ".env").write_text("KEY=1")
+    (repo / "conf").mkdir()
+    for name in ("tool", "not"):
+        (repo / "conf" / name).write_text(name)
+    (repo / "conf" / "tool").chmod(0o755)
+    (repo / "secret.link").symlink_to(tmp_path / "outside" / "secret")
+    (repo / "out").symlink_to(tmp_path / "outside")
+    (repo / "build").mkdir()
+    (repo / "build" / "x").write_text("not wanted")
+    (repo / "new.txt").write_text("not ignored")
+
+    checkout = await home.create("feat")
+
+    there = sorted(str(path.relative_to(checkout.path)) for path in checkout.path.rglob("*") if path.is_file())
+    assert there == [".env", ".git", ".gitignore", ".worktreeinclude", "a.txt", "b.txt", "conf/tool"]
+    assert os.access(checkout.path / "conf" / "tool", os.X_OK)
+    assert not list(checkout.path.glob("*link")) + list(checkout.path.glob("out"))
+
+
+async def test_nothing_is_copied_through_a_link_of_the_worktree(home: Worktrees, repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (repo / "conf").symlink_to(tmp_path / "outside")
+    (repo / ".gitignore").write_text("conf/*\n")
+    (repo / ".worktreeinclude").write_text("conf/*\n")
+    commit(repo, "b.txt")
+    (repo / "conf").unlink()
+    (repo / "conf").mkdir()
+    (repo / "conf" / "planted").write_text("planted")
+
+    await home.create("feat")
+
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+async def test_a_setup_that_fails_leaves_no_worktree(home: Worktrees, repo: Path) -> None:
+    seen: list[Path] = []
+
+    async def setup(checkout: Checkout) -> None:
+        seen.append(checkout.path)
+        (checkout.path / "half done").write_text("by the setup")
+        raise OutsideFailed("no network")
+
+    with pytest.raises(OutsideFailed, match="no network"):
+        await home.create("feat", setup=setup)
+
+    assert seen == [repo.parent / "repo-worker-feat"]
+    assert not seen[0].exists()
+    assert await states(home) == {}
+
+
+# Telling
+
+
+async def test_a_worktrees_standing_tells_commits_files_and_what_is_not_committed(home: Worktrees, repo: Path) -> None:
+    checkout = await home.create("feat")
+    commit(repo, "main.txt")
+    commit(checkout.path, "b.txt", "1\n2\n3\n")
+    (checkout.path / "a.txt").write_text("changed\n")
+    (checkout.path / "new.txt").write_text("new\n")
+
+    stands = await home.standing(checkout)
+
+    assert (stands.ahead, stands.behind, stands.unmerged, stands.modified, stands.untracked) == (1, 1, 1, 1, 1)
+    assert [one.subject for one in stands.commits] == ["change b.txt"]
+    assert {one.path: (one.added, one.removed) for one in stands.files} == {"a.txt": (1, 1), "b.txt": (3, 0)}
+    assert (stands.added, stands.removed) == (4, 1)
+
+
+async def test_the_list_has_worktrees_of_others_marked_so(home: Worktrees, repo: Path, tmp_path: Path) -> None:
+    await home.create("feat")
+    run_git(repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
+
+    found = await listed(home)
+
+    assert [(one.branch, one.state, one.is_ours) for one in found] == [
+        ("feat", "ready", True),
+        ("mine", "foreign", False),
+    ]
+    assert (found[0].standing is not None, found[1].standing) == (True, None)
+
+
+# Removing
+
+
+async def test_a_clean_worktree_is_removed_and_its_branch_stays(home: Worktrees, repo: Path) -> None:
+    checkout = await home.create("feat")
+    torn_down: list[bool] = []
+
+    async def teardown(one: Checkout) -> None:
+        torn_down.append(one.path.exists())
+
+    removed = await home.remove("feat", teardown=teardown)
+
+    assert str(removed) == f"removed {checkout.path}; the branch feat stays"
+    assert torn_down == [True]
+    assert [path.name for path in repo.parent.iterdir() if "repo" in path.name] == ["repo"]
+    assert said(repo, "worktree", "list").count("\n") == 1
+    assert "refs/heads/feat" in said(repo, "for-each-ref")
+    assert await states(home) == {}
+    assert (await home.create("feat")).path == checkout.path
+
+
+async def test_work_that_is_not_committed_or_not_merged_is_not_removed(home: Worktrees, repo: Path) -> None:
+    checkout = await home.create("feat")
+    (checkout.path / "new.txt").write_text("work\n")
+
+    with pytest.raises(Mistake, match=r"has 1 new file that is not committed; .* --force"):
+        await home.remove("feat")
+    commit(checkout.path, "new.txt", "work\n")
+    with pytest.raises(Mistake, match=r"has 1 commit that is not merged"):
+        await home.remove("feat")
+    (checkout.path / "new.txt").write_text("more work\n")
+    with pytest.raises(Mistake, match=r"1 changed file that is not committed and 1 commit that is not merged"):
+        await home.remove("feat")
+    assert (checkout.path / "new.txt").read_text() == "more work\n"
+
+    run_git(checkout.path, "checkout", "-q", ".")
+    run_git(repo, "merge", "-q", "feat")
+    await home.remove("feat")
+    assert not checkout.path.exists()
+
+
+async def test_forced_removal_saves_everything_and_says_how_to_get_it_back(home: Worktrees, repo: Path) -> None:
+    checkout = await home.create("feat/a")
+    commit(checkout.path, "committed.txt")
+    (checkout.path / "a.txt").write_text("changed\n")
+    (checkout.path / "staged.txt").write_text("staged\n")
+    run_git(checkout.path, "add", "staged.txt")
+    (checkout.path / "new.txt").write_text("new\n")
+
+    removed = await home.remove("feat/a", force=True)
+
+    assert removed.saved is not None
+    assert removed.saved.ref.startswith("refs/podium/saved/feat/a/")
+    assert await all_saved(repo) == [removed.saved]
+    assert not checkout.path.exists()
+    command = str(removed).partition("saved, and ")[2].partition(" brings it back")[0]
+    subprocess.run(command.split(), cwd=repo, check=True, capture_output=True)
+    assert (repo / "a.txt").read_text() == "changed\n"
+    assert [(repo / name).exists() for name in ("committed.txt", "staged.txt", "new.txt")] == [True] * 3
+    assert "change committed.txt" in said(repo, "log", "--format=%s")
+
+
+async def test_commits_on_no_branch_are_saved_too(home: Worktrees, repo: Path) -> None:
+    checkout = await home.create("feat")
+    run_git(checkout.path, "checkout", "-q", "--detach")
+    commit(checkout.path, "alone.txt")
+    alone = said(checkout.path, "rev-parse", "HEAD").strip()
+    subprocess.run(["rm", "-r", checkout.path], check=True)
+
+    removed = await home.remove("feat")
+
+    assert removed.saved is not None
+    assert removed.saved.commit == alone
+
+
+async def test_a_repository_inside_a_lock_and_what_is_not_ours_are_left(
+    home: Worktrees, repo: Path, tmp_path: Path
+) -> None:
+    checkout = await home.create("feat")
+    run_git(checkout.path, "init", "-q", "inner")
+    (checkout.path / "inner" / "work").write_text("of its own")
+    locked = await home.create("locked")
+    run_git(repo, "worktree", "lock", str(locked.path))
+    run_git(repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
+
+    for branch, complaint in (
+        ("feat", r"inner is a repository of its own, which cannot be saved"),
+        ("locked", r"is locked; git worktree unlock"),
+        ("mine", r"is not one of Podium's"),
+        ("other", r"no worktree has the branch 'other'; there is feat, locked"),
+    ):
+        with pytest.raises(Mistake, match=complaint):
+            await home.remove(branch, force=True)
+    assert (checkout.path / "inner" / "work").exists()
+    assert await states(home) == {"feat": "ready", "locked": "ready"}
+
+
+async def test_removal_follows_no_link_out(home: Worktrees, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "kept").write_text("kept")
+    checkout = await home.create("feat")
+    (checkout.path / "out").symlink_to(tmp_path / "outside")
+    closed = checkout.path / "closed"
+    closed.mkdir()
+    (closed / "file").write_text("x")
+    closed.chmod(0o555)
+
+    await home.remove("feat", force=True)
+
+    assert (tmp_path / "outside" / "kept").read_text() == "kept"
+    assert not checkout.path.exists()
+
+
+async def test_work_that_comes_while_it_is_torn_down_is_not_lost(home: Worktrees) -> None:
+    checkout = await home.create("feat")
+
+    async def teardown(one: Checkout) -> None:
+        (one.path / "late.txt").write_text("late\n")
+
+    with pytest.raises(Mistake, match=r"1 new file that is not committed"):
+        await home.remove("feat", teardown=teardown)
+
+    assert (checkout.path / "late.txt").read_text() == "late\n"
+    assert await states(home) == {"feat": "ready"}
+
+
+# Cleaning up
+
+
+async def test_cleanup_tells_of_every_worktree_and_removes_only_what_can_go(
+    home: Worktrees, repo: Path, tmp_path: Path
+) -> None:
+    clean = await home.create("clean")
+    dirty = await home.create("dirty")
+    (dirty.path / "new.txt").write_text("work\n")
+    busy = await home.create("busy", run="r1")
+    missing = await home.create("missing")
+    subprocess.run(["rm", "-r", missing.path], check=True)
+    run_git(repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
+
+    tried = await cleanup(home, busy=["r1"], dry_run=True)
+    assert clean.path.exists()
+    done = await cleanup(home, busy=["r1"])
+
+    assert done == tried
+    assert [(line.branch, line.act, line.why) for line in done] == [
+        ("clean", "removed", "all of it is committed and merged"),
+        ("dirty", "kept", "it has 1 new file that is not committed"),
+        ("busy", "kept", "its run r1 has not ended"),
+        ("missing", "removed", "its folder is gone"),
+        ("mine", "left", "Podium did not make it"),
+    ]
+    assert [one.path.exists() for one in (clean, dirty, busy)] == [False, True, True]
+    assert (tmp_path / "mine").exists()
+    assert await states(home) == {"dirty": "ready", "busy": "ready"}
+
+
+async def test_forced_cleanup_saves_first(home: Worktrees, repo: Path) -> None:
+    dirty = await home.create("dirty")
+    (dirty.path / "new.txt").write_text("work\n")
+
+    [line] = await cleanup(home, force=True)
+
+    [saved] = await all_saved(repo)
+    assert (line.act, saved.ref in line.why) == ("removed", True)
+    assert said(repo, "show", f"{saved.ref}:new.txt") == "work\n"
+
+
+async def test_how_much_there_is_and_what_would_go_first(home: Worktrees) -> None:
+    await home.create("older")
+    dirty = await home.create("dirty")
+    (dirty.path / "big").write_bytes(b"x" * 1_000_000)
+    await home.create("newer")
+
+    there = await taken(home)
+
+    assert (there.count, [one.branch for one in there.next]) == (3, ["older", "newer"])
+    assert there.size > 1_000_000
+    assert (there.is_beyond(most=2), there.is_beyond(most=3), there.is_beyond(largest=1_000_000)) == (True, False, True)
+
+
+# Dying in the middle
+
+MORTAL = """
+import anyio, os, sys
+from pathlib import Path
+from podium.store.worktrees import Ledger
+from podium.workspace.git import Repository
+from podium.workspace.worktree import Worktrees
+
+class Mortal(Ledger):
+    left = int(sys.argv[4])
+    def die(self):
+        self.left -= 1
+        if self.left == 0:
+            os._exit(9)
+    async def begin(self, *args, **options):
+        self.die()
+        noted = await super().begin(*args, **options)
+        self.die()
+        return noted
+    async def note(self, *args, **options):
+        self.die()
+        noted = await super().note(*args, **options)
+        self.die()
+        return noted
+
+home = Worktrees(repository=Repository.at(Path(sys.argv[1])), ledger=Mortal(Path(sys.argv[2])))
+anyio.run(home.create if sys.argv[3] == "create" else lambda branch: home.remove(branch, force=True), "feat")
+"""
+
+
+def dies(home: Worktrees, what: str, at: int) -> bool:
+    """Make or remove the worktree of `feat` in a process that ends, hard, at a point of the way."""
+    argv = [sys.executable, "-c", MORTAL, str(home.repository.root), str(home.ledger.store), what, str(at)]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode in (0, 9), done.stderr
+    return done.returncode == 9
+
+
+async def test_death_at_any_point_of_making_leaves_nothing_unknown(home: Worktrees, repo: Path) -> None:
+    refs = said(repo, "for-each-ref")
+    for at in range(1, 5):
+        assert dies(home, "create", at)
+        was_ready = await states(home) == {"feat": "ready"}
+        await home.reconciled()
+
+        if was_ready:
+            await home.remove("feat")
+            run_git(repo, "branch", "-D", "feat")
+        assert await states(home) == {}
+        assert said(repo, "for-each-ref") == refs
+        assert said(repo, "worktree", "list").count("\n") == 1
+        assert [path.name for path in repo.parent.iterdir() if "repo" in path.name] == ["repo"]
+    assert not dies(home, "create", 5)
+
+
+async def test_death_at_any_point_of_removing_loses_no_work(home: Worktrees, repo: Path) -> None:
+    checkout = await home.create("feat")
+    (checkout.path / "new.txt").write_text("work\n")
+    for at in range(1, 5):
+        assert dies(home, "remove", at)
+        await home.reconciled()
+
+        if checkout.path.exists():
+            assert (checkout.path / "new.txt").read_text() == "work\n"
+            assert await states(home) == {"feat": "ready"}
+        else:
+            [*_, saved] = await all_saved(repo)
+            assert said(repo, "show", f"{saved.ref}:new.txt") == "work\n"
+            assert await states(home) == {}
+            checkout = await home.create("feat")
+            (checkout.path / "new.txt").write_text("work\n")
+        assert [path.name for path in repo.parent.glob(".repo*")] == []
+
+
+async def test_a_worktree_that_was_moved_aside_when_the_process_died_comes_back(home: Worktrees) -> None:
+    checkout = await home.create("feat")
+    (checkout.path / "new.txt").write_text("work\n")
+    [noted] = await home.ledger.worktrees()
+    await home.ledger.note(noted, state="removing")
+    checkout.path.rename(checkout.path.with_name(".repo-worker-feat.removing"))
+
+    [mended] = await home.reconciled()
+
+    assert mended.what == "was about to be removed and is back as it was"
+    assert (checkout.path / "new.txt").read_text() == "work\n"
+
+
+async def test_a_worktree_that_git_made_without_files_is_put_away(home: Worktrees, repo: Path) -> None:
+    head = said(repo, "rev-parse", "HEAD").strip()
+    path = home.path_for("feat")
+    await home.ledger.begin(path, repository=repo / ".git", branch="feat", base=head, is_new_branch=True)
+    run_git(repo, "worktree", "add", "-q", "--no-checkout", "-b", "feat", str(path))
+
+    checkout = await home.create("feat")
+
+    assert (checkout.path / "a.txt").exists()
+    assert await all_saved(repo) == []
+
+
+async def test_cancelling_the_making_leaves_nothing(home: Worktrees, repo: Path) -> None:
+    with anyio.CancelScope() as scope:
+
+        async def setup(_: Checkout) -> None:
+            scope.cancel()
+            await anyio.sleep_forever()
+
+        await home.create("feat", setup=setup)
+
+    assert await states(home) == {}
+    assert said(repo, "worktree", "list").count("\n") == 1
+
+
+async def test_two_who_want_the_same_branch_get_one_worktree(home: Worktrees) -> None:
+    outcomes: list[str] = []
+
+    async def make() -> None:
+        try:
+            outcomes.append((await home.create("feat")).branch)
+        except Mistake as mistake:
+            outcomes.append(str(mistake))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(make)
+
+    assert outcomes.count("feat") == 1
+    assert sum("has a worktree already" in one for one in outcomes) == 2
+
+
+async def test_a_worktree_that_somebody_else_removed_is_forgotten(home: Worktrees, repo: Path) -> None:
+    checkout = await home.create("feat")
+    run_git(repo, "worktree", "remove", str(checkout.path))
+
+    [mended] = await home.reconciled()
+
+    assert mended.what == "was removed by somebody else"
+    assert await home.ledger.worktrees() == []
+
+
+async def test_while_git_still_works_for_somebody_who_was_killed_nobody_mends(home: Worktrees, repo: Path) -> None:
+    os.mkfifo(repo / "pipe")
+    code = f"""
+import anyio
+from pathlib import Path
+from podium.store.worktrees import Ledger
+from podium.workspace.git import Repository, git
+async def main():
+    async with Ledger(Path({str(home.ledger.store)!r})).alone() as lock:
+        await git(Repository.at(Path({str(repo)!r})), "hash-object", "pipe", lock=lock)
+anyio.run(main)
+"""
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        # Opening it for writing waits until git reads from it.
+        with (repo / "pipe").open("wb"):
+            process.kill()
+            process.wait()
+            with anyio.move_on_after(0.2) as scope:
+                await home.reconciled()
+
+    assert scope.cancelled_caught
+    assert await home.reconciled() == []
