@@ -1,0 +1,58 @@
+"""Branches and commits: what a branch stands for right now, what a commit holds, what comes before it.
+
+Names move and ids do not, so a name is looked up once and everything after that is said of the id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..errors import Mistake, OutsideFailed
+from ..plain import cut, plain
+from .git import Checkout, Place, Repository, folder_of, git, git_output
+
+HEADS = "refs/heads/"
+SHORT = 12
+
+
+def pinned(place: Place) -> Repository | Checkout:
+    """The place, found once, so that git discovers nothing from here on."""
+    return Repository.at(place) if isinstance(place, Path) else place
+
+
+async def tips(repo: Place, branches: Iterable[str]) -> dict[str, str]:
+    """The commits of those of the branches that exist."""
+    wanted = {HEADS + branch: branch for branch in branches if branch and branch.isprintable()}
+    if not wanted:
+        return {}
+    listed = await git_output(repo, "for-each-ref", "--format=%(objectname) %(refname)", *wanted)
+    found = (line.split(" ", 1) for line in listed.splitlines())
+    return {wanted[ref]: commit for commit, ref in found if ref in wanted}
+
+
+async def tip(repo: Place, branch: str) -> str:
+    """The commit of a branch. Raises Mistake where there is none of that name."""
+    if (found := (await tips(repo, [branch])).get(branch)) is None:
+        raise Mistake(
+            f"there is no branch {plain(branch)!r} in {folder_of(repo)}; `git branch` lists those that are there"
+        )
+    return found
+
+
+async def tree_of(repo: Place, commit: str) -> str:
+    """The tree that a commit holds."""
+    return await git_output(repo, "rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}")
+
+
+async def contains(repo: Place, commit: str, earlier: str) -> bool:
+    """Whether `earlier` is `commit` itself or comes before it."""
+    done = await git(repo, "merge-base", "--is-ancestor", earlier, commit)
+    if done.code not in (0, 1):
+        raise OutsideFailed(f"git merge-base failed: {plain(cut(done.err, 300))}")
+    return done.code == 0
+
+
+def path_text(raw: bytes) -> str:
+    """A file's name as text that can be shown and sent; bytes that are no text are written out."""
+    return raw.decode(errors="backslashreplace")

@@ -1,0 +1,82 @@
+"""A real repository with branches, for the tests of merging."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from podium.workspace.train import Car, CheckResult
+
+LINES = "".join(f"{number}\n" for number in range(30))
+
+
+class Repo:
+    """A repository with `main` checked out, and branches that are made without touching that."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir()
+        self.git("init", "-q", "-b", "main")
+        self.git("config", "user.email", "t@example.com")
+        self.git("config", "user.name", "T")
+        self.commit({"a.txt": LINES, "b.txt": LINES, "old.txt": LINES}, "first")
+
+    def git(self, *args: str, at: Path | None = None) -> str:
+        done = subprocess.run(["git", *args], cwd=at or self.path, check=True, capture_output=True)
+        return done.stdout.decode(errors="replace").strip()
+
+    def commit(self, files: Mapping[str, str | bytes | None], message: str = "more", at: Path | None = None) -> str:
+        """Write, or remove, these files and commit them."""
+        folder = at or self.path
+        for name, content in files.items():
+            if content is None:
+                (folder / name).unlink()
+                continue
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        self.git("add", "-A", at=folder)
+        self.git("commit", "-q", "-m", message, at=folder)
+        return self.git("rev-parse", "HEAD", at=folder)
+
+    def branch(self, name: str, files: Mapping[str, str | bytes | None], *, start: str = "main") -> str:
+        """A branch with one commit more than where it starts."""
+        folder = self.path.parent / "making"
+        self.git("worktree", "add", "-q", "-B", name, str(folder), start)
+        commit = self.commit(files, name, at=folder)
+        self.git("worktree", "remove", "--force", str(folder))
+        return commit
+
+    def tip(self, branch: str = "main") -> str:
+        return self.git("rev-parse", f"refs/heads/{branch}")
+
+    def tree(self, commit: str) -> str:
+        return self.git("rev-parse", f"{commit}^{{tree}}")
+
+    def car(self, branch: str, *after: str) -> Car:
+        return Car(branch=branch, commit=self.tip(branch), after=after)
+
+    def seen(self) -> dict[str, str]:
+        """All that a person could see of the repository."""
+        return {
+            "refs": self.git("for-each-ref"),
+            "head": (self.path / ".git" / "HEAD").read_text(),
+            "index": self.git("ls-files", "--stage"),
+            "status": self.git("status", "--porcelain", "--ignored"),
+            "reachable": self.git("rev-list", "--all", "--objects"),
+            "worktrees": self.git("worktree", "list", "--porcelain"),
+        }
+
+
+def edited(line: int, text: str) -> str:
+    """The usual content with another line in it."""
+    lines = LINES.splitlines(keepends=True)
+    lines[line] = f"{text}\n"
+    return "".join(lines)
+
+
+async def passing(path: Path) -> CheckResult:
+    """A check that looks for a file and finds fault with it."""
+    if (path / "broken.txt").exists():
+        return CheckResult(passed=False, command="make test", output="line\n" * 100 + "1 failed: broken.txt\n")
+    return CheckResult(passed=True)
