@@ -1,0 +1,43 @@
+"""Who works next: a plain decision over the workers that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+Rest = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "open"]
+"""How a worker's run has ended, that it is paused, or that it is neither."""
+
+
+class Job(NamedTuple):
+    """A worker that is not over, and whom it waits for."""
+
+    run: str
+    name: str
+    after: tuple[str, ...] = ()
+
+
+class Steps(NamedTuple):
+    """Whom to start now, and who cannot be started any more, with the reason."""
+
+    start: list[str]
+    doomed: list[tuple[str, str]]
+
+
+def steps(jobs: Sequence[Job], *, rest: Mapping[str, Rest], running: Collection[str], most: int) -> Steps:
+    """The next steps. `rest` tells how runs stand, also of workers that are over; only who runs takes a place.
+
+    Those that wait are started in the order in which they were hired, each when all it waits for succeeded.
+    """
+    names = {job.run: job.name for job in jobs}
+    start: list[str] = []
+    doomed: list[tuple[str, str]] = []
+    for job in jobs:
+        if job.run in running or rest.get(job.run, "open") != "open":
+            continue
+        failed = [run for run in job.after if rest.get(run, "failed") in ("failed", "timed_out", "cancelled")]
+        if failed:
+            doomed.append((job.run, f"{names.get(failed[0], failed[0])}, which it was to follow, has not succeeded"))
+        elif all(rest.get(run) == "succeeded" for run in job.after) and len(running) + len(start) < most:
+            start.append(job.run)
+    return Steps(start, doomed)
