@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Invoked
 
-from podium.cli.group import podium
+from podium.cli.root import podium
 from podium.store.reader import Reader, Summary
 
 from ..conftest import PROVIDERS_OWN

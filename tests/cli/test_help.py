@@ -8,11 +8,11 @@ import pytest
 
 from podium import __version__
 from podium.cli.commands import COMMANDS, NAMES, help_text
-from podium.cli.group import podium
+from podium.cli.root import podium
 
 from .conftest import Desk
 
-HEAVY = {"click", "typing", "inspect", "dataclasses", "rich", "msgspec", "anyio", "asyncio", "podium.cli.group"}
+HEAVY = {"click", "typing", "inspect", "dataclasses", "rich", "msgspec", "anyio", "asyncio", "podium.cli.root"}
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"], ["--debug", "--help"]])

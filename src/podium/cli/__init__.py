@@ -12,7 +12,7 @@ def main(argv: list[str] | None = None) -> int:
     text = plain_answer(arguments)
     if text is None:
         # Importing what parses and runs commands takes longer than answering without them.
-        from .group import podium
+        from .root import podium
 
         return podium.answer(arguments)
     try:

@@ -1,0 +1,128 @@
+"""The `podium` command itself: finds the command that is asked for, and tells what went wrong.
+
+Commands are imported when they are called. Every error of every command ends here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from .. import __version__
+from ..errors import Mistake, PodiumError, first_error
+from . import exits
+from .commands import EXAMPLES, NAMES, help_text
+from .pipe import let_go
+from .text import visible
+
+
+@dataclass(slots=True)
+class Mode:
+    """How this call of `podium` behaves, whatever the command."""
+
+    is_debug: bool = False
+
+
+class Podium(click.Group):
+    """All commands, none of them imported before it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(NAMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in NAMES:
+            return None
+        command: click.Command = import_module(f"{__package__}.{cmd_name}").command
+        command.epilog = command.epilog or f"Example: {EXAMPLES[cmd_name]}"
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        match args:
+            case ["help", *named]:
+                return self.resolve_command(ctx, [*named[:1], "--help"])
+            case [name, *_] if name not in NAMES:
+                raise Mistake(f"there is no command {name!r}; {_closest(name)}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            code = super().invoke(ctx)
+            if sys.stdout is not None:  # as after `podium ps >&-`
+                sys.stdout.flush()
+        except BrokenPipeError:
+            ctx.exit(let_go())
+        return code
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(help_text())
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
+        """Answer, and leave the process: what click's own test runner calls."""
+        sys.exit(self.answer(args))
+
+    def answer(self, args: Sequence[str] | None = None) -> int:
+        """The exit code of one command, after everything was said about it."""
+        mode = Mode()
+        for stream in (sys.stdout, sys.stderr):
+            # What a terminal cannot show is shown as an escape, rather than being an error.
+            with contextlib.suppress(AttributeError):
+                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # tests put others there
+        try:
+            code = super().main(args, prog_name="podium", obj=mode, standalone_mode=False)
+            return code if isinstance(code, int) else exits.GOAL_MET
+        except (click.Abort, KeyboardInterrupt):
+            return exits.SIGNALLED + signal.SIGINT
+        except click.ClickException as error:
+            return _told(_usage(error), error, exits.USAGE, mode)
+        except Exception as error:
+            found = first_error(error)
+            return _told(_sentence(found), error, exits.of_error(found), mode)
+
+
+@click.group(cls=Podium, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, envvar="PODIUM_DEBUG")
+@click.version_option(__version__, prog_name="podium", message="%(prog)s %(version)s")
+@click.pass_obj
+def podium(mode: Mode, debug: bool) -> None:
+    """Run teams of AI agents."""
+    mode.is_debug = debug
+
+
+def _told(sentence: str, error: BaseException, code: int, mode: Mode) -> int:
+    if mode.is_debug:
+        click.echo(visible("".join(traceback.format_exception(error)).rstrip()), err=True)
+    click.echo(f"podium: {visible(sentence)}", err=True)
+    return code
+
+
+def _sentence(error: BaseException) -> str:
+    match error:
+        case PodiumError():
+            return str(error)
+        case ModuleNotFoundError(name=str(name)):
+            return f"the Python package {name} is missing; pip install --upgrade podium brings it"
+    what = f"{type(error).__name__}: {error}"
+    return f"something went wrong inside Podium: {what}; podium --debug COMMAND shows where"
+
+
+def _usage(error: click.ClickException) -> str:
+    """What was wrong with the call, as one sentence in our own manner."""
+    said = error.format_message().rstrip(".")
+    command = getattr(getattr(error, "ctx", None), "command_path", "podium")
+    return f"{said[:1].lower()}{said[1:]}; {command} --help shows what it takes"
+
+
+def _closest(name: str) -> str:
+    close = get_close_matches(name.lower(), NAMES, n=1, cutoff=0.5)
+    return f"did you mean podium {close[0]}?" if close else "podium --help lists all"
