@@ -13,7 +13,17 @@ from podium.finding import errors
 from podium.roster.discover import Roster, load
 from podium.roster.place import find_repo, shown, user_home
 
-BUILT_IN = {"answer", "investigate", "sceptic", "triage"}
+TEAMS = {"broadcast-compare", "debate", "implement-and-challenge", "plan-build-review", "pr-review", "triage"}
+MEMBERS = {"advocate", "answer", "challenger", "change-planner", "change-reviewer", "correctness-reviewer"} | {
+    "implementer",
+    "investigate",
+    "maintenance-reviewer",
+    "opponent",
+    "sceptic",
+    "security-reviewer",
+    "worker",
+}
+BUILT_IN = TEAMS | MEMBERS
 
 
 @pytest.fixture
@@ -215,7 +225,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones_nearest_first(repo: Pat
         load(repo, home).get("planer-2")
 
     assert str(caught.value).startswith('there is no agent "planer-2"; there are planner-2, planner-1, planner-3, ')
-    assert str(caught.value).endswith(" and 1 more")
+    assert str(caught.value).endswith(f" and {len(BUILT_IN) + 5 - 8} more")
 
 
 def test_a_team_is_the_agent_first_and_then_everyone_it_needs(repo: Path, home: Path) -> None:

@@ -6,6 +6,7 @@ Loading reads agent files and nothing else; whether agents fit together is check
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +27,9 @@ from .place import is_inside, is_same, shown
 # reading all of these files; a wheel is always unpacked.
 BUILT_IN = Path(__file__).parent.parent / "builtin" / "agents"
 PREFIX: Mapping[Source, str] = {"built-in": "builtin", "user": "user", "repo": "repo"}
+PRESETS = "presets.json"
+SQUADS = (".squad", ".ai-team", ".squad.before", ".ai-team.before")
+"""Where a repository's squad may be; the last two hold one while it is being replaced."""
 
 Broken = tuple[Finding, ...]
 
@@ -165,14 +169,13 @@ def load(repo: Path | None, home: Path) -> Roster:
     shadowed: list[Agent] = []
     findings: list[Finding] = []
     lines: dict[str, Mapping[str, int]] = {}
-    for folder in folders(repo, home):
-        held = read_folder(folder)
+    for source, held in _held(repo, home):
         findings += held.findings
         lines |= held.lines
         for name, entry in held.entries.items():
             if isinstance(before := winners.get(name), Agent):
                 shadowed.append(before)
-            winners[name] = placed[f"{PREFIX[folder.source]}:{name}"] = entry
+            winners[name] = placed[f"{PREFIX[source]}:{name}"] = entry
     return Roster(
         agents={name: entry for name, entry in sorted(winners.items()) if isinstance(entry, Agent)},
         broken={name: entry for name, entry in sorted(winners.items()) if isinstance(entry, tuple)},
@@ -181,6 +184,30 @@ def load(repo: Path | None, home: Path) -> Roster:
         placed=placed,
         lines=lines,
     )
+
+
+def _held(repo: Path | None, home: Path) -> list[tuple[Source, Held]]:
+    """What every place holds, later ones winning: files, and the teams of presets and of a squad."""
+    files = [(folder, read_folder(folder)) for folder in folders(repo, home)]
+    if not _keeps_teams(repo, home):
+        return [(folder.source, held) for folder, held in files]
+    from .squad_agents import bring  # here, because most have no such teams, and would pay for reading them
+
+    brings = bring(repo, home, {name for _, held in files for name in held.entries})
+    elsewhere = [(folder.source, held) for folder, held in files if folder.source != "repo"]
+    foreign = [(folder.source, held) for folder, held in files if folder.source == "repo" and folder.foreign]
+    own = [(folder.source, held) for folder, held in files if folder.source == "repo" and not folder.foreign]
+    return [*elsewhere, ("user", _brought(*brings.mine)), *foreign, ("repo", _brought(*brings.ours)), *own]
+
+
+def _keeps_teams(repo: Path | None, home: Path) -> bool:
+    """Whether there may be a preset or a squad."""
+    places = [home / PRESETS, *(repo / name for name in SQUADS if repo is not None)]
+    return any(map(os.path.lexists, places))
+
+
+def _brought(agents: Iterable[Agent], findings: tuple[Finding, ...]) -> Held:
+    return Held(entries={agent.name: agent for agent in agents}, findings=findings, lines={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from tempfile import mkstemp
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..agent import Mode
 from ..errors import Mistake
@@ -26,12 +26,31 @@ LOCK = ".presets.lock"
 
 
 class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker of a preset; one without a prompt is generic."""
+    """A worker of a preset; one without a prompt is generic, and one without tools has all that work needs."""
 
     name: str = ""
     role: str = ""
     model: str = ""
     prompt: str = ""
+    tools: tuple[str, ...] | None = None
+
+
+class Manner(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a team says about its mode, where it says anything."""
+
+    dispatch: Literal["ask", "force"] | None = None
+    answer_directly: bool | None = None
+    participation: Literal["any", "all"] | None = None
+    worker_timeout: float | None = None
+    collection_timeout: float | None = None
+    termination: Literal["consensus", "max_rounds", "coordinator_decides"] | None = None
+    max_rounds: int | None = None
+    round_timeout: float | None = None
+    prompts: dict[str, str] | None = None
+
+    def options(self) -> dict[str, Any]:
+        """The same as the keys of a team."""
+        return {key: value for key, value in structs.asdict(self).items() if value is not None}
 
 
 class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -41,11 +60,14 @@ class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     mode: Mode = "reflect"
     lead_model: str = ""
+    lead_prompt: str = ""
+    evaluator: str = ""
     workers: tuple[Worker, ...] = ()
     shared_context: str = ""
     routing_context: str = ""
     worktrees: str = ""
     max_iterations: int | None = None
+    manner: Manner = Manner()
     source: str = ""
     is_user_defined: bool = True
     is_repo_level: bool = False

@@ -10,7 +10,7 @@ from ..finding import Finding
 from .discover import Folder, gathered, load, read_folder
 from .place import MARKS, find_repo
 
-FOREIGN = (".claude", ".github")
+FOREIGN = (".claude", ".github", ".squad", ".ai-team")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

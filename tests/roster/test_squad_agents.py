@@ -1,0 +1,359 @@
+"""Squads and presets on the roster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from podium.agent import Agent, Member, Team
+from podium.errors import Mistake
+from podium.roster import presets
+from podium.roster.definition import change, delete, find, of_agents, save
+from podium.roster.discover import PRESETS, SQUADS, Roster, load
+from podium.roster.name import is_name
+from podium.roster.presets import Manner, Preset, Worker
+from podium.roster.squad import discover
+from podium.roster.squad.folder import BEFORE, OLDER, SQUAD
+from podium.roster.squad_agents import READING, WORKING
+from podium.tools.box import IN_A_CHECKOUT, PLAIN
+from podium.tools.box import READING as READING_TOOLS
+
+from .test_squad import put, squad
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return squad(tmp_path / "repo")
+
+
+def own(roster: Roster) -> list[str]:
+    return [agent.name for agent in roster.agents.values() if agent.source != "built-in"]
+
+
+def notices(roster: Roster) -> list[str]:
+    return [f"{finding.severity}: {finding}" for finding in roster.findings]
+
+
+def keep(home: Path, *entries: dict[str, Any]) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "presets.json").write_text(json.dumps({"version": 1, "presets": entries}))
+
+
+def members(lead: Agent) -> list[tuple[str, str]]:
+    assert lead.team is not None
+    return [(member.name, member.agent) for member in lead.team.members]
+
+
+# --- squads
+
+
+def test_a_squad_is_a_lead_and_an_agent_for_each_member(repo: Path, home: Path) -> None:
+    roster = load(repo, home)
+
+    lead, flight, eecom = (roster.get(name) for name in ("mission-control", "flight", "eecom"))
+    assert own(roster) == ["eecom", "flight", "mission-control"]
+    assert (lead.source, lead.path, lead.display_name) == ("repo", ".squad/team.md", "Mission Control")
+    assert lead.team is not None
+    assert (lead.team.mode, members(lead)) == ("reflect", [("", "flight"), ("", "eecom")])
+    assert lead.team.options == {
+        "shared_context": "# Decisions\n\n## Use async\n\nAlways.",
+        "routing": "# Routing\n\nAsk EECOM.",
+    }
+    assert (flight.display_name, flight.model, flight.role) == ("Flight", "claude-opus-4.5", "Lead")
+    assert flight.prompt.startswith("# Flight — Lead")
+    assert (eecom.prompt, eecom.tools) == ("You are a core developer. You write code.", WORKING)
+    assert [agent.name for agent in roster.team("mission-control")] == ["mission-control", "flight", "eecom"]
+    assert roster.findings == roster.check() == ()
+
+
+def test_a_member_without_a_charter_works_all_the_same(tmp_path: Path, home: Path) -> None:
+    put(tmp_path / "repo/.ai-team/team.md", "# Crew\nmode: broadcast\n| Member | Role |\n|-|-|\n| Core Dev | Codes |\n")
+
+    roster = load(tmp_path / "repo", home)
+
+    assert roster.get("crew").path == ".ai-team/team.md"
+    assert "You are core-dev, a worker of this team." in roster.get("core-dev").prompt
+
+
+def test_files_of_ours_win_over_a_squad_and_its_members_give_way(repo: Path, home: Path) -> None:
+    put(repo / ".podium/agents/flight.md", "---\n---\nYou fly.")
+    put(repo / ".podium/agents/mission-control.md", "---\ndescription: Ours.\n---\nYou lead.")
+    put(repo / ".claude/agents/eecom.md", "---\ndescription: Claude's.\n---\nYou power.")
+
+    roster = load(repo, home)
+
+    assert roster.get("mission-control").description == "Ours."
+    assert roster.get("flight").prompt == "You fly."
+    assert roster.get("eecom").description == "Claude's."
+    hidden = next(agent for agent in roster.shadowed if agent.path == ".squad/team.md")
+    assert members(hidden) == [("flight", "mission-control-flight"), ("eecom", "mission-control-eecom")]
+    assert roster.get("mission-control-flight").role == "Lead"
+    message = "another agent is called flight, so that flight of mission-control is the agent mission-control-flight"
+    assert notices(roster)[0] == f"notice: .squad/team.md: members: {message}"
+
+
+def test_a_member_does_not_take_the_place_of_a_built_in_agent(tmp_path: Path, home: Path) -> None:
+    put(tmp_path / ".squad/team.md", "# T\n## Members\n| Name | Role |\n|-|-|\n| Answer | A |\n| T | B |\n")
+
+    roster = load(tmp_path, home)
+
+    assert roster.get("answer").source == "built-in"
+    assert members(roster.get("t")) == [("answer", "t-answer"), ("t", "t-t")]
+    assert roster.check(["t"]) == ()
+
+
+def test_what_a_squad_shares_reaches_members_that_get_no_tasks(tmp_path: Path, home: Path) -> None:
+    put(tmp_path / ".squad/team.md", "# T\nmode: sequential\n## Members\n| Name | Role |\n|-|-|\n| Ann | A |\n")
+    put(tmp_path / ".squad/agents/ann/charter.md", "You are Ann.")
+    put(tmp_path / ".squad/decisions.md", "Use async.")
+
+    roster = load(tmp_path, home)
+
+    lead = roster.get("t")
+    assert lead.team is not None
+    assert lead.team.members[0].prompt == "## Team Context (shared knowledge)\nUse async.\n\nYou are Ann."
+    assert roster.get("ann").prompt == "You are Ann."
+
+
+def test_what_a_squad_has_to_say_is_a_finding_and_stops_nothing(repo: Path, home: Path, tmp_path: Path) -> None:
+    put(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
+    put(repo / ".squad/agents/flight/charter.md", "You fly.\n\n## Model\n\nPreferred: Claude Opus 4.5\n")
+    put(tmp_path / "outside.md", "# Elsewhere")
+    other = tmp_path / "other"
+    (other / ".squad").mkdir(parents=True)
+    (other / ".squad/team.md").symlink_to(tmp_path / "outside.md")
+
+    assert len(load(repo, home).get("eecom").prompt) == 4000
+    assert [line.split(":")[0] for line in notices(load(repo, home))] == ["notice", "warning"]
+    assert load(repo, home).get("flight").model == ""
+    assert "leads out of the repository" in notices(load(other, home))[0]
+    assert own(load(other, home)) == []
+
+
+def test_the_places_that_are_looked_at_first_are_those_that_are_read() -> None:
+    assert {*SQUADS} == {f"{name}{end}" for name in (SQUAD, OLDER) for end in ("", BEFORE)}
+    assert PRESETS == presets.FILE
+
+
+def test_the_tools_are_those_that_there_are() -> None:
+    assert {*READING} == {*READING_TOOLS, *PLAIN}
+    assert {*WORKING} == {*IN_A_CHECKOUT, *PLAIN}
+
+
+def test_without_squads_and_presets_their_code_is_not_read(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from podium.roster.discover import load; "
+        f"load(Path({str(tmp_path)!r}), Path({str(tmp_path / 'home')!r})); print('podium.roster.squad' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+# --- presets
+
+
+def test_presets_are_teams_of_the_person(tmp_path: Path, home: Path) -> None:
+    keep(
+        home,
+        {
+            "name": "Writers",
+            "mode": "sequential",
+            "lead_model": "opus",
+            "workers": [{"prompt": "You draft. Well."}, {}],
+        },
+        {"name": "writers!", "workers": [{"name": "worker-1", "tools": ["read_file"]}], "max_iterations": 3},
+    )
+
+    roster = load(tmp_path, home)
+
+    writers, others = roster.get("writers"), roster.get("writers-2")
+    assert (writers.source, writers.model, writers.display_name) == ("user", "opus", "Writers")
+    assert members(writers) == [("", "worker-1"), ("", "worker-2")]
+    assert members(others) == [("worker-1", "writers-2-worker-1")]
+    assert roster.get("writers-2-worker-1").tools == ("read_file",)
+    assert others.team is not None
+    assert others.team.options == {"max_iterations": 3}
+    assert roster.check() == ()
+
+
+def test_a_preset_that_the_squad_hides_keeps_its_own_members(repo: Path, home: Path) -> None:
+    team = discover(repo)
+    assert team is not None
+    presets.save(home, presets.of_team(team))
+
+    roster = load(repo, home)
+
+    assert members(roster.get("mission-control")) == [("", "flight"), ("", "eecom")]
+    assert members(roster.get("user:mission-control")) == [("flight", "user:flight"), ("eecom", "user:eecom")]
+    assert [agent.source for agent in roster.team("user:mission-control")] == ["user"] * 3
+    assert roster.findings == ()
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"version": 2, "presets": []}'])
+def test_a_presets_file_that_cannot_be_read_is_one_finding_and_stays(tmp_path: Path, home: Path, data: bytes) -> None:
+    home.mkdir()
+    (home / "presets.json").write_bytes(data)
+
+    roster = load(tmp_path, home)
+
+    assert [finding.severity for finding in roster.findings] == ["error"]
+    assert "presets.json: cannot be read as presets" in notices(roster)[0]
+    assert own(roster) == []
+    assert (home / "presets.json").read_bytes() == data
+
+
+names = st.text(max_size=90) | st.sampled_from(["a", "A", "a b", "answer", "team", "x" * 80])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@given(st.lists(st.tuples(names, st.lists(names, max_size=4)), max_size=4))
+def test_whatever_teams_are_called_each_agent_has_a_name_of_its_own(
+    tmp_path: Path, teams: list[tuple[str, list[str]]]
+) -> None:
+    home = tmp_path / "home"
+    keep(home, *({"name": name, "workers": [{"name": one} for one in workers or ["w"]]} for name, workers in teams))
+
+    roster = load(tmp_path / "repo", home)
+
+    found = [agent for agent in roster.placed.values() if isinstance(agent, Agent) and agent.source == "user"]
+    assert len(found) == sum(1 + len(workers or ["w"]) for _, workers in teams)
+    assert all(is_name(agent.name) for agent in found)
+    assert roster.check() == ()
+
+
+# --- definitions
+
+
+def test_saving_and_loading_gives_the_same_team(repo: Path, home: Path, tmp_path: Path) -> None:
+    roster = load(repo, home)
+    found = find("Mission Control", roster, repo=repo, home=home)
+    other = tmp_path / "other"
+    other.mkdir()
+
+    save(found.as_preset(), repo=other, home=home, team=found.squad)
+
+    again = load(other, home)
+    before, after = (one.get("mission-control") for one in (roster, again))
+    assert after == before
+    for name in ("flight", "eecom"):  # whose folders' names are now how they are listed
+        assert structs.replace(again.get(name), display_name=roster.get(name).display_name) == roster.get(name)
+
+
+def test_a_built_in_team_as_a_preset_is_the_same_team(tmp_path: Path, home: Path) -> None:
+    for name in ("pr-review", "debate", "implement-and-challenge", "plan-build-review", "broadcast-compare"):
+        built_in = load(tmp_path, home).get(f"builtin:{name}")
+        found = find(name, load(tmp_path, home), repo=tmp_path, home=home)
+
+        save(found.as_preset(), repo=None, home=home)
+
+        mine = find(name, load(tmp_path, home), repo=tmp_path, home=home)
+        assert mine.kind == "preset"
+        assert mine.lead.team is not None
+        assert built_in.team is not None
+        assert (mine.lead.prompt, mine.lead.team.mode) == (built_in.prompt, built_in.team.mode)
+        assert mine.lead.team.options == built_in.team.options
+        assert [one.tools for one in mine.members] == [one.tools or READING for one in found.members]
+        assert mine.as_preset() == found.as_preset()
+
+
+def test_a_change_goes_where_the_team_is_kept(repo: Path, home: Path) -> None:
+    found = find("mission-control", load(repo, home), repo=repo, home=home)
+    save(found.as_preset(), repo=repo, home=home, team=found.squad)
+
+    kept = change(found, "EECOM", repo=repo, home=home, model="sonnet", prompt="You power.")
+
+    assert kept == "squad"
+    for name in ("eecom", "user:eecom"):
+        assert (load(repo, home).get(name).model, load(repo, home).get(name).prompt) == ("sonnet", "You power.")
+    assert (repo / ".squad/agents/flight/history.md").read_text() == "what flight learned"
+
+
+def test_a_changed_built_in_team_is_one_of_the_persons_own(tmp_path: Path, home: Path) -> None:
+    found = find("debate", load(tmp_path, home), repo=tmp_path, home=home)
+
+    assert change(found, "advocate", repo=tmp_path, home=home, model="opus") == "preset"
+
+    roster = load(tmp_path, home)
+    assert [agent.model for agent in roster.team("debate")] == ["", "opus", ""]
+    assert roster.get("advocate").model == ""
+    assert list(tmp_path.iterdir()) == [home]
+
+
+def test_agent_files_are_not_rewritten(tmp_path: Path, home: Path) -> None:
+    put(tmp_path / ".podium/agents/lead.md", "---\nteam: {mode: broadcast, members: [answer]}\n---\nYou lead.")
+    found = find("lead", load(tmp_path, home), repo=tmp_path, home=home)
+
+    with pytest.raises(Mistake, match=r"agent file podium/builtin/agents/answer\.md; change model there"):
+        change(found, "answer", repo=tmp_path, home=home, model="opus")
+    with pytest.raises(Mistake, match=r"is the agent file \.podium/agents/lead\.md; delete that file yourself"):
+        delete(found, repo=tmp_path, home=home)
+
+
+@pytest.mark.parametrize(
+    ("lead", "member", "what"),
+    [
+        ("advisors: [answer]\n", "", "advisors"),
+        ("", "handoff: answer\n", "handoff"),
+        ("", "permissions: {deny: [bash]}\n", "permissions"),
+    ],
+)
+def test_what_a_preset_cannot_say_is_refused_and_not_lost(
+    tmp_path: Path, home: Path, lead: str, member: str, what: str
+) -> None:
+    put(tmp_path / ".podium/agents/lead.md", f"---\n{lead}team: {{members: [one]}}\n---\nYou lead.")
+    put(tmp_path / ".podium/agents/one.md", f"---\n{member}---\nYou work.")
+    found = find("lead", load(tmp_path, home), repo=tmp_path, home=home)
+
+    with pytest.raises(Mistake, match=f"lead cannot be kept as a preset or a squad, because .* has {what}, which only"):
+        found.as_preset()
+
+
+def test_a_team_of_plain_agent_files_is_kept_with_all_that_it_says() -> None:
+    options = {"termination": "max_rounds", "max_rounds": 2, "routing": "r"}
+    team = Team(mode="discuss", members=(Member(agent="one", name="first", model="haiku"),), options=options)
+    lead = Agent(name="lead", prompt="Lead.", model="opus", team=team)
+
+    preset = of_agents(lead, (Agent(name="one", prompt="One.", tools=("bash",)),))
+
+    assert preset == Preset(
+        name="lead",
+        mode="discuss",
+        lead_model="opus",
+        lead_prompt="Lead.",
+        workers=(Worker(name="first", prompt="One.", model="haiku", tools=("bash",)),),
+        routing_context="r",
+        manner=Manner(termination="max_rounds", max_rounds=2),
+    )
+
+
+def test_a_copy_of_what_stood_here_once_empties_nothing(repo: Path, home: Path) -> None:
+    presets.save(home, Preset(name="Mission Control", workers=(Worker(name="Flight"),), source=str(repo / ".squad")))
+
+    save(find("user:mission-control", load(repo, home), repo=repo, home=home).as_preset(), repo=repo, home=home)
+
+    assert "Use async" in (repo / ".squad/decisions.md").read_text()
+
+
+def test_a_team_that_there_is_not_is_told_with_those_that_there_are(tmp_path: Path, home: Path) -> None:
+    roster = load(tmp_path, home)
+
+    for name, sentence in (
+        ("pr-reviw", 'there is no team "pr-reviw"; there are pr-review, '),
+        ("answer", "answer is an agent and leads no team; podium teams lists those that do"),
+        ("triage", "triage is a router and has no members; podium graph triage shows where it leads"),
+    ):
+        with pytest.raises(Mistake, match=sentence):
+            find(name, roster, repo=tmp_path, home=home)
