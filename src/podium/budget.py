@@ -3,7 +3,8 @@
 A limit holds for an operation and all below it. Before each model call an estimate is reserved
 all the way up, so that parallel agents cannot overdraw together; afterwards the recorded usage
 counts instead. What was used is read off the timeline, so a resumed run remembers it. A limit
-that is reached is a hard stop.
+that is reached is a hard stop. The limits of the run as a whole can be changed while it works:
+what was refused before stays refused, and the next call finds the new ones.
 """
 
 from __future__ import annotations
@@ -11,10 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from msgspec import structs
+
 from .agent import Budget
 from .errors import Failed, Failure
+from .event import BudgetChanged
 from .journal import Timeline
 from .usage import NOTHING, Usage
+
+STAYS = "the budget stays as it is"
+"""How the notice begins that a change of a run's limits came to nothing."""
 
 
 class Allowance:
@@ -29,10 +36,17 @@ class Allowance:
         self._of = of
         self._above = above
         self._reserved = NOTHING
+        if above is None:
+            for change in timeline.below(path, BudgetChanged):
+                self.change(change.budget)
 
     def within(self, path: str, budget: Budget | None, *, of: str) -> Allowance:
         """The allowance of an operation below; the same one where it has no budget of its own."""
         return self if budget is None else Allowance(self.timeline, path, budget, of=of, above=self)
+
+    def change(self, limits: Budget) -> None:
+        """Hold to these limits from the next call on, and to the others as before."""
+        self.budget = revised(self.budget, limits)
 
     @property
     def limits_money(self) -> bool:
@@ -42,7 +56,8 @@ class Allowance:
     @contextmanager
     def reserved(self, estimate: Usage, *, agent: str) -> Iterator[None]:
         """Room for one model call; raises Failed where there is none."""
-        limits = [one for one in self._upwards() if one.budget is not None]
+        # Those without limits count along: they may be given some before the call is over.
+        limits = list(self._upwards())
         for limit in limits:
             if (stop := limit._stop(estimate)) is not None:
                 raise Failed(Failure(kind="budget", agent=agent, message=stop))
@@ -73,7 +88,8 @@ class Allowance:
 
     def _stop(self, estimate: Usage) -> str | None:
         """Why no further call of this size may be made; None where it may."""
-        assert self.budget is not None
+        if self.budget is None:
+            return None
         spent = self.timeline.spent(self.path)
         coming = self._reserved + estimate
         for limit, used, more, unit in (
@@ -88,6 +104,15 @@ class Allowance:
     @property
     def _whose(self) -> str:
         return f"{self._of}'s" if self._of else "the run's"
+
+
+def revised(budget: Budget | None, limits: Budget) -> Budget:
+    """A budget with these limits in the place of its own; those that are left out stay."""
+    if budget is None:
+        return limits
+    return structs.replace(
+        budget, **{name: limit for name, limit in structs.asdict(limits).items() if limit is not None}
+    )
 
 
 def _less(whole: Usage, part: Usage) -> Usage:

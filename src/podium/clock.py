@@ -17,12 +17,13 @@ from anyio import CancelScope
 class Limit:
     """One limit: the block that it cancels, and the moment at which it does."""
 
-    __slots__ = ("_left", "_since", "_waiting", "scope", "waited")
+    __slots__ = ("_began", "_left", "_since", "_waiting", "scope", "waited")
 
     def __init__(self, deadline: float) -> None:
         self.scope = CancelScope(deadline=deadline)
         self.waited = 0.0
         """How long it has stood still so far."""
+        self._began = monotonic()
         self._waiting = 0
         self._since = 0.0
         self._left = 0.0
@@ -33,6 +34,10 @@ class Limit:
             self._left = deadline - self._since
         else:
             self.scope.deadline = deadline
+
+    def allow(self, seconds: float) -> None:
+        """Let it last so long in all, without the time that it stood still."""
+        self.until(self._began + self.waited + seconds)
 
     def stand_still(self) -> None:
         """Let no time pass until `go_on` was called as often."""

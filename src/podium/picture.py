@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import structs
 
+from .agent import Team
 from .errors import Failure
 from .event import (
     KINDS,
@@ -19,6 +20,7 @@ from .event import (
     CallCut,
     CallFailed,
     Entry,
+    Evaluated,
     Event,
     ModelReplied,
     Noticed,
@@ -34,6 +36,7 @@ from .event import (
     RunStarted,
     SessionRevived,
     StatusReported,
+    TeamPlanned,
     TextStreamed,
     TextSuperseded,
     ToolAnswered,
@@ -42,6 +45,7 @@ from .event import (
     TurnEnded,
     TurnResumed,
     TurnStarted,
+    WorkerReturned,
 )
 from .request import Outcome, Part, Request
 from .result import Result
@@ -69,18 +73,32 @@ class Node:
     outcome: Outcome | None = None
     said: list[str] = field(default_factory=list)
     data: Any = None
+    parts: tuple[Part, ...] = ()
+    """The single contributions to its answer."""
     failure: Failure | None = None
     engine: str = ""
     doing: str = "starting"
     status: str = ""
     """Where it says that it stands."""
+    judged: str = ""
+    """What it had made of its team's work when that was last judged."""
+    has_dispatched: bool = False
     own: Usage = NOTHING
     children: list[Node] = field(default_factory=list)
+    team: Team | None = None
+    """The team that its agent leads."""
+    members: dict[str, str] = field(default_factory=dict)
+    """The members of that team in their order, by the names that it has for them, and the agents that they are."""
 
     @property
     def text(self) -> str:
         """What it has said so far, or its answer."""
         return "".join(self.said)
+
+    @property
+    def so_far(self) -> str:
+        """What there is of its answer: the work that was judged rather than the plan that came after it."""
+        return self.judged or self.text
 
     @property
     def usage(self) -> Usage:
@@ -110,6 +128,7 @@ class Picture:
     waiting: dict[str, Entry] = field(default_factory=dict)
     """What the person has been asked and has not answered, by its id."""
     _nodes: dict[str, Node] = field(default_factory=dict)
+    _teams: dict[str, Team] = field(default_factory=dict)
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Picture:
@@ -125,6 +144,7 @@ class Picture:
         match entry.event:
             case RunStarted() as event:
                 self.run, self.started, self.started_at = entry.run, event, entry.at
+                self._teams = {agent.name: agent.team for agent in event.agents if agent.team is not None}
             case RunPaused():
                 self.is_paused = True
             case RunResumed():
@@ -147,11 +167,24 @@ class Picture:
     def _begin(self, entry: Entry, event: OperationStarted) -> None:
         node = Node(entry.operation, event.agent, event.trigger, event.request, entry.at)
         self._nodes[node.path] = node
-        above = above_of(node.path, self._nodes)
+        above, name = self.above(node), node.agent
         if above is None:
             self.root = node
         else:
-            self._nodes[above].children.append(node)
+            above.children.append(node)
+            name = above.members.get(name, name) if node.trigger == "member" else name
+        if name in self._teams:
+            node.team = self._teams[name]
+            node.members = member_names(node.team)
+
+    def node(self, operation: str) -> Node | None:
+        """The operation of this path."""
+        return self._nodes.get(operation)
+
+    def above(self, node: Node) -> Node | None:
+        """The operation that started this one."""
+        path = above_of(node.path, self._nodes)
+        return None if path is None else self._nodes[path]
 
     def _end(self, event: RunEnded) -> None:
         self.ended = event
@@ -169,20 +202,36 @@ class Picture:
         outcome: Outcome = self.ended.outcome if self.ended else "paused" if self.is_paused else "interrupted"
         answered = self.root if self.root is not None and self.root.outcome == "succeeded" else None
         failure = self.ended.failure if self.ended else None
+        parts = self.ended.parts if self.ended else ()
         return Result(
             run_id=self.run,
             outcome=outcome,
             succeeded=outcome == "succeeded",
             text=answered.text if answered else "",
             data=answered.data if answered else None,
-            parts=self.ended.parts if self.ended else (),
+            parts=parts or (answered.parts if answered else ()),
             usage=structs.replace(self.usage, seconds=self.at - self.started_at),
             error=None if failure is None else str(failure),
         )
 
     def parts_so_far(self) -> tuple[Part, ...]:
-        """What there is when there is no answer: finished parts, and the beginnings of unfinished ones."""
+        """What there is when there is no answer: finished parts, and the beginnings of unfinished ones.
+
+        A team's are in member order: of each member the last that it finished, and what it began after that.
+        """
         return () if self.root is None else tuple(_parts(self.root))
+
+
+def member_names(team: Team) -> dict[str, str]:
+    """The members in their order, by the names that the team has for them, and the agents that they are."""
+    names: dict[str, str] = {}
+    for member in team.members:
+        wanted = name = member.name or member.agent
+        number = 2
+        while name in names:
+            name, number = f"{wanted}-{number}", number + 1
+        names[name] = member.agent
+    return names
 
 
 def above_of(path: str, known: Container[str]) -> str | None:
@@ -197,8 +246,8 @@ def _apply(node: Node, entry: Entry) -> None:
     """Take in an entry that concerns one operation alone."""
     match entry.event:
         case OperationEnded() as event:
-            node.outcome, node.failure, node.data = event.outcome, event.failure, event.data
-            node.said = [event.text] if event.text else node.said
+            node.outcome, node.failure, node.data, node.parts = event.outcome, event.failure, event.data, event.parts
+            node.said, node.judged = ([event.text], "") if event.text else (node.said, node.judged)
             _cut(node, entry.at)
         case TurnStarted() as event:
             node.engine, node.said, node.doing = event.engine, [], "thinking"
@@ -212,7 +261,7 @@ def _apply(node: Node, entry: Entry) -> None:
         case TurnEnded() as event:
             node.said = [event.text] if event.text else node.said
             node.doing = "done" if event.failure is None else "failed"
-        case ModelReplied() | CallFailed() | CallCut() as event:
+        case ModelReplied() | CallFailed() | CallCut() | WorkerReturned() as event:
             node.own += event.usage
         case ToolCalled() as event:
             node.doing = f"using {event.action.tool}"
@@ -222,6 +271,10 @@ def _apply(node: Node, entry: Entry) -> None:
             node.doing = "waiting for an answer"
         case ActionBegan() as event:
             node.doing = f"using {event.action.tool}"
+        case TeamPlanned() as event:
+            node.has_dispatched = bool(event.assignments)
+        case Evaluated():
+            node.judged = node.text if node.has_dispatched else node.judged
         case StatusReported() as event:
             node.status = event.text
         case ToolAnswered():
@@ -241,7 +294,26 @@ def _parts(node: Node) -> Iterator[Part]:
     if node.outcome == "succeeded":
         yield Part(agent=node.agent, outcome="succeeded", text=node.text)
         return
-    for child in node.children:
+    for child in _telling(node):
         yield from _parts(child)
-    if node.text or node.failure is not None:
-        yield Part(agent=node.agent, outcome=node.outcome or "cancelled", text=node.text, failure=node.failure)
+    is_unfinished = not node.children and node.trigger != "request"
+    if node.so_far or node.failure is not None or is_unfinished:
+        yield Part(agent=node.agent, outcome=node.outcome or "cancelled", text=node.so_far, failure=node.failure)
+
+
+def _telling(node: Node) -> list[Node]:
+    """The operations below that tell what there is; a team's judge is none of them."""
+    if node.team is None:
+        return node.children
+    told = [child for child in node.children if child.trigger != "member"]
+    good: dict[str, Node] = {}
+    last: dict[str, Node] = {}
+    for child in node.children:
+        if child.trigger == "member":
+            last[child.agent] = child
+            if child.outcome == "succeeded":
+                good[child.agent] = child
+    for name in node.members:
+        told += [good[name]] if name in good else []
+        told += [last[name]] if name in last and last[name] is not good.get(name) else []
+    return told

@@ -14,7 +14,7 @@ from ..picture import Picture
 from ..result import Result
 from . import exits
 from .measure import span, used
-from .results import parts_told
+from .outcome import parts_told
 from .say import say
 from .text import visible
 from .view import JsonLines, Lines, Nothing, View

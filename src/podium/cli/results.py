@@ -1,29 +1,263 @@
-"""What a run came to, as programs and as people read it."""
+"""`podium results`: everything that a run has brought so far, whether it goes on, rests or has ended."""
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import structs, to_builtins
+import click
+from msgspec import Struct, to_builtins
 
-from ..event import SCHEMA
-from ..request import Part
-from ..result import Result
+from ..event import SCHEMA, Evaluated, ReflectEnd
+from ..report import Discussion, OpenPoint, Reflection, Report, Share
+from ..request import quoted
+from ..settings import Settings
+from .budget_text import limits_told
+from .looking import looking
+from .measure import counted, cut, span, used
+from .state import State, state
+from .text import as_json, visible
+
+LONGEST_LINE = 200
+
+ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
+    "goal_met": ("✓", "+"),
+    "max_iterations": ("↻", "n"),
+    "stalled": ("≈", "="),
+    "error_budget": ("✗", "x"),
+    "budget_exhausted": ("¤", "$"),
+    "cancelled": ("■", "#"),
+    "paused": ("‖", "|"),
+    None: ("●", "*"),
+}
+"""How a loop ended, as a sign, and as one that every terminal has."""
 
 
-def result_fields(result: Result | None) -> dict[str, Any] | None:
-    """A result for programs, its amounts in full; None for a run that did not begin."""
-    if result is None:
-        return None
-    fields: dict[str, Any] = to_builtins(result)
-    return {"schema": SCHEMA, **fields, "usage": structs.asdict(result.usage)}
+@click.command("results")
+@click.argument("run")
+@click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
+@click.option("--markdown", "is_markdown", is_flag=True, help="Print it as Markdown that can be pasted anywhere.")
+def command(run: str, is_json: bool, is_markdown: bool) -> None:
+    """Show everything that RUN has brought so far: the answer or why there is none, and each agent's part.
+
+    It can be asked at any time, also while the run is being worked on.
+    """
+    if is_json and is_markdown:
+        raise click.UsageError("--json and --markdown exclude each other")
+    with looking(Settings.load().store) as reader:
+        id = reader.find(run)
+        summary = reader.summary(id)
+        report = Report.of(reader.entries(id))
+    word = state(summary)
+    if is_json:
+        click.echo(as_json(fields(word, report)))
+    elif is_markdown:
+        click.echo(markdown(word, report))
+    else:
+        click.echo(visible("\n".join(rendered(word, report, icons_in(sys.stdout.encoding)))))
 
 
-def parts_told(parts: tuple[Part, ...]) -> list[str]:
-    """What there is without an answer, marked as what it is."""
-    lines = []
-    for part in parts:
-        if part.text.strip():
-            how = "finished" if part.outcome == "succeeded" else f"{part.outcome}, not finished"
-            lines += [f"--- {part.agent} ({how})", part.text.rstrip("\n")]
-    return ["There is no answer. What there is of one:", *lines] if lines else []
+def fields(word: State, report: Report) -> dict[str, Any]:
+    """The report for programs, every field of it there."""
+    told: dict[str, Any] = _full(report)
+    told["reflections"] = [
+        {**one, "icon": ICONS[reflection.end][0]}
+        for one, reflection in zip(told["reflections"], report.reflections, strict=True)
+    ]
+    return {"schema": SCHEMA, **told, "state": word}
+
+
+def _full(value: Any) -> Any:
+    """Plain values with what `to_builtins` would leave out because it is usual."""
+    if isinstance(value, Struct):
+        return {name: _full(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, tuple):
+        return [_full(one) for one in value]
+    return to_builtins(value)
+
+
+def icons_in(encoding: str | None) -> int:
+    """Which of the signs can be shown in an encoding: the first ones, or those that every terminal has."""
+    try:
+        "".join(sign for sign, _ in ICONS.values()).encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return 1
+    return 0
+
+
+# For people
+
+
+def rendered(word: State, report: Report, icons: int) -> list[str]:
+    """The report in lines."""
+    lines = [
+        f"run {report.run}  {word}",
+        f"{report.agent} was asked: {cut(report.request, LONGEST_LINE)}",
+        f"used {used(report.usage)} in {span(report.seconds)}; budget {limits_told(report.budget)}",
+        "",
+        *_answer(word, report),
+    ]
+    lines += _section("Parts", (line for share in report.parts for line in _part(share, report)))
+    for reflection in report.reflections:
+        lines += _section(_loop_line(reflection, icons), _judged(reflection))
+    for discussion in report.discussions:
+        lines += _section(_talk_line(discussion), _voted(discussion))
+    lines += _section("Open points", map(_point_line, report.open_points))
+    lines += _section("Changed files", (f"  {one.path} ({', '.join(one.agents)})" for one in report.changed_files))
+    return lines
+
+
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    told = list(lines)
+    return ["", f"{title}:", *told] if told or title not in ("Parts", "Open points", "Changed files") else []
+
+
+def _answer(word: State, report: Report) -> list[str]:
+    if report.answer is not None:
+        return ["Answer:", report.answer.rstrip("\n")]
+    lines = [f"There is no answer{' yet' if word in ('running', 'paused', 'resumable') else ''}: {report.why}."]
+    if word in ("paused", "resumable"):
+        lines.append(f"podium resume {report.run} goes on with it.")
+    if report.draft.strip():
+        lines += [f"What {report.agent} said last:", report.draft.rstrip("\n")]
+    return lines
+
+
+def _part(share: Share, report: Report) -> list[str]:
+    indent = "  " * share.depth
+    lines = [f"{indent}--- {_part_line(share, report)}"]
+    if share.text.strip():
+        lines.append(share.text.rstrip("\n"))
+    if share.why:
+        lines.append(f"{indent}no result: {share.why}")
+    return lines
+
+
+def _part_line(share: Share, report: Report) -> str:
+    if share.state == "not_begun":
+        return f"{share.agent} (not begun)"
+    is_talk = any(one.operation == share.operation.rpartition("/")[0] for one in report.discussions)
+    place = f", {'round' if is_talk else 'iteration'} {share.number}" if share.number else ""
+    how = share.state if share.state in ("succeeded", "unfinished") else f"{share.state}, not finished"
+    facts = [how, span(share.seconds), used(share.usage)]
+    return f"{share.agent} ({share.trigger}{place}): {', '.join(facts)}"
+
+
+def _loop_line(one: Reflection, icons: int) -> str:
+    return f"{ICONS[one.end][icons]} Loop of {one.lead}: {_loop_facts(one)}"
+
+
+def _loop_facts(one: Reflection) -> str:
+    goal = cut(one.goal, 60)
+    return f'"{goal}", {one.iterations}/{one.most} iterations, {span(one.seconds)}, {one.end or "not over"}'
+
+
+def _judged(one: Reflection) -> list[str]:
+    lines = [f"  {_verdict_line(verdict)}" for verdict in one.evaluations]
+    lines += [f"  checks {'passed' if check.passed else 'failed'}: {'; '.join(check.commands)}" for check in one.checks]
+    return lines + [f"  proposed: {proposal.text}" for proposal in one.proposals]
+
+
+def _verdict_line(verdict: Evaluated) -> str:
+    how = "complete" if verdict.is_complete else verdict.held_back or "not complete"
+    why = " ".join(verdict.rationale.split())
+    told = f"iteration {verdict.iteration}: {verdict.score:.2f} ({verdict.trend}) by {verdict.by}: {how}"
+    return f"{told}; {why}" if why and why != how else told
+
+
+def _talk_line(one: Discussion) -> str:
+    ended = f"ended by {_ended_by(one)}" if one.end else "not over"
+    messages = counted(len(one.said), "message")
+    return f"Discussion led by {one.lead}: {counted(one.rounds, 'round')}, {messages}, {ended}"
+
+
+def _ended_by(one: Discussion) -> str:
+    return f"{one.lead} (coordinator)" if one.end == "coordinator" else one.end or ""
+
+
+def _voted(one: Discussion) -> list[str]:
+    return [
+        f"  {vote.author}: {'ready' if vote.ready else 'not ready'} in round {vote.round}"
+        + (f", {cut(vote.reason, LONGEST_LINE)}" if vote.reason else "")
+        for vote in one.votes
+    ]
+
+
+def _point_line(point: OpenPoint) -> str:
+    return f"  {_point_facts(point)} {cut(point.text, LONGEST_LINE)}"
+
+
+def _point_facts(point: OpenPoint) -> str:
+    match point.kind:
+        case "request":
+            return f"request {point.id} of {point.agent}, not answered:"
+        case "question":
+            return f"question {point.id} of {point.agent}, not answered:"
+        case "message":
+            return f"message for {point.agent}, not heard:"
+        case "claim":
+            return f"{point.agent} called it complete, which was held back:"
+
+
+# For pasting
+
+
+def markdown(word: State, report: Report) -> str:
+    """The report as Markdown. What agents said is quoted and acts on nothing around it."""
+    blocks = [
+        f"# Run {report.run}: {word}",
+        f"{inline(report.agent)} was asked:\n{quotation(report.request)}",
+        f"Used {used(report.usage)} in {span(report.seconds)}; budget {limits_told(report.budget)}.",
+    ]
+    if report.answer is not None:
+        blocks += ["## Answer", quotation(report.answer)]
+    else:
+        blocks += ["## No answer", f"There is none: {inline(report.why)}."]
+        blocks += [f"{inline(report.agent)} said last:\n{quotation(report.draft)}"] if report.draft.strip() else []
+    blocks += ["## Parts"] if report.parts else []
+    for share in report.parts:
+        blocks += [f"### {inline(_part_line(share, report))}"]
+        blocks += [quotation(share.text)] if share.text.strip() else []
+        blocks += [f"No result: {inline(share.why)}"] if share.why else []
+    for reflection in report.reflections:
+        heading = f"## {ICONS[reflection.end][0]} Loop of {inline(reflection.lead)}"
+        blocks += [heading, inline(_loop_facts(reflection)), *_bullets(_judged(reflection))]
+    for discussion in report.discussions:
+        blocks += [f"## {inline(_talk_line(discussion))}", *_bullets(_voted(discussion))]
+    if report.open_points:
+        blocks += ["## Open points", *_bullets(map(_point_line, report.open_points))]
+    if report.changed_files:
+        files = [f"{one.path} ({', '.join(one.agents)})" for one in report.changed_files]
+        blocks += ["## Changed files", *_bullets(files)]
+    return "\n\n".join(blocks)
+
+
+def _bullets(lines: Iterable[str]) -> Sequence[str]:
+    told = [f"- {inline(line)}" for line in lines]
+    return ["\n".join(told)] if told else []
+
+
+_SIGNS = re.compile(r"([\\`*_{}\[\]<>#|!@~$&])")
+_WITHIN = r"^((?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*)"
+"""What may stand before a heading in a list or in a quotation."""
+_HEADING = re.compile(_WITHIN + r"(#{1,6}(?:\s|$)|=+\s*$|-+\s*$)")
+_DEFINITION = re.compile(_WITHIN + r"(\[[^\]]*\]:)")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+
+
+def inline(text: str) -> str:
+    """Some words as one line in which no sign means anything to Markdown."""
+    return _SIGNS.sub(r"\\\1", visible(" ".join(text.split())))
+
+
+def quotation(text: str) -> str:
+    """A text quoted line by line, without headings, tags, pictures that are fetched and links for other lines."""
+    lines = [_harmless(line) for line in visible(text).strip("\n").splitlines()]
+    return quoted("\n".join(lines)).lstrip("\n")
+
+
+def _harmless(line: str) -> str:
+    line = _DEFINITION.sub(r"\1\\\2", _HEADING.sub(r"\1\\\2", line))
+    return _TAG.sub("&lt;", line).replace("![", "!\\[")

@@ -14,9 +14,9 @@ from . import exits
 from .asking import is_attended
 from .looking import found, looking
 from .measure import counted
+from .outcome import result_fields
 from .output import Output, output_options
 from .permissions import permissions_option
-from .results import result_fields
 from .say import say
 from .state import state
 from .text import as_json

@@ -17,7 +17,7 @@ from ..picture import Node, Picture
 from ..settings import Settings
 from .looking import looking
 from .measure import ago, aligned, cut, span, used
-from .results import parts_told, result_fields
+from .outcome import parts_told, result_fields
 from .state import State, state
 from .text import as_json, visible
 from .tree import Row, Style, plain, signs_for, tree

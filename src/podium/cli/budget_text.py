@@ -1,0 +1,50 @@
+"""A budget as it is written on the command line, and told there: `usd=2,tokens=200000`."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+import click
+import msgspec
+from msgspec import structs
+
+from ..agent import Budget
+
+
+class BudgetText(click.ParamType[Budget]):
+    """Limits by name, with commas between them; a bare number is dollars."""
+
+    name = "limits"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Budget:
+        if isinstance(value, Budget):
+            return value
+        try:
+            return parse_budget(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def parse_budget(text: str) -> Budget:
+    """The budget that a text means. Raises ValueError with the reason."""
+    limits: dict[str, str] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, equals, amount = part.partition("=")
+        limits[name.strip() or "?" if equals else "usd"] = amount.strip() if equals else name
+    known = Budget.__struct_fields__
+    if unknown := next((name for name in limits if name not in known), None):
+        raise ValueError(f"there is no limit {unknown!r}; there are {', '.join(known)}")
+    try:
+        budget = msgspec.convert(limits, Budget, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{text!r} is no budget: {error}; usd=2,tokens=200000 would be one") from None
+    if not limits or not all(isfinite(limit := getattr(budget, name) or 0) and limit > 0 for name in limits):
+        raise ValueError(f"{text!r} is no budget: limits are above zero; usd=2,tokens=200000 would be one")
+    return budget
+
+
+def limits_told(budget: Budget | None) -> str:
+    """The limits of a budget as they would be written; `none` where there are none."""
+    limits = {} if budget is None else structs.asdict(budget)
+    return ",".join(f"{name}={limit:.15g}" for name, limit in limits.items() if limit is not None) or "none"

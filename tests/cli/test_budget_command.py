@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from podium.event import BudgetChanged
+from podium.store.reader import Reader
+
+from .conftest import SLOW, Desk, ended, wait_for
+
+
+def test_the_budget_of_a_run_is_changed_from_another_process(desk: Desk) -> None:
+    desk.agent("lead", "the answer", advisors=["helper"])
+    desk.agent("helper", {"says": "some advice", "delay": 1})
+    with desk.started("run", "lead", "do it", "--budget", "turns=1") as process:
+        wait_for(process.stderr, "helper: thinks")
+        run = desk.run_id()
+
+        said = desk.invoke("budget", run[:8], "turns=5,tokens=300000")
+        answer, told = ended(process)
+
+    assert said.stderr == f"run {run}: tokens=300000,turns=5 holds from the next model call on\n"
+    assert answer == "the answer\n"
+    assert f"run {run}: budget changed to tokens=300000,turns=5" in told
+    assert desk.invoke("budget", run).stdout.splitlines()[0] == "budget  tokens=300000,turns=5"
+
+
+def test_a_limit_below_what_is_used_ends_the_run_with_what_there_is(desk: Desk) -> None:
+    desk.agent("lead", "never", advisors=["helper"])
+    desk.agent("helper", {"says": "some advice", "delay": 1})
+    with desk.started("run", "lead", "do it") as process:
+        wait_for(process.stderr, "helper: thinks")
+        desk.invoke("budget", desk.run_id(), "turns=1")
+        _, said = ended(process)
+
+    assert process.returncode == 5
+    assert "the run's budget of 1 model calls has no room" in said
+    assert "some advice" in desk.invoke("results", desk.run_id()).stdout
+
+
+def test_seconds_end_a_run_that_thinks(desk: Desk) -> None:
+    desk.agent("lead", SLOW)
+    with desk.started("run", "lead", "do it") as process:
+        wait_for(process.stderr, "lead: thinks")
+        desk.invoke("budget", desk.run_id(), "seconds=0.5")
+        _, said = ended(process)
+
+    assert process.returncode == 5
+    assert "the run's budget of 0.5 s is used up" in said
+
+
+def test_a_change_for_a_run_that_nobody_works_on_waits(desk: Desk, interrupted: Callable[[], str]) -> None:
+    run = interrupted()
+
+    said = desk.invoke("budget", run, "turns=1")
+    resumed = desk.invoke("resume", run)
+
+    assert f"nobody works on run {run} now: turns=1 will hold" in said.stderr
+    assert resumed.exit_code == 5
+    with Reader(desk.store) as reader:
+        assert [one.event for one in reader.entries(run) if isinstance(one.event, BudgetChanged)]
+
+
+def test_a_run_that_has_ended_keeps_its_budget(desk: Desk) -> None:
+    desk.agent("lead", {"calls": [{"name": "x"}]}, "never")
+    desk.invoke("run", "lead", "do it", "--budget", "turns=1")
+
+    said = desk.invoke("budget", desk.run_id(), "turns=9")
+
+    assert said.exit_code == 2
+    assert "has ended (failed) and cannot be resumed" in said.stderr
+    assert "it can only be tried again" in said.stderr
+
+
+def test_money_is_refused_where_no_price_is_known(desk: Desk) -> None:
+    # It is never asked; that the lead may ask it is enough.
+    desk.agent("helper", "x", engine="model", model="openai:nobody-knows-it")
+    desk.agent("lead", SLOW, agents=["helper"])
+    with desk.started("run", "lead", "do it", OPENAI_API_KEY="none") as process:
+        wait_for(process.stderr, "lead: thinks")
+
+        said = desk.invoke("budget", desk.run_id(), "usd=5")
+
+        process.kill()
+
+    assert said.exit_code == 2
+    assert "whose price is not known, so a budget in usd cannot be kept; limit tokens instead" in said.stderr
+
+
+def test_programs_get_limits_and_usage(desk: Desk) -> None:
+    desk.agent("lead", "the answer")
+    desk.invoke("run", "lead", "do it", "--budget", "usd=2")
+
+    said = json.loads(desk.invoke("budget", desk.run_id(), "--json").stdout)
+
+    assert said["budget"] == {"usd": 2.0, "tokens": None, "seconds": None, "turns": None, "files_changed": None}
+    assert said["usage"]["calls"] == 1
+
+
+def test_what_is_no_budget_is_refused(desk: Desk) -> None:
+    desk.agent("lead", "the answer")
+    desk.invoke("run", "lead", "do it")
+
+    said = desk.invoke("budget", desk.run_id(), "wishes=3")
+
+    assert said.exit_code == 2
+    assert "there is no limit 'wishes'" in said.stderr

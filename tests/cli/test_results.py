@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from podium.cli.results import inline, quotation
+
+from .conftest import SLOW, Desk, ended, wait_for
+
+TEAM = {"mode": "sequential", "members": ["quick", "slow"]}
+
+
+def stopped(desk: Desk) -> str:
+    """A run of a team that was stopped when one member was done and the other at work."""
+    desk.agent("lead", team=TEAM)
+    desk.agent("quick", "# quick\nis <b>done</b>")
+    desk.agent("slow", SLOW)
+    with desk.started("run", "lead", "do it") as process:
+        wait_for(process.stderr, "slow: thinks")
+        desk.invoke("stop", desk.run_id())
+        ended(process)
+    return desk.run_id()
+
+
+def test_a_stopped_run_shows_what_it_brought(desk: Desk) -> None:
+    run = stopped(desk)
+
+    said = desk.invoke("results", run[:8])
+
+    assert said.exit_code == 0
+    lines = said.stdout.splitlines()
+    assert lines[:2] == [f"run {run}  cancelled", "lead was asked: do it"]
+    assert "There is no answer: it was stopped." in lines
+    [quick] = [line for line in lines if line.startswith("--- quick (member): succeeded, ")]
+    assert lines[lines.index(quick) + 1 :][:2] == ["# quick", "is <b>done</b>"]
+    assert any(line.startswith("--- slow (member): cancelled, not finished, ") for line in lines)
+
+
+def test_markdown_can_be_pasted_without_harm(desk: Desk) -> None:
+    run = stopped(desk)
+
+    said = desk.invoke("results", run, "--markdown").stdout
+
+    assert [line for line in said.splitlines() if line.startswith("#")] == [
+        f"# Run {run}: cancelled",
+        "## No answer",
+        "## Parts",
+        *[line for line in said.splitlines() if line.startswith("### ")],
+    ]
+    assert "> \\# quick\n> is &lt;b>done&lt;/b>" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("## Approved", "> \\## Approved"),
+        ("> 1. # deep", "> > 1. \\# deep"),
+        ("Title\n===", "> Title\n> \\==="),
+        ("Title\n---", "> Title\n> \\---"),
+        ("one\x85# two", "> one\\x85# two"),
+        ("\\<img src=x>", "> \\&lt;img src=x>"),
+        ("![x](http://elsewhere)", "> !\\[x](http://elsewhere)"),
+        ("[note]: http://elsewhere", "> \\[note]: http://elsewhere"),
+        ("a < b, #1 and C#", "> a < b, #1 and C#"),
+        ("```\nopen", "> ```\n> open"),
+    ],
+)
+def test_what_agents_say_acts_on_nothing_around_it(text: str, shown: str) -> None:
+    assert quotation(text) == shown
+
+
+def test_a_name_is_only_a_name() -> None:
+    assert inline("**a**\n# [b](c) @d <e>") == r"\*\*a\*\* \# \[b\](c) \@d \<e\>"
+
+
+def test_programs_get_every_field(desk: Desk) -> None:
+    run = stopped(desk)
+
+    said = json.loads(desk.invoke("results", run, "--json").stdout)
+
+    assert (said["schema"], said["run"], said["state"], said["answer"]) == (1, run, "cancelled", None)
+    assert [(part["agent"], part["state"]) for part in said["parts"]] == [("quick", "succeeded"), ("slow", "cancelled")]
+    assert said["parts"][0]["text"] == "# quick\nis <b>done</b>"
+    assert said["parts"][1]["usage"]["calls"] == 1
+    assert said["budget"] is None
+
+
+def test_a_run_that_was_interrupted_has_results_too(desk: Desk, interrupted: Callable[[], str]) -> None:
+    run = interrupted()
+
+    said = desk.invoke("results", run).stdout
+
+    assert "There is no answer yet: it has not ended." in said
+    assert f"podium resume {run} goes on with it." in said
+
+
+def test_a_run_can_be_looked_into_while_it_works(desk: Desk) -> None:
+    desk.agent("lead", team=TEAM)
+    desk.agent("quick", "quick is done")
+    desk.agent("slow", SLOW)
+    with desk.started("run", "lead", "do it") as process:
+        wait_for(process.stderr, "slow: thinks")
+
+        said = desk.invoke("results", desk.run_id()).stdout
+
+        process.kill()
+
+    assert "running" in said.splitlines()[0]
+    assert "quick is done" in said
+    assert "--- slow (member): unfinished" in said
+
+
+def test_a_loop_is_summed_up_in_a_line_with_its_verdicts(desk: Desk) -> None:
+    team = {"mode": "reflect", "members": ["worker"], "max_iterations": 3}
+    desk.agent("lead", "@worker:worker look", "It is done.\n[[GROUP_REFLECT_COMPLETE]]", team=team)
+    desk.agent("worker", "seen")
+    desk.invoke("run", "lead", "find out")
+
+    lines = desk.invoke("results", desk.run_id()).stdout.splitlines()
+
+    assert lines[lines.index("Answer:") + 1] == "It is done."
+    [loop] = [line for line in lines if "Loop of lead" in line]
+    assert loop.startswith('✓ Loop of lead: "find out", 1/3 iterations, ')
+    assert loop.endswith(", goal_met:")
+    assert any(line.startswith("  iteration 1: 1.00 (stable) by lead: complete") for line in lines)
+
+
+def test_a_discussion_tells_who_voted_and_why_it_ended(desk: Desk) -> None:
+    vote = {"calls": [{"name": "vote_conclude", "arguments": {"ready": True, "reason": "all said"}}]}
+    desk.agent("lead", "We agree.", team={"mode": "discuss", "members": ["ann"]})
+    desk.agent("ann", vote, "so be it")
+    desk.invoke("run", "lead", "talk")
+
+    said = desk.invoke("results", desk.run_id()).stdout
+
+    assert "Discussion led by lead: 1 round, 0 messages, ended by consensus:" in said
+    assert "  ann: ready in round 1, all said" in said
+
+
+def test_two_forms_at_once_are_a_mistake(desk: Desk) -> None:
+    assert desk.invoke("results", "x", "--json", "--markdown").exit_code == 2
