@@ -29,7 +29,7 @@ def main() -> int:
     options = _options()
     if options.list:
         for name, row in ROWS.items():
-            print(f"{name:10}{(row.__doc__ or '').splitlines()[0]}")
+            print(f"{name:12}{(row.__doc__ or '').splitlines()[0]}")
         return 0
     about: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "load before": load()}
     # Being told to end must leave the blocks that processes belong to, or they would outlive us.

@@ -39,7 +39,7 @@ class Unwritten:
     def append(self, row: Row, *, survives_power_loss: bool, mail: int | None) -> None:
         self.rows.append(row)
 
-    async def settled(self) -> None:
+    async def settled(self, *, is_alone: bool = True) -> None:
         return
 
 

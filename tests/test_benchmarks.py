@@ -12,10 +12,18 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from benchmarks import crew
+from benchmarks.child import Open
+from benchmarks.children import podium_team, raw_team
+from benchmarks.children.counting_model import Conversations
+from benchmarks.council import message
 from benchmarks.harness import LIMIT, OURS, Broken, Sample, Spread, interleaved
 from benchmarks.line import MILLISECONDS, PER_SECOND, Goal, Line, Unit, at_most
 from benchmarks.rows import ROWS
 from benchmarks.table import table
+
+from podium.engines.model.wire import Call, Message
+from podium.testing import ModelServer
 
 ROOT = Path(__file__).parent.parent
 LIMITLESS = {f"10 agents streaming: {share} on the timeline" for share in ("50%", "95%")}
@@ -73,6 +81,48 @@ def test_the_rows_can_be_listed() -> None:
     done = benchmarks("--list")
 
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(ROWS)
+
+
+# What is compared
+
+
+async def sent_by(open_: Open) -> list[str]:
+    """What a team's program sends to the model, in an order that does not depend on which worker is first."""
+    async with ModelServer() as server, open_(server.url) as call:
+        assert await call() == crew.ANSWER
+    return sorted(repr((one.call.system, one.call.messages, one.call.tools)) for one in server.calls)
+
+
+async def test_the_limit_of_a_team_makes_the_same_six_calls() -> None:
+    ours = await sent_by(podium_team.opened)
+
+    limit = await sent_by(raw_team.opened)
+
+    assert len(ours) == 6
+    assert limit == ours
+
+
+def test_members_say_something_new_each_time_and_always_as_much() -> None:
+    said = [message(number) for number in range(100)]
+
+    words = [word for text in said for word in text.split()]
+    assert len(set(words)) == len(words)
+    assert len({len(text) for text in said}) == 1
+
+
+def test_only_what_goes_on_from_a_conversation_word_for_word_counts_as_repeated() -> None:
+    conversations = Conversations()
+    first = Message(role="user", text="a" * 40)
+    move, *begun = conversations.answer(Call(agent="", model="", system="b" * 40, messages=(first,)))
+    reply, second = Message(role="assistant", text=move.says), Message(role="user", text="c" * 80)
+
+    _, *gone_on = conversations.answer(Call(agent="", model="", system="b" * 40, messages=(first, reply, second)))
+    _, *retold = conversations.answer(Call(agent="", model="", system="d" * 40, messages=(first, reply, second)))
+
+    said = -(-len(move.says) // 4)
+    assert begun == [20, 0]
+    assert gone_on == [20, 20 + said]
+    assert retold == [40 + said, 0]
 
 
 # Taking turns

@@ -1,10 +1,24 @@
 """The rows of the table, one file each. A row measures one thing and gives the lines that tell of it."""
 
-from . import append, fan_out, growth, one_call, policy, resume, sandbox, start_up, streaming, tool_loop
+from . import (
+    append,
+    discussion,
+    fan_out,
+    growth,
+    one_call,
+    policy,
+    resume,
+    sandbox,
+    start_up,
+    streaming,
+    team,
+    tool_loop,
+)
 
 ROWS = {
     "one_call": one_call,
     "tool_loop": tool_loop,
+    "team": team,
     "fan_out": fan_out,
     "streaming": streaming,
     "append": append,
@@ -13,4 +27,5 @@ ROWS = {
     "sandbox": sandbox,
     "policy": policy,
     "growth": growth,
+    "discussion": discussion,
 }

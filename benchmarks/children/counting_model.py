@@ -1,0 +1,76 @@
+"""A model that counts what it is sent: `python -m benchmarks.children.counting_model FILE`.
+
+The file gets a line for every call: the model that was asked for, the tokens that are new to it, and those
+with which a conversation that it had before goes on. The model for members says something new each time;
+the other one coordinates, and answers when it is told that the discussion is over.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from itertools import count
+
+import anyio
+from msgspec import structs
+
+from podium.engines.model.wire import Call, Message
+from podium.engines.scripted import Move, last_request, usage
+from podium.testing.model_server import ModelServer
+
+from ..council import ANSWER, GO_ON, IS_OVER, MEMBER, message
+
+Words = tuple[tuple[str, str], ...]
+"""Messages of a conversation: who, and what."""
+
+
+class Conversations:
+    """All that were had so far, so that what is only repeated can be told from what is new."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+        self._had: set[tuple[str, Words]] = set()
+
+    def answer(self, call: Call) -> tuple[Move, int, int]:
+        """What is said to a call, and how many tokens of it are new and how many repeated."""
+        move = Move(says=self._said(call))
+        sent = usage(move, call).input_tokens
+        before = _up_to_its_last_reply(call)
+        is_known = (call.system, _words(before)) in self._had
+        repeated = usage(move, structs.replace(call, messages=before)).input_tokens if is_known else 0
+        self._had.add((call.system, (*_words(call.messages), ("assistant", move.says))))
+        return move, sent - repeated, repeated
+
+    def _said(self, call: Call) -> str:
+        if call.model == MEMBER:
+            return message(next(self._numbers))
+        return ANSWER if last_request(call).startswith(IS_OVER) else GO_ON
+
+
+def _up_to_its_last_reply(call: Call) -> tuple[Message, ...]:
+    place = max((place for place, one in enumerate(call.messages, 1) if one.role == "assistant"), default=0)
+    return call.messages[:place]
+
+
+def _words(messages: tuple[Message, ...]) -> Words:
+    return tuple((one.role, one.text) for one in messages)
+
+
+async def main(path: str) -> None:
+    """Serve until the process is ended."""
+    conversations = Conversations()
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def counted(call: Call) -> Move:
+        move, new, repeated = conversations.answer(call)
+        os.write(file, f"{call.model} {new} {repeated}\n".encode())
+        return move
+
+    async with ModelServer(otherwise=counted, keeps_calls=False) as server:
+        print(f"listening on {server.url}", flush=True)
+        await anyio.sleep_forever()
+
+
+if __name__ == "__main__":
+    anyio.run(main, sys.argv[1], backend_options={"use_uvloop": find_spec("uvloop") is not None})

@@ -1,0 +1,35 @@
+"""Podium with a team that discusses: who said what to whom is on the timeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from podium import Agent, App, Settings
+from podium.agent import Member, Team
+
+from ..child import Clock, serve
+from ..council import ANSWER, COORDINATOR, LEAD, LEAD_PROMPT, MEMBER, MEMBER_PROMPT, PROMPTS, TOPIC, names
+from ..heap import settle
+
+
+async def discuss(request: dict[str, Any]) -> dict[str, float]:
+    """One discussion of so many `members` in so many `rounds`."""
+    taking_part = [
+        Agent(name=name, prompt=MEMBER_PROMPT, model=f"openai:{MEMBER}") for name in names(request["members"])
+    ]
+    options = {"max_rounds": request["rounds"], "termination": "max_rounds", "prompts": PROMPTS}
+    team = Team(mode="discuss", members=tuple(Member(agent=agent.name) for agent in taking_part), options=options)
+    lead = Agent(name=LEAD, prompt=LEAD_PROMPT, model=f"openai:{COORDINATOR}", team=team)
+    with TemporaryDirectory() as home:
+        settings = Settings.load({}, home=Path(home), model=f"openai:{MEMBER}", base_url=request["url"])
+        async with App(settings, environ={}) as app:
+            with Clock() as clock:
+                result = await app.run(lead, TOPIC, agents=taking_part)
+    return clock.per(1, failed=int(not result.succeeded or result.text != ANSWER))
+
+
+if __name__ == "__main__":
+    settle()
+    serve(discuss=discuss)

@@ -1,0 +1,37 @@
+"""Podium with a team that orchestrates: the plan, every worker's part and the answer are on the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from podium import Agent, App, Settings
+from podium.agent import Member, Team
+
+from ..child import MODEL, Call, calls, serve
+from ..crew import LEAD, PROMPTS, REQUEST, WORKERS, prompt_of
+from ..heap import settle
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Call]:
+    workers = [Agent(name=name, description=what, prompt=prompt_of(name)) for name, what in WORKERS.items()]
+    members = tuple(Member(agent=name) for name in WORKERS)
+    team = Team(mode="orchestrate", members=members, options={"prompts": PROMPTS})
+    lead = Agent(name="captain", prompt=LEAD, team=team)
+    with TemporaryDirectory() as home:
+        settings = Settings.load({}, home=Path(home), model=f"openai:{MODEL}", base_url=url)
+        async with App(settings, environ={}) as app:
+
+            async def call() -> str:
+                result = await app.run(lead, REQUEST, agents=workers)
+                return result.text if result.succeeded else f"{result.outcome}: {result.error}"
+
+            yield call
+
+
+if __name__ == "__main__":
+    settle()
+    serve(calls=calls(opened))

@@ -1,0 +1,65 @@
+"""LangGraph: a node that plans, one that is sent each worker's task, and one that answers; nothing is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from operator import add
+from typing import Annotated, Any, TypedDict
+
+from langchain_openai import ChatOpenAI  # type: ignore[import-not-found]  # it is in an environment of its own
+from langgraph.graph import END, START, StateGraph  # type: ignore[import-not-found]  # likewise
+from langgraph.types import Send  # type: ignore[import-not-found]  # likewise
+
+from ..child import MODEL, Call, calls, serve
+from ..crew import LEAD, assignments, planning, prompt_of, synthesis, task
+from ..heap import settle
+
+
+class State(TypedDict, total=False):
+    """What the nodes hand on. Those that are sent at once add what they found in the order of the plan."""
+
+    plan: str
+    found: Annotated[list[str], add]
+    answer: str
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Call]:
+    model = ChatOpenAI(model=MODEL, base_url=url, api_key="none", streaming=True, stream_usage=True)
+
+    async def plan(state: State) -> dict[str, Any]:
+        reply = await model.ainvoke([("system", LEAD), ("user", planning())])
+        return {"plan": str(reply.content)}
+
+    def shared_out(state: State) -> list[Any]:
+        return [Send("worker", assignment) for assignment in assignments(state["plan"])]
+
+    async def worker(assignment: dict[str, str]) -> dict[str, Any]:
+        reply = await model.ainvoke([("system", prompt_of(assignment["worker"])), ("user", task(assignment))])
+        return {"found": [str(reply.content)]}
+
+    async def answer(state: State) -> dict[str, Any]:
+        asked = synthesis(assignments(state["plan"]), state["found"])
+        said = [("system", LEAD), ("user", planning()), ("assistant", state["plan"]), ("user", asked)]
+        return {"answer": str((await model.ainvoke(said)).content)}
+
+    graph = StateGraph(State)
+    graph.add_node("plan", plan)
+    graph.add_node("worker", worker)
+    graph.add_node("answer", answer)
+    graph.add_edge(START, "plan")
+    graph.add_conditional_edges("plan", shared_out, ["worker"])
+    graph.add_edge("worker", "answer")
+    graph.add_edge("answer", END)
+    compiled = graph.compile()
+
+    async def call() -> str:
+        return str((await compiled.ainvoke({}))["answer"])
+
+    yield call
+
+
+if __name__ == "__main__":
+    settle()
+    serve(calls=calls(opened))

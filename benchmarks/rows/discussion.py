@@ -1,0 +1,105 @@
+"""How a discussion grows with rounds and members: what the models are sent for each message, and its time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import structs
+
+from ..council import COORDINATOR, MEMBER
+from ..harness import LIMIT, OURS, Bench, Broken, Child, Sample, Spread, _process, child, interleaved
+from ..line import Line, Unit, at_most, line
+
+TIMES = 7
+SHAPES = ((2, 5), (4, 5), (8, 5), (4, 2), (4, 20))
+"""So many rounds with so many members: first the rounds grow, then the members."""
+
+SMALL_SHAPES = ((2, 2), (4, 2))
+TOKENS = Unit("tokens")
+
+
+class Heard(NamedTuple):
+    """A call as the model counted it: who asked, and how many tokens were new to it and how many repeated."""
+
+    who: str
+    new: int
+    repeated: int
+
+
+Count = Callable[[Heard], int]
+
+FIGURES: dict[str, Count] = {
+    "sent to members": lambda call: call.new + call.repeated if call.who == MEMBER else 0,
+    "new to members": lambda call: call.new if call.who == MEMBER else 0,
+    "sent to coordinator": lambda call: call.new + call.repeated if call.who == COORDINATOR else 0,
+    "new to coordinator": lambda call: call.new if call.who == COORDINATOR else 0,
+}
+"""What is counted of the calls."""
+
+GOAL = at_most(1.25)
+"""Whatever the bound is: where rounds repeat those before them, there is a number of rounds that exceeds it."""
+
+
+def lines(bench: Bench) -> Iterator[Line]:
+    """Where no round repeats those before it, as much is sent for a message however many rounds there are."""
+    with ExitStack() as stack:
+        file = bench.folder / "heard"
+        url = stack.enter_context(counting_model(file))
+        children = {
+            OURS: stack.enter_context(child("children.podium_discussion", name="podium")),
+            LIMIT: stack.enter_context(child("children.raw_discussion", name="raw aiohttp")),
+        }
+        for one in children.values():
+            one.ask("discuss", url=url, rounds=1, members=1)  # what is only loaded once
+        for rounds, members in SMALL_SHAPES if bench.is_quick else SHAPES:
+            talks = {name: Talks(one, file, rounds=rounds, members=members) for name, one in children.items()}
+            asked = {name: partial(one.take, url) for name, one in talks.items()}
+            taken = interleaved(asked, rounds=bench.scaled(TIMES, quick=1))
+            what = f"{rounds} rounds, {members} members, a message"
+            for figure, count in FIGURES.items():
+                counted = {name: Spread.of(one.for_each_message(count)) for name, one in talks.items()}
+                yield Line(row="discussion", what=f"{what}: {figure}", unit=TOKENS, figures=counted, goals=(GOAL,))
+            yield line(bench, taken, row="discussion", what=f"{what}: time", unit=Unit("ms", 1e3 / (rounds * members)))
+
+
+class Talks:
+    """Discussions of one shape by one program, and what the models were sent in each."""
+
+    def __init__(self, one: Child, file: Path, *, rounds: int, members: int) -> None:
+        self._one = one
+        self._file = file
+        self._shape = {"rounds": rounds, "members": members}
+        self._messages = rounds * members
+        self._heard: list[list[Heard]] = []
+
+    def take(self, url: str) -> Sample:
+        """One discussion. It has failed where members were not asked once a round."""
+        before = self._file.stat().st_size
+        sample = self._one.ask("discuss", url=url, **self._shape)
+        with self._file.open() as file:
+            file.seek(before)
+            calls = [Heard(who, int(new), int(repeated)) for who, new, repeated in map(str.split, file)]
+        self._heard.append(calls)
+        missing = abs(self._messages - sum(call.who == MEMBER for call in calls))
+        return structs.replace(sample, failed=sample.failed + missing)
+
+    def for_each_message(self, count: Count) -> list[float]:
+        """A count of the calls of each discussion, divided among its messages."""
+        return [sum(map(count, calls)) / self._messages for calls in self._heard]
+
+
+@contextmanager
+def counting_model(file: Path) -> Iterator[str]:
+    """The address of a model that writes down what it is sent, in a process of its own."""
+    argv = [sys.executable, "-m", "benchmarks.children.counting_model", str(file)]
+    with _process(argv) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline().decode()
+        if not said.startswith("listening on "):
+            raise Broken(f"the model did not start: {said}")
+        yield said.removeprefix("listening on ").strip()
