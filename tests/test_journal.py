@@ -152,7 +152,7 @@ def timeline_of(texts: list[str]) -> list[Row]:
         def append(self, row: Row, *, survives_power_loss: bool, mail: int | None) -> None:
             written.append(row)
 
-        async def settled(self) -> None: ...
+        async def settled(self, *, is_alone: bool = True) -> None: ...
 
     timeline = Timeline("r", Paper(), clock=lambda: 0.0)
     for text in texts:

@@ -12,12 +12,14 @@ SOURCE = Path(podium.__file__).parent
 
 LAYERS = (
     {"cli", "__main__"},
-    {"api", "app", "live", "outfit", "preflight", "settings"},
+    {"api", "app", "live", "processes", "outfit", "preflight", "settings"},
     {"patterns"},
-    {"config", "engines", "mcp_client", "roster", "store", "tools", "trust", "workspace"},
+    {"config", "engines", "mcp_client", "roster", "store", "tools", "trust", "workers", "workspace"},
     {
         "budget",
+        "change",
         "clock",
+        "grouping",
         "journal",
         "keeper",
         "message",
@@ -28,11 +30,13 @@ LAYERS = (
         "picture",
         "policy",
         "redaction",
+        "report",
         "session",
     },
     {
         "action",
         "agent",
+        "errand",
         "errors",
         "event",
         "finding",

@@ -6,7 +6,7 @@ agents from files and checking that they fit together belongs to the roster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from msgspec import Struct, structs
@@ -156,3 +156,10 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_terminal(self) -> bool:
         """Whether its answer is its own, and not that of an agent it hands to or routes to."""
         return self.handoff is None and self.router is None
+
+
+def working_names(agents: Iterable[Agent]) -> list[str]:
+    """The names under which agents work: their own, and those that teams give their members."""
+    given = list(agents)
+    members = [member.name for agent in given if agent.team is not None for member in agent.team.members]
+    return list(dict.fromkeys([*(agent.name for agent in given), *(name for name in members if name)]))

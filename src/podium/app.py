@@ -21,40 +21,52 @@ from anyio import create_task_group, get_cancelled_exc_class, to_thread
 from msgspec import structs
 
 from . import __version__
-from .agent import Agent, Budget
+from .agent import Agent, Budget, Mode
 from .budget import Allowance
 from .config.role import resolved
 from .engines.choice import Engines
-from .engines.model.loop import ModelEngine
 from .engines.model.providers import PROVIDERS
 from .engines.model.traffic import Traffic
 from .engines.names import REHEARSAL
+from .errand import Errand
 from .errors import Mistake, PodiumError, RunHeld, StoreFailed
-from .event import Entry, Noticed, RunResumed, RunStarted, StopAsked, decode
+from .event import Entry, Noticed, RunResumed, RunStarted, StopAsked, WorkCommitted, decode
 from .journal import Timeline
 from .keeper import Keeper
-from .live import Run
+from .live import Run, must_be_priced
 from .mind import Engine
-from .operation import Engagement
+from .operation import Engagement, Ways
 from .outfit import Outfit
+from .patterns.discuss import Discussion
 from .patterns.output import must_be_schema
-from .patterns.ways import PATTERNS, way_of
+from .patterns.ways import PATTERNS, Patterns, way_of
 from .permission import Acting
-from .preflight import below, must_be_a_budget, must_be_a_request, must_not_have_ended, unheeded
+from .preflight import (
+    below,
+    must_be_a_budget,
+    must_be_a_request,
+    must_have_a_repository,
+    must_not_have_ended,
+    reshaped,
+    unheeded,
+)
 from .redaction import Redaction
 from .request import Request, readable
 from .result import Result
 from .roster.discover import Roster, load
 from .roster.place import find_repo
 from .settings import Settings
+from .store.bell import bell_folder, ring_once
 from .store.fault import Fault, fault_from
 from .store.mailbox import post
 from .store.reader import Reader, Summary
 from .store.sqlite import SqliteLease, SqliteStore
+from .store.workers import hiring
 
 KEY_NAMES = frozenset(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
 BYPASSED = "Permissions are bypassed: what no rule denies is done without asking."
 MOST_TEAMS = 256
+SQUADS = (".squad/", ".ai-team/")
 
 
 class CheckedTeam(NamedTuple):
@@ -76,7 +88,9 @@ class Given(TypedDict, total=False):
 
     `repo` is the repository to work in; `agents` are those built in code that the first one refers to,
     `tools` functions that agents may call, and `is_attended` says that somebody follows the run and
-    answers what agents ask.
+    answers what agents ask. `mode` is how the first agent's team works, whatever its file says; an agent
+    without a team may `reflect` alone. `max_iterations` bounds that. `on_discussion` is called with each
+    discussion as it begins.
     """
 
     repo: str | Path | None
@@ -84,6 +98,9 @@ class Given(TypedDict, total=False):
     tools: Sequence[Callable[..., object]]
     budget: Budget | None
     is_attended: bool
+    mode: Mode | None
+    max_iterations: int | None
+    on_discussion: Callable[[Discussion], object] | None
 
 
 class App:
@@ -153,6 +170,23 @@ class App:
         async with _driven(taken) as resumed:
             yield resumed
 
+    async def enqueue(self, agent: str | Agent, request: str, errand: Errand, **given: Unpack[Given]) -> str:
+        """Write down a request for a worker, which another process will work on; the id of its run."""
+        run = self._begin(agent, request, errand=errand, **given)
+        await run.left()
+        ring_once(bell_folder(self.settings.store), "owner")
+        return run.id
+
+    async def entries(self, run: str) -> list[Entry]:
+        """A run's timeline as it stands."""
+        return [decode(row.line) for row in await self._store.rows(run)]
+
+    async def fail(self, run: str, why: str) -> None:
+        """End a run that nobody works on and that cannot go on."""
+        await self._started(run)
+        taken = await self._taken_over(run)
+        await taken.fail(why)
+
     async def stop(self, run: str, by: str = "") -> None:
         """End a run with what there is, whoever works on it; where nobody does, it is ended here."""
         await self._started(run)
@@ -177,11 +211,19 @@ class App:
         tools: Sequence[Callable[..., object]] = (),
         budget: Budget | None = None,
         is_attended: bool = False,
+        mode: Mode | None = None,
+        max_iterations: int | None = None,
+        on_discussion: Callable[[Discussion], object] | None = None,
+        errand: Errand | None = None,
     ) -> Run:
         must_be_a_request(request)
         place = None if repo is None else find_repo(Path(repo))
         settings = self.settings if budget is None else structs.replace(self.settings, budget=budget)
         team, notices = self._team(agent, tuple(agents), place)
+        if mode is not None or max_iterations is not None:
+            team = (reshaped(team[0], mode, max_iterations), *team[1:])
+            way_of(team[0])
+        must_have_a_repository(team, place)
         functions = _functions(tools)
         if settings.budget is not None:
             must_be_a_budget(settings.budget)
@@ -192,17 +234,20 @@ class App:
             request=Request(text=self._redaction.text(request)),
             agents=team,
             settings=self._recorded if settings is self.settings else settings.recorded(),
-            repo="" if place is None else str(place),
+            repo=_workplace(place, errand),
             version=__version__,
+            errand=errand,
         )
-        lease = self._store.begin(secrets.token_hex(6))
+        id = secrets.token_hex(6)
+        lease = self._store.begin(id, None if errand is None else hiring(id, errand))
         timeline = Timeline(lease.run, lease, redaction=self._redaction)
         first = timeline.append(started, scope="")
         if settings.permission_mode == "bypass":
             notices = [*notices, BYPASSED]
         for notice in (*settings.notices, *notices):
             timeline.append(Noticed(text=notice), scope="")
-        return self._run(lease, timeline, first, settings, functions=functions, is_attended=is_attended)
+        ways = PATTERNS if on_discussion is None else Patterns(on_discussion)
+        return self._run(lease, timeline, first, settings, functions=functions, is_attended=is_attended, ways=ways)
 
     def _team(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> CheckedTeam:
         """The agent and all that it may need, checked. Files are read only for what code does not give."""
@@ -224,8 +269,20 @@ class App:
         """The agents as a resumed run will read them, so that it runs with the very same."""
         written = self._redaction.line(msgspec.json.encode(roster.team(agent, extra=extra)))
         team = msgspec.json.decode(written, type=tuple[Agent, ...])
-        team = tuple(self.settings.of_its_role(agent) for agent in team)
-        return CheckedTeam(team, self._checked(team, self.settings))
+        notices: list[str] = []
+        team = tuple(self._with_known_model(self.settings.of_its_role(agent), notices) for agent in team)
+        return CheckedTeam(team, notices + self._checked(team, self.settings))
+
+    def _with_known_model(self, agent: Agent, notices: list[str]) -> Agent:
+        """An agent of a squad thinks with the default model where nobody knows the one that its charter prefers."""
+        if not agent.model or not (agent.path or "").startswith(SQUADS):
+            return agent
+        try:
+            self._engine_for(self.settings, agent)
+        except Mistake as error:
+            notices.append(f"{agent.name} thinks with the default model: {error}.")
+            return structs.replace(agent, model="")
+        return agent
 
     def _checked(self, team: Iterable[Agent], settings: Settings) -> list[str]:
         """What the person should know before the run begins; raises Mistake for what cannot run here."""
@@ -258,14 +315,7 @@ class App:
         return summary.first.event
 
     def _must_be_priced(self, agents: Iterable[Agent], settings: Settings) -> None:
-        """A limit on money needs the price of every model under it; raises Mistake."""
-        for agent in agents:
-            engine = self._engine_for(settings, agent)
-            if isinstance(engine, ModelEngine) and not all(model.is_priced for model in engine.models):
-                raise Mistake(
-                    f"{agent.name} thinks with {engine.name}, whose price is not known, so a budget in usd cannot be "
-                    "kept; limit tokens instead"
-                )
+        must_be_priced(agents, partial(self._engine_for, settings))
 
     async def _taken_over(self, id: str, *, functions: Sequence[Acting] = (), is_attended: bool = False) -> Run:
         lease = await self._store.claim(id)
@@ -299,6 +349,7 @@ class App:
         *,
         functions: Sequence[Acting],
         is_attended: bool,
+        ways: Ways = PATTERNS,
     ) -> Run:
         started = first.event
         assert isinstance(started, RunStarted)
@@ -320,10 +371,11 @@ class App:
         engagement = Engagement(
             timeline=timeline,
             agents={agent.name: agent for agent in started.agents},
-            ways=PATTERNS,
+            ways=ways,
             engine_for=partial(self._engine_for, settings),
             keeper=Keeper(self._minds, noticed=notice),
             offer=outfit.offer,
+            checking=outfit.checking if started.repo else None,
             briefing=settings.briefing,
             allowance=Allowance(timeline, "", settings.budget, of=""),
             rules=self._rules if settings is self.settings else settings.rules(),
@@ -332,7 +384,36 @@ class App:
             unattended=unattended,
             patience=self._patience if settings is self.settings else settings.whole_patience(),
         )
-        return Run(self._store, lease, first=first, engagement=engagement, outfit=outfit)
+        closing = None if started.errand is None else partial(self._brought_home, timeline, started.errand)
+        return Run(self._store, lease, first=first, engagement=engagement, outfit=outfit, closing=closing)
+
+    async def _brought_home(self, timeline: Timeline, errand: Errand, how: str) -> None:
+        """Put what a worker changed on its branch; where that cannot be done, say so and leave it in the checkout."""
+        if errand.is_reader:
+            return
+        # Here, because most runs have no use for it.
+        from .store.worktrees import Ledger
+        from .workspace.git import Repository
+        from .workspace.homecoming import brought_home
+        from .workspace.worktree import Worktrees
+
+        try:
+            of = Worktrees(repository=Repository.at(Path(errand.root)), ledger=Ledger(self.settings.store))
+            brought = await brought_home(await of.checkout(errand.branch), subject=how)
+        except PodiumError as error:
+            timeline.append(Noticed(text=f"The work stays uncommitted in {errand.path}: {error}."), scope="")
+            return
+        timeline.append(
+            WorkCommitted(
+                branch=errand.branch,
+                commit=brought.commit,
+                commits=brought.commits,
+                files=brought.files,
+                added=brought.added,
+                removed=brought.removed,
+            ),
+            scope="",
+        )
 
     def _engine_for(self, settings: Settings, agent: Agent) -> Engine:
         named = ("" if agent.model == "inherit" else agent.model) or settings.model
@@ -364,6 +445,12 @@ async def _driven(run: Run) -> AsyncIterator[Run]:
         run.close()
     if trouble is not None:
         raise trouble
+
+
+def _workplace(repo: Path | None, errand: Errand | None) -> str:
+    if errand is not None:
+        return errand.path
+    return "" if repo is None else str(repo)
 
 
 def _functions(tools: Sequence[Callable[..., object]]) -> tuple[Acting, ...]:

@@ -65,11 +65,12 @@ class NoSuchRun(Mistake):
 
 
 class Failed(PodiumError):
-    """An agent's work came to nothing."""
+    """An agent's work came to nothing; `so_far` is what there is of an answer all the same."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Failure, *, so_far: str = "") -> None:
         super().__init__(str(failure))
         self.failure = failure
+        self.so_far = so_far
 
 
 class OutsideFailed(PodiumError):

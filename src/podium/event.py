@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from .action import Action
-from .agent import Agent
+from .agent import Agent, Budget
+from .errand import Errand
 from .errors import Failure, StoreCorrupt
 from .request import Outcome, Part, Request
-from .usage import Usage
+from .usage import NOTHING, Usage
 
 SCHEMA = 1
 
@@ -44,6 +45,8 @@ class RunStarted(_Event, frozen=True, kw_only=True, tag="run_started"):
     settings: dict[str, Any] = {}
     repo: str = ""
     version: str = ""
+    errand: Errand | None = None
+    """What a worker was sent to do, where the run is one's."""
 
 
 class RunResumed(_Event, frozen=True, kw_only=True, tag="run_resumed"):
@@ -81,6 +84,15 @@ class PauseAsked(_Event, frozen=True, kw_only=True, tag="pause_asked"):
 
     survives_power_loss: ClassVar[bool] = True
 
+    by: str = ""
+
+
+class BudgetChanged(_Event, frozen=True, kw_only=True, tag="budget_changed"):
+    """Somebody gave the run other limits; they hold from here on, and those that `budget` leaves out as before."""
+
+    survives_power_loss: ClassVar[bool] = True
+
+    budget: Budget
     by: str = ""
 
 
@@ -372,6 +384,8 @@ class TeamPlanned(_Event, frozen=True, kw_only=True, tag="team_planned"):
     assignments: tuple[Assigned, ...]
     skipped: tuple[str, ...] = ()
     iteration: int = 1
+    flagged: tuple[str, ...] = ()
+    """What is odd about it, such as the same task for two workers."""
 
 
 class Evaluated(_Event, frozen=True, kw_only=True, tag="evaluated"):
@@ -385,13 +399,46 @@ class Evaluated(_Event, frozen=True, kw_only=True, tag="evaluated"):
     is_complete: bool = False
     held_back: str = ""
     """Why a claim to be complete does not hold."""
+    model: str = ""
+    """What the judge thinks with."""
+    pauses: int = 0
+    """How often the run had been paused by then: repetition is looked for since the last time."""
+
+
+class Checked(_Event, frozen=True, kw_only=True, tag="checked"):
+    """The commands that a team is measured by were run on a clean checkout of its work."""
+
+    commands: tuple[str, ...]
+    passed: bool
+    output: str = ""
 
 
 class AdjustmentProposed(_Event, frozen=True, kw_only=True, tag="adjustment_proposed"):
-    """Something about a team that might be changed before its next iteration."""
+    """Something about a team that might be changed before its next iteration.
+
+    Where it is about what a member thinks with, `member` and `model` say what to change.
+    """
 
     iteration: int
     text: str
+    member: str = ""
+    model: str = ""
+    is_applied: bool = False
+
+
+class MemberChanged(_Event, frozen=True, kw_only=True, tag="member_changed"):
+    """An agent of a run gets another model or prompt from its next part on; what is empty stays."""
+
+    member: str
+    model: str = ""
+    prompt: str = ""
+    by: str = ""
+
+    def over(self, before: MemberChanged | None) -> MemberChanged:
+        """This change on top of an earlier one of the same agent."""
+        if before is None:
+            return self
+        return structs.replace(self, model=self.model or before.model, prompt=self.prompt or before.prompt)
 
 
 class IterationFailed(_Event, frozen=True, kw_only=True, tag="iteration_failed"):
@@ -410,6 +457,8 @@ class ReflectEnded(_Event, frozen=True, kw_only=True, tag="reflect_ended"):
     end: ReflectEnd
     iterations: int
     score: float = 0.0
+    most: int = 0
+    """How many iterations it might have had."""
 
 
 class Broadcast(_Event, frozen=True, kw_only=True, tag="broadcast"):
@@ -439,8 +488,48 @@ class RoundEnded(_Event, frozen=True, kw_only=True, tag="round_ended"):
 class DiscussionEnded(_Event, frozen=True, kw_only=True, tag="discussion_ended"):
     """A discussion is over: by consensus, after so many rounds, or because the coordinator said so."""
 
-    by: Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left"]
+    by: Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left", "budget", "stopped"]
     rounds: int
+    broadcasts: int = 0
+    injected_tokens: int = 0
+    """How much of what others said went into prompts, about."""
+
+
+class WorkerPlaced(_Event, frozen=True, kw_only=True, tag="worker_placed"):
+    """A worker has its checkout; `base` is the commit that its branch began at."""
+
+    path: str
+    branch: str
+    base: str
+
+
+class WorkCommitted(_Event, frozen=True, kw_only=True, tag="work_committed"):
+    """What a worker changed is on its branch. `commits` are all since its base, the newest first."""
+
+    branch: str
+    commit: str
+    commits: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    added: int = 0
+    removed: int = 0
+
+
+class WorkerSent(_Event, frozen=True, kw_only=True, tag="worker_sent"):
+    """A part of this run is done by a worker, whose own run has this id."""
+
+    run: str
+    branch: str = ""
+    task: str = ""
+
+
+class WorkerReturned(_Event, frozen=True, kw_only=True, tag="worker_returned"):
+    """A worker that was sent is through: how it ended, what it said, and what it used."""
+
+    run: str
+    outcome: Outcome
+    text: str = ""
+    error: str = ""
+    usage: Usage = NOTHING
 
 
 class Noticed(_Event, frozen=True, kw_only=True, tag="noticed"):
@@ -456,6 +545,7 @@ Event = (
     | RunEnded
     | StopAsked
     | PauseAsked
+    | BudgetChanged
     | MessageReceived
     | MessagesDelivered
     | PermissionAsked
@@ -486,13 +576,19 @@ Event = (
     | HandedOff
     | TeamPlanned
     | Evaluated
+    | Checked
     | AdjustmentProposed
+    | MemberChanged
     | IterationFailed
     | ReflectEnded
     | Broadcast
     | Voted
     | RoundEnded
     | DiscussionEnded
+    | WorkerPlaced
+    | WorkCommitted
+    | WorkerSent
+    | WorkerReturned
     | Noticed
 )
 

@@ -31,6 +31,7 @@ from .event import (
     CallFailed,
     Entry,
     Event,
+    MemberChanged,
     MessageReceived,
     MessagesDelivered,
     ModelReplied,
@@ -41,6 +42,7 @@ from .event import (
     QuestionAsked,
     RunResumed,
     StopAsked,
+    WorkerReturned,
     decode,
     encode,
     kind,
@@ -80,8 +82,11 @@ class Lease(Protocol):
         """Queue a row. With `mail`, the letter of that number is taken in the same transaction."""
         ...
 
-    async def settled(self) -> None:
-        """Return when everything queued so far is written; raise when it could not be."""
+    async def settled(self, *, is_alone: bool = True) -> None:
+        """Return when everything queued so far is written; raise when it could not be.
+
+        Where the caller is not alone, others of the run may want the same in a moment.
+        """
         ...
 
 
@@ -154,6 +159,10 @@ class Timeline:
         """What was refused, by the action's wish."""
         self.changed: dict[str, set[str]] = {}
         """The files that each operation has changed."""
+        self.members: dict[str, MemberChanged] = {}
+        """What was changed about agents since the run began, by their names."""
+        self.pauses = 0
+        """How often the run was paused and resumed."""
         self.stop_asked = False
         self.is_pausing = False
         self.when_quiet: Callable[[], object] = lambda: None
@@ -162,7 +171,8 @@ class Timeline:
         self._hash = GENESIS
         self._outcomes: dict[str, bytes] = {}
         self._awaited: dict[str, Flag] = {}
-        self.effect = Effect(self)
+        self.under_way = 0
+        """How many effects on the outside are under way."""
 
     def load(self, rows: Iterable[Row]) -> None:
         """Take in what earlier owners wrote. Lines are decoded when they are asked for, not before."""
@@ -238,6 +248,11 @@ class Timeline:
             self._remember(operation, entry.event)
         return entry
 
+    @property
+    def effect(self) -> Effect:
+        """The block around something that acts on the outside."""
+        return Effect(self)
+
     @cached_property
     def clock(self) -> Clock:
         """The time limits of the run's work."""
@@ -257,7 +272,7 @@ class Timeline:
     def pause(self) -> None:
         """Let no further effect begin, and say so when the last one under way is over."""
         self.is_pausing = True
-        if self.effect.under_way == 0:
+        if self.under_way == 0:
             self.when_quiet()
 
     def undelivered(self, agent: str) -> list[MessageReceived]:
@@ -285,7 +300,7 @@ class Timeline:
 
     def _remember(self, operation: str, event: Event) -> None:
         match event:
-            case ModelReplied() | CallFailed() | CallCut():
+            case ModelReplied() | CallFailed() | CallCut() | WorkerReturned():
                 self.usage[operation] = self.usage.get(operation, NOTHING) + event.usage
             case MessageReceived():
                 self.messages[event.id] = event
@@ -303,7 +318,10 @@ class Timeline:
             case PauseAsked():
                 self.is_pausing = True
             case RunResumed():
+                self.pauses += self.is_pausing
                 self.is_pausing = False
+            case MemberChanged():
+                self.members[event.member] = event.over(self.members.get(event.member))
 
     def _answered(self, event: PermissionAnswered | QuestionAnswered) -> None:
         """Take in an answer. Of two to the same request the first one counts."""
@@ -338,25 +356,25 @@ class Effect:
     being paused; the run is quiet when no such block is open any more.
     """
 
-    __slots__ = ("_timeline", "under_way")
+    __slots__ = ("_timeline",)
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
-        self.under_way = 0
 
     async def __aenter__(self) -> None:
-        await self._timeline.still()
-        self.under_way += 1
+        timeline = self._timeline
+        await timeline.still()
+        timeline.under_way += 1
         try:
-            await self._timeline.settled()
+            await timeline._lease.settled(is_alone=timeline.under_way == 1)
         except BaseException:
-            self.under_way -= 1
+            timeline.under_way -= 1
             raise
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.under_way -= 1
+        self._timeline.under_way -= 1
         if self._timeline.is_pausing:
             self._timeline.pause()
 
@@ -377,6 +395,8 @@ _REMEMBERED = frozenset(
         StopAsked,
         PauseAsked,
         RunResumed,
+        MemberChanged,
+        WorkerReturned,
     )
 )
 

@@ -9,17 +9,26 @@ from __future__ import annotations
 import secrets
 import time
 from asyncio import Event
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from math import inf
 from typing import Any
 
-from anyio import CancelScope, move_on_after, to_thread
+from anyio import move_on_after, to_thread
 from msgspec import structs
 
-from .errors import Failed, Mistake, PodiumError, first_error
+from .agent import Agent, Budget, working_names
+from .budget import STAYS
+from .clock import Limit
+from .engines.model.loop import ModelEngine
+from .errors import Failed, Failure, Mistake, PodiumError, first_error
 from .event import (
+    KINDS,
+    BudgetChanged,
     Decision,
     Entry,
+    MemberChanged,
     MessageReceived,
     Noticed,
     PauseAsked,
@@ -31,10 +40,13 @@ from .event import (
     RunPaused,
     RunStarted,
     StopAsked,
+    WorkerPlaced,
     decode,
 )
+from .mind import Engine
 from .operation import Engagement
 from .picture import Picture
+from .preflight import must_be_a_budget
 from .request import Answer, Outcome, Part, readable
 from .result import Result
 from .store.follow import Follower
@@ -55,6 +67,7 @@ class Run:
         first: Entry,
         engagement: Engagement,
         outfit: AbstractAsyncContextManager[object],
+        closing: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         assert isinstance(first.event, RunStarted)
         self.id = lease.run
@@ -63,11 +76,15 @@ class Run:
         self._timeline = engagement.timeline
         self._engagement = engagement
         self._outfit = outfit
+        self._closing = closing
+        """What is done before the run ends, however it does; it is told how."""
         self._agent = first.event.agent
-        self._agents = tuple(agent.name for agent in first.event.agents)
+        self._agents = working_names(first.event.agents)
         self._request = first.event.request
+        self._errand = first.event.errand
         self._started_at = first.at
-        self._scope = CancelScope()
+        self._limit = Limit(inf)
+        """The block in which the run is worked on, and the time that it has."""
         self._followers: list[Follower] = []
         self._result: Result | None = None
         self._over = Event()
@@ -91,14 +108,19 @@ class Run:
         return self._result
 
     @property
+    def open_requests(self) -> list[str]:
+        """The ids of what agents ask and nobody has answered."""
+        return [id for id in self._timeline.asked if id not in self._timeline.answers]
+
+    @property
     def is_over(self) -> bool:
         """Whether this process has stopped working on it."""
         return self._over.is_set()
 
     async def send(self, text: str, *, to: str | None = None, by: str = "") -> None:
         """Say something to an agent of the run, the first one by default; it hears it at its next turn."""
-        if to is not None and to not in self._agents:
-            raise Mistake(f"run {self.id} has no agent {to!r}; there are {', '.join(self._agents)}")
+        if to is not None:
+            self._must_have(to)
         message = MessageReceived(id=secrets.token_hex(6), to=to or self._agent, text=self._clean(text), by=by)
         await self._post(message)
 
@@ -118,6 +140,22 @@ class Run:
         self._must_be_open(id, QuestionAsked)
         return await self._post(QuestionAnswered(id=id, text=self._clean(text), by=by), ref=id)
 
+    async def change_budget(self, budget: Budget, *, by: str = "") -> None:
+        """Give the run these limits, from the next model call on; those that `budget` leaves out stay as they are.
+
+        What was refused before stays refused. A limit below what is spent ends the run at its next call.
+        """
+        self._must_be_kept(budget)
+        await self._post(BudgetChanged(budget=budget, by=by))
+
+    async def change_member(self, member: str, *, model: str = "", prompt: str = "", by: str = "") -> None:
+        """Give an agent of the run another model or prompt from its next part on. Raises Mistake for none that work."""
+        self._must_have(member)
+        agent = self._engagement.agents.get(member) or Agent(name=member)
+        if model:
+            self._engagement.engine_for(structs.replace(agent, model=model))
+        await self._post(MemberChanged(member=member, model=model, prompt=self._clean(prompt), by=by))
+
     async def pause(self, by: str = "") -> None:
         """Begin no further step; what is under way comes to its end first."""
         self._must_be_under_way()
@@ -128,11 +166,21 @@ class Run:
         self._must_be_under_way()
         await self._post(StopAsked(by=by))
 
+    def _must_have(self, agent: str) -> None:
+        if agent not in self._agents:
+            raise Mistake(f"run {self.id} has no agent {agent!r}; there are {', '.join(self._agents)}")
+
     def _must_be_open(self, id: str, kind: type[PermissionAsked | QuestionAsked]) -> None:
         asked = self._timeline.asked.get(id)
         if not isinstance(asked, kind):
             what = "no request for permission" if kind is PermissionAsked else "no question"
             raise Mistake(f"run {self.id} has asked {what} with the id {id!r}")
+
+    def _must_be_kept(self, budget: Budget) -> None:
+        """Refuse limits that are none, or that this run cannot keep. Raises Mistake."""
+        must_be_a_budget(budget)
+        if budget.usd is not None:
+            must_be_priced(self._engagement.agents.values(), self._engagement.engine_for)
 
     def _clean(self, text: str) -> str:
         return self._timeline.redaction.text(readable(text))
@@ -153,6 +201,27 @@ class Run:
 
     # What happens inside
 
+    def place(self, base: str) -> None:
+        """Note where a worker has its checkout, once; `base` is the commit that its branch began at."""
+        key = f"/{KINDS[WorkerPlaced]}#1"
+        if self._errand is not None and base and not self._timeline.knows(key):
+            placed = WorkerPlaced(path=self._errand.path, branch=self._errand.branch, base=base)
+            self._timeline.append(placed, scope="", key=key)
+
+    async def left(self) -> None:
+        """Leave a run that has only been written down to whoever works on it."""
+        self._store.release(self._lease)
+        await self._timeline.settled()
+
+    async def fail(self, why: str) -> None:
+        """End the run for a reason that lies outside its work."""
+        failure = Failure(kind="failed", agent=self._agent, message=why)
+        ended = RunEnded(outcome="failed", failure=failure, parts=await self._parts())
+        await self._close(ended)
+        self._timeline.append(ended, scope="")
+        self._store.release(self._lease, is_over=True)
+        await self._timeline.settled()
+
     async def drive(self) -> Result:
         """Work on the run until it ends, pauses or is interrupted. Only cancellation is raised.
 
@@ -172,58 +241,92 @@ class Run:
             await self._let_go()
             raise
         finally:
+            self._lease.deliver = None
             self._over.set()
             for follower in self._followers:
                 follower.finish()
         return self._result
 
     async def _driven(self) -> Result:
-        self._timeline.when_quiet = self._scope.cancel
+        limit, timeline = self._limit, self._timeline
+        timeline.when_quiet = limit.scope.cancel
+        limit.allow(self._seconds - timeline.worked)
         answer: Answer | None = None
         ended: RunEnded | RunPaused | None = None
-        with self._scope:
-            if not self._timeline.stop_asked:
+        with timeline.clock.watching(limit, self._agent), limit.scope:
+            if not timeline.stop_asked:
                 try:
                     answer = await self._answered()
                     ended = RunEnded(outcome="succeeded")
                 except Failed as error:
                     ended = RunEnded(outcome=error.failure.outcome, failure=error.failure, parts=await self._parts())
-        if ended is None:
-            stopped = self._timeline.stop_asked
-            ended = RunEnded(outcome="cancelled", parts=await self._parts()) if stopped else RunPaused()
-        for message in self._timeline.messages.values() if isinstance(ended, RunEnded) else ():
-            self._timeline.append(Noticed(text=f"{message.to} did not hear the message: {message.text}"), scope="")
-        self._timeline.append(ended, scope="")
+        ended = ended or await self._cut()
+        if isinstance(ended, RunEnded):
+            await self._close(ended)
+        timeline.append(ended, scope="")
         self._store.release(self._lease, is_over=isinstance(ended, RunEnded))
-        await self._timeline.settled()
+        await timeline.settled()
         return self._resulting(ended, answer)
+
+    async def _cut(self) -> RunEnded | RunPaused:
+        """How work ended that was cut short: by a person, or because its time is over."""
+        if self._timeline.stop_asked:
+            return RunEnded(outcome="cancelled", parts=await self._parts())
+        if self._timeline.is_pausing:
+            return RunPaused()
+        message = f"the run's budget of {self._seconds:g} s is used up"
+        failure = Failure(kind="budget", agent=self._agent, message=message)
+        return RunEnded(outcome=failure.outcome, failure=failure, parts=await self._parts())
+
+    async def _close(self, ended: RunEnded) -> None:
+        """What has to be done and said before a run ends."""
+        if self._closing is not None:
+            task = next((line for line in self._request.text.splitlines() if line.strip()), "")
+            await self._closing(task if ended.outcome == "succeeded" else f"Unfinished: {task}")
+        for message in self._timeline.messages.values():
+            self._timeline.append(Noticed(text=f"{message.to} did not hear the message: {message.text}"), scope="")
 
     async def _answered(self) -> Answer:
         """The first agent's answer, with all tools of the run at hand; raises Failed."""
-        root = self._engagement.root(self._agent)
+        async with self._outfit:
+            return await self._engagement.root(self._agent).run(self._request)
+
+    @property
+    def _seconds(self) -> float:
+        """How long the run may work in all."""
         budget = self._engagement.allowance.budget
-        if budget is None or budget.seconds is None:
-            async with self._outfit:
-                return await root.run(self._request)
-        with self._timeline.clock.limit(root.scope.path, budget.seconds - self._timeline.worked):
-            async with self._outfit:
-                return await root.run(self._request)
-        await self._timeline.still()
-        raise root.failed("budget", f"the run's budget of {budget.seconds:g} s is used up")
+        return inf if budget is None or budget.seconds is None else budget.seconds
 
     def _deliver(self, letter: Letter) -> None:
+        if isinstance(letter.event, BudgetChanged):
+            self._change_budget(letter, letter.event)
+            return
         self._timeline.append(letter.event, scope="", mail=letter.id)
         match letter.event:
             case StopAsked():
-                self._scope.cancel()
+                self._limit.scope.cancel()
             case PauseAsked():
                 self._timeline.pause()
             case PermissionAnswered(decision="abort", by=by):
                 self._timeline.append(StopAsked(by=by), scope="")
-                self._scope.cancel()
+                self._limit.scope.cancel()
             case PermissionAnswered(decision="deny_and_pause", by=by):
                 self._timeline.append(PauseAsked(by=by), scope="")
                 self._timeline.pause()
+
+    def _change_budget(self, letter: Letter, change: BudgetChanged) -> None:
+        """Hold to other limits from now on, where they can be kept: only the owner knows what its agents think with."""
+        try:
+            self._must_be_kept(change.budget)
+        except Mistake as error:
+            self._timeline.append(Noticed(text=f"{STAYS}: {error}"), scope="", mail=letter.id)
+            return
+        # With a key it is found again when the run is resumed; no step of the run has one that begins so.
+        number = 1 + len(self._timeline.below("", BudgetChanged))
+        self._timeline.append(change, scope="", key=f"/{KINDS[BudgetChanged]}#{number}", mail=letter.id)
+        self._engagement.allowance.change(change.budget)
+        if change.budget.seconds is not None:
+            self._limit.allow(change.budget.seconds - self._timeline.worked)
 
     async def _parts(self) -> tuple[Part, ...]:
         """What there is of an answer, as anybody would read it off the timeline."""
@@ -256,3 +359,14 @@ class Run:
         """Put away what callers followed the run with."""
         for follower in self._followers:
             follower.close()
+
+
+def must_be_priced(agents: Iterable[Agent], engine_for: Callable[[Agent], Engine]) -> None:
+    """A limit on money needs the price of every model under it. Raises Mistake."""
+    for agent in agents:
+        engine = engine_for(agent)
+        if isinstance(engine, ModelEngine) and not all(model.is_priced for model in engine.models):
+            raise Mistake(
+                f"{agent.name} thinks with {engine.name}, whose price is not known, so a budget in usd cannot be "
+                "kept; limit tokens instead"
+            )

@@ -22,17 +22,18 @@ from msgspec import structs
 from .action import Action
 from .agent import Agent
 from .budget import Allowance
+from .change import as_changed
 from .errors import Failed, Failure, FailureKind
-from .event import OperationEnded, OperationStarted, Trigger
+from .event import Checked, OperationEnded, OperationStarted, ToolUse, Trigger
 from .journal import Scope, Timeline, digest
 from .keeper import Keeper
-from .mind import Engine, Spec, Tool
+from .mind import Engine, Past, Spec, Tool
 from .pace import Pace
 from .patience import PATIENCE, Patience, Unattended
-from .permission import Gate
+from .permission import Acting, Gate
 from .policy import Mode, Rules, Verdict, check, narrowed
 from .request import Answer, Part, Request
-from .session import Session
+from .session import Session, turns_at
 
 NO_RULES = Rules()
 
@@ -64,6 +65,8 @@ class Engagement:
     keeper: Keeper
     offer: Callable[[Operation], Awaitable[tuple[Tool, ...]]]
     """The tools that act on the outside, as an operation's agent may have them."""
+    checking: Callable[[tuple[str, ...]], Acting] | None = None
+    """How commands are run on a clean checkout of the work; None where there is no repository."""
     briefing: Callable[[Agent], str] = attrgetter("prompt")
     """What an agent is told about itself before anything else."""
     allowance: Allowance
@@ -88,7 +91,16 @@ class Engagement:
 class Operation:
     """One agent's part of a run."""
 
-    def __init__(self, run: Engagement, agent: Agent, *, path: str, trigger: Trigger, parent: Operation | None) -> None:
+    def __init__(
+        self,
+        run: Engagement,
+        agent: Agent,
+        *,
+        path: str,
+        trigger: Trigger,
+        parent: Operation | None,
+        after: Operation | None = None,
+    ) -> None:
         self.agent = agent
         self.agents = run.agents
         self.trigger = trigger
@@ -103,6 +115,7 @@ class Operation:
         self.coordination: tuple[Tool, ...] = ()
         """Tools for working with others that a pattern gives it."""
         self._run = run
+        self._after = after
         self._session: Session | None = None
 
     async def run(self, request: Request) -> Answer:
@@ -112,7 +125,7 @@ class Operation:
         self.scope.digest = digest(self.agent, request.text, request.origin, self.trigger)
         ended = self.scope.recall(OperationEnded) or self.scope.settle(await self._through(request))
         if ended.failure is not None:
-            raise Failed(ended.failure)
+            raise Failed(ended.failure, so_far=ended.text)
         return Answer(text=ended.text, data=ended.data, parts=ended.parts)
 
     async def _through(self, request: Request) -> OperationEnded:
@@ -129,7 +142,7 @@ class Operation:
                     await self.scope.timeline.still()
                     raise self.failed("budget", f"its budget of {seconds:g} s is used up")
         except Failed as error:
-            return _failed(error.failure)
+            return structs.replace(_failed(error.failure), text=error.so_far)
         return OperationEnded(outcome="succeeded", text=answer.text, data=answer.data, parts=answer.parts)
 
     async def _answered(self, request: Request) -> Answer:
@@ -152,14 +165,24 @@ class Operation:
             late = self.failed("timed_out", f"timed out after {timeout:g} s").failure
             ended = self.scope.recall(OperationEnded) or self.scope.settle(_failed(late))
         except Failed as error:
-            ended = _failed(error.failure)
+            ended = structs.replace(_failed(error.failure), text=error.so_far)
         return Part(agent=self.agent.name, outcome=ended.outcome, text=ended.text, failure=ended.failure)
 
-    def child(self, agent: str | Agent, trigger: Trigger, *, at: Scope | None = None) -> Operation:
-        """Another agent's part, started by this one; `at` a place below it, such as that of a tool call."""
+    def child(
+        self, agent: str | Agent, trigger: Trigger, *, at: Scope | None = None, after: Operation | None = None
+    ) -> Operation:
+        """Another agent's part, started by this one; `at` a place below it, such as that of a tool call.
+
+        `after` is an earlier part of the same agent, whose conversation it goes on with.
+        """
         chosen = self.agents[agent] if isinstance(agent, str) else agent
         place = (at or self.scope).next(f"{trigger}:{chosen.name}")
-        return Operation(self._run, chosen, path=place.path, trigger=trigger, parent=self)
+        chosen = as_changed(chosen, place)
+        return Operation(self._run, chosen, path=place.path, trigger=trigger, parent=self, after=after)
+
+    def past(self) -> list[Past]:
+        """The agent's own turns in this part and in those that it goes on from."""
+        return [*([] if self._after is None else self._after.past()), *turns_at(self.scope)]
 
     def session(self, *tools: Tool, max_turns: int | None = None) -> Session:
         """The agent's own conversation in this operation, with these tools; put away when its part is done."""
@@ -176,7 +199,10 @@ class Operation:
                 allowance=self.allowance,
             )
             engine = self._run.engine_for(self.agent)
-            self._session = Session(engine, spec, self.scope, keeper=self._run.keeper, patience=self._run.patience)
+            past = [] if self._after is None else self._after.past()
+            self._session = Session(
+                engine, spec, self.scope, keeper=self._run.keeper, patience=self._run.patience, past=past
+            )
         return self._session
 
     @cached_property
@@ -197,13 +223,24 @@ class Operation:
         rules = structs.replace(self.rules, allow=self.rules.allow + granted) if granted else self.rules
         return check(action, rules, self._run.mode, changed_lines=changed_lines)
 
+    async def checked(self, commands: tuple[str, ...], place: Scope) -> Checked:
+        """Whether commands pass on a clean checkout of the work as it is now, recorded at this place."""
+        if (known := place.recall(Checked)) is not None:
+            return known
+        if self._run.checking is None:
+            why = "there is no repository to check the work in"
+            return place.settle(Checked(commands=commands, passed=False, output=why))
+        tool = self.gate.offer(self._run.checking(commands))
+        answer = await tool.answer(ToolUse(id=place.path, name=tool.name, arguments={}), place)
+        return place.settle(Checked(commands=commands, passed=not answer.is_error, output=answer.text))
+
     async def offered(self) -> tuple[Tool, ...]:
         """The tools that its agent may act with, each through the gate."""
         return await self._run.offer(self)
 
-    def failed(self, kind: FailureKind, message: str) -> Failed:
-        """The error that says why this agent's part came to nothing."""
-        return Failed(Failure(kind=kind, agent=self.agent.name, message=message))
+    def failed(self, kind: FailureKind, message: str, *, so_far: str = "") -> Failed:
+        """The error that says why this agent's part came to nothing, with what there is of an answer."""
+        return Failed(Failure(kind=kind, agent=self.agent.name, message=message), so_far=so_far)
 
     async def _put_away(self) -> None:
         if self._session is not None:

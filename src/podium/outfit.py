@@ -103,19 +103,31 @@ class Outfit:
             return None
         async with self._looking:
             if self._sandboxed is None:
-                from .workspace.bounds import sandboxed  # here, because most runs have no use for it
-
-                self._sandboxed = await sandboxed(
-                    self._directory,
-                    self._settings.home,
-                    self._settings.store,
-                    is_wanted=self._settings.sandbox,
-                    is_read_only=self._settings.permission_mode == "plan",
-                )
+                self._sandboxed = await self._bounds(self._directory)
                 self._open.callback(self._sandboxed.put_away)
                 if self._sandboxed.notice:
                     self._tell(self._sandboxed.notice)
         return self._sandboxed
+
+    async def _bounds(self, checkout: Path) -> Sandboxed:
+        from .workspace.bounds import sandboxed  # here, because most runs have no use for it
+
+        settings = self._settings
+        return await sandboxed(
+            checkout,
+            settings.home,
+            settings.store,
+            is_wanted=settings.sandbox,
+            is_read_only=settings.permission_mode == "plan",
+        )
+
+    def checking(self, commands: tuple[str, ...]) -> Acting:
+        """How commands are run on a clean checkout of the work."""
+        from .workspace.evidence import Evidence  # here, because most runs have no use for it
+
+        assert self._directory is not None
+        sandbox = "workspace" if self._settings.sandbox else "none"
+        return Evidence(self._directory, commands, bounds=self._bounds, sandbox=sandbox)
 
     @cached_property
     def _looking(self) -> Lock:

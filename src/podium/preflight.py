@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import isfinite
+from pathlib import Path
 
-from .agent import Agent, Budget
+from msgspec import structs
+
+from .agent import Agent, Budget, Mode, Team
 from .errors import Mistake
 from .event import Entry, RunEnded
 
@@ -34,10 +37,44 @@ def must_be_a_budget(budget: Budget) -> None:
             raise Mistake(f"a budget of {limit} {name} is none; a number above zero would be one")
 
 
+def must_have_a_repository(team: Iterable[Agent], repo: Path | None) -> None:
+    """Refuse checks of work that there is no clean checkout of. Raises Mistake."""
+    for agent in team:
+        if agent.team is not None and agent.team.options.get("checks") and not _is_in_git(repo):
+            raise Mistake(
+                f"{agent.name} has checks, which run on a clean checkout of the work, and "
+                f"{repo or 'a run without a repository'} is in no git repository; git init makes one"
+            )
+
+
+def _is_in_git(repo: Path | None) -> bool:
+    return repo is not None and any((folder / ".git").exists() for folder in (repo, *repo.parents))
+
+
+def reshaped(agent: Agent, mode: Mode | None, max_iterations: int | None) -> Agent:
+    """The first agent of a run as it is wanted this time. Raises Mistake for what it cannot do."""
+    team = agent.team
+    if team is None and mode != "reflect":
+        what = "has no team" if mode is None else f"has no team that could work in mode {mode}"
+        raise Mistake(f"{agent.name} {what}; alone it can only reflect")
+    if team is None and (agent.router is not None or agent.handoff is not None):
+        raise Mistake(f"{agent.name} does not answer itself, and cannot reflect; name the agent that does")
+    if max_iterations is not None and max_iterations < 1:
+        raise Mistake(f"{max_iterations} iterations are none; 1 or more would be some")
+    team = team or Team(mode="reflect", members=())
+    most = {} if max_iterations is None else {"max_iterations": max_iterations}
+    return structs.replace(agent, team=structs.replace(team, mode=mode or team.mode, options=team.options | most))
+
+
 def must_not_have_ended(run: str, last: Entry) -> None:
     """Refuse to go on with a run that is over. Raises Mistake."""
     if isinstance(last.event, RunEnded):
-        raise Mistake(f"run {run} has ended ({last.event.outcome}) and stays as it is; podium run begins a new one")
+        failure = last.event.failure
+        is_spent = failure is not None and failure.kind == "budget"
+        raise Mistake(
+            f"run {run} has ended ({last.event.outcome}) and stays as it is; podium run begins a new one"
+            + (", with another --budget" if is_spent else "")
+        )
 
 
 def unheeded(agent: Agent) -> list[str]:

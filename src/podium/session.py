@@ -8,9 +8,10 @@ over is on the timeline with its reply; asking again finds it there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from time import monotonic
 from typing import Any
 
@@ -65,7 +66,16 @@ class Reply:
 class Session:
     """One agent's conversation."""
 
-    def __init__(self, engine: Engine, spec: Spec, scope: Scope, *, keeper: Keeper, patience: Patience) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        spec: Spec,
+        scope: Scope,
+        *,
+        keeper: Keeper,
+        patience: Patience,
+        past: Sequence[Past] = (),
+    ) -> None:
         self._engine = engine
         self._keeper = keeper
         self._spec = spec
@@ -73,7 +83,7 @@ class Session:
         self._patience = patience
         self._line = asyncio.Lock()
         self._waiting = 0
-        self._past: list[Past] = []
+        self._past = list(past)
         self._kept: Kept | None = None
 
     @property
@@ -181,6 +191,18 @@ class Session:
 
     def _failure(self, kind: FailureKind, message: str) -> Failure:
         return Failure(kind=kind, agent=self._spec.agent.name, message=message)
+
+
+def turns_at(scope: Scope) -> Iterator[Past]:
+    """The turns of a session at this place that came to a reply, from the timeline."""
+    for number in count(1):
+        turn = scope.at(f"turn#{number}")
+        if (ended := turn.recall(TurnEnded)) is None:
+            return
+        for place in (turn, turn.again(2)):
+            started, ended = place.at("turn_started#1").recall(TurnStarted), place.recall(TurnEnded)
+            if started is not None and ended is not None and ended.failure is None:
+                yield Past(prompt=started.prompt, reply=ended.text, scope=place)
 
 
 Fail = Callable[[FailureKind, str], Failure]

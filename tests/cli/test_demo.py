@@ -10,7 +10,7 @@ def test_the_demo_shows_a_run_that_survives_its_process(desk: Desk, tmp_path: Pa
 
     assert (said.returncode, said.stderr) == (0, "")
     assert "exit code 137" in said.stdout
-    assert said.stdout.count("✓ ") == 5 + 4  # the agents of the tree, and what was checked
+    assert said.stdout.count("✓ ") == 5 + 5  # the agents of the tree, and what was checked
     assert "NOT TRUE" not in said.stdout
     assert not desk.store.exists()
     assert list(tmp_path.iterdir()) == []
@@ -24,4 +24,4 @@ def test_the_demo_can_be_kept_and_looked_at(desk: Desk, tmp_path: Path) -> None:
     shown = desk.podium("show", run, PODIUM_HOME=str(kept / "home"))
     assert f"cd {kept}/shop && export PODIUM_HOME={kept}/home" in said.stdout
     assert "✓ reviewer" in shown.stdout
-    assert len(list((kept / "shop" / ".podium" / "agents").iterdir())) == 6
+    assert len(list((kept / "shop" / ".podium" / "agents").iterdir())) == 7

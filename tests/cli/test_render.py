@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from podium.action import Action
+from podium.agent import Budget
 from podium.cli.render import agent_of, json_line, line
 from podium.errors import Failure
 from podium.event import (
@@ -15,8 +16,10 @@ from podium.event import (
     Advised,
     Assigned,
     Broadcast,
+    BudgetChanged,
     CallCut,
     CallFailed,
+    Checked,
     ContextCompacted,
     DiscussionEnded,
     Entry,
@@ -24,6 +27,7 @@ from podium.event import (
     Event,
     HandedOff,
     IterationFailed,
+    MemberChanged,
     MessageReceived,
     MessagesDelivered,
     ModelReplied,
@@ -56,6 +60,10 @@ from podium.event import (
     TurnResumed,
     TurnStarted,
     Voted,
+    WorkCommitted,
+    WorkerPlaced,
+    WorkerReturned,
+    WorkerSent,
     kind,
 )
 from podium.request import Part, Request
@@ -70,6 +78,10 @@ LINES: list[tuple[Event, str | None]] = [
     (RunEnded(outcome="timed_out", failure=WHY), "run 3f2a: timed_out: law: timed out"),
     (StopAsked(by="me"), "run 3f2a: stop asked by me"),
     (PauseAsked(), "run 3f2a: pause asked; what is under way ends first"),
+    (
+        BudgetChanged(budget=Budget(usd=5.0, tokens=300_000), by="me"),
+        "run 3f2a: budget changed by me to usd=5,tokens=300000",
+    ),
     (MessageReceived(id="1", to="law", text="hi"), 'message for law: "hi"'),
     (MessagesDelivered(ids=("1",)), "law: hears 1 message"),
     (OperationStarted(agent="law", trigger="advice", request=Request(text="x")), "law: begins (advice for lead)"),
@@ -123,13 +135,29 @@ LINES: list[tuple[Event, str | None]] = [
         Evaluated(iteration=2, score=0.5, by="judge", held_back="a did not take part yet"),
         "law: iteration 2 is judged 0.5 by judge (stable): a did not take part yet",
     ),
+    (Checked(commands=("make test",), passed=False), 'law: checks do not pass: "make test"'),
     (AdjustmentProposed(iteration=1, text="another model"), "law: proposes: another model"),
+    (
+        AdjustmentProposed(iteration=1, text="a failed", member="a", model="m", is_applied=True),
+        "law: applies: a failed (a: m)",
+    ),
+    (MemberChanged(member="a", model="m", by="x"), "law: changed by x: a gets the model m from its next part on"),
     (IterationFailed(iteration=1, message="no"), "law: iteration 1 failed: no"),
     (ReflectEnded(end="stalled", iterations=2), "law: ends after 2 iterations: stalled"),
     (Broadcast(author="a", round=1, text="hi"), 'law: a says in round 1: "hi"'),
     (Voted(author="a", round=1, ready=True, reason="all said"), 'law: a is ready to conclude: "all said"'),
     (RoundEnded(round=1, missing=("b",)), "law: round 1 is over; without b"),
     (DiscussionEnded(by="consensus", rounds=1), "law: the discussion is over after 1 round: consensus"),
+    (
+        WorkerPlaced(path="../shop-worker-x", branch="x", base="0123456789abcdef"),
+        "law: works on x in ../shop-worker-x, from 0123456789ab",
+    ),
+    (
+        WorkCommitted(branch="x", commit="0123456789abcdef", files=("a.py",), added=2, removed=1),
+        "law: leaves 1 file changed on x at 0123456789ab (+2 -1)",
+    ),
+    (WorkerSent(run="r2", branch="x"), "law: sends a worker, run r2, to x"),
+    (WorkerReturned(run="r2", outcome="failed", error="no"), "law: its worker, run r2, failed: no"),
     (Noticed(text="be careful"), "notice: be careful"),
 ]
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ..engines.names import REHEARSAL
-from ..event import Entry, ModelReplied
+from ..event import Entry, Evaluated, ModelReplied, ReflectEnded
 from ..journal import first_break
 from ..picture import Picture
 from ..roster.discover import load
@@ -34,6 +34,8 @@ from .tree import signs_for
 AGENTS = Path(__file__).parent.parent / "builtin" / "demo"
 LEAD = "lead"
 REQUEST = "May we cache prices for a day without leaking a discount?"
+TEAM = "release"
+GOAL = "Is the price cache ready to ship?"
 FOREIGN = "PODIUM_"
 """How the variables begin that would lead the demo out of its own folder."""
 
@@ -41,7 +43,7 @@ FOREIGN = "PODIUM_"
 @click.command("demo")
 @click.option("--keep", "is_kept", is_flag=True, help="Leave the demo's folder in place, to look around in it.")
 def command(is_kept: bool) -> int:
-    """Watch a team of six agents work, see its process die in the middle, and resume the run.
+    """Watch a team of six agents work, see its process die in the middle, and resume the run; then a team reflect.
 
     Everything happens in a temporary folder, with the rehearsal engine: the flow is real, the words
     are not. It needs no key and no network, and touches nothing of yours.
@@ -142,6 +144,17 @@ class Demo:
         self._check("the answer is that of the run without trouble", whole.answer == resumed.answer != "")
         self._check(f"there are {len(done)} model replies, none of them twice", sorted(done) == sorted(calls))
         self._check(f"all {len(timeline)} entries are as they were written", self._is_unbroken(run))
+
+        self._begin("A team that reflects: its lead plans, the members work, the lead judges, and again.")
+        reflected = self._podium("run", TEAM, GOAL, "--plain")
+        loop = [entry.event for entry in self._entries(self._newest())]
+        scores = [f"{event.score:.1f}" for event in loop if isinstance(event, Evaluated)]
+        ends = [event.end for event in loop if isinstance(event, ReflectEnded)]
+        self._print(reflected.answer)
+        self._check(f"judged {', then '.join(scores)}: {', '.join(ends)}", ends == ["goal_met"])
+
+        self._begin("What the same team would cost you, before any money is spent:")
+        self._podium("run", TEAM, GOAL, "--dry-run", "--quiet")
 
         self._begin("To look further:")
         self._print("\n".join(f"  {line}" for line in self._next(run, is_kept=is_kept)))

@@ -14,8 +14,10 @@ from rich.live import Live
 from rich.text import Text
 
 from ..event import (
+    BudgetChanged,
     CallFailed,
     Entry,
+    MemberChanged,
     MessageReceived,
     Noticed,
     PauseAsked,
@@ -30,7 +32,16 @@ from .tree import Row, Signs, Style, signs_for, tree
 
 STYLES: dict[Style, str] = {"name": "bold", "good": "green", "bad": "red", "busy": "cyan", "dim": "dim"}
 SCROLLS_ABOVE = (
-    RunStarted | RunResumed | Noticed | CallFailed | SessionRevived | MessageReceived | StopAsked | PauseAsked
+    RunStarted
+    | RunResumed
+    | Noticed
+    | CallFailed
+    | SessionRevived
+    | MessageReceived
+    | StopAsked
+    | PauseAsked
+    | BudgetChanged
+    | MemberChanged
 )
 
 

@@ -12,13 +12,16 @@ from ..event import (
     AdjustmentProposed,
     Advised,
     Broadcast,
+    BudgetChanged,
     CallFailed,
+    Checked,
     ContextCompacted,
     DiscussionEnded,
     Entry,
     Evaluated,
     HandedOff,
     IterationFailed,
+    MemberChanged,
     MessageReceived,
     MessagesDelivered,
     Noticed,
@@ -47,7 +50,12 @@ from ..event import (
     TurnResumed,
     TurnStarted,
     Voted,
+    WorkCommitted,
+    WorkerPlaced,
+    WorkerReturned,
+    WorkerSent,
 )
+from .budget_text import limits_told
 from .measure import counted, cut
 from .text import visible
 
@@ -58,7 +66,7 @@ def line(entry: Entry) -> str | None:
     """What happened, for people; None for what is no change of state, such as a piece of text."""
     said = _of_run(entry)
     if said is None and (said := _of_operation(entry)) is not None:
-        said = f"{agent_of(entry.operation)}: {said}"
+        said = f"{agent_of(entry.operation) or f'run {entry.run}'}: {said}"
     return None if said is None else visible(" ".join(said.split()))
 
 
@@ -92,6 +100,8 @@ def _of_run(entry: Entry) -> str | None:
             return f"run {entry.run}: stop asked{_by(event.by)}"
         case PauseAsked() as event:
             return f"run {entry.run}: pause asked{_by(event.by)}; what is under way ends first"
+        case BudgetChanged() as event:
+            return f"run {entry.run}: budget changed{_by(event.by)} to {limits_told(event.budget)}"
         case MessageReceived() as event:
             return f"message for {event.to}{_by(event.by)}: {_quoted(event.text)}"
         case PermissionAnswered(is_allowed=True) as event:
@@ -163,8 +173,15 @@ def _of_team(entry: Entry) -> str | None:
         case Evaluated() as event:
             verdict = "complete" if event.is_complete else event.held_back or "not complete"
             return f"iteration {event.iteration} is judged {event.score:.2g} by {event.by} ({event.trend}): {verdict}"
+        case Checked() as event:
+            return f"checks {'pass' if event.passed else 'do not pass'}: {_quoted(', '.join(event.commands))}"
         case AdjustmentProposed() as event:
-            return f"proposes: {event.text}"
+            return f"{'applies' if event.is_applied else 'proposes'}: {event.text}" + (
+                f" ({event.member}: {event.model})" if event.model else ""
+            )
+        case MemberChanged() as event:
+            what = [f"the model {event.model}"] * bool(event.model) + ["another prompt"] * bool(event.prompt)
+            return f"changed{_by(event.by)}: {event.member} gets {' and '.join(what)} from its next part on"
         case IterationFailed() as event:
             return f"iteration {event.iteration} failed: {event.message}"
         case ReflectEnded() as event:
@@ -177,6 +194,15 @@ def _of_team(entry: Entry) -> str | None:
             return f"round {event.round} is over" + (f"; without {', '.join(event.missing)}" if event.missing else "")
         case DiscussionEnded() as event:
             return f"the discussion is over after {counted(event.rounds, 'round')}: {event.by}"
+        case WorkerPlaced() as event:
+            return f"works on {event.branch} in {event.path}, from {event.base[:12]}"
+        case WorkCommitted() as event:
+            files = counted(len(event.files), "file")
+            return f"leaves {files} changed on {event.branch} at {event.commit[:12]} (+{event.added} -{event.removed})"
+        case WorkerSent() as event:
+            return f"sends a worker, run {event.run}" + (f", to {event.branch}" if event.branch else "")
+        case WorkerReturned() as event:
+            return f"its worker, run {event.run}, {event.outcome}" + (f": {event.error}" if event.error else "")
     return None
 
 

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import click
 
-from ..agent import Budget
+from ..agent import Budget, Mode
+from ..app import Given
 from ..engines.names import REHEARSAL
 from ..roster.place import find_repo
+from ..roster.team import MODES
 from ..settings import Settings
 from .asking import is_attended
-from .budget import BudgetText
+from .budget_text import BudgetText
 from .measure import counted
+from .outcome import result_fields
 from .output import Output, output_options
 from .permissions import permissions_option
-from .results import result_fields
 from .say import say
 from .spoken import spoken
 from .text import as_json
@@ -31,6 +33,9 @@ from .work import worked
 @click.option("--model", help="What agents think with that name no model of their own, such as openai:gpt-5-mini.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse it: the whole flow, and no model is asked.")
 @click.option("--budget", type=BudgetText(), help="What the run may use, such as usd=2,tokens=200000,seconds=600.")
+@click.option("--mode", type=click.Choice(MODES), help="How the agent's team works, whatever its file says.")
+@click.option("--reflect", "reflects", is_flag=True, help="Work on it again until nothing is missing; also alone.")
+@click.option("--max", "most", type=click.IntRange(min=1), help="So many iterations at most, with --reflect.")
 @permissions_option
 @click.option("--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; shown and recorded.")
 @click.option("--park", "parks", is_flag=True, help="Without a terminal, keep what needs leave and pause the run.")
@@ -42,6 +47,9 @@ def command(
     model: str | None,
     is_dry: bool,
     budget: Budget | None,
+    mode: Mode | None,
+    reflects: bool,
+    most: int | None,
     permission_mode: str | None,
     parks: bool,
     is_bare: bool,
@@ -64,7 +72,15 @@ def command(
         unattended="park" if parks else None,
         sandbox=False if is_bare else None,
     )
-    ending = worked(settings, lambda app: app.start(agent, text, repo=place, is_attended=is_attended()), shown.view)
+    if reflects and mode not in (None, "reflect"):
+        raise click.UsageError(f"--reflect is the mode reflect; it goes with no --mode {mode}")
+    given: Given = {
+        "repo": place,
+        "is_attended": is_attended(),
+        "mode": "reflect" if reflects else mode,
+        "max_iterations": most,
+    }
+    ending = worked(settings, lambda app: app.start(agent, text, **given), shown.view)
     code = shown.tell(ending)
     if shown.is_json:
         click.echo(as_json(result_fields(ending.result)))

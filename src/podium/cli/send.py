@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 import click
 
+from ..agent import working_names
 from ..errors import Mistake
 from ..event import MessageReceived, RunStarted
 from ..settings import Settings
@@ -31,7 +32,7 @@ def command(run: str, text: str) -> None:
     store = Settings.load().store
     with looking(store) as reader:
         summary = reader.summary(reader.find(prefix))
-    to = _addressee(summary, agent)
+    to = addressee(summary, agent)
     post(store, summary.id, MessageReceived(id=secrets.token_hex(6), to=to, text=words))
     if state(summary) == "running":
         say(f"{to} hears it when its next turn begins")
@@ -39,13 +40,13 @@ def command(run: str, text: str) -> None:
         say(f"nobody works on run {summary.id} now: the message waits until podium resume {summary.id}")
 
 
-def _addressee(summary: Summary, agent: str) -> str:
+def addressee(summary: Summary, agent: str) -> str:
     """The agent that is meant; raises Mistake where it cannot hear."""
     if is_over(summary):
         raise Mistake(f"run {summary.id} has ended ({state(summary)}), and nobody there hears any more")
     started = summary.first.event
     assert isinstance(started, RunStarted)
-    names = [one.name for one in started.agents]
+    names = working_names(started.agents)
     if not agent or agent in names:
         return agent or started.agent
     close = get_close_matches(agent, names, n=1)

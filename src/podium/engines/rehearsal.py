@@ -63,6 +63,9 @@ def in_a_team(call: Call, request: str) -> Move | None:
     if "Plan what is still missing" in request:
         names = request.partition("the same rules: ")[2].partition(".")[0].split(", ")
         return Move(says=f"{LABEL} once more\n\n@worker:{names[0]} {LABEL} look at it again\n@end")
+    if "[[REFLECTION_COMPLETE]]" in request:
+        verdict = "[[NEEDS_ITERATION]]\nA second look." if turns == 0 else "[[REFLECTION_COMPLETE]]"
+        return Move(says=f"{LABEL} {call.agent} was asked: {_quoted(request)}\n{verdict}")
     if "[[NEEDS_ITERATION]]" in request:
         verdict = "[[NEEDS_ITERATION]]\nA second look." if turns < _FIRST_JUDGEMENT else "[[GROUP_REFLECT_COMPLETE]]"
         return Move(says=f"{LABEL} what the workers said, put together (part {turns}).\n{verdict}")

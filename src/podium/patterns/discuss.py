@@ -1,172 +1,238 @@
 """Discuss: members deliberate on a shared channel, in rounds, until there is a reason to end; the lead answers.
 
-Only what is said with `broadcast`, voted, or replied without either is shared. Each member hears each
-message once.
+Only what is said with `broadcast`, voted, or replied without either is shared. Each member goes on with
+its own conversation from round to round and hears each message once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from typing import Any, Literal
 
 from anyio import create_task_group
 
-from ..agent import Agent
 from ..errors import Failed
-from ..event import Broadcast, DiscussionEnded, RoundEnded, ToolUse, Voted
+from ..event import Broadcast, DiscussionEnded, Noticed, RoundEnded, ToolUse, Voted
 from ..journal import Scope
 from ..mind import Tool, ToolAnswer
 from ..operation import Operation
 from ..request import Answer, Part, Request
+from .channel import Channel, Gone, listed
 from .prompts import filled
 from .stall import StallDetector
-from .team import Options, members, options
-from .verdict import neutralise
+from .team import members, options
 
-Ending = Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left"]
+Ending = Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left", "budget", "stopped"]
 FALLBACK = "[no answer of the coordinator's: the discussion itself follows]"
-
-
-@dataclass
-class Channel:
-    """What was said and voted so far, and how far each member has heard."""
-
-    said: list[Broadcast] = field(default_factory=list)
-    votes: dict[str, Voted] = field(default_factory=dict)
-    heard: dict[str, int] = field(default_factory=dict)
-    conclusion: str = ""
-
-    def news(self, name: str) -> list[Broadcast]:
-        """What a member has not heard yet; from now on it has."""
-        new = [one for one in self.said[self.heard.get(name, 0) :] if one.author != name]
-        self.heard[name] = len(self.said)
-        return new
-
-    def of_round(self, number: int) -> list[Broadcast]:
-        """What was said in a round."""
-        return [one for one in self.said if one.round == number]
+CHARACTERS_A_TOKEN = 4
+PASS = "pass"
 
 
 async def discuss(op: Operation, request: Request) -> Answer:
     """The coordinator's answer from the discussion; the discussion itself, marked, where it has none."""
-    own, taking_part = options(op), members(op)
-    channel, stall = Channel(), StallDetector()
-    ended: Ending = "max_rounds"
-    rounds = 0
-    parts: tuple[Part, ...] = ()
-    while rounds < own.max_rounds:
-        rounds += 1
-        parts = await _round(op, own, request, taking_part, channel, rounds)
-        if not any(part.failure is None for part in parts):
-            ended = "nobody_left"
-            break
-        if own.termination == "consensus" and _agree(channel, parts):
-            ended = "consensus"
-            break
-        if rounds < own.max_rounds or own.termination == "coordinator_decides":
-            await _coordinate(op, own, taking_part, channel, rounds)
-        if channel.conclusion and own.termination == "coordinator_decides":
-            ended = "coordinator"
-            break
-        stall.check("\n".join(sorted(one.text for one in channel.of_round(rounds))))
-        if stall.is_stalled:
-            ended = "stalled"
-            break
-    op.scope.record(DiscussionEnded(by=ended, rounds=rounds))
-    return Answer(text=await _concluded(op, own, request, channel, ended), parts=parts)
+    return await Discussion(op, request).held()
 
 
-# One round
+class Discussion:
+    """A discussion while it is held, and what a program may do about it.
 
+    `on_broadcast` and `on_vote` are told what is said and voted, `should_continue` is asked after each
+    round, and `inject` says something to all members before their next round.
+    """
 
-async def _round(
-    op: Operation, own: Options, request: Request, taking_part: dict[str, Agent], channel: Channel, number: int
-) -> tuple[Part, ...]:
-    """Every member at once, each with what it has not heard; a slow one is cut and joins the next round."""
-    parts: dict[str, Part] = {}
-    news = {name: channel.news(name) for name in taking_part}
-    children = {name: op.child(agent, "member") for name, agent in taking_part.items()}
+    def __init__(self, op: Operation, request: Request) -> None:
+        self.on_broadcast: Callable[[Broadcast], object] = _nothing
+        self.on_vote: Callable[[Voted], object] = _nothing
+        self.should_continue: Callable[[Discussion], bool] = _always
+        self.channel = Channel()
+        self.rounds = 0
+        self.parts: tuple[Part, ...] = ()
+        self._op = op
+        self._request = request
+        self._own = options(op)
+        self._members = members(op)
+        self._stages: dict[str, Operation] = {}
+        self._injected: list[tuple[str, str]] = []
+        self._injected_characters = 0
+        self._conclusion = ""
+        self._stall = StallDetector()
 
-    async def one(name: str, child: Operation) -> None:
-        child.coordination = (_broadcast_tool(name, number), _vote_tool(name, number))
-        words = filled(
-            own.prompts,
-            "round",
-            names=", ".join(taking_part),
-            round=number,
-            request=request.original,
-            news=_listed(news[name]),
+    def inject(self, text: str, *, author: str = "the person") -> None:
+        """Say something to all members before their next round."""
+        self._injected.append((author, text))
+
+    async def held(self) -> Answer:
+        """Round after round, and the answer."""
+        ended: Ending | None = None
+        while ended is None:
+            self.rounds += 1
+            await self._round()
+            ended = await self._ending()
+        broadcasts = len(self.channel.broadcasts())
+        tokens = self._injected_characters // CHARACTERS_A_TOKEN
+        self._op.scope.record(
+            DiscussionEnded(by=ended, rounds=self.rounds, broadcasts=broadcasts, injected_tokens=tokens)
         )
-        parts[name] = await child.outcome(Request(text=words, origin=request.original), timeout=own.round_timeout)
+        if ended == "budget":
+            raise self._op.failed("budget", "the budget of the discussion is used up", so_far=self._fallback())
+        return Answer(text=await self._concluded(ended), parts=self.parts)
 
-    async with create_task_group() as group:
-        for name, child in children.items():
-            group.start_soon(one, name, child)
-    for name, child in children.items():
-        said = _said_by(name, child, parts[name], number)
-        for event in said:
-            if isinstance(event, Voted):
-                channel.votes[name] = event
+    async def _ending(self) -> Ending | None:
+        """Why the discussion ends after this round; None where it goes on."""
+        own, live = self._own, [part for part in self.parts if part.failure is None]
+        if not live:
+            spent = all(part.failure is not None and part.failure.kind == "budget" for part in self.parts)
+            return "budget" if spent else "nobody_left"
+        if own.termination == "consensus" and self.channel.agree(part.agent for part in live):
+            return "consensus"
+        if self.rounds < own.max_rounds or own.termination == "coordinator_decides":
+            if not await self._coordinated():
+                return "budget"
+            if self._conclusion:
+                return "coordinator"
+        self._stall.check("\n".join(sorted(one.text for one in self.channel.broadcasts(self.rounds))))
+        if self._stall.is_stalled:
+            return "stalled"
+        if self.rounds >= own.max_rounds:
+            return "max_rounds"
+        return None if self._goes_on() else "stopped"
+
+    def _goes_on(self) -> bool:
+        """Whether the program that watches wants another round; one that is on the timeline was wanted."""
+        return self._has_begun(self.rounds + 1) or self.should_continue(self)
+
+    def _has_begun(self, number: int) -> bool:
+        """Whether a member's part in a round is on the timeline."""
+        stages = (self._op.scope.at(f"member:{agent.name}#{number}") for agent in self._members.values())
+        return any(stage.at("operation_started#1").is_settled for stage in stages)
+
+    # A round
+
+    async def _round(self) -> None:
+        """Every member at once, each with what it has not heard; a slow one is cut and joins the next round."""
+        self._take_in_injected()
+        until, parts = len(self.channel.log), dict[str, Part]()
+        news = {name: listed(self.channel.news(name)) for name in self._members}
+        self._stages = {
+            name: self._op.child(agent, "member", after=self._stages.get(name)) for name, agent in self._members.items()
+        }
+
+        async def one(name: str, stage: Operation) -> None:
+            stage.coordination = (_broadcast_tool(name, self.rounds), _vote_tool(name, self.rounds))
+            words = filled(
+                self._own.prompts,
+                "round",
+                names=", ".join(self._members),
+                round=self.rounds,
+                request=self._request.original,
+                news=news[name],
+            )
+            asked = Request(text=words, origin=self._request.original)
+            parts[name] = await stage.outcome(asked, timeout=self._own.round_timeout)
+
+        async with create_task_group() as group:
+            for name, stage in self._stages.items():
+                group.start_soon(one, name, stage)
+        for name, stage in self._stages.items():
+            self._take_in(name, stage, parts[name])
+            if parts[name].failure is None:
+                self.channel.has_heard(name, until)
+                self._injected_characters += len(news[name])
+        missing = tuple(name for name, part in parts.items() if part.failure is not None)
+        self._op.scope.record(RoundEnded(round=self.rounds, missing=missing))
+        self.parts = tuple(parts[name] for name in self._members)
+
+    def _take_in_injected(self) -> None:
+        """Put what a program injected on the channel. A round that is on the timeline hears what it heard then."""
+        place = self._op.scope.at(f"round#{self.rounds}")
+        injected, self._injected = self._injected, []
+        if not self._has_begun(self.rounds):
+            for number, (author, text) in enumerate(injected, 1):
+                place.at(f"injected#{number}").settle(Broadcast(author=author, round=self.rounds, text=text))
+        for number in count(1):
+            if (said := place.at(f"injected#{number}").recall(Broadcast)) is None:
+                break
+            self.channel.add(said)
+
+    def _take_in(self, name: str, stage: Operation, part: Part) -> None:
+        """Put on the channel what a member said and voted in a round; what it only replied counts as said."""
+        said: list[Broadcast | Voted] = list(stage.scope.timeline.below(stage.scope.path, Broadcast, Voted))
+        text = part.text.strip()
+        if not said and part.failure is None and text and text.strip(".!*_ ").casefold() != PASS:
+            said = [stage.scope.record(Broadcast(author=name, round=self.rounds, text=part.text))]
+        for one in said:
+            self.channel.add(one)
+            if isinstance(one, Voted):
+                self.on_vote(one)
             else:
-                channel.said.append(event)
-    missing = tuple(name for name, part in parts.items() if part.failure is not None)
-    op.scope.record(RoundEnded(round=number, missing=missing))
-    return tuple(parts[name] for name in taking_part)
+                self.on_broadcast(one)
+        if part.failure is not None:
+            self.channel.add(Gone(name, self.rounds, part.failure.told_to(name)))
+
+    # The coordinator
+
+    async def _coordinated(self) -> bool:
+        """Let the coordinator look at the round: it may say something, or conclude. False where it can pay no more."""
+        op, decides = self._op, self._own.termination == "coordinator_decides"
+        until = len(self.channel.log)
+        words = filled(
+            self._own.prompts,
+            "coordinate" if decides else "moderate",
+            names=", ".join(self._members),
+            round=self.rounds,
+            news=listed(self.channel.news(op.agent.name)),
+        )
+        try:
+            reply = await op.session(*(_DECIDING if decides else _MODERATING)).ask(words)
+        except Failed as error:
+            if error.failure.kind == "budget":
+                return False
+            op.scope.record(Noticed(text=f"The coordinator had no say after round {self.rounds}: {error.failure}"))
+            return True
+        self.channel.has_heard(op.agent.name, until)
+        for call in reply.calls:
+            summary, message = call.arguments.get("summary"), call.arguments.get("message")
+            if call.name == "conclude" and isinstance(summary, str) and summary.strip():
+                self._conclusion = summary
+            if call.name == "broadcast" and isinstance(message, str) and message.strip():
+                said = op.scope.record(Broadcast(author=op.agent.name, round=self.rounds, text=message))
+                self.channel.add(said)
+                self.on_broadcast(said)
+        return True
+
+    async def _concluded(self, ended: Ending) -> str:
+        """The answer: what the coordinator concluded with, or makes of the discussion; else the discussion, marked."""
+        if ended == "coordinator":
+            return self._conclusion
+        op = self._op
+        words = filled(
+            self._own.prompts,
+            "conclude",
+            why=ended.replace("_", " "),
+            request=self._request.original,
+            transcript=listed(self.channel.news(op.agent.name)),
+        )
+        try:
+            reply = await op.session().ask(words)
+        except Failed as error:
+            if not self.channel.broadcasts():
+                raise
+            if error.failure.kind == "budget":
+                raise Failed(error.failure, so_far=self._fallback()) from error
+            return self._fallback()
+        return reply.text
+
+    def _fallback(self) -> str:
+        return f"{FALLBACK}\n{listed(self.channel.log)}"
 
 
-def _said_by(name: str, child: Operation, part: Part, number: int) -> list[Broadcast | Voted]:
-    """What a member said and voted in a round; what it only replied counts as said."""
-    said: list[Broadcast | Voted] = list(child.scope.timeline.below(child.scope.path, Broadcast, Voted))
-    if not said and part.failure is None and part.text.strip():
-        said = [child.scope.record(Broadcast(author=name, round=number, text=part.text))]
-    return said
+def _nothing(_: object) -> None: ...
 
 
-def _agree(channel: Channel, parts: tuple[Part, ...]) -> bool:
-    """Whether every member that is still there has voted last that it is ready."""
-    live = [part.agent for part in parts if part.failure is None]
-    return bool(live) and all(name in channel.votes and channel.votes[name].ready for name in live)
-
-
-# The coordinator
-
-
-async def _coordinate(
-    op: Operation, own: Options, taking_part: dict[str, Agent], channel: Channel, number: int
-) -> None:
-    """Let the coordinator look at the round: it may say something, or conclude."""
-    lead = op.session(*_COORDINATOR)
-    words = filled(
-        own.prompts,
-        "coordinate",
-        names=", ".join(taking_part),
-        round=number,
-        news=_listed(channel.news(op.agent.name)),
-        votes=_counted(channel),
-    )
-    reply = await lead.ask(words)
-    for call in reply.calls:
-        summary, message = call.arguments.get("summary"), call.arguments.get("message")
-        if call.name == "conclude" and isinstance(summary, str) and summary.strip():
-            channel.conclusion = summary
-        if call.name == "broadcast" and isinstance(message, str) and message.strip():
-            channel.said.append(op.scope.record(Broadcast(author=op.agent.name, round=number, text=message)))
-
-
-async def _concluded(op: Operation, own: Options, request: Request, channel: Channel, ended: Ending) -> str:
-    """The answer: what the coordinator concluded with, or makes of the transcript; else the transcript, marked."""
-    if channel.conclusion and ended == "coordinator":
-        return channel.conclusion
-    transcript = _listed(channel.said)
-    words = filled(own.prompts, "conclude", why=ended, request=request.original, transcript=transcript)
-    try:
-        reply = await op.session().ask(words)
-    except Failed as error:
-        if error.failure.kind == "budget" or not channel.said:
-            raise
-        return f"{FALLBACK}\n\n{transcript}"
-    return reply.text
+def _always(_: object) -> bool:
+    return True
 
 
 # Tools
@@ -177,7 +243,7 @@ def _broadcast_tool(author: str, number: int) -> Tool:
         text = arguments.get("message")
         return Broadcast(author=author, round=number, text=text) if isinstance(text, str) and text.strip() else None
 
-    return _tool("broadcast", "Say something to all members of the discussion.", {"message": "string"}, said)
+    return _broadcasting(said)
 
 
 def _vote_tool(author: str, number: int) -> Tool:
@@ -218,21 +284,6 @@ def _tool(
     )
 
 
-_COORDINATOR = (
-    _tool("broadcast", "Say something to all members of the discussion.", {"message": "string"}, None),
-    _tool("conclude", "End the discussion with its answer.", {"summary": "string"}, None),
-)
-
-
-# Words
-
-
-def _listed(said: list[Broadcast]) -> str:
-    """Messages as data: who said what in which round."""
-    return "".join(f"\n[{one.author}, round {one.round}]\n{neutralise(one.text)}\n" for one in said)
-
-
-def _counted(channel: Channel) -> str:
-    return "\n".join(
-        f"{vote.author}: {'ready' if vote.ready else 'not ready'} ({vote.reason})" for vote in channel.votes.values()
-    )
+_broadcasting = partial(_tool, "broadcast", "Say something to all members of the discussion.", {"message": "string"})
+_MODERATING = (_broadcasting(None),)
+_DECIDING = (*_MODERATING, _tool("conclude", "End the discussion with its answer.", {"summary": "string"}, None))

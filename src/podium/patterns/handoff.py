@@ -65,5 +65,6 @@ def named(op: Operation, error: Failed) -> Failed:
             agent=name,
             where=f"handoff stage {place.number} of {place.of} ({name})",
             message=error.failure.told_to(name),
-        )
+        ),
+        so_far=error.so_far,
     )

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from ..agent import Agent
+from ..errors import Failed
 from ..event import Assigned, TeamPlanned
 from ..operation import Operation
 from ..request import Answer, Request
 from ..session import Reply, Session
-from .dispatch import Assignment, Plan, parse_plan
+from .dispatch import Assignment, Plan, parse_plan, shared_tasks
 from .prompts import filled
 from .team import Options, Worked, described, dispatched, members, nobody_succeeded, options, told
 
 MOST_PLANS = 3
+
+
+class Unplanned(Failed):
+    """A lead that assigns nothing, however often it is asked."""
 
 
 async def orchestrate(op: Operation, request: Request) -> Answer:
@@ -58,21 +63,28 @@ async def planned(
             reply = await lead.ask(filled(own.prompts, "plan_again", why=why, names=", ".join(workers)))
     if own.dispatch == "force":
         return recorded(op, Plan([Assignment(name, request.text) for name in workers], []), iteration=1)
-    raise op.failed(
-        "failed", f"its lead assigned nothing to {', '.join(workers)}, though it was asked {MOST_PLANS + 1} times"
-    )
+    message = f"its lead assigned nothing to {', '.join(workers)}, though it was asked {MOST_PLANS + 1} times"
+    raise Unplanned(op.failed("failed", message).failure)
 
 
 def recorded(op: Operation, plan: Plan, *, iteration: int) -> Plan:
     """The plan, on the timeline."""
     assignments = tuple(Assigned(worker=one.worker, task=one.task) for one in plan.assignments)
-    op.scope.record(TeamPlanned(assignments=assignments, skipped=tuple(skipped(plan)), iteration=iteration))
+    event = TeamPlanned(
+        assignments=assignments, skipped=tuple(skipped(plan)), iteration=iteration, flagged=tuple(flagged(plan))
+    )
+    op.scope.record(event)
     return plan
 
 
 def skipped(plan: Plan) -> list[str]:
     """What of a plan was none, in words."""
     return [f"{one.name or 'nobody'}: {one.why}" for one in plan.skipped]
+
+
+def flagged(plan: Plan) -> list[str]:
+    """What is odd about the assignments, in words: a task is meant for one worker."""
+    return [f"{', '.join(one.workers)} were given the same task" for one in shared_tasks(plan.assignments)]
 
 
 def must_have_worked(op: Operation, results: list[Worked]) -> None:

@@ -38,7 +38,7 @@ That reply assigns nothing to anybody{why}. The workers are: {names}. Reply with
 
 NEXT_PLAN = """\
 Iteration {iteration} of {most}. The last evaluation: {evaluation}
-{skipped}{messages}
+{skipped}{advice}{messages}
 Plan what is still missing, with the same workers and the same rules: {names}. If nothing is missing, say so and
 assign nothing.
 
@@ -90,6 +90,24 @@ If it is met in full, add a line that says only [[GROUP_REFLECT_COMPLETE]].
 ## Work
 {work}"""
 
+ALONE = """\
+{request}
+
+Work on this until it is done. When your reply meets the request in full, end it with a line that says only
+[[REFLECTION_COMPLETE]]
+Otherwise end with a line that says only
+[[NEEDS_ITERATION]]
+and below it what is missing."""
+
+ALONE_AGAIN = """\
+Iteration {iteration} of {most}. Look at your last reply as a critic would: {evaluation}
+{messages}
+Do what is missing and give the whole answer anew. End it as before, with [[REFLECTION_COMPLETE]] or [[NEEDS_ITERATION]]
+alone on a line.
+
+## Request
+{request}"""
+
 ROUND = """\
 You take part in a discussion of {names}, round {round}.
 
@@ -97,13 +115,17 @@ You take part in a discussion of {names}, round {round}.
 {request}
 {news}
 Say what the others should know with the tool broadcast, and vote with vote_conclude whether the discussion can end.
-What you only reply is told to the others as well. Say nothing if you have nothing new."""
+What you only reply is told to the others as well. Reply with PASS alone if you have nothing new."""
 
 COORDINATE = """\
 You coordinate a discussion of {names}. Round {round} is over.
 {news}
-{votes}
 End it with the tool conclude and the answer, or say with broadcast what is still to be talked about."""
+
+MODERATE = """\
+You coordinate a discussion of {names}. Round {round} is over.
+{news}
+Say with broadcast what is still to be talked about, or reply that there is nothing. The discussion goes on anyway."""
 
 CONCLUDE = """\
 The discussion is over ({why}). Write the answer to the topic from what was said, and from nothing else.
@@ -111,7 +133,7 @@ The discussion is over ({why}). Write the answer to the topic from what was said
 ## Topic
 {request}
 
-## Transcript
+## What was said since you last looked
 {transcript}"""
 
 TEMPLATES = {
@@ -122,8 +144,11 @@ TEMPLATES = {
     "synthesis": SYNTHESIS,
     "evaluation": EVALUATION,
     "score": SCORE,
+    "alone": ALONE,
+    "alone_again": ALONE_AGAIN,
     "round": ROUND,
     "coordinate": COORDINATE,
+    "moderate": MODERATE,
     "conclude": CONCLUDE,
 }
 

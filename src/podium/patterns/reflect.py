@@ -1,257 +1,243 @@
 """Reflect: plan, work, judge, and again, until the goal is met or there is a reason to stop.
 
-A judge's word that the work is complete counts only in the judge's own reply, and only with
-evidence: somebody worked, everybody took part where the team wants that, and the checks pass.
+A team without members is an agent that reflects alone. Whether a judge's word holds belongs to
+`standing`, what might be changed on the way to `adjust`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from anyio import sleep
 
-from ..agent import Agent
 from ..errors import Failed, FailureKind
-from ..event import AdjustmentProposed, Evaluated, IterationFailed, ReflectEnd, ReflectEnded
+from ..event import IterationFailed, ReflectEnd, ReflectEnded
 from ..message import delivered, recalled
 from ..operation import Operation
-from ..request import Answer, Part, Request
-from ..session import Session
+from ..request import Answer, Request
+from .adjust import propose
 from .dispatch import Plan, parse_plan
-from .orchestrate import must_have_worked, planned, planning, recorded, skipped
+from .orchestrate import Unplanned, flagged, must_have_worked, planned, planning, recorded, skipped
 from .prompts import filled
-from .stall import StallDetector
+from .standing import Standing, Verdict, judged, looked_for_repetition
+from .subagents import subagents
 from .team import Options, Worked, dispatched, members, options, told
-from .verdict import feedback, is_complete, neutralise, parse_score, self_score, trend
+from .verdict import feedback, is_complete, neutralise, parse_score, self_score
 
 GOAL = 0.9
-REFUSED = 0.3
-"""The score of work that was called complete and is not."""
-
 MOST_ERRORS = 3
 RETRY_SECONDS = 2.0
-SHORT = 100
-DROP = 0.15
-
-
-@dataclass
-class Loop:
-    """How a loop stands: what is said of it is on the timeline, and running again gives the same."""
-
-    scores: list[float] = field(default_factory=list)
-    synthesis: str = ""
-    evaluation: str = ""
-    tried: set[str] = field(default_factory=set)
-    has_worked: bool = False
-    skipped: list[str] = field(default_factory=list)
-    errors: int = 0
-    stall: StallDetector = field(default_factory=StallDetector)
-    parts: tuple[Part, ...] = ()
 
 
 async def reflect(op: Operation, request: Request) -> Answer:
     """The synthesis that met the goal. Raises Failed, with how the loop ended, where none did."""
-    own, workers, lead = options(op), members(op), op.session()
-    loop = Loop()
-    end: ReflectEnd = "max_iterations"
-    iteration = 0
-    while iteration < own.max_iterations:
-        iteration += 1
-        try:
-            is_met = await iterated(op, own, request, workers, lead, loop, iteration)
-            loop.errors = 0
-        except Failed as error:
-            if error.failure.kind == "budget":
-                end = "budget_exhausted"
-                break
-            loop.errors += 1
-            if loop.errors == MOST_ERRORS:
-                end = "error_budget"
-                break
-            await _wait_and_retry(op, iteration, error)
-            iteration -= 1
-            continue
-        if is_met:
-            op.scope.record(ReflectEnded(end="goal_met", iterations=iteration, score=loop.scores[-1]))
-            return Answer(text=_without_verdict(loop.synthesis), parts=loop.parts)
-        if loop.stall.is_stalled:
-            end = "stalled"
-            break
-    op.scope.record(ReflectEnded(end=end, iterations=iteration, score=loop.scores[-1] if loop.scores else 0.0))
+    assert op.agent.team is not None
+    work: Work = Teamwork(op, request) if op.agent.team.members else await Alone.of(op, request)
+    own, standing = options(op), work.standing
+    end, iteration, why = await _looped(op, own, work)
+    score = standing.scores[-1] if standing.scores else 0.0
+    op.scope.record(ReflectEnded(end=end, iterations=iteration, score=score, most=own.max_iterations))
+    text = _without_verdict(standing.synthesis)
+    if end == "goal_met":
+        return Answer(text=text, parts=standing.parts)
     kind: FailureKind = "budget" if end == "budget_exhausted" else "limit" if end == "max_iterations" else "failed"
-    raise op.failed(kind, f"the goal was not met: {_words(end)} after {iteration} of {own.max_iterations} iterations")
+    message = f"the goal was not met: {_words(end)} after {iteration} of {own.max_iterations} iterations"
+    raise op.failed(kind, f"{message} ({why})" if why else message, so_far=text)
 
 
-async def iterated(
-    op: Operation,
-    own: Options,
-    request: Request,
-    workers: dict[str, Agent],
-    lead: Session,
-    loop: Loop,
-    iteration: int,
-) -> bool:
-    """One iteration: plan, work, judge. Whether the goal is met."""
-    plan = await _plan(op, own, request, workers, lead, loop, iteration)
-    if plan.assignments:
-        results = await dispatched(op, request, workers, plan.assignments)
-        must_have_worked(op, results)
-        loop.has_worked = True
-        loop.tried |= {result.worker for result in results}
-        loop.parts = tuple(result.part for result in results)
-        await _synthesise(op, own, request, lead, loop, results)
-        _propose(op, loop, results, iteration)
-    return await _judge(op, own, request, workers, loop, iteration, is_claimed=not plan.assignments)
+class Work(Protocol):
+    """What is done in each iteration, and how it stands."""
+
+    standing: Standing
+
+    async def iterate(self, iteration: int) -> bool:
+        """Work and judge once. Whether the goal is met."""
+        ...
 
 
-# Planning
+class Ended(NamedTuple):
+    """How a loop ended, in which iteration, and the error that ended it, if any."""
+
+    end: ReflectEnd
+    iteration: int
+    why: str = ""
 
 
-async def _plan(
-    op: Operation,
-    own: Options,
-    request: Request,
-    workers: dict[str, Agent],
-    lead: Session,
-    loop: Loop,
-    iteration: int,
-) -> Plan:
-    """The assignments of an iteration; none where the lead says that nothing is missing."""
-    if not loop.has_worked:
-        reply = await lead.ask(planning(op, own, request, workers))
-        plan = await planned(op, own, request, workers, lead, reply)
-    else:
-        reply = await lead.ask(_next_prompt(op, own, request, workers, loop, iteration))
-        plan = recorded(op, parse_plan(reply.text, list(workers)), iteration=iteration)
-    loop.skipped = skipped(plan)
-    return plan
+async def _looped(op: Operation, own: Options, work: Work) -> Ended:
+    """Iterate until there is a reason to stop."""
+    iteration, errors = 1, 0
+    while True:
+        try:
+            if await work.iterate(iteration):
+                return Ended("goal_met", iteration)
+        except Failed as error:
+            errors += 1
+            why = str(error.failure)
+            if error.failure.kind == "budget":
+                return Ended("budget_exhausted", iteration, why)
+            is_over = errors == MOST_ERRORS or isinstance(error, Unplanned)
+            await _noted(op, IterationFailed(iteration=iteration, message=why), is_over=is_over)
+            if is_over:
+                return Ended("error_budget", iteration, why)
+            continue
+        errors = 0
+        if work.standing.stall.is_stalled:
+            return Ended("stalled", iteration)
+        if iteration == own.max_iterations:
+            return Ended("max_iterations", iteration)
+        iteration += 1
 
 
-def _next_prompt(
-    op: Operation, own: Options, request: Request, workers: dict[str, Agent], loop: Loop, iteration: int
-) -> str:
+async def _noted(op: Operation, failed: IterationFailed, *, is_over: bool) -> None:
+    """Record what went wrong, and wait a little before the next try; a resumed run has waited already."""
+    place = op.scope.next("retry")
+    if place.recall(IterationFailed) is None:
+        place.settle(failed)
+        if not is_over:
+            await sleep(RETRY_SECONDS)
+
+
+class Teamwork:
+    """A lead and its workers: plan, work, synthesis, verdict."""
+
+    def __init__(self, op: Operation, request: Request) -> None:
+        assert op.agent.team is not None
+        self.standing = Standing()
+        self._op = op
+        self._request = request
+        self._own = options(op)
+        self._workers = members(op)
+        self._lead = op.session()
+        self._evaluator = op.agent.team.evaluator
+
+    async def iterate(self, iteration: int) -> bool:
+        op, standing = self._op, self.standing
+        plan = await self._planned(iteration)
+        results: list[Worked] = []
+        if plan.assignments:
+            results = await dispatched(op, self._request, self._workers, plan.assignments)
+            must_have_worked(op, results)
+            standing.has_worked = True
+            standing.tried |= {result.worker for result in results}
+            standing.parts = tuple(result.part for result in results)
+            standing.synthesis = await self._synthesised(results)
+        verdict = await self._verdict(is_claimed=not plan.assignments)
+        is_met = await judged(op, self._own, standing, verdict, iteration, members=self._workers)
+        if plan.assignments and not is_met:
+            looked_for_repetition(op, standing)
+            propose(op, self._own, standing, self._workers, results, iteration)
+        return is_met
+
+    async def _planned(self, iteration: int) -> Plan:
+        """The assignments of an iteration; none where the lead says that nothing is missing."""
+        op, standing = self._op, self.standing
+        if not standing.has_worked:
+            reply = await self._lead.ask(planning(op, self._own, self._request, self._workers))
+            plan = await planned(op, self._own, self._request, self._workers, self._lead, reply)
+        else:
+            reply = await self._lead.ask(self._next_prompt(iteration))
+            plan = recorded(op, parse_plan(reply.text, list(self._workers)), iteration=iteration)
+        standing.skipped = [*skipped(plan), *flagged(plan)]
+        return plan
+
+    def _next_prompt(self, iteration: int) -> str:
+        standing = self.standing
+        advice, standing.advice = standing.advice, []
+        return filled(
+            self._own.prompts,
+            "next_plan",
+            iteration=iteration,
+            most=self._own.max_iterations,
+            evaluation=standing.evaluation,
+            skipped=f"About your last plan: {'; '.join(standing.skipped)}\n" if standing.skipped else "",
+            advice=f"Take into account: {'; '.join(advice)}\n" if advice else "",
+            messages=_messages(self._op, iteration),
+            names=", ".join(self._workers),
+            request=self._request.original,
+        )
+
+    async def _synthesised(self, results: list[Worked]) -> str:
+        words = filled(self._own.prompts, "synthesis", request=self._request.original, results=told(results))
+        if self._evaluator is None:
+            words += filled(self._own.prompts, "evaluation")
+        return (await self._lead.ask(words)).text
+
+    async def _verdict(self, *, is_claimed: bool) -> Verdict:
+        """What the judge says: the evaluator where there is one, else the lead in its own reply."""
+        op, text = self._op, self.standing.synthesis
+        if self._evaluator is None:
+            claims = is_claimed or is_complete(text)
+            score = 1.0 if claims else self_score(text)
+            return Verdict(claims, score, feedback(text), op.agent.name, op.agent.model)
+        judge = op.agents[self._evaluator]
+        words = filled(self._own.prompts, "score", request=self._request.original, work=neutralise(text))
+        part = await op.child(judge, "member").outcome(
+            Request(text=words, origin=self._request.original), timeout=self._own.worker_timeout
+        )
+        if part.failure is not None:
+            why = f"{judge.name} could not judge it: {part.failure.told_to(judge.name)}"
+            return Verdict(False, parse_score("").score, why, judge.name, judge.model)
+        found = parse_score(part.text)
+        claims = found.score >= GOAL or is_complete(part.text)
+        return Verdict(claims, found.score, found.rationale, judge.name, judge.model)
+
+
+class Alone:
+    """One agent that works on the same request again until it finds nothing missing."""
+
+    def __init__(self, op: Operation, request: Request) -> None:
+        self.standing = Standing()
+        self._op = op
+        self._request = request
+        self._own = options(op)
+
+    @classmethod
+    async def of(cls, op: Operation, request: Request) -> Alone:
+        """The work of an operation's agent, with all that it may use."""
+        op.session(*op.coordination, *subagents(op), *await op.offered())
+        return cls(op, request)
+
+    async def iterate(self, iteration: int) -> bool:
+        op, standing = self._op, self.standing
+        reply = await op.session().ask(self._prompt(iteration))
+        standing.synthesis, standing.has_worked = reply.text, True
+        verdict = Verdict(
+            claims=is_complete(reply.text, group=False),
+            score=self_score(reply.text, group=False),
+            rationale=feedback(reply.text),
+            by=op.agent.name,
+            model=op.agent.model,
+        )
+        is_met = await judged(op, self._own, standing, verdict, iteration)
+        if not is_met:
+            looked_for_repetition(op, standing)
+        return is_met
+
+    def _prompt(self, iteration: int) -> str:
+        if not self.standing.has_worked:
+            return filled(self._own.prompts, "alone", request=self._request.prompt())
+        return filled(
+            self._own.prompts,
+            "alone_again",
+            iteration=iteration,
+            most=self._own.max_iterations,
+            evaluation=self.standing.evaluation,
+            messages=_messages(self._op, iteration),
+            request=self._request.original,
+        )
+
+
+def _messages(op: Operation, iteration: int) -> str:
+    """What the person said to the agent meanwhile, once."""
     place = op.scope.at(f"iteration#{iteration}")
     said = recalled(place) or delivered(place, op.agent.name)
-    return filled(
-        own.prompts,
-        "next_plan",
-        iteration=iteration,
-        most=own.max_iterations,
-        evaluation=loop.evaluation,
-        skipped=f"Not dispatched last time: {'; '.join(loop.skipped)}\n" if loop.skipped else "",
-        messages=f"{said}\n" if said else "",
-        names=", ".join(workers),
-        request=request.original,
-    )
-
-
-# Judging
-
-
-async def _synthesise(
-    op: Operation, own: Options, request: Request, lead: Session, loop: Loop, results: Sequence[Worked]
-) -> None:
-    words = filled(own.prompts, "synthesis", request=request.original, results=told(results))
-    assert op.agent.team is not None
-    if op.agent.team.evaluator is None:
-        words += filled(own.prompts, "evaluation")
-    reply = await lead.ask(words)
-    loop.synthesis = reply.text
-
-
-async def _judge(
-    op: Operation,
-    own: Options,
-    request: Request,
-    workers: dict[str, Agent],
-    loop: Loop,
-    iteration: int,
-    *,
-    is_claimed: bool,
-) -> bool:
-    """Whether the goal is met, by the judge's own words, or its plan without work, and the evidence for them."""
-    assert op.agent.team is not None
-    evaluator = op.agent.team.evaluator
-    if evaluator is None:
-        claims = is_claimed or is_complete(loop.synthesis)
-        score, rationale, by = self_score(loop.synthesis), feedback(loop.synthesis), op.agent.name
-        score = 1.0 if claims else score
-    else:
-        words = filled(own.prompts, "score", request=request.original, work=neutralise(loop.synthesis))
-        part = await op.child(evaluator, "member").outcome(
-            Request(text=words, origin=request.original), timeout=own.worker_timeout
-        )
-        found = parse_score(part.text if part.failure is None else "")
-        claims = part.failure is None and (found.score >= GOAL or is_complete(part.text))
-        score, rationale, by = found.score, found.rationale, evaluator
-        if part.failure is not None:
-            rationale = f"{evaluator} could not judge it: {part.failure.told_to(evaluator)}"
-    held_back = _held_back(own, workers, loop) if claims else ""
-    if held_back:
-        score = REFUSED
-    loop.scores.append(score)
-    loop.evaluation = held_back or rationale
-    op.scope.record(
-        Evaluated(
-            iteration=iteration,
-            score=score,
-            rationale=rationale,
-            by=by,
-            trend=trend(loop.scores),
-            is_complete=claims and not held_back,
-            held_back=held_back,
-        )
-    )
-    loop.stall.check(loop.synthesis)
-    return claims and not held_back
-
-
-def _held_back(own: Options, workers: dict[str, Agent], loop: Loop) -> str:
-    """Why a claim to be complete does not hold; empty where it does."""
-    if not loop.has_worked:
-        return "nobody has worked on it yet"
-    missing = [name for name in workers if name not in loop.tried]
-    if own.participation == "all" and missing:
-        return f"{', '.join(missing)} did not take part yet"
-    return ""
-
-
-def _propose(op: Operation, loop: Loop, results: Sequence[Worked], iteration: int) -> None:
-    """What might be changed about the team, for the person to decide."""
-    proposals = [
-        f"{result.worker} {result.state}; another model may do better"
-        for result in results
-        if result.state != "succeeded"
-    ]
-    if iteration > 1:
-        proposals += [
-            f"{result.worker} answered with {len(result.part.text)} characters; its task may be too vague"
-            for result in results
-            if result.state == "succeeded" and len(result.part.text) < SHORT
-        ]
-    if len(loop.scores) > 1 and loop.scores[-2] - loop.scores[-1] > DROP:
-        proposals.append("the last evaluation was worse than the one before; another model may do better")
-    for text in proposals:
-        op.scope.record(AdjustmentProposed(iteration=iteration, text=text))
-
-
-# Trouble
-
-
-async def _wait_and_retry(op: Operation, iteration: int, error: Failed) -> None:
-    """Record what went wrong and wait a little; a resumed run has waited already."""
-    message = str(error.failure)
-    place = op.scope.next("retry")
-    known = place.recall(IterationFailed)
-    if known is None:
-        place.settle(IterationFailed(iteration=iteration, message=message))
-        await sleep(RETRY_SECONDS)
+    return f"{said}\n" if said else ""
 
 
 def _without_verdict(synthesis: str) -> str:
     """The answer without the line that says that it is one."""
-    return "\n".join(line for line in synthesis.splitlines() if not is_complete(line)).strip()
+    lines = synthesis.splitlines()
+    return "\n".join(line for line in lines if not is_complete(line) and not is_complete(line, group=False)).strip()
 
 
 def _words(end: ReflectEnd) -> str:

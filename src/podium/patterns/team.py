@@ -148,8 +148,10 @@ def sections(parts: Sequence[Part]) -> str:
 
 def nobody_succeeded(op: Operation, parts: Sequence[Part]) -> Failed:
     """The failure of a team in which nobody came to anything."""
-    reasons = "; ".join(str(part.failure) for part in parts if part.failure is not None)
-    return op.failed("failed", f"no member of its team came to anything: {reasons}")
+    failures = [part.failure for part in parts if part.failure is not None]
+    is_spent = all(failure.kind == "budget" for failure in failures)
+    reasons = "; ".join(map(str, failures))
+    return op.failed("budget" if is_spent else "failed", f"no member of its team came to anything: {reasons}")
 
 
 def before(parts: Sequence[Part]) -> tuple[Note, ...]:

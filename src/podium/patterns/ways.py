@@ -10,7 +10,7 @@ from ..operation import Operation
 from ..request import Answer, Request
 from . import advisors, handoff, router
 from .broadcast import broadcast
-from .discuss import discuss
+from .discuss import Discussion, discuss
 from .orchestrate import orchestrate
 from .output import fitting
 from .reflect import reflect
@@ -30,7 +30,10 @@ MODES: dict[str, Way] = {
 
 
 class Patterns:
-    """The ways that a run is handed."""
+    """The ways that a run is handed; `on_discussion` is called with each discussion as it begins."""
+
+    def __init__(self, on_discussion: Callable[[Discussion], object] | None = None) -> None:
+        self._on_discussion = on_discussion
 
     async def advise(self, op: Operation, request: Request) -> Request:
         try:
@@ -45,13 +48,23 @@ class Patterns:
             raise handoff.named(op, error) from error
 
     async def _within_its_time(self, op: Operation, request: Request) -> Answer:
-        way, timeout = way_of(op.agent), op.agent.timeout
+        way, timeout = self._way_of(op.agent), op.agent.timeout
         if timeout is None:
             return await way(op, request)
         with op.scope.timeline.clock.limit(op.scope.path, timeout):
             return await way(op, request)
         await op.scope.timeline.still()
         raise op.failed("timed_out", f"timed out after {timeout:g} s")
+
+    def _way_of(self, agent: Agent) -> Way:
+        way = way_of(agent)
+        return self._watched if way is discuss and self._on_discussion is not None else way
+
+    async def _watched(self, op: Operation, request: Request) -> Answer:
+        discussion = Discussion(op, request)
+        assert self._on_discussion is not None
+        self._on_discussion(discussion)
+        return await discussion.held()
 
     async def hand_off(self, op: Operation, request: Request, answer: Answer) -> Answer:
         return await handoff.hand_off(op, request, answer)

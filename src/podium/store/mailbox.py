@@ -16,11 +16,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..event import MessageReceived, PauseAsked, PermissionAnswered, QuestionAnswered, StopAsked
+from ..event import (
+    BudgetChanged,
+    MemberChanged,
+    MessageReceived,
+    PauseAsked,
+    PermissionAnswered,
+    QuestionAnswered,
+    StopAsked,
+)
 from .bell import bell_folder, ring_once
 from .schema import connect, explained
 
-Wish = StopAsked | PauseAsked | MessageReceived | PermissionAnswered | QuestionAnswered
+Wish = StopAsked | PauseAsked | BudgetChanged | MemberChanged | MessageReceived | PermissionAnswered | QuestionAnswered
 """What may be put into a mailbox."""
 
 _decoder: msgspec.json.Decoder[Wish] = msgspec.json.Decoder(Wish)

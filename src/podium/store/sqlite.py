@@ -25,7 +25,7 @@ from .mailbox import Letter, addressees, letters
 from .ownership import LEASE_SECONDS, claim, enlist, renewal
 from .reader import Reader
 from .schema import connect, explained
-from .writer import Batch, Write, Writer
+from .writer import Batch, Statement, Write, Writer
 
 FEW_RUNS = 8
 
@@ -54,10 +54,10 @@ class SqliteLease:
             raise self.error
         self._last = self._store.writer.enqueue(write)
 
-    async def settled(self) -> None:
+    async def settled(self, *, is_alone: bool = True) -> None:
         """Return when everything queued so far is written; raise when it could not be."""
         if self._last is not None and not self._last.done.is_set():
-            if self._store.is_quiet:
+            if is_alone and self._store.is_quiet:
                 self._store.writer.hurry()
             if not self._last.done.is_set():
                 await self._last.done.wait()
@@ -107,11 +107,11 @@ class SqliteStore:
         """Whether so few runs are under way that waiting for others to share a transaction gains nothing."""
         return len(self._leases) <= FEW_RUNS
 
-    def begin(self, run: str) -> SqliteLease:
-        """A new run, owned by this process."""
+    def begin(self, run: str, beside: Statement | None = None) -> SqliteLease:
+        """A new run, owned by this process; `beside` is written in the same transaction."""
         lease = self._leases[run] = SqliteLease(self, run, epoch=1)
         made = "INSERT INTO run (id, created, owner, epoch) VALUES (?, ?, ?, 1)"
-        lease.write(Write(lease, before=(made, (run, time.time(), self._owner))))
+        lease.write(Write(lease, before=(made, (run, time.time(), self._owner)), after=beside))
         return lease
 
     async def claim(self, run: str) -> SqliteLease:

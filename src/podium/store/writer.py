@@ -130,6 +130,7 @@ class Writer:
             return False
         self._light_batches += 1
         self._tell(batch)
+        batch.writes.clear()
         return True
 
     def _on_carried(self, batch: Batch) -> None:
@@ -151,6 +152,8 @@ class Writer:
             for writes in parts:
                 self._carry(batch, writes)
             self._tell(batch)
+            # Who waits for a batch keeps it, and what was written would keep who wrote it.
+            batch.writes.clear()
             self._loop.call_soon_threadsafe(self._on_carried, batch)
 
     def _carry(self, batch: Batch, writes: Sequence[Write]) -> None:

@@ -150,6 +150,7 @@ class Caller:
         )
         reply = _Reply(model, call)
         traffic, estimate = model.traffic, self._estimate(model, reply)
+        await at.timeline.still()  # a budget that is changed during a pause counts
         with self._room(estimate):
             delay = traffic.delay(estimate.tokens)
             if delay:

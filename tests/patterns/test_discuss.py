@@ -1,0 +1,202 @@
+"""Discussions: who hears what and when, who is cut, what a program may do about it, and how they end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podium import Result
+from podium.agent import Advisors, Budget, Member, Team
+from podium.event import Broadcast, DiscussionEnded, Noticed, OperationEnded, RoundEnded, Voted
+from podium.patterns.discuss import FALLBACK, Discussion
+from podium.store.fault import refusal_after
+
+from ..studio import Studio
+from .test_teams import lead, member, ready
+
+
+def said(message: str) -> dict[str, Any]:
+    return member(("broadcast", {"message": message}))
+
+
+def voted(is_ready: bool, reason: str = "") -> dict[str, Any]:
+    return member(("vote_conclude", {"ready": is_ready, "reason": reason}))
+
+
+def ended(studio: Studio, result: Result) -> DiscussionEnded:
+    [one] = studio.events(result, DiscussionEnded)
+    assert isinstance(one, DiscussionEnded)
+    return one
+
+
+async def test_a_member_goes_on_with_its_own_conversation(studio: Studio) -> None:
+    studio.agent("a", says=[said("I think tea"), "ok", voted(True), "ok"])
+    studio.agent("b", says=[said("I think coffee"), "ok", voted(True), "ok"])
+    lead(studio, "discuss", "a", "b", says=["go on", "tea it is"])
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert result.text == "tea it is"
+    assert ended(studio, result).rounds == 2
+    second = [call for call in studio.calls if call.agent == "a"][2]
+    assert [message.role for message in second.messages].count("user") == 2
+    assert any(call.name == "broadcast" for message in second.messages for call in message.calls)
+
+
+async def test_votes_and_absences_are_shared(studio: Studio) -> None:
+    studio.agent("a", says=[voted(False, "too early"), "ok", *ready()])
+    studio.agent("b", says=[{"fails": {"status": 400, "message": "broken"}}])
+    studio.agent("c", says=[said("hello"), "ok", *ready()])
+    lead(studio, "discuss", "a", "b", "c", says=["go on", "the end"])
+
+    result = await studio.run("lead", "Talk.")
+
+    assert ended(studio, result).by == "consensus"
+    heard = next(text for text in studio.heard("c") if "round 2" in text)
+    assert "[a, round 1, votes] not ready to conclude: too early" in heard
+    assert "[b, round 1, took no part]" in heard
+    assert studio.events(result, RoundEnded)[0].missing == ("b",)
+
+
+async def test_a_member_that_was_cut_joins_the_next_round_and_hears_all_that_it_missed(studio: Studio) -> None:
+    studio.agent("slow", says=[{"says": "here I am", "silent": 1, "calls": []}, *ready()])
+    studio.agent("b", says=[said("first words"), "ok", said("second words"), "ok", *ready()])
+    lead(studio, "discuss", "slow", "b", says=["go on"] * 3, max_rounds=3, round_timeout=0.2, termination="max_rounds")
+
+    result = await studio.run("lead", "Talk.")
+
+    assert studio.events(result, RoundEnded)[0].missing == ("slow",)
+    heard = [text for text in studio.heard("slow") if "first words" in text]
+    assert heard
+    outcomes = [
+        entry
+        for entry in studio.entries(result)
+        if entry.operation == "lead/member:slow#1" and isinstance(entry.event, OperationEnded)
+    ]
+    assert outcomes
+
+
+async def test_a_coordinator_that_fails_after_a_round_stops_nobody(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[said(f"{name} speaks"), "ok", *ready()])
+    lead(studio, "discuss", "a", "b", says=[{"fails": {"status": 400}}])
+
+    result = await studio.run("lead", "Talk.")
+
+    assert ended(studio, result).by == "consensus"
+    assert any("had no say after round 1" in event.text for event in studio.events(result, Noticed))
+    assert result.text.startswith(FALLBACK)
+
+
+async def test_a_discussion_that_only_repeats_itself_ends(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[f"{name} says the same"] * 9)
+    lead(studio, "discuss", "a", "b", says=["hm"] * 9)
+
+    result = await studio.run("lead", "Talk.")
+
+    assert (ended(studio, result).by, ended(studio, result).rounds) == ("stalled", 3)
+
+
+async def test_an_exhausted_budget_ends_a_discussion_with_what_was_said(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[f"{name} says {word}" for word in "one two three four five six".split()])
+    lead(studio, "discuss", "a", "b", says=["hm"] * 9)
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "Talk.", agents=studio.agents.values(), budget=Budget(tokens=900))
+
+    assert ended(studio, result).by == "budget"
+    assert not result.succeeded
+    assert any(FALLBACK in part.text and "a says one" in part.text for part in result.parts)
+
+
+async def test_what_a_discussion_cost_is_counted(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[said(f"{name} speaks"), "ok", *ready()])
+    lead(studio, "discuss", "a", "b", says=["go on", "the end"])
+
+    result = await studio.run("lead", "Talk.")
+
+    assert (ended(studio, result).rounds, ended(studio, result).broadcasts) == (2, 4)
+    assert ended(studio, result).injected_tokens > 0
+
+
+async def test_a_member_may_be_a_chain_and_speaks_with_its_last_agents_words(studio: Studio) -> None:
+    studio.agent("a", says=["a draft"], handoff="editor")
+    studio.agent("editor", says=["the edited words"])
+    lead(studio, "discuss", "a", "b", says=["the end"], max_rounds=1)
+
+    result = await studio.run("lead", "Talk.")
+
+    assert "the edited words" in [event.text for event in studio.events(result, Broadcast)]
+    assert result.parts[0].text == "the edited words"
+
+
+# What a program may do
+
+
+async def test_a_program_hears_and_injects_and_stops(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[f"{name} says {word}" for word in "one two three".split()])
+    lead(studio, "discuss", "a", "b", says=["hm"] * 9)
+    heard: list[str] = []
+
+    def watch(discussion: Discussion) -> None:
+        discussion.on_broadcast = lambda event: heard.append(event.text)
+        discussion.should_continue = lambda one: one.rounds < 2
+        discussion.inject("Mind the budget.")
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "Talk.", agents=studio.agents.values(), on_discussion=watch)
+
+    assert (ended(studio, result).by, ended(studio, result).rounds) == ("stopped", 2)
+    assert heard == ["a says one", "b says one", "a says two", "b says two"]
+    assert "[the person, round 1]\nMind the budget." in studio.heard("a")[0]
+
+
+async def test_what_was_injected_is_heard_once_however_often_the_run_dies(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[f"{name} says one", *ready()])
+    lead(studio, "discuss", "a", "b", says=["hm", "the end"])
+
+    def watch(discussion: Discussion) -> None:
+        discussion.inject("Mind the budget.")
+
+    async with studio.app(fault=refusal_after(12)) as app:
+        died = await app.run(studio.agents["lead"], "Talk.", agents=studio.agents.values(), on_discussion=watch)
+    assert died.outcome == "interrupted"
+    studio.bury()
+
+    result = await studio.resume(died.run_id)
+
+    assert result.text == "the end"
+    injected = [event for event in studio.events(result, Broadcast) if event.author == "the person"]
+    assert len(injected) == 1
+
+
+async def test_votes_are_told_to_a_program(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=ready())
+    lead(studio, "discuss", "a", "b", says=["the end"])
+    votes: list[Voted] = []
+
+    def watch(discussion: Discussion) -> None:
+        discussion.on_vote = votes.append
+
+    async with studio.app() as app:
+        await app.run(studio.agents["lead"], "Talk.", agents=studio.agents.values(), on_discussion=watch)
+
+    assert [(vote.author, vote.ready) for vote in votes] == [("a", True), ("b", True)]
+
+
+async def test_a_discussion_may_be_an_advisor(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=ready())
+    team = Team(mode="discuss", members=(Member(agent="a"), Member(agent="b")))
+    studio.agent("council", says=["the council's view"], team=team)
+    studio.agent("boss", says=["decided"], advisors=Advisors(agents=("council",)))
+
+    result = await studio.run("boss", "Well?")
+
+    assert result.text == "decided"
+    assert "the council's view" in studio.heard("boss")[0]

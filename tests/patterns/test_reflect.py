@@ -1,0 +1,363 @@
+"""The reflect loop: evidence, repetition, adjustments, pauses, one agent alone, and what ends it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from podium import Result
+from podium.agent import Budget, Permissions
+from podium.errors import Mistake
+from podium.event import (
+    AdjustmentProposed,
+    Checked,
+    Evaluated,
+    MemberChanged,
+    MessagesDelivered,
+    Noticed,
+    OperationEnded,
+    OperationStarted,
+    ReflectEnded,
+    RunPaused,
+    TeamPlanned,
+)
+from podium.store.fault import refusal_after
+from podium.store.mailbox import post
+
+from ..studio import Studio
+from .test_teams import AGAIN, DONE, lead, plan
+
+ALONE = "[[REFLECTION_COMPLETE]]"
+
+
+def ended(studio: Studio, result: Result) -> ReflectEnded:
+    [one] = studio.events(result, ReflectEnded)
+    assert isinstance(one, ReflectEnded)
+    return one
+
+
+# Evidence
+
+
+def repository(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "kept.txt").write_text("kept")
+    (folder / ".gitignore").write_text("ignored.txt\n")
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
+        subprocess.run(["git", "-C", folder, *words], check=True)
+    return folder
+
+
+async def checked(studio: Studio, repo: Path, *checks: str, says: list[str], allow: tuple[str, ...] = ()) -> Result:
+    lead(studio, "reflect", "a", says=says, checks=list(checks), max_iterations=2)
+    studio.settings = structs.replace(studio.settings, permissions=Permissions(allow=allow))
+    async with studio.app() as app:
+        return await app.run(studio.agents["lead"], "go", repo=repo, agents=studio.agents.values())
+
+
+async def test_a_claim_holds_only_where_the_checks_pass_on_a_clean_checkout(studio: Studio, tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    (repo / "new.txt").write_text("part of the work")
+    (repo / "ignored.txt").write_text("not part of it")
+
+    result = await checked(
+        studio,
+        repo,
+        "test -e kept.txt",
+        "test -e new.txt",
+        "ls",
+        says=[plan(("a", "x")), f"done\n{DONE}"],
+        allow=("Bash(test *)", "Bash(ls)"),
+    )
+
+    assert result.succeeded, studio.events(result, Evaluated)
+    [evidence] = studio.events(result, Checked)
+    assert evidence.passed
+    assert "new.txt" in evidence.output
+    assert "ignored.txt" not in evidence.output
+    status = subprocess.run(["git", "-C", repo, "status", "--porcelain"], check=True, capture_output=True, text=True)
+    assert status.stdout == "?? new.txt\n"
+    listed = subprocess.run(["git", "-C", repo, "worktree", "list"], check=True, capture_output=True, text=True)
+    assert len(listed.stdout.splitlines()) == 1
+
+
+async def test_checks_that_fail_hold_the_claim_back_and_go_into_the_next_plan(studio: Studio, tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+
+    result = await checked(
+        studio,
+        repo,
+        "cat kept.txt && test -e wanted.txt",
+        says=[plan(("a", "x")), f"done\n{DONE}", plan(("a", "y")), f"really done\n{DONE}"],
+        allow=("Bash(test *)", "Bash(cat *)"),
+    )
+
+    assert not result.succeeded
+    assert ended(studio, result).end == "max_iterations"
+    first, second = studio.events(result, Evaluated)
+    assert (first.score, first.is_complete, second.score) == (0.3, False, 0.3)
+    assert "the checks do not pass" in first.held_back
+    assert any("FAIL" in heard and "kept" in heard for heard in studio.heard("lead"))
+    assert result.parts[-1].text == "really done"
+
+
+async def test_checks_that_nobody_allows_are_not_run(studio: Studio, tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+
+    result = await checked(studio, repo, "touch ran.txt", says=[plan(("a", "x")), f"done\n{DONE}"] * 2)
+
+    assert not result.succeeded
+    assert "nobody is there to ask" in studio.events(result, Evaluated)[0].held_back
+    assert not (repo / "ran.txt").exists()
+
+
+async def test_checks_without_a_repository_are_refused_before_the_run_begins(studio: Studio, tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="no git repository"):
+        await checked(studio, tmp_path, "true", says=["x"])
+
+
+# Repetition and adjustments
+
+
+async def test_the_first_repetition_is_warned_of_and_the_second_in_a_row_ends_the_loop(studio: Studio) -> None:
+    lead(studio, "reflect", "a", says=[plan(("a", "x")), f"the same\n{AGAIN}"] * 5)
+
+    result = await studio.run("lead", "go")
+
+    assert (ended(studio, result).end, ended(studio, result).iterations) == ("stalled", 3)
+    warnings = [event for event in studio.events(result, Noticed) if "repeats itself" in event.text]
+    assert len(warnings) == 1
+    assert [event.iteration for event in studio.events(result, AdjustmentProposed) if "repeats" in event.text] == [2, 3]
+
+
+async def test_proposals_are_shown_and_not_applied(studio: Studio) -> None:
+    studio.agent("a", says=[{"fails": {"status": 400, "message": "broken"}}], model="small")
+    studio.agent("b", says=["b is done"] * 9, model="large")
+    says = [plan(("a", "x"), ("b", "y")), f"one {AGAIN}\n{AGAIN}", plan(("b", "z")), f"two\n{DONE}"]
+    lead(studio, "reflect", "a", "b", says=says)
+
+    result = await studio.run("lead", "go")
+
+    [proposed] = [event for event in studio.events(result, AdjustmentProposed) if event.member]
+    assert (proposed.member, proposed.model, proposed.is_applied) == ("a", "large", False)
+    assert not studio.events(result, MemberChanged)
+
+
+async def test_with_adjust_auto_a_failed_worker_gets_another_model_for_its_next_task(studio: Studio) -> None:
+    studio.agent("a", says=[{"says": "done at last", "fails": {"status": 400, "times": 1}}], model="small")
+    studio.agent("b", says=["b is done"] * 9, model="large")
+    says = [plan(("a", "x"), ("b", "y")), f"one\n{AGAIN}", plan(("a", "x again")), f"two\n{DONE}"]
+    lead(studio, "reflect", "a", "b", says=says, adjust="auto")
+
+    result = await studio.run("lead", "go")
+
+    assert result.succeeded, result.error
+    [change] = [
+        entry
+        for entry in studio.entries(result)
+        if isinstance(entry.event, MemberChanged) and not entry.scope.endswith("/change")
+    ]
+    assert isinstance(change.event, MemberChanged)
+    assert (change.event.member, change.event.model, change.event.by) == ("a", "large", "podium")
+    assert any("Take into account: a failed" in heard for heard in studio.heard("lead"))
+
+
+async def test_a_worse_evaluation_is_said_to_be_degrading_and_brings_proposals(studio: Studio) -> None:
+    says = [plan(("a", "x")), "one thing", plan(("a", "y")), f"quite another thing\n{AGAIN}"]
+    lead(studio, "reflect", "a", says=says, max_iterations=2)
+
+    result = await studio.run("lead", "go")
+
+    assert [event.trend for event in studio.events(result, Evaluated)] == ["stable", "degrading"]
+    told = [event.text for event in studio.events(result, AdjustmentProposed)]
+    assert any("fell by 0.30" in text for text in told)
+    assert any("getting worse" in text for text in told)
+
+
+async def test_the_same_task_for_two_workers_is_flagged_and_told_to_the_lead(studio: Studio) -> None:
+    says = [plan(("a", "do it"), ("b", "do it")), f"one\n{AGAIN}", "nothing is missing", f"x\n{DONE}"]
+    lead(studio, "reflect", "a", "b", says=says)
+
+    result = await studio.run("lead", "go")
+
+    assert studio.events(result, TeamPlanned)[0].flagged == ("a, b were given the same task",)
+    assert any("a, b were given the same task" in heard for heard in studio.heard("lead"))
+
+
+# Ends
+
+
+async def test_a_lead_that_never_assigns_anything_fails_at_once_and_says_so(studio: Studio) -> None:
+    lead(studio, "reflect", "a", says=["I will think about it."] * 9)
+
+    result = await studio.run("lead", "go")
+
+    assert ended(studio, result).end == "error_budget"
+    assert result.error is not None
+    assert "assigned nothing" in result.error
+    assert len(studio.heard("lead")) == 4
+
+
+async def test_an_exhausted_budget_ends_the_loop_with_what_there_is(studio: Studio) -> None:
+    lead(studio, "reflect", "a", says=[plan(("a", "x")), f"half an answer\n{AGAIN}"] * 9, max_iterations=9)
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "go", agents=studio.agents.values(), budget=Budget(tokens=900))
+
+    assert ended(studio, result).end == "budget_exhausted"
+    assert any("half an answer" in part.text for part in result.parts)
+
+
+async def test_a_worker_that_was_late_in_one_iteration_is_not_heard_in_the_next(studio: Studio) -> None:
+    studio.agent("slow", says=[{"says": "too late", "silent": True}])
+    says = [plan(("slow", "x"), ("b", "y")), f"one\n{AGAIN}", plan(("b", "z")), f"two\n{DONE}"]
+    lead(studio, "reflect", "slow", "b", says=says, worker_timeout=0.05)
+
+    result = await studio.run("lead", "go")
+
+    assert result.succeeded
+    assert not any("too late" in heard for heard in studio.heard("lead"))
+    outcomes = {
+        entry.operation: entry.event.outcome
+        for entry in studio.entries(result)
+        if isinstance(entry.event, OperationEnded)
+    }
+    assert outcomes["lead/member:slow#1"] == "timed_out"
+    assert "slow: timed out" not in studio.heard("lead")[-1]
+
+
+async def test_a_message_to_the_lead_waits_for_its_next_turn_and_cuts_no_collection(studio: Studio) -> None:
+    studio.agent("a", says=[{"says": "a is done", "delay": 0.05}] * 3)
+    says = [plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"]
+    lead(studio, "reflect", "a", says=says)
+
+    async with studio.start("lead", "go") as run:
+        async for entry in run.entries():
+            if isinstance(entry.event, OperationStarted) and entry.event.agent == "a":
+                await run.send("Mind the gap.")
+                break
+        result = await run.result()
+
+    assert result.succeeded
+    assert len(studio.events(result, MessagesDelivered)) == 1
+    assert sum(heard.count("Mind the gap.") for heard in studio.heard("lead")) == 1
+    assert all(event.outcome == "succeeded" for event in studio.events(result, OperationEnded))
+
+
+async def test_resuming_after_a_pause_forgets_repetition_and_keeps_the_count(studio: Studio) -> None:
+    studio.agent("a", says=[{"says": "a is done", "delay": 0.02}] * 9)
+    lead(studio, "reflect", "a", says=[plan(("a", "x")), f"the same\n{AGAIN}"] * 9, max_iterations=4)
+    async with studio.start("lead", "go") as run:
+        async for entry in run.entries():
+            if isinstance(entry.event, Evaluated) and entry.event.iteration == 2:
+                await run.pause()
+        paused = await run.result()
+    assert paused.outcome == "paused"
+    assert studio.events(paused, RunPaused)
+
+    result = await studio.resume(paused.run_id)
+
+    assert (ended(studio, result).end, ended(studio, result).iterations) == ("max_iterations", 4)
+
+
+# Alone
+
+
+async def test_one_agent_alone_works_on_it_until_it_finds_nothing_missing(studio: Studio) -> None:
+    studio.agent("writer", says=[f"a draft\n{AGAIN}\nthe ending", f"the whole thing\n{ALONE}"])
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["writer"], "Write.", mode="reflect", max_iterations=3)
+
+    assert result.text == "the whole thing"
+    assert (ended(studio, result).end, ended(studio, result).iterations) == ("goal_met", 2)
+    assert "the ending" in studio.heard("writer")[1]
+
+
+async def test_a_groups_sentinel_does_not_end_one_agents_own_loop(studio: Studio) -> None:
+    studio.agent("writer", says=[f"a draft\n{DONE}", f"more\n{DONE}"])
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["writer"], "Write.", mode="reflect", max_iterations=2)
+
+    assert not result.succeeded
+    assert [event.score for event in studio.events(result, Evaluated)] == [0.7, 0.7]
+
+
+@pytest.mark.parametrize(
+    ("keys", "given", "message"),
+    [
+        ({}, {"mode": "broadcast"}, "has no team that could work in mode broadcast"),
+        ({}, {"max_iterations": 3}, "has no team; alone it can only reflect"),
+        ({"handoff": "other"}, {"mode": "reflect"}, "does not answer itself"),
+        ({}, {"mode": "reflect", "max_iterations": 0}, "0 iterations are none"),
+    ],
+)
+async def test_what_an_agent_cannot_do_is_said_before_the_run_begins(
+    studio: Studio, keys: dict[str, Any], given: Any, message: str
+) -> None:
+    studio.agent("other")
+    studio.agent("one", **keys)
+
+    async with studio.app() as app:
+        with pytest.raises(Mistake, match=message):
+            await app.run(studio.agents["one"], "go", agents=studio.agents.values(), **given)
+
+
+async def test_a_team_may_work_in_another_mode_this_time(studio: Studio) -> None:
+    lead(studio, "reflect", "a", "b")
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "go", agents=studio.agents.values(), mode="broadcast")
+
+    assert result.text.startswith("### From a")
+
+
+# Changing a member while the team is at work
+
+
+async def test_a_changed_member_works_otherwise_from_its_next_part_on(studio: Studio) -> None:
+    studio.agent("a", says=[{"says": "a is done", "delay": 0.05}] * 3, prompt="You are slow.")
+    says = [plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"]
+    lead(studio, "reflect", "a", says=says)
+
+    async with studio.start("lead", "go") as run:
+        async for entry in run.entries():
+            if isinstance(entry.event, OperationStarted) and entry.event.agent == "a":
+                await run.change_member("a", prompt="You are quick.", by="me")
+                break
+        result = await run.result()
+
+    assert result.succeeded
+    assert [call.system for call in studio.calls if call.agent == "a"] == ["You are slow.", "You are quick."]
+
+
+async def test_a_part_that_began_before_a_change_is_resumed_as_it_began(studio: Studio) -> None:
+    studio.agent("a", says=["a is done"] * 3, prompt="You are slow.")
+    says = [plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"]
+    lead(studio, "reflect", "a", says=says)
+    died = await studio.run("lead", "go", fault=refusal_after(8))
+    assert died.outcome == "interrupted"
+    started = [entry for entry in studio.entries(died) if isinstance(entry.event, OperationStarted)]
+    assert started[-1].event.agent == "a"
+    studio.bury()
+    post(studio.settings.store, died.run_id, MemberChanged(member="a", prompt="You are quick."))
+
+    result = await studio.resume(died.run_id)
+
+    assert result.succeeded
+    assert [call.system for call in studio.calls if call.agent == "a"][-2:] == ["You are slow.", "You are quick."]
+
+
+async def test_nobody_can_be_changed_who_is_not_there_or_into_what_is_not(studio: Studio) -> None:
+    studio.agent("a", says=[{"says": "a is done", "delay": 0.05}] * 3)
+    lead(studio, "reflect", "a", says=[plan(("a", "x")), f"one\n{DONE}"])
+
+    async with studio.start("lead", "go") as run:
+        with pytest.raises(Mistake, match="no agent 'b'; there are lead, a"):
+            await run.change_member("b", model="m")
+        await run.result()
