@@ -57,3 +57,21 @@ def resolved(text: str, models: Mapping[str, Role]) -> Choice:
 
     follow(name, ())
     return Choice(models=tuple(found), role=name)
+
+
+ROLES: Mapping[str, Role] = {
+    "complex-feature": Role(
+        model="",
+        rules="The task is large. Read widely before you begin, plan in small steps, and check each before the next.",
+    ),
+    "simple-fix": Role(
+        model="",
+        budget=Budget(turns=40),
+        rules="The task is small. Change as little as possible, and add a test that would have failed before.",
+    ),
+    "tests": Role(
+        model="",
+        rules="The task is to write tests. Change no code but tests; where the code is wrong, say so in your report.",
+    ),
+}
+"""Roles that workers may have where the settings say nothing of them; they think with the default model."""

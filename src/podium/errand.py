@@ -1,0 +1,29 @@
+"""An errand: what a worker is sent to do besides its request: where, from what, and after whom."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Work for a process of its own.
+
+    `root` is the repository, `path` the worker's checkout of it on `branch`; a reader has neither branch nor
+    checkout and works in `root`. `base` is what the branch begins at. `after` are the runs of workers that have to
+    succeed first, whose merged result is then the base. `parent` is the run that sent it, and `operation`
+    the place there.
+    """
+
+    root: str
+    path: str
+    branch: str = ""
+    base: str = ""
+    after: tuple[str, ...] = ()
+    role: str = ""
+    parent: str = ""
+    operation: str = ""
+    max_restarts: int = 1
+
+    @property
+    def is_reader(self) -> bool:
+        return not self.branch

@@ -1,0 +1,1 @@
+"""Processes of their own: the commander, and each of its workers."""

@@ -1,0 +1,352 @@
+"""The commander: one background process for each store, which has workers do what was delegated.
+
+It is started when there is work and ends when there is none. What it decides by is on the timelines of its
+workers' runs and in the list of who was hired; when it dies its workers end, and the next one goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import anyio
+import msgspec
+from anyio import CancelScope, Event, create_task_group, move_on_after, open_process, to_thread, wait_readable
+from anyio.abc import Process, TaskGroup
+
+from ..app import KEY_NAMES, App
+from ..errand import Errand
+from ..errors import Mistake, PodiumError, RunHeld
+from ..event import Entry, RunEnded, RunPaused, RunStarted
+from ..plain import cut, plain
+from ..policy import check
+from ..settings import Settings
+from ..store.bell import Bell, bell_folder
+from ..store.reader import Reader
+from ..store.workers import Crew
+from ..workers.link import Link
+from ..workers.message import (
+    Approve,
+    Cancel,
+    Deny,
+    Handshake,
+    Log,
+    Order,
+    PermissionRequest,
+    PermissionResponse,
+    Report,
+    State,
+    StatusUpdate,
+    TaskComplete,
+    moved,
+)
+from ..workers.pipe import Gone
+from ..workers.place import Held, bind, socket_path
+from ..workers.schedule import Job, Rest, steps
+from ..workers.wire import Welcome, serve
+from ..workspace.git import Checkout
+from .placing import placed
+from .worker import Config, Hello, environment
+
+GRACE_SECONDS = 1.0
+"""How long a worker that is told to end may take before it is terminated, and then before it is killed."""
+
+TAIL_LINES = 8
+LOGS = "logs"
+
+
+@dataclass(slots=True, kw_only=True)
+class Worker:
+    """A worker as its commander knows it."""
+
+    run: str
+    errand: Errand
+    task: str
+    state: State = "starting"
+    process: Process | None = None
+    link: Link[Report, Order] | None = None
+    checkout: Checkout | None = None
+    is_ending: bool = False
+    over: Event = field(default_factory=Event)
+
+    @property
+    def name(self) -> str:
+        return self.errand.branch or self.run
+
+
+class Commander:
+    """The workers of one store, from their hiring to their end."""
+
+    def __init__(self, app: App, environ: Mapping[str, str]) -> None:
+        self._app = app
+        self._environ = environ
+        self._store = app.settings.store
+        self._crew = Crew(self._store)
+        self._welcome = Welcome()
+        self._at_work: dict[str, Worker] = {}
+        self._socket = socket_path(self._store)
+        self._logs = app.settings.home / LOGS
+
+    async def command(self) -> None:
+        """Work until nothing is left to do. Raises Held where another commander does."""
+        self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with bind(self._socket) as listener:
+            bell = Bell(bell_folder(self._store), "owner")
+            try:
+                async with create_task_group() as group:
+                    group.start_soon(
+                        partial(serve, listener, self._welcome, self._handle, on_trouble=self._note_trouble)
+                    )
+                    await self._until_done(bell, group)
+                    group.cancel_scope.cancel()
+            finally:
+                bell.close()
+
+    async def _until_done(self, bell: Bell, group: TaskGroup) -> None:
+        while True:
+            bell.hush()
+            jobs, rest, errands = await to_thread.run_sync(self._looked)
+            most = self._app.settings.workers
+            next_steps = steps(jobs, rest=rest, running=self._at_work, most=most)
+            for run, why in next_steps.doomed:
+                await self._end(run, partial(self._app.fail, run, why))
+            for run in next_steps.start:
+                worker = self._at_work[run] = errands[run]
+                group.start_soon(self._tended, worker, bell)
+            for run in await to_thread.run_sync(self._crew.stopped):
+                await self._stop(run, group)
+            if not self._at_work and not next_steps.doomed:
+                return
+            if not next_steps.doomed:
+                await wait_readable(bell)
+
+    def has_work(self) -> bool:
+        """Whether anybody could be started now, or has to be told that it never will be."""
+        jobs, rest, _ = self._looked()
+        return any(steps(jobs, rest=rest, running=(), most=1))
+
+    def _looked(self) -> tuple[list[Job], dict[str, Rest], dict[str, Worker]]:
+        """The workers that are not over, how they and those that they follow stand, and what each has to do."""
+        jobs: list[Job] = []
+        rest: dict[str, Rest] = {}
+        workers: dict[str, Worker] = {}
+        with Reader(self._store) as reader:
+            for hired in self._crew.open():
+                summary = reader.summary(hired.run)
+                rest[hired.run] = resting(summary.last)
+                if rest[hired.run] not in ("open", "paused"):
+                    self._crew.dismiss(hired.run)
+                    continue
+                started = summary.first.event
+                assert isinstance(started, RunStarted)
+                assert started.errand is not None
+                for run in started.errand.after:
+                    rest[run] = resting(reader.summary(run).last)
+                workers[hired.run] = Worker(run=hired.run, errand=started.errand, task=started.request.text)
+                jobs.append(Job(hired.run, workers[hired.run].name, started.errand.after))
+        return jobs, rest, workers
+
+    # One worker
+
+    async def _tended(self, worker: Worker, bell: Bell) -> None:
+        """A worker from its checkout to its end; one that crashes is started again, so often as it may be."""
+        try:
+            await self._tend(worker)
+        except Exception as error:  # the edge of one worker: its trouble is not the others'
+            self._log(worker, f"its commander could not go on with it: {error!r}")
+            await self._end(worker.run, partial(self._app.fail, worker.run, f"its commander broke: {error}"))
+        finally:
+            del self._at_work[worker.run]
+            worker.over.set()
+            bell.ring()
+
+    async def _tend(self, worker: Worker) -> None:
+        try:
+            worker.checkout = await placed(self._app, worker.run, worker.errand)
+        except PodiumError as error:
+            await self._end(worker.run, partial(self._app.fail, worker.run, str(error)))
+            return
+        for attempt in range(worker.errand.max_restarts + 1):
+            code = await self._worked(worker)
+            if await to_thread.run_sync(self._rest_of, worker.run) != "open":
+                return
+            if worker.is_ending:
+                await self._end(worker.run, partial(self._app.stop, worker.run))
+                return
+            self._log(worker, f"process exited with code {code} (start {attempt + 1})")
+        why = f"process exited with code {code}: {self._tail(worker)}"
+        await self._end(worker.run, partial(self._app.fail, worker.run, why))
+
+    async def _worked(self, worker: Worker) -> int:
+        """One process of a worker, from its start to its end; how it ended."""
+        base = "" if worker.checkout is None else worker.checkout.base
+        config = Config(root=worker.errand.root, base=base, environ=self._secrets())
+        token = self._welcome.expect(worker.run, msgspec.to_builtins(config))
+        hello = Hello(socket=str(self._socket), run=worker.run, token=token, parent=os.getpid(), task=worker.task[:200])
+        with (self._logs / f"{worker.run}.log").open("ab") as log:
+            process = await open_process(
+                [sys.executable, "-m", "podium.processes.worker"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment(self._environ, KEY_NAMES),
+                cwd=worker.errand.root,
+                start_new_session=True,
+            )
+        worker.process = process
+        try:
+            assert process.stdin is not None
+            with suppress(anyio.BrokenResourceError):
+                await process.stdin.send(msgspec.json.encode(hello) + b"\n")
+            await process.stdin.aclose()
+            return await process.wait()
+        finally:
+            worker.process = worker.link = None
+            self._welcome.forget(worker.run)
+            with CancelScope(shield=True), move_on_after(GRACE_SECONDS * 2, shield=True):
+                kill(process, signal.SIGKILL)
+                await process.wait()
+                await process.aclose()
+
+    async def _stop(self, run: str, group: TaskGroup) -> None:
+        """End a worker that somebody wants to end, whether it works or waits."""
+        worker = self._at_work.get(run)
+        if worker is None:
+            await self._end(run, partial(self._app.stop, run))
+        elif not worker.is_ending:
+            worker.is_ending = True
+            group.start_soon(self._ended, worker)
+
+    async def _ended(self, worker: Worker) -> None:
+        """Ask a worker to end, then terminate it, then kill it, with all that it started."""
+        if worker.link is not None:
+            with suppress(Gone):
+                await worker.link.send(Cancel(reason="stopped"))
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            with move_on_after(GRACE_SECONDS):
+                await worker.over.wait()
+                return
+            if worker.process is not None:
+                kill(worker.process, sign)
+
+    async def _end(self, run: str, how: Callable[[], object]) -> None:
+        """End a run that nobody works on. One that somebody took meanwhile, or that is over, is left to itself."""
+        with suppress(RunHeld, Mistake):
+            await how()  # type: ignore[misc] # partial hides that it is a coroutine function
+        with suppress(PodiumError):
+            if await to_thread.run_sync(self._rest_of, run) not in ("open", "paused"):
+                await to_thread.run_sync(self._crew.dismiss, run)
+
+    def _rest_of(self, run: str) -> Rest:
+        with Reader(self._store) as reader:
+            return resting(reader.summary(run).last)
+
+    # What workers say
+
+    async def _handle(self, link: Link[Report, Order], handshake: Handshake) -> None:
+        worker = self._at_work.get(handshake.worker)
+        if worker is None:
+            return
+        worker.link = link
+        async for report in link:
+            match report:
+                case StatusUpdate(state=state):
+                    worker.state = moved(worker.state, state)
+                case TaskComplete(success=success):
+                    worker.state = moved(worker.state, "complete" if success else "failed")
+                case Log(level=level, content=content):
+                    self._log(worker, f"{level}: {content}")
+                case PermissionRequest():
+                    if (response := self._decided(worker, report)) is not None:
+                        await link.send(response)
+
+    def _decided(self, worker: Worker, request: PermissionRequest) -> PermissionResponse | None:
+        """What the rules say by now, which may be more than when the worker began; None where a person decides."""
+        if request.action.run != worker.run:
+            self._log(worker, "asked for permission in the name of another run; it was not answered")
+            return None
+        settings = Settings.load(self._environ, repo=Path(worker.errand.root))
+        verdict = check(request.action, settings.rules(), settings.permission_mode)
+        if verdict.decision == "ask":
+            return None
+        if verdict.decision == "allow":
+            return PermissionResponse(request_id=request.id, result=Approve(scope="once"))
+        return PermissionResponse(request_id=request.id, result=Deny(comment=verdict.reason))
+
+    # What is kept
+
+    def _secrets(self) -> dict[str, str]:
+        return {name: value for name, value in self._environ.items() if name in KEY_NAMES}
+
+    def _log(self, worker: Worker, text: str) -> None:
+        with (self._logs / f"{worker.run}.log").open("a", encoding="utf-8") as log:
+            log.write(f"{time.strftime('%H:%M:%S')} {plain(text)}\n")
+
+    def _tail(self, worker: Worker) -> str:
+        try:
+            with (self._logs / f"{worker.run}.log").open(encoding="utf-8", errors="replace") as log:
+                lines = deque(log, maxlen=TAIL_LINES)
+        except OSError:
+            return "it left no log"
+        return cut(" / ".join(plain(line.strip()) for line in lines), 2000)
+
+    def _note_trouble(self, worker: str, error: PodiumError) -> None:
+        sys.stderr.write(f"{worker or 'a stranger'}: {plain(str(error))}\n")
+
+
+def resting(last: Entry) -> Rest:
+    """How a run stands, by the last thing on its timeline."""
+    match last.event:
+        case RunEnded(outcome="succeeded" | "failed" | "timed_out" | "cancelled" as outcome):
+            return outcome
+        case RunEnded():
+            return "failed"
+        case RunPaused():
+            return "paused"
+        case _:
+            return "open"
+
+
+def kill(process: Process, sign: signal.Signals) -> None:
+    """Send a signal to a process and all of its group."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, sign)
+
+
+async def commanded(environ: Mapping[str, str]) -> None:
+    """Be the commander of the store that the environment names, for as long as there is work."""
+    settings = Settings.load(environ)
+    async with App(settings, environ=environ) as app:
+        has_work = True
+        while has_work:
+            commander = Commander(app, environ)
+            try:
+                await commander.command()
+            except Held:
+                return
+            # Somebody may have hired just before the socket was gone, and found a commander there.
+            has_work = await to_thread.run_sync(commander.has_work)
+
+
+def main() -> int:
+    """Run in the background; end quietly where there is a commander already."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        anyio.run(commanded, dict(os.environ))
+    except PodiumError as error:
+        sys.stderr.write(f"podium: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

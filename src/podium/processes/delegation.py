@@ -1,0 +1,107 @@
+"""Delegating: a task is written down for a worker, and a commander is there to see to it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Unpack
+
+from anyio import to_thread
+
+from ..agent import Agent
+from ..app import App, Given
+from ..errand import Errand
+from ..errors import Mistake
+from ..store.workers import Crew, Hired
+from ..store.worktrees import Ledger
+from ..workspace.git import Repository
+from ..workspace.worktree import Worktrees
+
+
+async def delegate(
+    app: App,
+    agent: str | Agent,
+    task: str,
+    *,
+    at: Path,
+    branch: str,
+    base: str = "",
+    after: Sequence[str] = (),
+    role: str = "",
+    parent: str = "",
+    operation: str = "",
+    is_reader: bool = False,
+    **given: Unpack[Given],
+) -> str:
+    """Have a worker do a task on a branch of its own; the id of its run. Raises Mistake for what cannot be done.
+
+    `at` is a folder of the repository. `after` are branches whose workers have to succeed first. A reader gets no checkout, and `branch` is no more
+    than its name.
+    """
+    repository = Repository.at(at)
+    root = str(repository.main)
+    crew = Crew(app.settings.store)
+    waits = tuple(await to_thread.run_sync(_followed, crew, root, after, branch))
+    errand = Errand(root=root, path=root, after=waits, role=role, parent=parent, operation=operation)
+    if not is_reader:
+        of = Worktrees(repository=repository, ledger=Ledger(app.settings.store))
+        open_now = await to_thread.run_sync(crew.open)
+        if any(hired.root == root and hired.branch == branch for hired in open_now):
+            raise Mistake(f"a worker is on {branch!r} already; podium workers shows it, and another branch would do")
+        path = await of.must_be_free(branch, base=base or None)
+        errand = Errand(
+            root=root,
+            path=str(path),
+            branch=branch,
+            base=base,
+            after=waits,
+            role=role,
+            parent=parent,
+            operation=operation,
+        )
+    given["repo"] = repository.main
+    return await app.enqueue(agent, task, errand, **given)
+
+
+def _followed(crew: Crew, root: str, branches: Iterable[str], branch: str) -> list[str]:
+    """The runs of the newest workers of these branches. Raises Mistake where one has none, or would follow itself."""
+    found: list[str] = []
+    for name in branches:
+        if name == branch:
+            raise Mistake(f"{branch!r} cannot wait for itself; name the branches that have to be done before")
+        known = crew.of(root, name)
+        if not known:
+            there = ", ".join(dict.fromkeys(one.branch for one in crew.all(root) if one.branch)) or "none"
+            raise Mistake(f"no worker was ever on {name!r}, so nothing can come after it; there are {there}")
+        found.append(known[-1].run)
+    return found
+
+
+def newest(crew: Crew, root: str, name: str) -> Hired:
+    """The newest worker of a branch, or the one whose run's id begins so. Raises Mistake."""
+    if known := crew.of(root, name):
+        return known[-1]
+    begun = [hired for hired in crew.all() if name and hired.run.startswith(name)]
+    if len(begun) == 1:
+        return begun[0]
+    there = ", ".join(dict.fromkeys(hired.branch or hired.run for hired in crew.all(root))) or "none yet"
+    raise Mistake(f"there is no worker {name!r} here; there are: {there}")
+
+
+def start_commander(environ: Mapping[str, str] = os.environ) -> None:
+    """See that there is a commander; one that finds another at work ends at once."""
+    log = Path(environ.get("PODIUM_HOME") or Path.home() / ".podium") / "logs"
+    log.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (log / "commander.log").open("ab") as errors:
+        subprocess.Popen(
+            [sys.executable, "-m", "podium.processes.commander"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=dict(environ),
+            cwd="/",
+            start_new_session=True,
+        )
