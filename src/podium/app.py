@@ -170,12 +170,23 @@ class App:
         async with _driven(taken) as resumed:
             yield resumed
 
-    async def enqueue(self, agent: str | Agent, request: str, errand: Errand, **given: Unpack[Given]) -> str:
-        """Write down a request for a worker, which another process will work on; the id of its run."""
-        run = self._begin(agent, request, errand=errand, **given)
-        await run.left()
+    async def enqueue(
+        self, agent: str | Agent, request: str, errand: Errand, *, run: str = "", **given: Unpack[Given]
+    ) -> str:
+        """Write down a request for a worker, which another process will work on; the id of its run.
+
+        `run` is an id that was chosen before; where there is a run with it already, nothing is done.
+        """
+        if run and await self.is_known(run):
+            return run
+        begun = self._begin(agent, request, errand=errand, id=run, **given)
+        await begun.left()
         ring_once(bell_folder(self.settings.store), "owner")
-        return run.id
+        return begun.id
+
+    async def is_known(self, run: str) -> bool:
+        """Whether there is a run with this id."""
+        return bool(await self._store.rows(run))
 
     async def entries(self, run: str) -> list[Entry]:
         """A run's timeline as it stands."""
@@ -215,6 +226,7 @@ class App:
         max_iterations: int | None = None,
         on_discussion: Callable[[Discussion], object] | None = None,
         errand: Errand | None = None,
+        id: str = "",
     ) -> Run:
         must_be_a_request(request)
         place = None if repo is None else find_repo(Path(repo))
@@ -238,7 +250,7 @@ class App:
             version=__version__,
             errand=errand,
         )
-        id = secrets.token_hex(6)
+        id = id or secrets.token_hex(6)
         lease = self._store.begin(id, None if errand is None else hiring(id, errand))
         timeline = Timeline(lease.run, lease, redaction=self._redaction)
         first = timeline.append(started, scope="")

@@ -108,7 +108,7 @@ async def _hired(
             is_reader=terms.is_reader,
             agents=team[1:],
         )
-    start_commander()
+    start_commander(settings)
     return run
 
 

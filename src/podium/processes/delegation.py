@@ -15,6 +15,7 @@ from ..agent import Agent
 from ..app import App, Given
 from ..errand import Errand
 from ..errors import Mistake
+from ..settings import Settings
 from ..store.workers import Crew, Hired
 from ..store.worktrees import Ledger
 from ..workspace.git import Repository
@@ -34,12 +35,13 @@ async def delegate(
     parent: str = "",
     operation: str = "",
     is_reader: bool = False,
+    run: str = "",
     **given: Unpack[Given],
 ) -> str:
     """Have a worker do a task on a branch of its own; the id of its run. Raises Mistake for what cannot be done.
 
     `at` is a folder of the repository. `after` are branches whose workers have to succeed first. A reader gets no checkout, and `branch` is no more
-    than its name.
+    than its name. `run` is an id that was chosen before.
     """
     repository = Repository.at(at)
     root = str(repository.main)
@@ -63,7 +65,7 @@ async def delegate(
             operation=operation,
         )
     given["repo"] = repository.main
-    return await app.enqueue(agent, task, errand, **given)
+    return await app.enqueue(agent, task, errand, run=run, **given)
 
 
 def _followed(crew: Crew, root: str, branches: Iterable[str], branch: str) -> list[str]:
@@ -91,17 +93,17 @@ def newest(crew: Crew, root: str, name: str) -> Hired:
     raise Mistake(f"there is no worker {name!r} here; there are: {there}")
 
 
-def start_commander(environ: Mapping[str, str] = os.environ) -> None:
-    """See that there is a commander; one that finds another at work ends at once."""
-    log = Path(environ.get("PODIUM_HOME") or Path.home() / ".podium") / "logs"
-    log.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (log / "commander.log").open("ab") as errors:
+def start_commander(settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
+    """See that the store of these settings has a commander; one that finds another at work ends at once."""
+    logs = settings.home / "logs"
+    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (logs / "commander.log").open("ab") as errors:
         subprocess.Popen(
             [sys.executable, "-m", "podium.processes.commander"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env=dict(environ),
+            env={**environ, "PODIUM_HOME": str(settings.home), "PODIUM_STORE": str(settings.store)},
             cwd="/",
             start_new_session=True,
         )
