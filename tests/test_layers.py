@@ -27,6 +27,7 @@ LAYERS = (
         "operation",
         "pace",
         "permission",
+        "placement",
         "picture",
         "policy",
         "redaction",

@@ -500,7 +500,9 @@ async def test_what_an_agent_asks_for_and_nothing_does_yet_is_said(studio: Studi
 
     result = await studio.run("solo", "do it")
 
-    assert studio.events(result, Noticed) == [Noticed(text="solo: this release does not act on isolation.")]
+    assert studio.events(result, Noticed) == [
+        Noticed(text="solo works in the repository itself; podium delegate gives it its own checkout.")
+    ]
 
 
 async def test_resuming_uses_the_agents_as_they_were_when_the_run_began(studio: Studio, tmp_path: Path) -> None:

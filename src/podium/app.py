@@ -11,7 +11,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, TypedDict, Unpack
@@ -41,6 +41,7 @@ from .patterns.discuss import Discussion
 from .patterns.output import must_be_schema
 from .patterns.ways import PATTERNS, Patterns, way_of
 from .permission import Acting
+from .placement import Placement
 from .preflight import (
     below,
     must_be_a_budget,
@@ -48,7 +49,6 @@ from .preflight import (
     must_have_a_repository,
     must_not_have_ended,
     reshaped,
-    unheeded,
 )
 from .redaction import Redaction
 from .request import Request, readable
@@ -300,12 +300,16 @@ class App:
         """What the person should know before the run begins; raises Mistake for what cannot run here."""
         notices = []
         engines = set()
+        team = list(team)
+        first = team[0]
         for agent in team:
             way_of(agent)
             must_be_schema(agent)
             engines.add(self._engine_for(settings, agent).name)
-            if ignored := unheeded(agent):
-                notices.append(f"{agent.name}: this release does not act on {', '.join(ignored)}.")
+            if agent.isolation != "shared" and agent is first:
+                notices.append(
+                    f"{agent.name} works in the repository itself; podium delegate gives it its own checkout."
+                )
             if agent.budget is not None and agent.budget.usd is not None:
                 self._must_be_priced(below(agent, team), settings)
         if REHEARSAL in engines and settings.model in ("", REHEARSAL):
@@ -388,6 +392,7 @@ class App:
             keeper=Keeper(self._minds, noticed=notice),
             offer=outfit.offer,
             checking=outfit.checking if started.repo else None,
+            placing=cache(partial(self._sending, timeline.run, started.repo)) if started.repo else None,
             briefing=settings.briefing,
             allowance=Allowance(timeline, "", settings.budget, of=""),
             rules=self._rules if settings is self.settings else settings.rules(),
@@ -398,6 +403,11 @@ class App:
         )
         closing = None if started.errand is None else partial(self._brought_home, timeline, started.errand)
         return Run(self._store, lease, first=first, engagement=engagement, outfit=outfit, closing=closing)
+
+    def _sending(self, run: str, repo: str) -> Placement:
+        from .processes.sending import Sending  # here, because most runs send nobody, and it needs this module
+
+        return Sending(self, run, Path(repo))
 
     async def _brought_home(self, timeline: Timeline, errand: Errand, how: str) -> None:
         """Put what a worker changed on its branch; where that cannot be done, say so and leave it in the checkout."""

@@ -271,6 +271,7 @@ class Run:
     async def _cut(self) -> RunEnded | RunPaused:
         """How work ended that was cut short: by a person, or because its time is over."""
         if self._timeline.stop_asked:
+            await self._engagement.root(self._agent).call_back()
             return RunEnded(outcome="cancelled", parts=await self._parts())
         if self._timeline.is_pausing:
             return RunPaused()

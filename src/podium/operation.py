@@ -24,13 +24,14 @@ from .agent import Agent
 from .budget import Allowance
 from .change import as_changed
 from .errors import Failed, Failure, FailureKind
-from .event import Checked, OperationEnded, OperationStarted, ToolUse, Trigger
+from .event import Checked, OperationEnded, OperationStarted, ToolUse, Trigger, WorkerReturned, WorkerSent
 from .journal import Scope, Timeline, digest
 from .keeper import Keeper
 from .mind import Engine, Past, Spec, Tool
 from .pace import Pace
 from .patience import PATIENCE, Patience, Unattended
 from .permission import Acting, Gate
+from .placement import Placement
 from .policy import Mode, Rules, Verdict, check, narrowed
 from .request import Answer, Part, Request
 from .session import Session, turns_at
@@ -67,6 +68,8 @@ class Engagement:
     """The tools that act on the outside, as an operation's agent may have them."""
     checking: Callable[[tuple[str, ...]], Acting] | None = None
     """How commands are run on a clean checkout of the work; None where there is no repository."""
+    placing: Callable[[], Placement] | None = None
+    """The way to workers; None where there is no repository for them."""
     briefing: Callable[[Agent], str] = attrgetter("prompt")
     """What an agent is told about itself before anything else."""
     allowance: Allowance
@@ -162,6 +165,7 @@ class Operation:
                 answer = await self.run(request)
                 return Part(agent=self.agent.name, outcome="succeeded", text=answer.text)
             await self.scope.timeline.still()
+            await self.call_back()
             late = self.failed("timed_out", f"timed out after {timeout:g} s").failure
             ended = self.scope.recall(OperationEnded) or self.scope.settle(_failed(late))
         except Failed as error:
@@ -179,6 +183,19 @@ class Operation:
         place = (at or self.scope).next(f"{trigger}:{chosen.name}")
         chosen = as_changed(chosen, place)
         return Operation(self._run, chosen, path=place.path, trigger=trigger, parent=self, after=after)
+
+    @property
+    def placement(self) -> Placement | None:
+        """The way to workers; None where there is none."""
+        return None if self._run.placing is None else self._run.placing()
+
+    async def call_back(self) -> None:
+        """End the workers that were sent from here or below and have not returned."""
+        events = self.scope.timeline.below(self.scope.path, WorkerSent, WorkerReturned)
+        back = {event.run for event in events if isinstance(event, WorkerReturned)}
+        runs = [event.run for event in events if isinstance(event, WorkerSent) and event.run not in back]
+        if runs and self.placement is not None:
+            await self.placement.call_back(runs)
 
     def past(self) -> list[Past]:
         """The agent's own turns in this part and in those that it goes on from."""

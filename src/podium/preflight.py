@@ -77,11 +77,6 @@ def must_not_have_ended(run: str, last: Entry) -> None:
         )
 
 
-def unheeded(agent: Agent) -> list[str]:
-    """The keys of an agent that say something which nothing here does yet."""
-    return ["isolation"] if agent.isolation != "shared" else []
-
-
 def below(agent: Agent, team: Iterable[Agent]) -> list[Agent]:
     """An agent and all that may work for it."""
     by_name = {one.name: one for one in team}

@@ -16,6 +16,7 @@ from ..message import delivered, recalled
 from ..operation import Operation
 from ..request import Answer, Request
 from .adjust import propose
+from .delegating import delegating
 from .dispatch import Plan, parse_plan
 from .orchestrate import Unplanned, flagged, must_have_worked, planned, planning, recorded, skipped
 from .prompts import filled
@@ -194,7 +195,7 @@ class Alone:
     @classmethod
     async def of(cls, op: Operation, request: Request) -> Alone:
         """The work of an operation's agent, with all that it may use."""
-        op.session(*op.coordination, *subagents(op), *await op.offered())
+        op.session(*op.coordination, *subagents(op), *delegating(op), *await op.offered())
         return cls(op, request)
 
     async def iterate(self, iteration: int) -> bool:

@@ -35,6 +35,7 @@ class Options(Struct, frozen=True, kw_only=True):
     termination: Literal["consensus", "max_rounds", "coordinator_decides"] = "consensus"
     max_rounds: int = 10
     round_timeout: float = 300.0
+    worktrees: Literal["shared", "team", "lead", "each"] = "shared"
     shared_context: str = ""
     routing: str = ""
     prompts: dict[str, str] = {}
@@ -62,14 +63,21 @@ def options(op: Operation) -> Options:
 def members(op: Operation) -> dict[str, Agent]:
     """The members of the team by the names that it has for them, each as the team wants it."""
     assert op.agent.team is not None
+    own = options(op)
     found: dict[str, Agent] = {}
     for member in op.agent.team.members:
-        agent = as_member(op.agents[member.agent], member)
+        agent = _placed(as_member(op.agents[member.agent], member), own.worktrees)
         name, number = agent.name, 2
         while name in found:
             name, number = f"{agent.name}-{number}", number + 1
         found[name] = agent if name == agent.name else structs.replace(agent, name=name)
     return found
+
+
+def _placed(agent: Agent, worktrees: str) -> Agent:
+    """An agent where the team wants it: with `each`, in a checkout of its own, unless its file says otherwise."""
+    is_moved = worktrees == "each" and agent.isolation == "shared"
+    return structs.replace(agent, isolation="process") if is_moved else agent
 
 
 def as_member(agent: Agent, member: Member) -> Agent:

@@ -9,7 +9,9 @@ from ..errors import Failed, Mistake
 from ..operation import Operation
 from ..request import Answer, Request
 from . import advisors, handoff, router
+from .away import away, is_away
 from .broadcast import broadcast
+from .delegating import delegating
 from .discuss import Discussion, discuss
 from .orchestrate import orchestrate
 from .output import fitting
@@ -48,7 +50,7 @@ class Patterns:
             raise handoff.named(op, error) from error
 
     async def _within_its_time(self, op: Operation, request: Request) -> Answer:
-        way, timeout = self._way_of(op.agent), op.agent.timeout
+        way, timeout = away if is_away(op) else self._way_of(op.agent), op.agent.timeout
         if timeout is None:
             return await way(op, request)
         with op.scope.timeline.clock.limit(op.scope.path, timeout):
@@ -86,7 +88,7 @@ def way_of(agent: Agent) -> Way:
 
 async def alone(op: Operation, request: Request) -> Answer:
     """The agent answers by itself, with the help of those it may call."""
-    session = op.session(*op.coordination, *subagents(op), *await op.offered())
+    session = op.session(*op.coordination, *subagents(op), *delegating(op), *await op.offered())
     if isinstance(op.agent.output, dict):
         return await fitting(op, session, request.prompt(), op.agent.output)
     reply = await session.ask(request.prompt())

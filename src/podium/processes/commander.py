@@ -340,6 +340,7 @@ async def commanded(environ: Mapping[str, str]) -> None:
 def main() -> int:
     """Run in the background; end quietly where there is a commander already."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.chdir("/")
     try:
         anyio.run(commanded, dict(os.environ))
     except PodiumError as error:

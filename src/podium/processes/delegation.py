@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
@@ -40,9 +40,11 @@ async def delegate(
 ) -> str:
     """Have a worker do a task on a branch of its own; the id of its run. Raises Mistake for what cannot be done.
 
-    `at` is a folder of the repository. `after` are branches whose workers have to succeed first. A reader gets no checkout, and `branch` is no more
-    than its name. `run` is an id that was chosen before.
+    `at` is a folder of the repository. `after` are branches whose workers have to succeed first. A reader gets no
+    checkout, and `branch` is no more than its name. `run` is an id that was chosen before.
     """
+    if run and await app.is_known(run):
+        return run
     repository = Repository.at(at)
     root = str(repository.main)
     crew = Crew(app.settings.store)
@@ -97,13 +99,17 @@ def start_commander(settings: Settings, environ: Mapping[str, str] = os.environ)
     """See that the store of these settings has a commander; one that finds another at work ends at once."""
     logs = settings.home / "logs"
     logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (logs / "commander.log").open("ab") as errors:
-        subprocess.Popen(
-            [sys.executable, "-m", "podium.processes.commander"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            env={**environ, "PODIUM_HOME": str(settings.home), "PODIUM_STORE": str(settings.store)},
-            cwd="/",
-            start_new_session=True,
-        )
+    appending = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    pid = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-m", "podium.processes.commander"],
+        {**environ, "PODIUM_HOME": str(settings.home), "PODIUM_STORE": str(settings.store)},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, str(logs / "commander.log"), appending, 0o600),
+        ],
+        setsid=True,
+    )
+    # It outlives this process, or ends while this one goes on: then somebody has to take note of it.
+    threading.Thread(target=os.waitpid, args=(pid, 0), name="podium-commander", daemon=True).start()

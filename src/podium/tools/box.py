@@ -25,6 +25,8 @@ from .shell import Bash
 READING = ("read_file", "glob", "grep", "git_diff")
 IN_A_CHECKOUT = (*READING, "write_file", "edit_file", "bash", "run_checks")
 PLAIN = ("ask_person", "report_status")
+DELEGATING = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
+"""Tools that come from elsewhere, with the way to workers."""
 
 ALIASES = {
     "Read": "read_file",
@@ -111,7 +113,7 @@ class Toolbox:
 
     def unknown(self, names: Sequence[str]) -> list[str]:
         """The entries that mean no tool, for a notice."""
-        known = {*IN_A_CHECKOUT, *self._acting, *self._plain, *self._functions}
+        known = {*DELEGATING, *IN_A_CHECKOUT, *self._acting, *self._plain, *self._functions}
         return [entry for entry in names if (name := tool_name(entry)) is not None and name not in known]
 
 

@@ -1,0 +1,61 @@
+"""Away: an agent's part is done by a worker, in a process and a checkout of its own.
+
+It composes like any other way of working: what comes back is the agent's answer, and its changes are on a
+branch that the answer names.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from msgspec import structs
+
+from ..agent import Agent
+from ..errors import FailureKind, Mistake
+from ..event import WorkerReturned, WorkerSent
+from ..operation import Operation
+from ..request import Answer, Request
+
+PREFIX = "podium"
+
+
+def is_away(op: Operation) -> bool:
+    """Whether an operation is a worker's: its agent wants a checkout of its own, and there is a way to give it one."""
+    return op.agent.isolation != "shared" and op.parent is not None and op.placement is not None
+
+
+async def away(op: Operation, request: Request) -> Answer:
+    """What a worker answers. Raises Failed."""
+    place = op.scope.at("worker")
+    sent = place.recall(WorkerSent)
+    if sent is None:
+        run = secrets.token_hex(6)
+        branch = f"{PREFIX}/{op.scope.timeline.run}/{op.agent.name.replace(':', '-')}-{run[:4]}"
+        sent = place.settle(WorkerSent(run=run, branch=branch, task=request.prompt()))
+    # Advice and handoff are this side's; the worker does the agent's own part.
+    own = structs.replace(op.agent, isolation="shared", advisors=None, handoff=None)
+    returned = await fetched(op, sent, own)
+    if returned.outcome != "succeeded":
+        kind: FailureKind = "timed_out" if returned.outcome == "timed_out" else "failed"
+        raise op.failed(kind, returned.error or f"its worker was {returned.outcome}", so_far=returned.text)
+    return Answer(text=returned.text)
+
+
+async def fetched(op: Operation, sent: WorkerSent, agent: Agent) -> WorkerReturned:
+    """What comes of a worker that was sent, recorded once."""
+    place = op.scope.at(f"worker:{sent.run}")
+    if (known := place.recall(WorkerReturned)) is not None:
+        return known
+    await begun(op, sent, agent)
+    assert op.placement is not None
+    return place.settle(await op.placement.returned(sent.run))
+
+
+async def begun(op: Operation, sent: WorkerSent, agent: Agent | None, *, after: tuple[str, ...] = ()) -> None:
+    """Have the worker begin that is written down, as this agent or as any worker. Raises Failed where it cannot."""
+    assert op.placement is not None
+    await op.scope.timeline.settled()
+    try:
+        await op.placement.send(sent, agent, list(op.agents.values()), operation=op.scope.path, after=after)
+    except Mistake as error:
+        raise op.failed("failed", f"no worker could be sent: {error}") from error

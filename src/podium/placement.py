@@ -1,0 +1,38 @@
+"""Placement: where work is done. Most of it is done here; some is sent to a worker in a process of its own.
+
+What is sent is a run like any other. This process only waits for it, finds it again after a restart by the id
+that it wrote down before, and calls it back when the work is not wanted any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from .agent import Agent
+from .event import WorkerReturned, WorkerSent
+
+
+class Placement(Protocol):
+    """The way to workers, as a run sees it."""
+
+    async def send(
+        self, sent: WorkerSent, agent: Agent | None, others: Sequence[Agent], *, operation: str, after: Sequence[str]
+    ) -> None:
+        """Have a worker begin, as this agent or as the usual one; where it has begun already, nothing is done.
+
+        Raises Mistake.
+        """
+        ...
+
+    async def returned(self, run: str) -> WorkerReturned:
+        """How a worker ended; waits for it."""
+        ...
+
+    async def standing(self, run: str) -> str:
+        """How a worker stands, in a line."""
+        ...
+
+    async def call_back(self, runs: Sequence[str]) -> None:
+        """End workers that are not wanted any more."""
+        ...

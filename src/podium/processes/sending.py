@@ -1,0 +1,83 @@
+"""The way to workers for a run of this process: what it sends is delegated like anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from anyio import to_thread
+
+from ..agent import Agent
+from ..app import App
+from ..event import RunEnded, StopAsked, WorkCommitted, WorkerReturned, WorkerSent
+from ..picture import Picture
+from ..store.follow import Follower
+from ..store.mailbox import post
+from ..store.reader import Reader
+from .delegation import delegate, start_commander
+
+AGENT = "worker"
+"""Who is sent where nobody is named."""
+
+
+class Sending:
+    """Workers of one run, in the repository that it works in."""
+
+    def __init__(self, app: App, run: str, directory: Path) -> None:
+        self._app = app
+        self._run = run
+        self._directory = directory
+        self._store = app.settings.store
+
+    async def send(
+        self, sent: WorkerSent, agent: Agent | None, others: Sequence[Agent], *, operation: str, after: Sequence[str]
+    ) -> None:
+        await delegate(
+            self._app,
+            agent or AGENT,
+            sent.task,
+            at=self._directory,
+            branch=sent.branch,
+            after=after,
+            parent=self._run,
+            operation=operation,
+            run=sent.run,
+            agents=[] if agent is None else [one for one in others if one.name != agent.name],
+        )
+        await to_thread.run_sync(start_commander, self._app.settings)
+
+    async def returned(self, run: str) -> WorkerReturned:
+        after = 0
+        while True:
+            # A follower ends where the run is paused; whoever resumes that is waited for.
+            with Follower(self._store, run, after) as entries:
+                async for entry in entries:
+                    after = entry.seq
+                    if isinstance(entry.event, RunEnded):
+                        return await to_thread.run_sync(self._result, run)
+
+    async def standing(self, run: str) -> str:
+        picture = await to_thread.run_sync(self._picture, run)
+        if picture.ended is not None:
+            return str(picture.ended.outcome)
+        if picture.waiting:
+            return "waiting for a person"
+        return "queued" if picture.root is None else picture.root.doing or "working"
+
+    async def call_back(self, runs: Sequence[str]) -> None:
+        for run in runs:
+            await to_thread.run_sync(post, self._store, run, StopAsked(by=f"run {self._run}"))
+
+    def _picture(self, run: str) -> Picture:
+        with Reader(self._store) as reader:
+            return Picture.of(reader.entries(run))
+
+    def _result(self, run: str) -> WorkerReturned:
+        with Reader(self._store) as reader:
+            entries = reader.entries(run)
+        result = Picture.of(entries).result()
+        left = next((entry.event for entry in reversed(entries) if isinstance(entry.event, WorkCommitted)), None)
+        text = result.text or "\n\n".join(part.text for part in result.parts if part.text)
+        if left is not None:
+            text = f"{text}\n\n[on branch {left.branch} at {left.commit[:12]}: {', '.join(left.files) or 'no changes'}]"
+        return WorkerReturned(run=run, outcome=result.outcome, text=text, error=result.error or "", usage=result.usage)
