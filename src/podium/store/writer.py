@@ -196,6 +196,9 @@ def commit(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
         if last is not None:
             after.append(last)
         survives_power_loss = survives_power_loss or is_full
+    if len(holders) == 1 and not before and not after and not survives_power_loss and 0 < len(rows) <= _FEW_ROWS:
+        insert_held(connection, rows, *next(iter(holders)))
+        return
     if survives_power_loss:
         connection.execute("PRAGMA synchronous = FULL")
     try:
@@ -236,6 +239,13 @@ def must_hold(connection: sqlite3.Connection, holders: Collection[tuple[str, int
     raise LeaseLost(f"run {lost} was taken over by another process; this one may not write to it any more")
 
 
+def insert_held(connection: sqlite3.Connection, rows: Sequence[Row], run: str, epoch: int) -> None:
+    """Insert a few rows of one run, if it is still ours, in a single statement that is a transaction by itself."""
+    values = [value for row in rows for value in row]
+    if connection.execute(_HELD_INSERTS[len(rows)], [*values, run, epoch]).rowcount != len(rows):
+        raise LeaseLost(f"run {run} was taken over by another process; this one may not write to it any more")
+
+
 def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
     """Insert rows, many in one statement.
 
@@ -256,4 +266,10 @@ _FEW_ROWS = 8
 _INSERTS = {
     size: "INSERT INTO entry (run, seq, epoch, kind, key, line, hash) VALUES " + ",".join(["(?,?,?,?,?,?,?)"] * size)
     for size in (*range(1, _FEW_ROWS + 1), *(1 << power for power in range(_MOST_ROWS.bit_length())))
+}
+_HELD_INSERTS = {
+    size: "INSERT INTO entry (run, seq, epoch, kind, key, line, hash) SELECT * FROM (VALUES "
+    + ",".join(["(?,?,?,?,?,?,?)"] * size)
+    + ") WHERE EXISTS (SELECT 1 FROM run WHERE id = ? AND epoch = ?)"
+    for size in range(1, _FEW_ROWS + 1)
 }

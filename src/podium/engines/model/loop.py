@@ -71,16 +71,22 @@ class Loop:
             place = turn.next("call")
             if number > 1:
                 self._hear_meanwhile(place)
-            async with aclosing(self._kept_readable(place)) as signs:
-                async for sign in signs:
-                    yield sign
-            reply = ModelReplied(model="")
-            async with aclosing(self._replied(place)) as heard:
-                async for piece in heard:
-                    if isinstance(piece, ModelReplied):
-                        reply = piece
-                    else:
-                        yield piece
+            tries = 0 if self._must_be_shortened(place) else None
+            reply: ModelReplied | None = None
+            while reply is None:
+                if tries is not None:
+                    async with aclosing(self._compacted(place, tries)) as signs:
+                        async for sign in signs:
+                            yield sign
+                try:
+                    async with aclosing(self._called(place)) as heard:
+                        async for piece in heard:
+                            if isinstance(piece, ModelReplied):
+                                reply = piece
+                            else:
+                                yield piece
+                except TooLong as error:
+                    tries = error.tries
             self._talk.reply(reply)
             if not reply.calls:
                 if reply.stop == "content_filter" and not reply.text.strip():
@@ -107,22 +113,6 @@ class Loop:
 
     # Model calls
 
-    async def _replied(self, place: Scope) -> AsyncGenerator[Piece | ModelReplied]:
-        """The reply to the conversation; where that is too long for the model, to a shorter one."""
-        try:
-            async with aclosing(self._called(place)) as heard:
-                async for piece in heard:
-                    yield piece
-            return
-        except TooLong as error:
-            tries = error.tries
-        async with aclosing(self._compacted(place, tries)) as signs:
-            async for sign in signs:
-                yield sign
-        async with aclosing(self._called(place)) as heard:
-            async for piece in heard:
-                yield piece
-
     def _called(self, place: Scope) -> AsyncGenerator[Piece | ModelReplied]:
         compacted = place.at("compaction").recall(ContextCompacted)
         tries = None if compacted is None else compacted.tries
@@ -138,12 +128,9 @@ class Loop:
 
     # A conversation that grows too long
 
-    async def _kept_readable(self, place: Scope) -> AsyncGenerator[Piece]:
-        """Shorten the conversation before the model can no longer read it, or as it was shortened here before."""
-        if place.at("compaction").is_settled or (not place.is_settled and self._is_full()):
-            async with aclosing(self._compacted(place, 0)) as signs:
-                async for sign in signs:
-                    yield sign
+    def _must_be_shortened(self, place: Scope) -> bool:
+        """Whether the model could soon no longer read the conversation, or it was shortened here before."""
+        return place.at("compaction").is_settled or (not place.is_settled and self._is_full())
 
     def _is_full(self) -> bool:
         tokens = self._talk.tokens(self._spec.system)
