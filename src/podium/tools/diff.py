@@ -14,7 +14,7 @@ from ..errors import OutsideFailed
 from ..event import ToolUse
 from ..mind import ToolAnswer
 from ..permission import Deed, Unfit
-from ..workspace.git import Done, git
+from ..workspace.git import Done, git, place_of
 from .arguments import Arguments, canonical, read, schema
 from .beneath import entered
 from .listing import Hidden, holds_secrets
@@ -43,6 +43,7 @@ class GitDiff:
 
     def __init__(self, directory: Path, *, hidden: Hidden = holds_secrets) -> None:
         self._directory = directory
+        self._place = place_of(directory)
         self._hidden = hidden
 
     async def prepare(self, call: ToolUse) -> Deed:
@@ -83,14 +84,14 @@ class GitDiff:
 
     async def _require_checkout(self) -> None:
         """A repository that has its files elsewhere would show those instead."""
-        done = await git(self._directory, "rev-parse", "--show-toplevel")
+        done = await git(self._place, "rev-parse", "--show-toplevel")
         top = os.fsdecode(done.out).rstrip("\n")
         if done.code != 0 or not await to_thread.run_sync(_is_within, self._directory, top):
             why = done.err.splitlines()[0] if done.err else "its files are elsewhere"
             raise Unfit(f"The checkout is not one of a git repository ({why}); compare files with other tools.")
 
     async def _git(self, *args: str) -> Done:
-        done = await git(self._directory, *args)
+        done = await git(self._place, *args)
         if done.code != 0:
             raise OutsideFailed(f"git {args[0]} failed: {done.err or f'exit code {done.code}'}")
         return done

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from anyio import to_thread
 
 from ..errors import OutsideFailed
-from ..workspace.git import git
+from ..workspace.git import Place, git
 from .beneath import entered
 
 MOST = 200_000
@@ -40,19 +40,22 @@ def holds_secrets(path: str) -> bool:
     )
 
 
-async def listed(directory: Path, under: str, *, hidden: Hidden) -> list[str]:
-    """The paths of all files under a located directory, relative to the checkout, in order."""
-    found = await _known_to_git(directory, under)
+async def listed(directory: Path, under: str, *, place: Place, hidden: Hidden) -> list[str]:
+    """The paths of all files under a located directory, relative to the checkout, in order.
+
+    `place` is the checkout as git is to see it.
+    """
+    found = await _known_to_git(place, under)
     if found is None:
         found = await to_thread.run_sync(_walked, directory, under)
     return sorted(path for path in found if ".git" not in path.split("/") and not hidden(path))
 
 
-async def _known_to_git(directory: Path, under: str) -> list[str] | None:
+async def _known_to_git(place: Place, under: str) -> list[str] | None:
     """None where git is not there, or this is not a repository of its own kind."""
     literally = "." if under == "." else f":(literal){under}"
     try:
-        done = await git(directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", literally)
+        done = await git(place, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", literally)
     except OutsideFailed:
         return None
     if done.code != 0:

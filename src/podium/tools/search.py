@@ -15,7 +15,7 @@ from ..action import Action
 from ..event import ToolUse
 from ..mind import ToolAnswer
 from ..permission import Deed, Unfit
-from ..workspace.git import trusted_program
+from ..workspace.git import place_of, trusted_program
 from . import grepping
 from .arguments import Arguments, canonical, read, schema
 from .beneath import Located, entered
@@ -67,6 +67,7 @@ class Glob:
 
     def __init__(self, directory: Path, *, hidden: Hidden = holds_secrets) -> None:
         self._directory = directory
+        self._place = place_of(directory)
         self._hidden = hidden
 
     async def prepare(self, call: ToolUse) -> Deed:
@@ -78,7 +79,7 @@ class Glob:
 
         async def act() -> ToolAnswer:
             prefix = "" if found.path == "." else f"{found.path}/"
-            paths = await listed(self._directory, found.path, hidden=self._hidden)
+            paths = await listed(self._directory, found.path, place=self._place, hidden=self._hidden)
             matching = [path for path in paths if matches(path.removeprefix(prefix))]
             return self._told(await to_thread.run_sync(self._newest_first, matching), asked.pattern)
 
@@ -146,6 +147,7 @@ class Grep:
         ripgrep: bool | None = None,
     ) -> None:
         self._directory = directory
+        self._place = place_of(directory)
         self._hidden = hidden
         self._wrap = wrap
         self._ripgrep = trusted_program("rg", outside=directory) if ripgrep is not False else None
@@ -179,7 +181,9 @@ class Grep:
                     self._ripgrep, self._directory, found.path, wanted, is_searched, self._wrap
                 )
             else:
-                paths = await listed(self._directory, found.path, hidden=lambda path: not is_searched(path))
+                paths = await listed(
+                    self._directory, found.path, place=self._place, hidden=lambda path: not is_searched(path)
+                )
                 hits = await grepping.in_files(self._directory, paths, wanted)
             return _told(asked, hits)
 

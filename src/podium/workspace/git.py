@@ -204,6 +204,15 @@ async def git_output(
     return os.fsdecode(done.out).removesuffix("\n")
 
 
+def place_of(directory: Path) -> Place:
+    """A checkout as git is to see it from now on: its repository, found once; the path where it is none's root."""
+    with suppress(Mistake):
+        found = Repository.at(directory)
+        if found.root == directory.resolve():
+            return found
+    return directory
+
+
 def folder_of(place: Place) -> Path:
     """The folder with the files."""
     match place:
