@@ -22,6 +22,7 @@ LAYERS = (
         "grouping",
         "journal",
         "keeper",
+        "memory",
         "message",
         "mind",
         "operation",
@@ -33,6 +34,8 @@ LAYERS = (
         "redaction",
         "report",
         "session",
+        "worker_state",
+        "workforce",
     },
     {
         "action",

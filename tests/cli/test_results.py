@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from podium.cli.results import inline, quotation
+from podium.cli.markdown import inline, quotation
 
 from .conftest import SLOW, Desk, ended, wait_for
 

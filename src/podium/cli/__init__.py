@@ -9,6 +9,8 @@ from .pipe import let_go
 def main(argv: list[str] | None = None) -> int:
     """Answer one command; what it gives is the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
+    if not arguments and _is_on_terminal():
+        arguments = ["chat"]
     text = plain_answer(arguments)
     if text is None:
         # Importing what parses and runs commands takes longer than answering without them.
@@ -20,3 +22,8 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         return let_go()
     return 0
+
+
+def _is_on_terminal() -> bool:
+    """Whether a person is there to talk to; either stream may be missing, as after `podium >&-`."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))

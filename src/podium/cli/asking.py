@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from asyncio import Event as Flag
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +22,6 @@ from anyio import CancelScope, sleep, wait_readable
 
 from ..config.allowed import Allowed, allow
 from ..event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
-from ..live import Run
 from .answer import chosen
 from .render import agent_of
 from .text import as_json, visible
@@ -57,30 +56,61 @@ class Keyboard(Protocol):
         ...
 
 
-class Asking:
-    """Puts to the person what the agents of a run ask; `view` rests meanwhile."""
+class Answering(Protocol):
+    """Where answers go, such as a run. Both calls give False where somebody else was faster."""
 
-    def __init__(self, run: Run, view: View, keyboard: Keyboard, *, home: Path) -> None:
-        self._run = run
+    async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool: ...
+
+    async def reply(self, id: str, text: str, *, by: str = "") -> bool: ...
+
+
+class Asking:
+    """Puts to the person what agents ask, with `tell`; `view` rests meanwhile."""
+
+    def __init__(
+        self,
+        answering: Answering,
+        view: View,
+        keyboard: Keyboard,
+        *,
+        home: Path,
+        tell: Callable[[str], object] | None = None,
+    ) -> None:
+        self._answering = answering
         self._home = home
         self._view = view
         self._keyboard = keyboard
+        self._tell = tell or say
         self._waiting: dict[str, Entry] = {}
         self._answered_by: dict[str, str] = {}
         self._is_asked = Flag()
         self._current: tuple[str, CancelScope] | None = None
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether the person is being asked something."""
+        return self._current is not None
+
     def hear(self, entry: Entry) -> None:
-        """Take in an entry of the run."""
+        """Take in an entry of a run."""
         match entry.event:
             case PermissionAsked(id=id) | QuestionAsked(id=id):
                 self._waiting[id] = entry
                 self._is_asked.set()
             case PermissionAnswered(id=id, by=by) | QuestionAnswered(id=id, by=by):
-                self._waiting.pop(id, None)
-                self._answered_by[id] = by
-                if self._current is not None and self._current[0] == id:
-                    self._current[1].cancel()
+                self.withdraw(id, by)
+
+    def withdraw(self, id: str, by: str) -> None:
+        """Ask this no longer: it was answered by somebody, or by nobody in time."""
+        self._waiting.pop(id, None)
+        self._answered_by[id] = by
+        if self._current is not None and self._current[0] == id:
+            self._current[1].cancel()
+
+    def leave(self) -> None:
+        """Leave what is being asked to whoever answers it later."""
+        if self._current is not None:
+            self._current[1].cancel()
 
     async def attend(self) -> None:
         """Ask whatever there is to ask, for ever."""
@@ -94,39 +124,45 @@ class Asking:
                     await self._ask(entry)
                 self._current = None
                 if scope.cancelled_caught:
-                    by = self._answered_by.get(id, "")
-                    say(f"{id}: time is over." if by == "podium" else f"{id} was answered by {by or 'somebody'}.")
+                    self._tell(self._ended(id))
                 self._waiting.pop(id, None)
+
+    def _ended(self, id: str) -> str:
+        """Why something is not asked any more that nobody has answered here."""
+        if id not in self._answered_by:
+            return f"{id} is left open; podium approvals lists it."
+        by = self._answered_by[id]
+        return f"{id}: time is over." if by == "podium" else f"{id} was answered by {by or 'somebody'}."
 
     async def _ask(self, entry: Entry) -> None:
         self._keyboard.forget()
         match entry.event:
             case PermissionAsked() as asked:
-                say(described(entry, asked))
+                self._tell(described(entry, asked))
                 # A key that is still held down from the last answer decides nothing.
                 await sleep(GUARD_SECONDS)
                 self._keyboard.forget()
-                say("  ".join(f"[{key}] {words}" for key, (_, words) in keys(asked).items()))
-                await self._decide(asked)
+                self._tell("  ".join(f"[{key}] {words}" for key, (_, words) in keys(asked).items()))
+                await self._decide(entry.run, asked)
             case QuestionAsked() as asked:
-                say(questioned(entry, asked))
+                self._tell(questioned(entry, asked))
                 text = (await self._keyboard.line()).strip()
-                await self._run.reply(asked.id, chosen(asked, text), by=BY)
+                await self._answering.reply(asked.id, chosen(asked, text), by=BY)
 
-    async def _decide(self, asked: PermissionAsked) -> None:
+    async def _decide(self, run: str, asked: PermissionAsked) -> None:
         while (key := (await self._keyboard.key()).lower()) not in keys(asked):
             pass
         decision, words = KEYS[key]
         comment = ""
         if decision in ("deny", "deny_and_pause"):
-            say("Why not? It is told to the agent. (Enter for no reason)")
+            self._tell("Why not? It is told to the agent. (Enter for no reason)")
             comment = (await self._keyboard.line()).strip()
-        say(f"{words}.")
+        self._tell(f"{words}.")
         rule = asked.always if decision == "always" else ""
-        if not await self._run.answer(asked.id, decision, by=BY, comment=comment, rule=rule):
-            say(f"{asked.id} was answered elsewhere before.")
+        if not await self._answering.answer(asked.id, decision, by=BY, comment=comment, rule=rule):
+            self._tell(f"{asked.id} was answered elsewhere before.")
         elif rule:
-            allow(self._home, Allowed(rule=rule, at=time.time(), by=BY, run=self._run.id))
+            allow(self._home, Allowed(rule=rule, at=time.time(), by=BY, run=run))
 
 
 def described(entry: Entry, asked: PermissionAsked) -> str:
@@ -163,7 +199,12 @@ _SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")
 
 def say(text: str) -> None:
     """Show text on the terminal; nothing in it acts there."""
-    click.echo(_SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", visible(text)), err=True)
+    click.echo(harmless(text), err=True)
+
+
+def harmless(text: str) -> str:
+    """Text in which nothing acts on a terminal, and nothing is out of sight."""
+    return _SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", visible(text))
 
 
 def _size(value: object) -> str:

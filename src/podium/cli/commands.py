@@ -10,9 +10,11 @@ SECTIONS = ("Work", "Look", "Steer", "Agents", "Set up")
 
 # name, section, purpose, example
 COMMANDS = (
+    ("chat", "Work", "Talk to an agent; podium alone does the same.", "podium chat triage"),
     ("run", "Work", "Give a request to an agent and follow it to the answer.", 'podium run triage "Why is it slow?"'),
     ("resume", "Work", "Go on with a run that was interrupted or paused.", "podium resume 3f2a"),
     ("delegate", "Work", "Have a worker do a task on a branch of its own.", 'podium delegate feat/csv "Export to CSV"'),
+    ("merge", "Work", "Bring the branches of workers together, checked.", "podium merge --all"),
     ("demo", "Work", "Watch a team work, die and go on: no key, no network.", "podium demo"),
     ("ps", "Look", "List the runs and how they stand.", "podium ps --all"),
     ("group", "Look", "Put the list of runs in order: by repository and by team.", "podium group pin billing"),
@@ -22,6 +24,7 @@ COMMANDS = (
     ("logs", "Look", "Print a run's timeline, and follow it.", "podium logs 3f2a -f"),
     ("verify", "Look", "Check that a run's timeline is what was once written.", "podium verify 3f2a"),
     ("audit", "Look", "List who approved what in a run, and what ran.", "podium audit 3f2a"),
+    ("workers", "Look", "List the workers and how they stand; wait, cancel, diff.", "podium workers wait"),
     ("worktrees", "Look", "List the worktrees of workers, and put them away.", "podium worktrees cleanup --dry-run"),
     ("send", "Steer", "Say something to an agent of a run.", 'podium send 3f2a/answer "Mention the cost."'),
     ("pause", "Steer", "Let a run begin nothing more for now.", "podium pause 3f2a"),

@@ -33,7 +33,7 @@ LONGEST_HEADING = 40
 )
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def command(is_all: bool, is_json: bool) -> None:
-    """List the runs, the newest first: running, paused, resumable (interrupted), or how they ended.
+    """List the runs, the newest first: running, queued, paused, resumable (interrupted), or how they ended.
 
     Where there is more than one group with runs to list, each has its own part; see podium group.
     """

@@ -21,7 +21,7 @@ async def wait_for_rest(store: Path, run: str) -> RunEnded | RunPaused | None:
             summary = await to_thread.run_sync(reader.summary, run)
             if isinstance(summary.last.event, RunEnded | RunPaused):
                 return summary.last.event
-            if state(summary) == "resumable":
+            if state(summary) in ("queued", "resumable"):
                 return None
             # Entries ring; the death of a process does not, so that it is looked for now and then.
             with move_on_after(LOOK_SECONDS), Follower(store, run, summary.last.seq) as entries:

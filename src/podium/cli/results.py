@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,15 +12,20 @@ from msgspec import Struct, to_builtins
 
 from ..event import SCHEMA, Evaluated, ReflectEnd
 from ..report import Discussion, OpenPoint, Reflection, Report, Share
-from ..request import quoted
 from ..settings import Settings
+from ..workforce import sent
+from . import workers_report
 from .budget_text import limits_told
 from .looking import looking
+from .markdown import bullets, inline, quotation
 from .measure import counted, cut, span, used
+from .say import say
 from .state import State, state
 from .text import as_json, visible
+from .workers_look import NOBODY, There, in_repo
 
 LONGEST_LINE = 200
+UNFINISHED: frozenset[State] = frozenset({"running", "queued", "paused", "resumable"})
 
 ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
     "goal_met": ("✓", "+"),
@@ -36,27 +41,49 @@ ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
 
 
 @click.command("results")
-@click.argument("run")
+@click.argument("run", required=False)
+@click.option("--workers", "is_workers", is_flag=True, help="All workers of this repository in one report.")
+@in_repo
 @click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
 @click.option("--markdown", "is_markdown", is_flag=True, help="Print it as Markdown that can be pasted anywhere.")
-def command(run: str, is_json: bool, is_markdown: bool) -> None:
+def command(run: str | None, is_workers: bool, repo: Path | None, is_json: bool, is_markdown: bool) -> None:
     """Show everything that RUN has brought so far: the answer or why there is none, and each agent's part.
 
-    It can be asked at any time, also while the run is being worked on.
+    It can be asked at any time, also while the run is being worked on. Workers that it sent are told of, too.
     """
     if is_json and is_markdown:
         raise click.UsageError("--json and --markdown exclude each other")
-    with looking(Settings.load().store) as reader:
+    if (run is None) != is_workers:
+        raise click.UsageError("name a run, or say --workers for all workers of this repository")
+    if run is None:
+        _tell_of_workers(There(repo), is_json=is_json, is_markdown=is_markdown)
+        return
+    store = Settings.load(repo=repo).store
+    with looking(store) as reader:
         id = reader.find(run)
         summary = reader.summary(id)
-        report = Report.of(reader.entries(id))
-    word = state(summary)
+        entries = reader.entries(id)
+    word, report, helped = state(summary), Report.of(entries), workers_report.brought(store, sent(entries))
     if is_json:
-        click.echo(as_json(fields(word, report)))
+        click.echo(as_json({**fields(word, report), **workers_report.fields(helped)}))
     elif is_markdown:
-        click.echo(markdown(word, report))
+        click.echo("\n\n".join([markdown(word, report), *workers_report.markdown(helped)]))
     else:
-        click.echo(visible("\n".join(rendered(word, report, icons_in(sys.stdout.encoding)))))
+        lines = rendered(word, report, icons_in(sys.stdout.encoding)) + workers_report.rendered(helped)
+        click.echo(visible("\n".join(lines)))
+
+
+def _tell_of_workers(there: There, *, is_json: bool, is_markdown: bool) -> None:
+    """What all workers of a repository have brought."""
+    told = workers_report.brought(there.store, (worker.run for worker in there.workers()))
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "repo": there.root, **workers_report.fields(told)}))
+    elif not told.force.workers:
+        say(NOBODY)
+    elif is_markdown:
+        click.echo("\n\n".join(workers_report.markdown(told)))
+    else:
+        click.echo(visible("\n".join(workers_report.rendered(told)).lstrip("\n")))
 
 
 def fields(word: State, report: Report) -> dict[str, Any]:
@@ -117,8 +144,8 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 def _answer(word: State, report: Report) -> list[str]:
     if report.answer is not None:
         return ["Answer:", report.answer.rstrip("\n")]
-    lines = [f"There is no answer{' yet' if word in ('running', 'paused', 'resumable') else ''}: {report.why}."]
-    if word in ("paused", "resumable"):
+    lines = [f"There is no answer{' yet' if word in UNFINISHED else ''}: {report.why}."]
+    if word in ("queued", "paused", "resumable"):
         lines.append(f"podium resume {report.run} goes on with it.")
     if report.draft.strip():
         lines += [f"What {report.agent} said last:", report.draft.rstrip("\n")]
@@ -223,41 +250,12 @@ def markdown(word: State, report: Report) -> str:
         blocks += [f"No result: {inline(share.why)}"] if share.why else []
     for reflection in report.reflections:
         heading = f"## {ICONS[reflection.end][0]} Loop of {inline(reflection.lead)}"
-        blocks += [heading, inline(_loop_facts(reflection)), *_bullets(_judged(reflection))]
+        blocks += [heading, inline(_loop_facts(reflection)), *bullets(_judged(reflection))]
     for discussion in report.discussions:
-        blocks += [f"## {inline(_talk_line(discussion))}", *_bullets(_voted(discussion))]
+        blocks += [f"## {inline(_talk_line(discussion))}", *bullets(_voted(discussion))]
     if report.open_points:
-        blocks += ["## Open points", *_bullets(map(_point_line, report.open_points))]
+        blocks += ["## Open points", *bullets(map(_point_line, report.open_points))]
     if report.changed_files:
         files = [f"{one.path} ({', '.join(one.agents)})" for one in report.changed_files]
-        blocks += ["## Changed files", *_bullets(files)]
+        blocks += ["## Changed files", *bullets(files)]
     return "\n\n".join(blocks)
-
-
-def _bullets(lines: Iterable[str]) -> Sequence[str]:
-    told = [f"- {inline(line)}" for line in lines]
-    return ["\n".join(told)] if told else []
-
-
-_SIGNS = re.compile(r"([\\`*_{}\[\]<>#|!@~$&])")
-_WITHIN = r"^((?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*)"
-"""What may stand before a heading in a list or in a quotation."""
-_HEADING = re.compile(_WITHIN + r"(#{1,6}(?:\s|$)|=+\s*$|-+\s*$)")
-_DEFINITION = re.compile(_WITHIN + r"(\[[^\]]*\]:)")
-_TAG = re.compile(r"<(?=[A-Za-z/!?])")
-
-
-def inline(text: str) -> str:
-    """Some words as one line in which no sign means anything to Markdown."""
-    return _SIGNS.sub(r"\\\1", visible(" ".join(text.split())))
-
-
-def quotation(text: str) -> str:
-    """A text quoted line by line, without headings, tags, pictures that are fetched and links for other lines."""
-    lines = [_harmless(line) for line in visible(text).strip("\n").splitlines()]
-    return quoted("\n".join(lines)).lstrip("\n")
-
-
-def _harmless(line: str) -> str:
-    line = _DEFINITION.sub(r"\1\\\2", _HEADING.sub(r"\1\\\2", line))
-    return _TAG.sub("&lt;", line).replace("![", "!\\[")

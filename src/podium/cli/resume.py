@@ -10,6 +10,7 @@ import click
 from ..errors import RunHeld
 from ..event import SCHEMA, RunStarted
 from ..settings import Settings
+from ..worker_state import AT_REST, WorkerState
 from . import exits
 from .asking import is_attended
 from .looking import found, looking
@@ -18,9 +19,11 @@ from .outcome import result_fields
 from .output import Output, output_options
 from .permissions import permissions_option
 from .say import say
-from .state import state
+from .state import is_worker, state
 from .text import as_json
 from .work import Ending, worked
+from .workers_look import seen
+from .workers_resume import go_on, told_of
 
 
 @click.command("resume")
@@ -33,7 +36,7 @@ def command(run: str | None, parks: bool, is_bare: bool, permission_mode: str | 
     """Go on with RUN where it was left; without RUN, with every run that was interrupted, the oldest first.
 
     What was done before is not done again: it is read from the timeline. A paused run goes on only
-    when it is named.
+    when it is named. Workers are gone on with in the background, by their commander.
     """
     shown = Output(**output)
     typed: dict[str, Any] = {
@@ -44,7 +47,15 @@ def command(run: str | None, parks: bool, is_bare: bool, permission_mode: str | 
     settings = Settings.load(**typed)
     if run is None:
         return _all(settings, shown, typed)
-    ending = resumed(settings, found(settings.store, run), shown, typed)
+    id = found(settings.store, run)
+    if workers := _workers(settings.store, [id]):
+        go_on(settings, workers)
+        if shown.is_talkative:
+            say(told_of(workers))
+        if shown.is_json:
+            click.echo(as_json({"schema": SCHEMA, "runs": [], "workers": _fields(workers)}))
+        return exits.GOAL_MET
+    ending = resumed(settings, id, shown, typed)
     code = shown.tell(ending)
     if shown.is_json:
         click.echo(as_json(result_fields(ending.result)))
@@ -63,17 +74,37 @@ def resumed(settings: Settings, run: str, shown: Output, typed: dict[str, Any]) 
 
 
 def resumable(store: Path) -> list[str]:
-    """The runs that were interrupted, the oldest first."""
+    """The runs that were interrupted, the oldest first; workers and those that wait to be begun among them."""
     if not store.exists():
         return []
     with looking(store) as reader:
-        return [summary.id for summary in reversed(reader.runs()) if state(summary) == "resumable"]
+        return [summary.id for summary in reversed(reader.runs()) if state(summary) in ("queued", "resumable")]
+
+
+def _workers(store: Path, runs: list[str]) -> list[WorkerState]:
+    """Those of the runs that are workers'."""
+    if not runs:
+        return []
+    with looking(store) as reader:
+        return seen(store, [run for run in runs if is_worker(reader.summary(run))])
+
+
+def _fields(workers: list[WorkerState]) -> list[dict[str, str]]:
+    return [{"id": worker.run, "branch": worker.errand.branch} for worker in workers]
 
 
 def _all(settings: Settings, shown: Output, typed: dict[str, Any]) -> int:
     """Go on with all of them, one after the other; the exit code is that of the first without an answer."""
-    waiting = resumable(settings.store)
-    if shown.is_talkative:
+    left = resumable(settings.store)
+    workers = _workers(settings.store, left)
+    waiting = [run for run in left if run not in {worker.run for worker in workers}]
+    # A commander may have taken some of them up meanwhile.
+    workers = [worker for worker in workers if worker.state in AT_REST]
+    if workers:
+        go_on(settings, workers)
+        if shown.is_talkative:
+            say(told_of(workers))
+    if shown.is_talkative and (waiting or not workers):
         say(f"going on with {counted(len(waiting), 'run')}: {', '.join(waiting)}" if waiting else "nothing to resume")
     codes: list[int] = []
     results = []
@@ -88,5 +119,5 @@ def _all(settings: Settings, shown: Output, typed: dict[str, Any]) -> int:
         if ending.signal is not None:
             break
     if shown.is_json:
-        click.echo(as_json({"schema": SCHEMA, "runs": results}))
+        click.echo(as_json({"schema": SCHEMA, "runs": results, "workers": _fields(workers)}))
     return next((code for code in reversed(codes) if code > exits.SIGNALLED), next(filter(None, codes), exits.GOAL_MET))

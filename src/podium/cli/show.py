@@ -90,7 +90,7 @@ def tail(word: State, picture: Picture) -> list[str]:
     match word:
         case "running":
             return [f"It is being worked on. podium logs {picture.run} -f follows it."]
-        case "paused" | "resumable":
+        case "queued" | "paused" | "resumable":
             return [*map(visible, so_far), f"It has not ended. podium resume {picture.run} goes on with it."]
     error = picture.result().error
     return [*map(visible, so_far), *([f"error: {visible(error)}"] if error else [])]

@@ -15,7 +15,9 @@ from ..agent import Agent
 from ..app import App, Given
 from ..errand import Errand
 from ..errors import Mistake
+from ..event import RunEnded
 from ..settings import Settings
+from ..store.reader import Reader
 from ..store.workers import Crew, Hired
 from ..store.worktrees import Ledger
 from ..workspace.git import Repository
@@ -52,8 +54,7 @@ async def delegate(
     errand = Errand(root=root, path=root, after=waits, role=role, parent=parent, operation=operation)
     if not is_reader:
         of = Worktrees(repository=repository, ledger=Ledger(app.settings.store))
-        open_now = await to_thread.run_sync(crew.open)
-        if any(hired.root == root and hired.branch == branch for hired in open_now):
+        if await to_thread.run_sync(_is_taken, app.settings.store, crew, root, branch):
             raise Mistake(f"a worker is on {branch!r} already; podium workers shows it, and another branch would do")
         path = await of.must_be_free(branch, base=base or None)
         errand = Errand(
@@ -68,6 +69,15 @@ async def delegate(
         )
     given["repo"] = repository.main
     return await app.enqueue(agent, task, errand, run=run, **given)
+
+
+def _is_taken(store: Path, crew: Crew, root: str, branch: str) -> bool:
+    """Whether a worker is on a branch, or will be."""
+    with Reader(store) as reader:
+        return any(
+            hired.is_open and not isinstance(reader.summary(hired.run).last.event, RunEnded)
+            for hired in crew.of(root, branch)
+        )
 
 
 def _followed(crew: Crew, root: str, branches: Iterable[str], branch: str) -> list[str]:

@@ -1,0 +1,297 @@
+"""`podium merge`: bring the branches of workers together, checked, and offer the target what came out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from ..errors import Mistake, PodiumError
+from ..event import SCHEMA
+from ..permission import Unfit
+from ..settings import Settings
+from ..tools.checks import LONGEST, TAIL
+from ..tools.shell import SHELL, Output, ran
+from ..worker_state import WorkerState
+from ..workspace.bounds import sandboxed
+from ..workspace.fast_forward import fast_forward
+from ..workspace.forecast import Forecast
+from ..workspace.git import Repository, git
+from ..workspace.revision import HEADS, SHORT, contains, tip, tips
+from ..workspace.train import Car, CheckResult, LeftOut, Train, train
+from . import exits
+from . import workers_forecast as forecasts
+from .asking import is_attended
+from .say import say
+from .text import as_json, visible
+from .workers_look import There, as_object, in_repo, seen
+
+INTEGRATION = "podium/merge-{at:%Y%m%d-%H%M%S}"
+
+Checks = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wagon:
+    """A branch that is to go along: where it began, the branches that it builds on, and what to know about it."""
+
+    branch: str
+    base: str
+    after: tuple[str, ...] = ()
+    notice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What was foreseen, and what came of it."""
+
+    forecast: Forecast
+    train: Train
+
+
+@click.command("merge")
+@click.argument("branches", metavar="[BRANCH]...", nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="Every branch whose worker succeeded and that is not merged yet.")
+@click.option("--onto", default="", metavar="TARGET", help="The branch to merge onto; by default what is checked out.")
+@click.option("--check", "commands", multiple=True, metavar="COMMAND", help="A command that has to pass each time.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Move the target without asking.")
+@in_repo
+@as_object
+@click.pass_context
+def command(
+    ctx: click.Context,
+    branches: tuple[str, ...],
+    is_all: bool,
+    onto: str,
+    commands: tuple[str, ...],
+    is_agreed: bool,
+    repo: Path | None,
+    is_json: bool,
+) -> int:
+    """Merge the branches of workers, one after the other, and run the checks on each step.
+
+    All of it happens on a new branch, podium/merge-…, and in temporary folders; a branch that clashes or fails
+    a check is left out. The target moves to exactly what was checked, after your yes or with --yes.
+    """
+    if bool(branches) == is_all:
+        raise click.UsageError("name the branches to merge, or say --all" if not is_all else "name branches, or --all")
+    there = There(repo) if repo is not None else ctx.find_object(There) or There()
+    checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
+    target = onto or anyio.run(forecasts.current_branch, there.repository)
+    wagons = anyio.run(_ready, there, target) if is_all else [_named(there, name, target) for name in branches]
+    for wagon in wagons:
+        if wagon.notice:
+            say(wagon.notice)
+    if not wagons:
+        say(f"no worker has brought anything that {target} does not have")
+        if is_json:
+            click.echo(as_json({"schema": SCHEMA, "target": target, "coupled": [], "left_out": [], "moved": False}))
+        return exits.GOAL_MET
+    if not checks:
+        say("no checks are set up, so that only merging is tried; --check COMMAND runs one")
+    built = anyio.run(_built, there, wagons, target, checks, is_json)
+    return _concluded(there, built, commands, is_agreed=is_agreed, is_json=is_json)
+
+
+# What goes along
+
+
+def _named(there: There, name: str, target: str) -> Wagon:
+    """A branch that the person named: that of a worker, or any other."""
+    if name == target:
+        raise Mistake(f"{name} cannot be merged onto itself; --onto TARGET says what it is merged onto")
+    known = [worker for worker in there.workers() if worker.errand.branch == name]
+    if not known and name in anyio.run(tips, there.repository, [name]):
+        return Wagon(branch=name, base=target, notice=f"{name}: no worker was on it; it is merged as it is")
+    worker = known[-1] if known else there.worker(name)
+    notice = ""
+    if worker.state != "complete":
+        what = "has not succeeded" if worker.is_over else "is not over"
+        notice = f"{worker.name}: its worker {what} ({worker.state}); what the branch has by now is merged"
+    return _wagon(there, worker, target, notice=notice)
+
+
+async def _ready(there: There, target: str) -> list[Wagon]:
+    """The branches whose newest workers succeeded and that the target does not have."""
+    newest = {worker.errand.branch: worker for worker in there.workers() if not worker.errand.is_reader}
+    found = await tips(there.repository, newest)
+    goal = await tip(there.repository, target)
+    ready: list[Wagon] = []
+    for branch, worker in newest.items():
+        if branch == target or branch not in found or await contains(there.repository, goal, found[branch]):
+            continue
+        if worker.state == "complete":
+            ready.append(_wagon(there, worker, target))
+        else:
+            say(
+                f"{branch}: left aside, since its worker is {worker.state}; podium merge {branch} takes it all the same"
+            )
+    return ready
+
+
+def _wagon(there: There, worker: WorkerState, target: str, *, notice: str = "") -> Wagon:
+    before = seen(there.store, worker.errand.after)
+    after = tuple(one.errand.branch for one in before if one.errand.branch)
+    return Wagon(branch=worker.name, base=worker.base or target, after=after, notice=notice)
+
+
+# The train
+
+
+async def _built(there: There, wagons: Sequence[Wagon], target: str, checks: Checks, is_json: bool) -> Built:
+    """Foresee, say so, and merge on a branch of its own."""
+    place = there.repository
+    cars = [Car(branch=one.branch, commit=await tip(place, one.branch), after=one.after) for one in wagons]
+    told = await forecasts.foreseen(place.main, {one.branch: one.base for one in wagons}, onto=target)
+    assert told is not None, "every branch was found just now"
+    for line in forecasts.lines(told) if not is_json else ():
+        click.echo(visible(f"forecast: {line}"))
+    name = INTEGRATION.format(at=datetime.now())
+    check = _Checking(there.settings, checks)
+    return Built(forecast=told, train=await train(place, cars, onto=target, integration=name, check=check))
+
+
+class _Checking:
+    """Runs the checks on a step of the train, in the sandbox: workers wrote what they run."""
+
+    def __init__(self, settings: Settings, checks: Checks) -> None:
+        self._settings = settings
+        self._checks = checks
+        self._noticed = ""
+
+    async def __call__(self, path: Path) -> CheckResult:
+        if not self._checks:
+            return CheckResult(passed=True)
+        settings = self._settings
+        bounds = await sandboxed(path, settings.home, settings.store, is_wanted=settings.sandbox)
+        if bounds.notice and bounds.notice != self._noticed:
+            say(bounds.notice)
+            self._noticed = bounds.notice
+        try:
+            for name, argv in self._checks.items():
+                say(f"checking: {name}")
+                output = Output(start=0, end=TAIL)
+                try:
+                    ended = await ran(list(argv), path, LONGEST, output, bounds.wrap)
+                except Unfit as error:
+                    return CheckResult(passed=False, command=name, output=str(error))
+                if ended.code != 0 or ended.is_late:
+                    how = f"stopped after {LONGEST:g} s" if ended.is_late else str(ended)
+                    return CheckResult(passed=False, command=f"{name} [{how}]", output=str(output))
+        finally:
+            bounds.put_away()
+        return CheckResult(passed=True)
+
+
+# What becomes of it
+
+
+def _concluded(there: There, built: Built, commands: Sequence[str], *, is_agreed: bool, is_json: bool) -> int:
+    """Tell what is in and what is not, and move the target where somebody agrees; the exit code."""
+    result = built.train
+    if not is_json:
+        for line in report(result):
+            click.echo(visible(line))
+    if result.ref is None:
+        return _told(built, is_json, code=_code(result.left_out), is_moved=False)
+    if result.commit == result.base:
+        anyio.run(_forget, there.repository, result)
+        say(f"{result.target} has all of it already")
+        return _told(built, is_json, code=_code(result.left_out), is_moved=False)
+    branch = result.ref.removeprefix(HEADS)
+    if not is_agreed:
+        if is_json or not is_attended():
+            say(f"{result.target} stays where it is, and {branch} has what was merged; this moves it:")
+            say(f"  {_agreeing(result, commands)}")
+            return _told(built, is_json, code=exits.ASKS, is_moved=False)
+        question = f"Move {result.target} from {result.base[:SHORT]} to {result.commit[:SHORT]}, as checked?"
+        if not click.confirm(visible(question), default=None, err=True):
+            say(f"{result.target} stays where it is, and {branch} has what was merged")
+            return exits.DENIED
+    try:
+        anyio.run(_moved, there.repository, result)
+    except PodiumError as error:
+        say(f"{branch} has what was merged")
+        _told(built, is_json, code=0, is_moved=False, error=str(error))
+        raise
+    say(f"{result.target} is at {result.commit[:SHORT]} now, with the tree {result.tree[:SHORT]} that was checked")
+    return _told(built, is_json, code=_code(result.left_out), is_moved=True)
+
+
+def _agreeing(result: Train, commands: Sequence[str]) -> str:
+    """The command that merges the same and moves the target."""
+    checks = [word for text in commands for word in ("--check", text)]
+    words = ["podium", "merge", *(one.branch for one in result.coupled), "--onto", result.target, *checks, "--yes"]
+    return shlex.join(words)
+
+
+async def _moved(repository: Repository, result: Train) -> None:
+    await fast_forward(
+        repository,
+        result.target,
+        commit=result.commit,
+        expected_tree=result.tree,
+        expected_old=result.base,
+    )
+    await _forget(repository, result)
+
+
+async def _forget(repository: Repository, result: Train) -> None:
+    """Take the integration branch away: the target has all of it."""
+    assert result.ref is not None
+    await git(repository, "update-ref", "-d", result.ref, result.commit)
+
+
+def _code(left_out: Sequence[LeftOut]) -> int:
+    if any(one.reason == "conflict" for one in left_out):
+        return exits.CONFLICT
+    return exits.GOAL_NOT_MET if left_out else exits.GOAL_MET
+
+
+def report(result: Train) -> list[str]:
+    """What is in and what is not, and why, line by line."""
+    told = [f"in: {one.branch} at {one.commit[:SHORT]}" for one in result.coupled]
+    for one in result.left_out:
+        files = f" ({', '.join(one.files)})" if one.files else ""
+        told.append(f"left out: {one.branch}: {one.reason}: {one.why}{files}")
+        told += [f"    {line}" for line in one.output.splitlines()]
+    return told
+
+
+def _told(built: Built, is_json: bool, *, code: int, is_moved: bool, error: str = "") -> int:
+    if is_json:
+        click.echo(as_json({**fields(built), "moved": is_moved, "error": error or None}))
+    return code
+
+
+def fields(built: Built) -> dict[str, Any]:
+    """What was foreseen and what came of it, for programs."""
+    result = built.train
+    return {
+        "schema": SCHEMA,
+        "target": result.target,
+        "base": result.base,
+        "commit": result.commit,
+        "tree": result.tree,
+        "branch": None if result.ref is None else result.ref.removeprefix(HEADS),
+        "forecast": forecasts.fields(built.forecast),
+        "coupled": [{"branch": one.branch, "commit": one.commit, "tree": one.tree} for one in result.coupled],
+        "left_out": [
+            {
+                "branch": one.branch,
+                "commit": one.commit,
+                "reason": one.reason,
+                "why": one.why,
+                "onto": one.onto,
+                "files": list(one.files),
+                "output": one.output,
+            }
+            for one in result.left_out
+        ],
+    }

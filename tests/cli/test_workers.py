@@ -1,0 +1,171 @@
+"""`podium workers`: real workers under a real commander, seen and steered from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from podium.event import RunPaused, RunResumed, WorkerSent
+from podium.journal import Timeline
+from podium.store.sqlite import SqliteStore
+
+from ..processes.yard import COMMANDER, SILENT, Yard, write
+from .crew import opened, say, told
+
+
+@pytest.fixture
+async def yard(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Yard]:
+    async with opened() as yard:
+        monkeypatch.chdir(yard.repo.path)
+        yield yard
+
+
+async def states(yard: Yard) -> dict[str, str]:
+    return {one["branch"]: one["state"] for one in (await told(yard, "workers"))["workers"]}
+
+
+async def test_without_workers_it_says_so_and_makes_nothing(yard: Yard) -> None:
+    said = await say(yard, "workers")
+
+    assert (said.exit_code, said.stdout) == (0, "")
+    assert said.stderr == 'no workers yet; podium delegate BRANCH "task" hires one\n'
+    assert not yard.store.exists()
+
+
+async def test_waiting_starts_a_commander_for_what_nobody_has_begun(yard: Yard) -> None:
+    run = await yard.hire("feat/a", write("new.txt", "one\ntwo\n"), "written")
+    assert await states(yard) == {"feat/a": "queued"}
+    assert "queued" in (await say(yard, "ps")).stdout
+
+    waited = await say(yard, "workers", "wait")
+
+    assert (waited.exit_code, waited.stdout) == (0, "feat/a: complete\n")
+    lines = (await say(yard, "workers")).stdout.splitlines()
+    assert lines[0].split() == ["WORKER", "BRANCH", "STATE", "TOOL", "LINES", "TOKENS", "COST", "WAITS", "TASK"]
+    assert lines[1].split()[:6] == [run, "feat/a", "complete", "-", "+2", "-0"]
+    assert (await say(yard, "workers", "output", run[:6])).stdout == "written\n"
+    assert "+two" in (await say(yard, "workers", "diff", "feat/a")).stdout
+    assert "1 file changed" in (await say(yard, "workers", "diff", "feat/a", "--stat")).stdout
+    assert "feat/a" in (await say(yard, "workers", "logs", "feat/a", "-f")).stdout
+    one = await told(yard, "workers", "status", "feat/a")
+    assert (one["files"], one["added"], one["answer"]) == (["new.txt"], 2, "written")
+    cleaned = (await say(yard, "workers", "cleanup", "--dry-run")).stdout
+    assert cleaned == f"kept: feat/a in {yard.path('feat/a')}: it has 1 commit that is not merged\n"
+
+
+async def test_a_worker_that_asks_can_be_cancelled_and_its_successor_fails(yard: Yard) -> None:
+    asking = await yard.hire("feat/a", write("new.txt"), "written", allow=())
+    await yard.hire("feat/b", "never said", after=["feat/a"])
+    yard.command()
+    asked = await yard.asked(asking)
+
+    [first, second] = (await told(yard, "workers"))["workers"]
+    late = await say(yard, "workers", "wait", "feat/a", "--timeout", "0")
+    detail = (await say(yard, "workers", "status", "feat/a")).stdout
+    cancelled = await say(yard, "workers", "cancel", "feat/a")
+    waited = await say(yard, "workers", "wait", "feat/b")
+
+    assert (first["state"], first["tool"], first["waiting_for"]) == ("waiting_permission", "write_file", [asked.id])
+    assert (second["state"], second["after"]) == ("queued", [asking])
+    assert (late.exit_code, cancelled.exit_code, waited.exit_code) == (5, 0, 1)
+    assert f"podium approvals {asked.id}" in detail
+    assert await states(yard) == {"feat/a": "cancelled", "feat/b": "failed"}
+    output = await say(yard, "workers", "output", "feat/a")
+    assert (output.exit_code, output.stdout) == (1, "")
+    assert "feat/a has no answer (cancelled)" in output.stderr
+    again = await say(yard, "workers", "cancel", "feat/a")
+    assert again.exit_code == 2
+    assert "feat/a is over already (cancelled)" in again.stderr
+
+
+async def test_resume_leaves_workers_to_the_commander(yard: Yard) -> None:
+    run = await yard.hire("feat/a", write("new.txt"), "written", allow=())
+    commander = yard.command()
+    asked = await yard.asked(run)
+    commander.kill()
+    commander.wait()
+    await yard.deserted()
+    assert await states(yard) == {"feat/a": "resumable"}
+    await say(yard, "approve", asked.id)
+
+    resumed = await say(yard, "resume")
+    waited = await say(yard, "workers", "wait", "feat/a")
+
+    assert (resumed.exit_code, resumed.stdout) == (0, "")
+    assert resumed.stderr.startswith("the commander goes on with feat/a in the background")
+    assert waited.exit_code == 0, waited.stderr
+    assert (await told(yard, "workers", "status", "feat/a"))["restarts"] == 1
+
+
+async def test_a_paused_worker_and_its_successor_are_not_waited_for_and_it_goes_on_when_named(yard: Yard) -> None:
+    run = await yard.hire("feat/a", write("new.txt"), "another way", allow=())
+    await yard.hire("feat/b", "never said", after=["feat/a"])
+    yard.command()
+    asked = await yard.asked(run)
+    await say(yard, "deny", asked.id, "--pause")
+    await yard.wait_for(run, RunPaused)
+
+    waited = await say(yard, "workers", "wait")
+    named = await say(yard, "resume", run)
+
+    assert waited.exit_code == 1
+    assert waited.stdout == "feat/a: paused, it is paused\nfeat/b: queued, nobody has begun with it yet\n"
+    assert "goes on with feat/a" in named.stderr
+    assert (await yard.ended(run)).outcome == "succeeded"
+
+
+async def test_the_workers_of_other_repositories_are_listed_only_when_asked_for(yard: Yard) -> None:
+    await yard.hire("feat/a", SILENT)
+    other = yard.folder / "other"
+    other.mkdir()
+    yard.repo.git("init", "-q", str(other))
+
+    here = await say(yard, "workers", "--repo", str(other))
+    everywhere = await say(yard, "workers", "--repo", str(other), "--all")
+
+    assert (here.stdout, here.stderr) == ("", 'no workers yet; podium delegate BRANCH "task" hires one\n')
+    assert "feat/a" in everywhere.stdout
+
+
+async def test_who_is_not_there_is_told_of_who_is(yard: Yard) -> None:
+    await yard.hire("feat/a", SILENT)
+
+    said = await say(yard, "workers", "status", "feat/z")
+
+    assert said.exit_code == 2
+    assert said.stderr == "podium: there is no worker 'feat/z' here; there are: feat/a\n"
+    assert yard.processes(COMMANDER) == []
+
+
+async def test_the_results_of_a_run_tell_of_the_workers_that_it_sent(yard: Yard) -> None:
+    parent = await yard.hire("lead", SILENT)
+    child = await yard.hire("feat/a", write("new.txt"), "# written", parent=parent)
+    await note(yard, parent, WorkerSent(run=child, branch="feat/a", task="write it"))
+    await say(yard, "workers", "cancel", "lead")
+    await say(yard, "workers", "wait")
+
+    said = (await say(yard, "results", parent)).stdout
+    markdown = (await say(yard, "results", parent, "--markdown")).stdout
+    program = await told(yard, "results", parent)
+    everybody = await told(yard, "results", "--workers")
+
+    assert f"--- worker feat/a (run {child}): complete" in said
+    assert "  feat/a: 1 file, +1 -0, 1 commit; merges onto main" in said
+    assert "### feat/a: complete" in markdown
+    assert "> \\# written" in markdown
+    assert [one["id"] for one in program["workers"]] == [child]
+    assert program["forecast"]["onto_target"][0]["merges"]
+    assert [one["branch"] for one in everybody["workers"]] == ["lead", "feat/a"]
+
+
+async def note(yard: Yard, run: str, event: WorkerSent) -> None:
+    """Put an event on a run's timeline, as its own process would."""
+    async with SqliteStore(yard.store) as store:
+        lease = await store.claim(run)
+        timeline = Timeline(run, lease)
+        timeline.load(await store.rows(run))
+        timeline.append(RunResumed(host="here", pid=1), scope="")
+        timeline.append(event, scope="")
+        store.release(lease)
+        await timeline.settled()
