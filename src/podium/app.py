@@ -34,7 +34,8 @@ from .event import Entry, Noticed, RunResumed, RunStarted, StopAsked, WorkCommit
 from .journal import Timeline
 from .keeper import Keeper
 from .live import Run, must_be_priced
-from .mind import Engine
+from .memory import recalled
+from .mind import Engine, Past
 from .operation import Engagement, Ways
 from .outfit import Outfit
 from .patterns.discuss import Discussion
@@ -90,7 +91,7 @@ class Given(TypedDict, total=False):
     `tools` functions that agents may call, and `is_attended` says that somebody follows the run and
     answers what agents ask. `mode` is how the first agent's team works, whatever its file says; an agent
     without a team may `reflect` alone. `max_iterations` bounds that. `on_discussion` is called with each
-    discussion as it begins.
+    discussion as it begins. `after` is an earlier run, whose conversation this one goes on with.
     """
 
     repo: str | Path | None
@@ -101,6 +102,7 @@ class Given(TypedDict, total=False):
     mode: Mode | None
     max_iterations: int | None
     on_discussion: Callable[[Discussion], object] | None
+    after: str
 
 
 class App:
@@ -151,22 +153,30 @@ class App:
 
     async def run(self, agent: str | Agent, request: str, **given: Unpack[Given]) -> Result:
         """Give a request to an agent and wait for what comes of it."""
-        return await self._begin(agent, request, **given).drive()
+        past = await self._remembered(given.get("after", ""))
+        return await self._begin(agent, request, past=past, **given).drive()
 
     @asynccontextmanager
     async def start(self, agent: str | Agent, request: str, **given: Unpack[Given]) -> AsyncIterator[Run]:
         """Give a request to an agent and watch. Leaving the block before the end stops the run."""
-        async with _driven(self._begin(agent, request, **given)) as run:
+        past = await self._remembered(given.get("after", ""))
+        async with _driven(self._begin(agent, request, past=past, **given)) as run:
             yield run
 
     @asynccontextmanager
     async def resume(
-        self, run: str, *, tools: Sequence[Callable[..., object]] = (), is_attended: bool = False
+        self,
+        run: str,
+        *,
+        tools: Sequence[Callable[..., object]] = (),
+        is_attended: bool = False,
+        on_discussion: Callable[[Discussion], object] | None = None,
     ) -> AsyncIterator[Run]:
         """Go on with a run that was interrupted or paused, where it was left."""
         started = await self._started(run)
         self._checked(started.agents, self.settings.as_recorded(started.settings))
-        taken = await self._taken_over(run, functions=_functions(tools), is_attended=is_attended)
+        ways = PATTERNS if on_discussion is None else Patterns(on_discussion)
+        taken = await self._taken_over(run, functions=_functions(tools), is_attended=is_attended, ways=ways)
         async with _driven(taken) as resumed:
             yield resumed
 
@@ -227,6 +237,8 @@ class App:
         on_discussion: Callable[[Discussion], object] | None = None,
         errand: Errand | None = None,
         id: str = "",
+        after: str = "",
+        past: tuple[Past, ...] = (),
     ) -> Run:
         must_be_a_request(request)
         place = None if repo is None else find_repo(Path(repo))
@@ -249,6 +261,7 @@ class App:
             repo=_workplace(place, errand),
             version=__version__,
             errand=errand,
+            after=after,
         )
         id = id or secrets.token_hex(6)
         lease = self._store.begin(id, None if errand is None else hiring(id, errand))
@@ -259,7 +272,9 @@ class App:
         for notice in (*settings.notices, *notices):
             timeline.append(Noticed(text=notice), scope="")
         ways = PATTERNS if on_discussion is None else Patterns(on_discussion)
-        return self._run(lease, timeline, first, settings, functions=functions, is_attended=is_attended, ways=ways)
+        return self._run(
+            lease, timeline, first, settings, functions=functions, is_attended=is_attended, ways=ways, past=past
+        )
 
     def _team(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> CheckedTeam:
         """The agent and all that it may need, checked. Files are read only for what code does not give."""
@@ -333,7 +348,9 @@ class App:
     def _must_be_priced(self, agents: Iterable[Agent], settings: Settings) -> None:
         must_be_priced(agents, partial(self._engine_for, settings))
 
-    async def _taken_over(self, id: str, *, functions: Sequence[Acting] = (), is_attended: bool = False) -> Run:
+    async def _taken_over(
+        self, id: str, *, functions: Sequence[Acting] = (), is_attended: bool = False, ways: Ways = PATTERNS
+    ) -> Run:
         lease = await self._store.claim(id)
         try:
             rows = await self._store.rows(id)
@@ -344,7 +361,10 @@ class App:
             timeline = Timeline(id, lease, redaction=self._redaction)
             timeline.load(rows)
             settings = self.settings.as_recorded(started.settings)
-            run = self._run(lease, timeline, first, settings, functions=functions, is_attended=is_attended)
+            past = await self._remembered(started.after)
+            run = self._run(
+                lease, timeline, first, settings, functions=functions, is_attended=is_attended, ways=ways, past=past
+            )
             # Letters first: a pause that was asked for before the run is resumed is over with that.
             self._store.collect_mail(lease)
             timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
@@ -356,6 +376,16 @@ class App:
             raise
         return run
 
+    async def _remembered(self, run: str) -> tuple[Past, ...]:
+        """What was said in a run and in those that it went on from, the first of them first."""
+        said: list[Past] = []
+        while run:
+            if not (rows := await self._store.rows(run)):
+                raise Mistake(f"there is no run {run!r} to go on from; podium ps lists those there are")
+            earlier = recalled(rows)
+            said[:0], run = earlier.past, earlier.after
+        return tuple(said)
+
     def _run(
         self,
         lease: SqliteLease,
@@ -366,6 +396,7 @@ class App:
         functions: Sequence[Acting],
         is_attended: bool,
         ways: Ways = PATTERNS,
+        past: tuple[Past, ...] = (),
     ) -> Run:
         started = first.event
         assert isinstance(started, RunStarted)
@@ -400,6 +431,7 @@ class App:
             directory=started.repo,
             unattended=unattended,
             patience=self._patience if settings is self.settings else settings.whole_patience(),
+            past=past,
         )
         closing = None if started.errand is None else partial(self._brought_home, timeline, started.errand)
         return Run(self._store, lease, first=first, engagement=engagement, outfit=outfit, closing=closing)

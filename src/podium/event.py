@@ -47,6 +47,8 @@ class RunStarted(_Event, frozen=True, kw_only=True, tag="run_started"):
     version: str = ""
     errand: Errand | None = None
     """What a worker was sent to do, where the run is one's."""
+    after: str = ""
+    """The run whose conversation this one goes on with."""
 
 
 class RunResumed(_Event, frozen=True, kw_only=True, tag="run_resumed"):

@@ -196,16 +196,25 @@ class Timeline:
         """Whether a step has its outcome."""
         return key in self._outcomes
 
-    def below(self, path: str, *kinds: type[E]) -> list[E]:
-        """The outcomes and facts of these kinds that are recorded below a place, in order."""
+    def below(self, path: str, *kinds: type[E], operation: str = "") -> list[E]:
+        """The outcomes and facts of these kinds that are recorded below a place, in order.
+
+        With `operation` only those that belong to it, and not to another one further down.
+        """
         prefix = f"{path}/"
         names = tuple(f'"type":"{KINDS[one]}"'.encode() for one in kinds)
-        found = [
-            decode(line).event
+        entries = (
+            decode(line)
             for key, line in self._outcomes.items()
             if key.startswith(prefix) and any(name in line for name in names)
-        ]
+        )
+        found = [entry.event for entry in entries if not operation or entry.operation == operation]
         return [event for event in found if isinstance(event, kinds)]
+
+    def moment(self, key: str) -> float | None:
+        """When the outcome of a step was recorded; None where it has none."""
+        line = self._outcomes.get(key)
+        return None if line is None else decode(line).at
 
     def recall(self, key: str, wanted: str) -> Event | None:
         """The recorded outcome of a step; None when it has none yet."""

@@ -150,11 +150,21 @@ class Run:
 
     async def change_member(self, member: str, *, model: str = "", prompt: str = "", by: str = "") -> None:
         """Give an agent of the run another model or prompt from its next part on. Raises Mistake for none that work."""
-        self._must_have(member)
-        agent = self._engagement.agents.get(member) or Agent(name=member)
-        if model:
-            self._engagement.engine_for(structs.replace(agent, model=model))
-        await self._post(MemberChanged(member=member, model=model, prompt=self._clean(prompt), by=by))
+        change = MemberChanged(member=member, model=model, prompt=self._clean(prompt), by=by)
+        if why := self._refused(change):
+            raise Mistake(why)
+        await self._post(change)
+
+    def _refused(self, change: MemberChanged) -> str:
+        """Why an agent cannot be changed so; empty where it can. Only the owner knows what can think here."""
+        try:
+            self._must_have(change.member)
+            if change.model:
+                agent = self._engagement.agents.get(change.member) or Agent(name=change.member)
+                self._engagement.engine_for(structs.replace(agent, model=change.model))
+        except Mistake as error:
+            return str(error)
+        return ""
 
     async def pause(self, by: str = "") -> None:
         """Begin no further step; what is under way comes to its end first."""
@@ -301,6 +311,11 @@ class Run:
     def _deliver(self, letter: Letter) -> None:
         if isinstance(letter.event, BudgetChanged):
             self._change_budget(letter, letter.event)
+            return
+        if isinstance(letter.event, MemberChanged) and (why := self._refused(letter.event)):
+            self._timeline.append(
+                Noticed(text=f"{letter.event.member} stays as it is: {why}"), scope="", mail=letter.id
+            )
             return
         self._timeline.append(letter.event, scope="", mail=letter.id)
         match letter.event:

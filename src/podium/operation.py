@@ -23,7 +23,7 @@ from .action import Action
 from .agent import Agent
 from .budget import Allowance
 from .change import as_changed
-from .errors import Failed, Failure, FailureKind
+from .errors import Failed, Failure, FailureKind, Mistake
 from .event import Checked, OperationEnded, OperationStarted, ToolUse, Trigger, WorkerReturned, WorkerSent
 from .journal import Scope, Timeline, digest
 from .keeper import Keeper
@@ -79,6 +79,8 @@ class Engagement:
     unattended: Unattended | None = "deny"
     """What becomes of what agents ask; None where somebody is there to answer."""
     patience: Patience = PATIENCE
+    past: tuple[Past, ...] = ()
+    """What was said before this run, in those that it goes on from."""
     paces: dict[str, Pace] = field(default_factory=dict)
     """How often each agent, by name, has acted of late."""
 
@@ -197,9 +199,22 @@ class Operation:
         if runs and self.placement is not None:
             await self.placement.call_back(runs)
 
+    @property
+    def seconds(self) -> float:
+        """How long it took, by the timeline."""
+        began = self.scope.timeline.moment(f"{self.scope.path}/operation_started#1")
+        ended = self.scope.timeline.moment(self.scope.path)
+        return 0.0 if began is None or ended is None else ended - began
+
     def past(self) -> list[Past]:
         """The agent's own turns in this part and in those that it goes on from."""
-        return [*([] if self._after is None else self._after.past()), *turns_at(self.scope)]
+        return [*self._before(), *turns_at(self.scope)]
+
+    def _before(self) -> list[Past]:
+        """What the agent recalls of the time before this part; one that is called as a tool knows only its call."""
+        if self._after is not None:
+            return self._after.past()
+        return [] if self.trigger == "tool" else list(self._run.past)
 
     def session(self, *tools: Tool, max_turns: int | None = None) -> Session:
         """The agent's own conversation in this operation, with these tools; put away when its part is done."""
@@ -215,10 +230,12 @@ class Operation:
                 schema=self.agent.output if isinstance(self.agent.output, dict) else None,
                 allowance=self.allowance,
             )
-            engine = self._run.engine_for(self.agent)
-            past = [] if self._after is None else self._after.past()
+            try:
+                engine = self._run.engine_for(self.agent)
+            except Mistake as error:
+                raise self.failed("engine", str(error)) from error
             self._session = Session(
-                engine, spec, self.scope, keeper=self._run.keeper, patience=self._run.patience, past=past
+                engine, spec, self.scope, keeper=self._run.keeper, patience=self._run.patience, past=self._before()
             )
         return self._session
 

@@ -22,6 +22,7 @@ from .clock import Limit
 from .errors import Failed, Failure, FailureKind, Inconsistent, OutsideFailed, StoreFailed
 from .event import (
     MessagesDelivered,
+    ModelReplied,
     ReasoningStreamed,
     SessionRevived,
     TextStreamed,
@@ -115,7 +116,16 @@ class Session:
 
     def _with_messages(self, turn: Scope, prompt: str) -> str:
         """The prompt with what the person has said to this agent since its last turn."""
-        said = recalled(turn) if turn.is_settled else delivered(turn, self._spec.agent.name)
+        agent, timeline = self._spec.agent.name, turn.timeline
+        said = recalled(turn)
+        # What was asked before this process is not asked again: words that came since wait for the next turn.
+        if (
+            not said
+            and timeline.undelivered(agent)
+            and not turn.is_settled
+            and not timeline.below(turn.path, ModelReplied)
+        ):
+            said = delivered(turn, agent)
         return f"{prompt}\n\n{said}" if said else prompt
 
     async def _reply(self, turn: Scope, prompt: str) -> Reply:

@@ -78,10 +78,46 @@ def test_an_empty_task_is_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", ["", "I did it all.", '{"worker": "alpha", "task": "A"}', "[]", "[1, 2]", '```\n[{"id": 1}]\n```', "@end"]
+    "reply",
+    [
+        "",
+        "I did it all.",
+        '{"worker": "alpha", "task": "A"}',
+        '{"worker": "alpha", "task": "A", "subtasks": [{"worker": "beta", "task": "B"}]}',
+        '{"assignments": [{"worker": "alpha", "task": "A"}]}',
+        'My plan:\n```json\n{\n "assignments": [{"worker": "alpha", "task": "A"}]\n}\n```\nThat is all.',
+        '{"worker": "alpha", "task": "A"}\n{"more": {"plan": [{"worker": "beta", "task": "B"}]}}',
+        "[]",
+        "[1, 2]",
+        '```\n[{"id": 1}]\n```',
+        "@end",
+    ],
 )
 def test_what_is_no_plan_assigns_nothing_and_skips_nothing(reply: str) -> None:
     assert parse_plan(reply, TEAM) == Plan([], [])
+
+
+@pytest.mark.parametrize(
+    ("reply", "task"),
+    [
+        ('Plan: [{"worker": "alpha", "task": "x"}] (instead of @worker:NAME blocks)', "x"),
+        ('Here: [{"worker": "alpha", "task": "do without @worker: blocks"}]', "do without @worker: blocks"),
+        ('Here: [{"worker": "alpha", "task": "document @worker:beta NOW"}] Ok.', "document @worker:beta NOW"),
+        ('With {"dry": true} and {braces}: [{"worker": "alpha", "task": "x"}]', "x"),
+    ],
+)
+def test_an_array_among_prose_is_a_plan_where_markers_assign_nothing(reply: str, task: str) -> None:
+    assert told(reply) == [("alpha", task)]
+
+
+def test_markers_inside_the_texts_of_an_array_are_not_told_as_skipped() -> None:
+    assert parse_plan('Here: [{"worker": "alpha", "task": "avoid @worker: now"}]', TEAM).skipped == []
+
+
+def test_an_array_inside_a_block_is_part_of_its_task() -> None:
+    reply = '@worker:alpha return what looks like [{"worker": "beta", "task": "x"}]'
+
+    assert told(reply) == [("alpha", 'return what looks like [{"worker": "beta", "task": "x"}]')]
 
 
 def test_a_task_keeps_its_lines_and_its_fences() -> None:

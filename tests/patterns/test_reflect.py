@@ -17,6 +17,7 @@ from podium.event import (
     Checked,
     Evaluated,
     MemberChanged,
+    MessageReceived,
     MessagesDelivered,
     Noticed,
     OperationEnded,
@@ -361,3 +362,93 @@ async def test_nobody_can_be_changed_who_is_not_there_or_into_what_is_not(studio
         with pytest.raises(Mistake, match="no agent 'b'; there are lead, a"):
             await run.change_member("b", model="m")
         await run.result()
+
+
+async def test_a_change_that_cannot_be_made_is_refused_by_the_owner_and_the_run_goes_on(studio: Studio) -> None:
+    studio.agent("a", says=["a is done"] * 3)
+    lead(studio, "reflect", "a", says=[plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"])
+    died = await studio.run("lead", "go", fault=refusal_after(4))
+    studio.bury()
+    post(studio.settings.store, died.run_id, MemberChanged(member="nobody", prompt="x"))
+
+    result = await studio.resume(died.run_id)
+
+    assert result.succeeded
+    assert any("nobody stays as it is" in event.text for event in studio.events(result, Noticed))
+
+
+async def test_a_message_that_comes_during_a_pause_is_heard_whenever_the_run_had_stopped(studio: Studio) -> None:
+    says = [plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{AGAIN}", plan(("a", "z")), f"three\n{DONE}"]
+    lead(studio, "reflect", "a", says=says)
+    whole = await studio.run("lead", "go")
+    last_turn = max(entry.seq for entry in studio.entries(whole) if entry.scope == "lead/turn#6")
+
+    for entries in range(2, last_turn - 4):
+        studio.calls.clear()
+        died = await studio.run("lead", "go", fault=refusal_after(entries))
+        studio.bury()
+        message = MessageReceived(id=f"m{entries}", to="lead", text="MIND THE GAP")
+        post(studio.settings.store, died.run_id, message)
+
+        result = await studio.resume(died.run_id)
+
+        assert result.succeeded
+        assert any("MIND THE GAP" in heard for heard in studio.heard("lead")), entries
+
+
+async def test_a_lead_may_answer_directly_in_a_loop_too(studio: Studio) -> None:
+    lead(studio, "reflect", "a", says=["The answer is 42."], answer_directly=True)
+
+    result = await studio.run("lead", "What is it?")
+
+    assert result.text == "The answer is 42."
+    assert ended(studio, result).end == "goal_met"
+
+
+async def test_the_answer_has_no_verdict_and_no_list_of_what_was_missing_in_it(studio: Studio) -> None:
+    says = [plan(("a", "x")), f"the work\n{AGAIN}\nmissing: tests", "nothing is missing any more"]
+    lead(studio, "reflect", "a", says=says)
+
+    result = await studio.run("lead", "go")
+
+    assert result.text == "the work"
+
+
+async def test_parts_are_in_member_order_whatever_the_plan_says(studio: Studio) -> None:
+    lead(studio, "orchestrate", "a", "b", "c", says=[plan(("c", "3"), ("a", "1"), ("b", "2")), "all"])
+
+    result = await studio.run("lead", "go")
+
+    assert [part.agent for part in result.parts] == ["a", "b", "c"]
+
+
+async def test_how_long_a_worker_took_is_known_after_a_resume(studio: Studio) -> None:
+    studio.agent("a", says=[{"says": "a is done", "delay": 0.6}])
+    lead(studio, "orchestrate", "a", says=[plan(("a", "x")), "all"])
+    whole = await studio.run("lead", "go")
+    at = next(entry.seq for entry in studio.entries(whole) if entry.key == "lead/member:a#1")
+    died = await studio.run("lead", "go", fault=refusal_after(at))
+    studio.bury()
+
+    await studio.resume(died.run_id)
+
+    assert "### a (succeeded, 1 s)" in studio.heard("lead")[-1]
+
+
+async def test_a_worker_without_a_prompt_is_told_what_it_is(studio: Studio) -> None:
+    lead(studio, "orchestrate", "a", says=[plan(("a", "x")), "all"])
+
+    await studio.run("lead", "go")
+
+    [system] = [call.system for call in studio.calls if call.agent == "a"]
+    assert system.startswith("You are a worker agent.")
+
+
+@pytest.mark.parametrize("template", ["{request.x} go", "{workers[x]}", "{request:>30000000}", "{", "{0}", "{unknown}"])
+async def test_no_template_of_a_team_breaks_its_run(studio: Studio, template: str) -> None:
+    lead(studio, "orchestrate", "a", says=[plan(("a", "x")), "all"], prompts={"plan": template})
+
+    result = await studio.run("lead", "go")
+
+    assert result.text == "all"
+    assert studio.heard("lead")[0] == template

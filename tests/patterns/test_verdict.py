@@ -40,6 +40,15 @@ def test_a_sentinel_that_is_not_alone_completes_nothing(text: str) -> None:
     assert self_score(text) == 0.7
 
 
+def test_a_byte_order_mark_hides_nothing() -> None:
+    assert is_complete(f"\ufeff{GROUP}")
+    assert is_complete(f"Done.\n\ufeff{SINGLE}", group=False)
+    assert self_score(f"\ufeff{NEEDS}\nMore.") == 0.4
+    assert feedback(f"\ufeff{NEEDS}\nMore.") == "More."
+    assert parse_pass_fail("\ufeffPASS") == PassFail(True, None)
+    assert parse_pass_fail("\ufeffFAIL: no tests") == PassFail(False, "no tests")
+
+
 def test_one_sentinel_does_not_stand_for_the_other() -> None:
     assert is_complete(SINGLE, group=False)
     assert not is_complete(GROUP, group=False)
@@ -76,6 +85,12 @@ def test_a_judge_that_wants_more_has_not_completed() -> None:
         ('{"score": true, "rationale": "x"}', 0.5, "x"),
         ("Nothing to say.\n", 0.5, "Nothing to say.\n"),
         ("SCORE: 0.6\nBecause.", 0.6, "SCORE: 0.6\nBecause."),
+        (f"SCORE: 0.9\nRATIONALE: It says {NEEDS} inline,\nand why.", 0.9, f"It says {NEEDS} inline,\nand why."),
+        (f"SCORE: 0.9\nRATIONALE: Good.\n **{NEEDS.lower()}** \nMore.", 0.9, "Good."),
+        ("SCORE: 0.9\nRATIONALE: It printed\nScore: 3/5\nand rightly.", 0.9, "It printed\nScore: 3/5\nand rightly."),
+        ("RATIONALE: Good\nScore: high is what it says\nSCORE: 0.7", 0.7, "Good\nScore: high is what it says"),
+        ('\ufeff{"score": 0.4, "rationale": "not\\nSCORE: 1"}', 0.4, "not\nSCORE: 1"),
+        (f"SCORE: 0.9\nRATIONALE: Good.\n\ufeff{GROUP}", 0.9, "Good."),
     ],
 )
 def test_a_score_is_read_with_its_rationale(text: str, score: float, rationale: str) -> None:

@@ -103,7 +103,7 @@ async def _hired(
             at=place,
             branch=branch,
             base=base,
-            after=after,
+            follows=after,
             role=terms.role or "",
             is_reader=terms.is_reader,
             agents=team[1:],

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..event import Broadcast, Voted
+from ..request import quoted
 from .verdict import neutralise
 
 
@@ -58,17 +59,17 @@ class Channel:
 
 
 def listed(said: Iterable[Said]) -> str:
-    """What was said as data: who, in which round, what."""
+    """What was said as data: who, in which round, what; no line of it can pass for somebody else's."""
     return "".join(f"\n{_told(one)}\n" for one in said)
 
 
 def _told(one: Said) -> str:
     match one:
         case Broadcast():
-            return f"[{one.author}, round {one.round}]\n{neutralise(one.text)}"
+            return f"[{one.author}, round {one.round}]{quoted(neutralise(one.text))}"
         case Voted():
             vote = "ready to conclude" if one.ready else "not ready to conclude"
-            reason = f": {neutralise(one.reason)}" if one.reason.strip() else ""
+            reason = f": {neutralise(' '.join(one.reason.split()))}" if one.reason.strip() else ""
             return f"[{one.author}, round {one.round}, votes] {vote}{reason}"
         case Gone():
-            return f"[{one.author}, round {one.round}, took no part] {neutralise(one.why)}"
+            return f"[{one.author}, round {one.round}, took no part] {neutralise(' '.join(one.why.split()))}"

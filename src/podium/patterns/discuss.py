@@ -81,11 +81,11 @@ class Discussion:
 
     async def _ending(self) -> Ending | None:
         """Why the discussion ends after this round; None where it goes on."""
-        own, live = self._own, [part for part in self.parts if part.failure is None]
-        if not live:
+        own = self._own
+        if not any(part.failure is None for part in self.parts):
             spent = all(part.failure is not None and part.failure.kind == "budget" for part in self.parts)
             return "budget" if spent else "nobody_left"
-        if own.termination == "consensus" and self.channel.agree(part.agent for part in live):
+        if own.termination == "consensus" and self.channel.agree(self._live()):
             return "consensus"
         if self.rounds < own.max_rounds or own.termination == "coordinator_decides":
             if not await self._coordinated():
@@ -99,8 +99,19 @@ class Discussion:
             return "max_rounds"
         return None if self._goes_on() else "stopped"
 
+    def _live(self) -> list[str]:
+        """Whose votes count: those who had their say, and those who were cut but have voted."""
+        return [
+            part.agent
+            for part in self.parts
+            if part.failure is None or (part.outcome == "timed_out" and part.agent in self.channel.votes)
+        ]
+
     def _goes_on(self) -> bool:
-        """Whether the program that watches wants another round; one that is on the timeline was wanted."""
+        """Whether the program that watches wants another round; what it once wanted is on the timeline."""
+        ended = self._op.scope.at("discussion_ended#1").recall(DiscussionEnded)
+        if ended is not None and ended.by == "stopped":
+            return ended.rounds > self.rounds
         return self._has_begun(self.rounds + 1) or self.should_continue(self)
 
     def _has_begun(self, number: int) -> bool:
@@ -158,8 +169,9 @@ class Discussion:
 
     def _take_in(self, name: str, stage: Operation, part: Part) -> None:
         """Put on the channel what a member said and voted in a round; what it only replied counts as said."""
-        said: list[Broadcast | Voted] = list(stage.scope.timeline.below(stage.scope.path, Broadcast, Voted))
-        text = part.text.strip()
+        path = stage.scope.path
+        said: list[Broadcast | Voted] = list(stage.scope.timeline.below(path, Broadcast, Voted, operation=path))
+        text = part.text.strip("\ufeff \t\r\n")
         if not said and part.failure is None and text and text.strip(".!*_ ").casefold() != PASS:
             said = [stage.scope.record(Broadcast(author=name, round=self.rounds, text=part.text))]
         for one in said:

@@ -5,6 +5,7 @@ Fields stand in braces. What workers and members said goes in neutralised: it is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 PLAN = """\
@@ -38,7 +39,7 @@ That reply assigns nothing to anybody{why}. The workers are: {names}. Reply with
 
 NEXT_PLAN = """\
 Iteration {iteration} of {most}. The last evaluation: {evaluation}
-{skipped}{advice}{messages}
+{skipped}{advice}
 Plan what is still missing, with the same workers and the same rules: {names}. If nothing is missing, say so and
 assign nothing.
 
@@ -101,7 +102,7 @@ and below it what is missing."""
 
 ALONE_AGAIN = """\
 Iteration {iteration} of {most}. Look at your last reply as a critic would: {evaluation}
-{messages}
+
 Do what is missing and give the whole answer anew. End it as before, with [[REFLECTION_COMPLETE]] or [[NEEDS_ITERATION]]
 alone on a line.
 
@@ -154,12 +155,14 @@ TEMPLATES = {
 
 
 def filled(own: Mapping[str, str], name: str, **fields: object) -> str:
-    """A template, the team's own where it has one, with its fields."""
-    template = own.get(name, TEMPLATES[name])
-    try:
-        return template.format(**fields)
-    except (KeyError, IndexError, ValueError):
-        # A team's own words may have braces that are none of ours.
-        for field, value in fields.items():
-            template = template.replace(f"{{{field}}}", str(value))
-        return template
+    """A template, the team's own where it has one, with its fields; whatever else it says in braces stays."""
+
+    def put(found: re.Match[str]) -> str:
+        if found[0] in ("{{", "}}"):
+            return found[0][0]
+        return str(fields[found[1]]) if found[1] in fields else found[0]
+
+    return _FIELD.sub(put, own.get(name, TEMPLATES[name]))
+
+
+_FIELD = re.compile(r"\{\{|\}\}|\{(\w+)\}")

@@ -11,8 +11,7 @@ from typing import NamedTuple, Protocol
 from anyio import sleep
 
 from ..errors import Failed, FailureKind
-from ..event import IterationFailed, ReflectEnd, ReflectEnded
-from ..message import delivered, recalled
+from ..event import Evaluated, IterationFailed, ReflectEnd, ReflectEnded
 from ..operation import Operation
 from ..request import Answer, Request
 from .adjust import propose
@@ -23,7 +22,7 @@ from .prompts import filled
 from .standing import Standing, Verdict, judged, looked_for_repetition
 from .subagents import subagents
 from .team import Options, Worked, dispatched, members, options, told
-from .verdict import feedback, is_complete, neutralise, parse_score, self_score
+from .verdict import answer_of, feedback, is_complete, neutralise, parse_score, self_score
 
 GOAL = 0.9
 MOST_ERRORS = 3
@@ -38,7 +37,7 @@ async def reflect(op: Operation, request: Request) -> Answer:
     end, iteration, why = await _looped(op, own, work)
     score = standing.scores[-1] if standing.scores else 0.0
     op.scope.record(ReflectEnded(end=end, iterations=iteration, score=score, most=own.max_iterations))
-    text = _without_verdict(standing.synthesis)
+    text = answer_of(standing.synthesis)
     if end == "goal_met":
         return Answer(text=text, parts=standing.parts)
     kind: FailureKind = "budget" if end == "budget_exhausted" else "limit" if end == "max_iterations" else "failed"
@@ -114,12 +113,14 @@ class Teamwork:
     async def iterate(self, iteration: int) -> bool:
         op, standing = self._op, self.standing
         plan = await self._planned(iteration)
+        if not plan.assignments and not standing.has_worked:
+            return self._answered_directly(iteration)
         results: list[Worked] = []
         if plan.assignments:
             results = await dispatched(op, self._request, self._workers, plan.assignments)
+            standing.tried |= {result.worker for result in results}
             must_have_worked(op, results)
             standing.has_worked = True
-            standing.tried |= {result.worker for result in results}
             standing.parts = tuple(result.part for result in results)
             standing.synthesis = await self._synthesised(results)
         verdict = await self._verdict(is_claimed=not plan.assignments)
@@ -129,12 +130,20 @@ class Teamwork:
             propose(op, self._own, standing, self._workers, results, iteration)
         return is_met
 
+    def _answered_directly(self, iteration: int) -> bool:
+        """The lead's first reply is the answer, as its team allows; there is nothing to judge."""
+        by = self._op.agent.name
+        evaluated = Evaluated(iteration=iteration, score=1.0, rationale="answered directly", by=by, is_complete=True)
+        self.standing.scores.append(self._op.scope.record(evaluated).score)
+        return True
+
     async def _planned(self, iteration: int) -> Plan:
         """The assignments of an iteration; none where the lead says that nothing is missing."""
         op, standing = self._op, self.standing
         if not standing.has_worked:
             reply = await self._lead.ask(planning(op, self._own, self._request, self._workers))
             plan = await planned(op, self._own, self._request, self._workers, self._lead, reply)
+            standing.synthesis = "" if plan.assignments else reply.text
         else:
             reply = await self._lead.ask(self._next_prompt(iteration))
             plan = recorded(op, parse_plan(reply.text, list(self._workers)), iteration=iteration)
@@ -152,7 +161,6 @@ class Teamwork:
             evaluation=standing.evaluation,
             skipped=f"About your last plan: {'; '.join(standing.skipped)}\n" if standing.skipped else "",
             advice=f"Take into account: {'; '.join(advice)}\n" if advice else "",
-            messages=_messages(self._op, iteration),
             names=", ".join(self._workers),
             request=self._request.original,
         )
@@ -223,22 +231,8 @@ class Alone:
             iteration=iteration,
             most=self._own.max_iterations,
             evaluation=self.standing.evaluation,
-            messages=_messages(self._op, iteration),
             request=self._request.original,
         )
-
-
-def _messages(op: Operation, iteration: int) -> str:
-    """What the person said to the agent meanwhile, once."""
-    place = op.scope.at(f"iteration#{iteration}")
-    said = recalled(place) or delivered(place, op.agent.name)
-    return f"{said}\n" if said else ""
-
-
-def _without_verdict(synthesis: str) -> str:
-    """The answer without the line that says that it is one."""
-    lines = synthesis.splitlines()
-    return "\n".join(line for line in lines if not is_complete(line) and not is_complete(line, group=False)).strip()
 
 
 def _words(end: ReflectEnd) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -13,10 +12,13 @@ from msgspec import Struct, structs
 from ..agent import Agent, Member
 from ..errors import Failed
 from ..operation import Operation
-from ..request import Note, Outcome, Part, Request
+from ..request import Note, Outcome, Part, Request, escaped
 from .dispatch import Assignment, merge
 from .prompts import SHARED, filled
 from .verdict import neutralise
+
+HEADING = "###? "
+"""How the headings begin that tell results apart."""
 
 GENERIC = "You are a worker agent. Complete the following task thoroughly."
 
@@ -103,25 +105,30 @@ def described(workers: dict[str, Agent]) -> str:
 async def dispatched(
     op: Operation, request: Request, workers: dict[str, Agent], assignments: Sequence[Assignment]
 ) -> list[Worked]:
-    """Let each worker do its tasks, all at once; what came of it, in the order of the plan.
+    """Let each worker do its tasks, all at once; what came of it, in member order.
 
     One that fails or takes too long is an outcome like any other, and stops nobody else.
     """
     own = options(op)
     limit = min(own.worker_timeout, own.collection_timeout)
-    merged = merge(list(assignments))
-    children = [op.child(workers[assignment.worker], "member") for assignment in merged]
+    order = list(workers)
+    merged = sorted(merge(list(assignments)), key=lambda one: order.index(one.worker))
+    children = [op.child(as_worker(workers[assignment.worker]), "member") for assignment in merged]
     results: dict[int, Worked] = {}
 
     async def one(place: int, child: Operation, assignment: Assignment) -> None:
-        began = time.monotonic()
         part = await child.outcome(task_of(own, request, assignment.task), timeout=limit)
-        results[place] = Worked(assignment.worker, assignment.task, part, time.monotonic() - began)
+        results[place] = Worked(assignment.worker, assignment.task, part, child.seconds)
 
     async with create_task_group() as group:
         for place, (child, assignment) in enumerate(zip(children, merged, strict=True)):
             group.start_soon(one, place, child, assignment)
     return [results[place] for place in range(len(merged))]
+
+
+def as_worker(agent: Agent) -> Agent:
+    """An agent that is given a task; one that nobody told who it is is told at least that."""
+    return agent if agent.prompt.strip() else structs.replace(agent, prompt=GENERIC)
 
 
 def task_of(own: Options, request: Request, task: str) -> Request:
@@ -135,7 +142,7 @@ def told(results: Sequence[Worked]) -> str:
     """Results as a lead or judge reads them: nothing in them reads as an assignment or a verdict."""
     return "\n\n".join(
         f"### {result.worker} ({result.state}, {result.seconds:.0f} s)\n"
-        f"Task: {neutralise(result.task)}\n\n{_said(result)}"
+        f"Task: {escaped(neutralise(result.task), HEADING)}\n\n{escaped(_said(result), HEADING)}"
         for result in results
     )
 
@@ -149,7 +156,8 @@ def _said(result: Worked) -> str:
 def sections(parts: Sequence[Part]) -> str:
     """Answers side by side, a heading each."""
     return "\n\n".join(
-        f"### From {part.agent}\n\n{part.text if part.failure is None else f'unavailable: {part.failure}'}"
+        f"### From {part.agent}\n\n"
+        + escaped(part.text if part.failure is None else f"unavailable: {part.failure}", "### From ")
         for part in parts
     )
 

@@ -47,6 +47,17 @@ def is_complete(text: str, group: bool = True) -> bool:
     return _stands(GROUP_COMPLETE if group else COMPLETE, text) and not _stands(NEEDS_ITERATION, text)
 
 
+def answer_of(text: str) -> str:
+    """What a judge's reply says about the work, without its verdict and what it says is missing."""
+    kept: list[str] = []
+    for line in text.splitlines():
+        if _stands(NEEDS_ITERATION, line):
+            break
+        if not _stands(GROUP_COMPLETE, line) and not _stands(COMPLETE, line):
+            kept.append(line)
+    return "\n".join(kept).strip()
+
+
 def self_score(text: str, group: bool = True) -> float:
     """The score of a reply that judges by sentinels alone."""
     if _stands(NEEDS_ITERATION, text):

@@ -32,7 +32,7 @@ async def delegate(
     at: Path,
     branch: str,
     base: str = "",
-    after: Sequence[str] = (),
+    follows: Sequence[str] = (),
     role: str = "",
     parent: str = "",
     operation: str = "",
@@ -42,7 +42,7 @@ async def delegate(
 ) -> str:
     """Have a worker do a task on a branch of its own; the id of its run. Raises Mistake for what cannot be done.
 
-    `at` is a folder of the repository. `after` are branches whose workers have to succeed first. A reader gets no
+    `at` is a folder of the repository. `follows` are branches whose workers have to succeed first. A reader gets no
     checkout, and `branch` is no more than its name. `run` is an id that was chosen before.
     """
     if run and await app.is_known(run):
@@ -50,7 +50,7 @@ async def delegate(
     repository = Repository.at(at)
     root = str(repository.main)
     crew = Crew(app.settings.store)
-    waits = tuple(await to_thread.run_sync(_followed, crew, root, after, branch))
+    waits = tuple(await to_thread.run_sync(_followed, crew, root, follows, branch))
     errand = Errand(root=root, path=root, after=waits, role=role, parent=parent, operation=operation)
     if not is_reader:
         of = Worktrees(repository=repository, ledger=Ledger(app.settings.store))

@@ -38,7 +38,7 @@ class Sending:
             sent.task,
             at=self._directory,
             branch=sent.branch,
-            after=after,
+            follows=after,
             parent=self._run,
             operation=operation,
             run=sent.run,
