@@ -58,6 +58,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     permission_mode: PermissionMode = "default"
     budget: Budget | None = None
     checks: dict[str, tuple[str, ...]] = {}
+    worktrees: dict[str, tuple[str, ...]] = {}
     mcp_servers: dict[str, McpServer] = {}
     engines: dict[str, Launch] = {}
     providers: dict[str, ProviderLimits] = {}

@@ -324,3 +324,17 @@ def test_what_is_forbidden_by_now_stays_forbidden_when_a_run_resumes(home: Path)
 
     assert later.permissions == Permissions(allow=("Bash",))
     assert later.narrowing == Permissions(deny=("Bash",))
+
+
+def test_what_is_run_in_worktrees_is_a_persons_own_choice_or_trusted(tmp_path: Path) -> None:
+    home, repo = tmp_path / "home", tmp_path / "repo"
+    repo.mkdir()
+    (repo / "podium.yaml").write_text("worktrees: {setup: make deps, teardown: [rm, -rf, build]}\n")
+
+    before = Settings.load({}, repo, home=home)
+    trust(home, repo, "worktrees.setup")
+    after = Settings.load({}, repo, home=home)
+
+    assert before.worktrees == {}
+    assert before.proposed.worktrees["setup"] == ("sh", "-c", "make deps")
+    assert after.worktrees == {"setup": ("sh", "-c", "make deps")}

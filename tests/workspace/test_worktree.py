@@ -245,7 +245,7 @@ async def test_a_clean_worktree_is_removed_and_its_branch_stays(home: Worktrees,
     async def teardown(one: Checkout) -> None:
         torn_down.append(one.path.exists())
 
-    removed = await home.remove("feat", teardown=teardown)
+    removed = await replace(home, teardown=teardown).remove("feat")
 
     assert str(removed) == f"removed {checkout.path}; the branch feat stays"
     assert torn_down == [True]
@@ -355,7 +355,7 @@ async def test_work_that_comes_while_it_is_torn_down_is_not_lost(home: Worktrees
         (one.path / "late.txt").write_text("late\n")
 
     with pytest.raises(Mistake, match=r"1 new file that is not committed"):
-        await home.remove("feat", teardown=teardown)
+        await replace(home, teardown=teardown).remove("feat")
 
     assert (checkout.path / "late.txt").read_text() == "late\n"
     assert await states(home) == {"feat": "ready"}

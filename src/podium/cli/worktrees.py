@@ -14,6 +14,7 @@ from ..settings import Settings
 from ..store.worktrees import Ledger
 from ..workspace.cleanup import Line, Listed, cleanup, listed
 from ..workspace.git import Repository
+from ..workspace.preparing import hook
 from ..workspace.worktree import Worktrees
 from .looking import looking
 from .measure import ago, aligned
@@ -140,8 +141,16 @@ def table(found: list[Listed], *, now: float) -> str:
 
 
 def _worktrees(repo: Path | None) -> Worktrees:
-    at = repo or Path.cwd()
-    return Worktrees(repository=Repository.at(at), ledger=Ledger(Settings.load(repo=repo).store))
+    repository = Repository.at(repo or Path.cwd())
+    settings = Settings.load(repo=repository.main)
+    teardown = hook(
+        settings.worktrees.get("teardown"),
+        what="teardown",
+        home=settings.home,
+        store=settings.store,
+        is_sandboxed=settings.sandbox,
+    )
+    return Worktrees(repository=repository, ledger=Ledger(settings.store), teardown=teardown)
 
 
 def _size(size: int) -> str:

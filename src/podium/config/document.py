@@ -15,7 +15,7 @@ from .role import Role
 PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"]
 MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "plan", "dont-ask", "bypass")
 
-NEEDS_TRUST = ("engines", "mcp_servers", "permission_mode", "sandbox", "store", "checks", "notify")
+NEEDS_TRUST = ("engines", "mcp_servers", "permission_mode", "sandbox", "store", "checks", "worktrees", "notify")
 """What a repository cannot decide by itself, besides `permissions.allow` and the addresses of providers."""
 
 SPELLED = {
@@ -55,6 +55,7 @@ class Document(Struct, frozen=True, kw_only=True, omit_defaults=True):
     budget: Budget | None = None
     notify: tuple[str, ...] = ()
     checks: dict[str, tuple[str, ...]] = {}
+    worktrees: dict[str, tuple[str, ...]] = {}
     providers: dict[str, ProviderLimits] = {}
     approval_seconds: float | None = None
 
@@ -96,7 +97,7 @@ class Document(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def layered(low: Document, high: Document) -> Document:
     """Both documents as one. What `high` says wins, entry by entry."""
     merged: dict[str, Any] = dict(_said(low)) | dict(_said(high))
-    for name in ("models", "engines", "mcp_servers", "checks"):
+    for name in ("models", "engines", "mcp_servers", "checks", "worktrees"):
         merged[name] = getattr(low, name) | getattr(high, name)
     merged["providers"] = low.providers | {
         name: _over(low.providers.get(name, ProviderLimits()), limits) for name, limits in high.providers.items()

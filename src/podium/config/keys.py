@@ -172,6 +172,12 @@ def checks(slot: Slot) -> dict[str, tuple[str, ...]]:
     return found
 
 
+def worktrees(slot: Slot) -> dict[str, tuple[str, ...]]:
+    """What is run in a worker's checkout when it is made, and before it goes."""
+    slot.fields(("setup", "teardown"))
+    return {name: argv for name, argv in checks(slot).items() if name in ("setup", "teardown")}
+
+
 def providers(slot: Slot) -> dict[str, ProviderLimits]:
     """Providers by name, where each is and how much may be asked of it."""
     found: dict[str, ProviderLimits] = {}
@@ -218,6 +224,7 @@ READERS: Mapping[str, Callable[[Slot], object]] = {
     "budget": budget,
     "notify": notify,
     "checks": checks,
+    "worktrees": worktrees,
     "providers": providers,
 }
 """How the value under each key is read, where it depends on nothing else."""

@@ -68,6 +68,7 @@ def _kept(document: Document, keys: Collection[str]) -> dict[str, Any]:
         "engines": {name: one for name, one in document.engines.items() if f"engines.{name}" in keys},
         "mcp_servers": {name: one for name, one in document.mcp_servers.items() if f"{SERVER}{name}" in keys},
         "checks": {name: one for name, one in document.checks.items() if f"checks.{name}" in keys},
+        "worktrees": {name: one for name, one in document.worktrees.items() if f"worktrees.{name}" in keys},
         "providers": {name: one for name, one in document.providers.items() if f"providers.{name}.base_url" in keys},
     }
 
@@ -79,6 +80,8 @@ def _values(document: Document) -> Iterator[tuple[str, McpServer | Struct | tupl
         yield f"engines.{name}", launch
     for name, argv in document.checks.items():
         yield f"checks.{name}", argv
+    for name, argv in document.worktrees.items():
+        yield f"worktrees.{name}", argv
     for name, limits in document.providers.items():
         if limits.base_url is not None:
             yield f"providers.{name}.base_url", limits.base_url

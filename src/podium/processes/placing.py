@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..app import App
 from ..errand import Errand
 from ..errors import Mistake
 from ..event import RunStarted
+from ..settings import Settings
 from ..store.worktrees import Ledger
 from ..workspace.git import Checkout, Repository
 from ..workspace.merge import Clash, Side, attempt
+from ..workspace.preparing import hook
 from ..workspace.revision import contains, tip
 from ..workspace.snapshot import commit_id, committed
 from ..workspace.worktree import Worktrees, checkout_of
 
 
-async def placed(app: App, run: str, errand: Errand) -> Checkout | None:
+async def placed(app: App, environ: Mapping[str, str], run: str, errand: Errand) -> Checkout | None:
     """The checkout of a worker, made where there is none yet; None for a reader. Raises Mistake."""
     if errand.is_reader:
         return None
@@ -28,7 +31,15 @@ async def placed(app: App, run: str, errand: Errand) -> Checkout | None:
         if noted.branch == errand.branch and noted.run == run:
             return checkout_of(noted)
     base = await base_of(app, repository, errand)
-    return await of.create(errand.branch, base=base, run=run)
+    settings = Settings.load(environ, repo=Path(errand.root))
+    setup = hook(
+        settings.worktrees.get("setup"),
+        what="setup",
+        home=settings.home,
+        store=app.settings.store,
+        is_sandboxed=settings.sandbox,
+    )
+    return await of.create(errand.branch, base=base, run=run, setup=setup)
 
 
 async def base_of(app: App, repository: Repository, errand: Errand) -> str | None:

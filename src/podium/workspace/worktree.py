@@ -60,6 +60,8 @@ class Worktrees:
     repository: Repository
     ledger: Ledger
     folder: str = FOLDER
+    teardown: Hook | None = None
+    """What is done with each before it goes."""
 
     async def create(
         self, branch: str, *, base: str | None = None, run: str = "", setup: Hook | None = None
@@ -106,13 +108,13 @@ class Worktrees:
         await self._must_be_free(branch, path, is_new=is_new)
         return path
 
-    async def remove(self, branch: str, *, force: bool = False, teardown: Hook | None = None) -> Removed:
+    async def remove(self, branch: str, *, force: bool = False) -> Removed:
         """Put a worktree of ours away. Raises Mistake where work would be left behind; forced, that is saved first."""
         checkout = await self.checkout(branch)
         if checkout.path.exists():
             await self._must_be_removable(checkout, force=force)
-            if teardown is not None:
-                await teardown(checkout)
+            if self.teardown is not None:
+                await self.teardown(checkout)
         async with self.ledger.alone() as lock:
             await self._mend(lock)
             noted = await self._noted(branch)
