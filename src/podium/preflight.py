@@ -62,6 +62,9 @@ def reshaped(agent: Agent, mode: Mode | None, max_iterations: int | None) -> Age
     if max_iterations is not None and max_iterations < 1:
         raise Mistake(f"{max_iterations} iterations are none; 1 or more would be some")
     team = team or Team(mode="reflect", members=())
+    if max_iterations is not None and (mode or team.mode) != "reflect":
+        what = f"works in mode {mode or team.mode}, which has no iterations"
+        raise Mistake(f"{agent.name} {what}; a limit on them goes with the mode reflect")
     most = {} if max_iterations is None else {"max_iterations": max_iterations}
     return structs.replace(agent, team=structs.replace(team, mode=mode or team.mode, options=team.options | most))
 

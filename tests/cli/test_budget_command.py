@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
+
 from podium.event import BudgetChanged
 from podium.store.reader import Reader
 
@@ -97,11 +99,28 @@ def test_programs_get_limits_and_usage(desk: Desk) -> None:
     assert said["usage"]["calls"] == 1
 
 
-def test_what_is_no_budget_is_refused(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        ("wishes=3", "there is no limit 'wishes'; there are usd, tokens, seconds, turns, files_changed"),
+        ("bogus", "'bogus' is no budget: usd is a number above zero, and 'bogus' is none; "),
+        ("usd=", "'usd=' is no budget: usd is a number above zero, and '' is none; "),
+        ("usd=inf", "'usd=inf' is no budget: usd is a number above zero, and 'inf' is none; "),
+        ("usd=1,tokens=nan", "tokens is a whole number above zero, and 'nan' is none; "),
+        ("tokens=1.5", "tokens is a whole number above zero, and '1.5' is none; "),
+        ("turns=-1", "turns is a whole number above zero, and '-1' is none; "),
+        ("seconds=0", "seconds is a number above zero, and '0' is none; "),
+        (" , ", "' , ' is no budget: it has no limit; usd=2,tokens=200000 would be one"),
+    ],
+)
+def test_what_is_no_budget_is_refused_in_one_sentence(desk: Desk, limits: str, sentence: str) -> None:
     desk.agent("lead", "the answer")
     desk.invoke("run", "lead", "do it")
 
-    said = desk.invoke("budget", desk.run_id(), "wishes=3")
+    changed = desk.invoke("budget", desk.run_id(), limits)
+    started = desk.invoke("run", "lead", "do it", "--budget", limits)
 
-    assert said.exit_code == 2
-    assert "there is no limit 'wishes'" in said.stderr
+    for said in (changed, started):
+        assert said.exit_code == 2
+        assert sentence in said.stderr
+        assert "Expected" not in said.stderr

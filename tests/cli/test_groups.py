@@ -52,6 +52,16 @@ def test_runs_of_one_group_are_listed_without_a_heading(desk: Desk) -> None:
     assert [line.split()[0] for line in lines] == ["RUN", *reversed(runs)]
 
 
+def test_an_agent_that_reflects_alone_is_listed_with_the_others(desk: Desk) -> None:
+    work(desk)
+
+    desk.invoke("run", "lead", "do it", "--reflect", "--max", "1")
+
+    assert len(desk.runs()) == 2
+    assert "team lead" not in desk.invoke("ps").stdout
+    assert [group["kind"] for group in listed(desk)["groups"]] == ["repo", "default"]
+
+
 def test_runs_of_several_groups_are_listed_apart_the_newest_first(desk: Desk) -> None:
     team(desk, "the part")
     here = work(desk)

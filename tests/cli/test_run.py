@@ -55,6 +55,17 @@ def test_an_agent_that_is_not_there_is_a_usage_error(desk: Desk) -> None:
     assert said.stderr.startswith('podium: there is no agent "nobody"')
 
 
+def test_a_number_of_iterations_goes_with_no_other_mode_than_reflect(desk: Desk) -> None:
+    desk.agent("lead", team={"mode": "broadcast", "members": ["one"]})
+    desk.agent("one", "done")
+
+    said = desk.invoke("run", "lead", "do it", "--mode", "broadcast", "--max", "3")
+
+    assert said.exit_code == 2
+    assert "--max goes with --reflect, and not with --mode broadcast" in said.stderr
+    assert not desk.store.exists()
+
+
 def test_json_is_one_object(desk: Desk) -> None:
     desk.agent("lead", "the answer")
 

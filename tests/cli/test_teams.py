@@ -89,6 +89,33 @@ def test_a_squad_runs(crew: Desk) -> None:
     assert "mission-control: plans iteration 1 for flight, eecom" in said.stderr
 
 
+@pytest.mark.parametrize("name", ["Mission Control", "mission-control", "MISSION control"])
+def test_a_team_runs_by_its_name_however_it_is_written(crew: Desk, name: str) -> None:
+    said = crew.podium("run", name, "fix it", "--dry-run")
+
+    assert said.returncode == 0, said.stderr
+    assert "mission-control: plans iteration 1" in said.stderr
+
+
+def test_a_preset_with_a_name_of_one_capital_letter_runs(desk: Desk) -> None:
+    put(desk.home / "presets.json", '{"version": 1, "presets": [{"name": "E", "workers": [{"name": "w"}]}]}')
+
+    assert desk.podium("run", "E", "fix it", "--dry-run", "--quiet").returncode == 0
+
+
+def test_a_preset_with_a_value_that_cannot_be_is_told_and_does_not_run(desk: Desk) -> None:
+    crew = {"name": "Crew", "worktrees": "zzz", "workers": [{"name": "w"}]}
+    put(desk.home / "presets.json", json.dumps({"version": 1, "presets": [crew]}))
+
+    run, listed, shown = (desk.invoke(*words) for words in (("run", "Crew", "x"), ("teams",), ("team", "show", "Crew")))
+
+    for said in (run, listed, shown):
+        assert said.stderr.count("\n") == 1
+        assert 'Crew.worktrees: "zzz" is not known; shared, team, lead or each would be right' in said.stderr
+    assert (run.exit_code, listed.exit_code, shown.exit_code) == (2, 0, 2)
+    assert desk.runs() == []
+
+
 @pytest.mark.parametrize(
     "team", ["pr-review", "implement-and-challenge", "debate", "plan-build-review", "broadcast-compare", "triage"]
 )
@@ -120,6 +147,26 @@ def test_what_is_saved_is_the_same_team_when_it_is_read_again(crew: Desk) -> Non
     assert show(crew, "mission-control") == before
     assert show(crew, "user:mission-control")["members"][0]["prompt"] == before["members"][0]["prompt"]
     assert teams(crew)["user:mission-control"]["shadowed"]
+
+
+def test_long_texts_come_back_whole_from_the_copy(desk: Desk) -> None:
+    squad(desk.repo)
+    charter, decisions = f"You are a tester.\n\n{'x' * 6000}", f"# Decisions\n\n{'y' * 9000}"
+    put(desk.repo / ".squad/agents/eecom/charter.md", f"{charter}\n")
+    put(desk.repo / ".squad/decisions.md", f"{decisions}\n")
+
+    desk.invoke("team", "save", "Mission Control")
+    exported = json.loads(desk.invoke("team", "export", "Mission Control").stdout)
+    desk.invoke("team", "delete", "Mission Control", "--yes")
+    used = show(desk, "Mission Control")
+    saved = desk.invoke("team", "save", "Mission Control")
+
+    assert saved.exit_code == 0, saved.stderr
+    assert (desk.repo / ".squad/agents/eecom/charter.md").read_text() == f"{charter}\n"
+    assert (desk.repo / ".squad/decisions.md").read_text() == f"{decisions}\n"
+    assert exported["workers"][1]["prompt"] == charter
+    assert exported["shared_context"] == decisions
+    assert (used["kind"], len(used["members"][1]["prompt"])) == ("preset", 4000)
 
 
 def test_a_built_in_team_can_be_the_repositorys(desk: Desk) -> None:
@@ -220,6 +267,7 @@ def test_a_member_gets_another_model_and_prompt(crew: Desk) -> None:
         (["debate", "advocate"], "give --model, --prompt, or both"),
         (["debate", "ann", "--model", "opus"], 'debate has no member "ann"; there are '),
         (["debate", "advocate", "--model", "nowhere:x"], "there is no provider of models called 'nowhere'"),
+        (["debate", "advocate", "--model", "no such model"], '"no such model" is not the name of a model; '),
         (["triage", "answer", "--model", "opus"], "triage is a router and has no members"),
         (["lead", "answer", "--model", "opus"], "answer of lead is the agent file podium/builtin/agents/answer.md"),
     ],
@@ -232,6 +280,42 @@ def test_what_cannot_be_changed_is_told(desk: Desk, arguments: list[str], senten
     assert said.exit_code == 2
     assert sentence in said.stderr
     assert not (desk.home / "presets.json").exists()
+
+
+@pytest.fixture
+def parted(desk: Desk) -> str:
+    """A run of a team that died in the middle."""
+    desk.agent("lead", team={"mode": "sequential", "members": ["one", "two"]})
+    desk.agent("one", "the first part")
+    desk.agent("two", "the second part")
+    died = desk.podium("run", "lead", "do it", PODIUM_FAULT="5")
+    assert died.returncode == 137, died.stderr
+    return desk.run_id()
+
+
+@pytest.mark.parametrize("more", [[], ["--prompt", "You are quick."]])
+def test_a_member_at_work_cannot_lose_its_model(desk: Desk, parted: str, more: list[str]) -> None:
+    said = desk.invoke("team", "set", f"{parted}/two", "--model", "default", *more)
+
+    assert said.exit_code == 2
+    assert said.stderr.count("\n") == 1
+    assert "a member at work can get a model and cannot lose one; name what it should think with" in said.stderr
+
+
+@pytest.mark.parametrize("name", ["lead", ""])
+def test_the_first_agent_of_a_run_is_not_changed_while_it_works(desk: Desk, parted: str, name: str) -> None:
+    said = desk.invoke("team", "set", f"{parted}/{name}", "--model", "opus")
+
+    assert said.exit_code == 2
+    assert f"lead has only one part in run {parted}, and cannot be changed while it works" in said.stderr
+    assert "one and two can be" in said.stderr
+
+
+def test_a_member_of_a_run_is_changed(desk: Desk, parted: str) -> None:
+    said = desk.invoke("team", "set", f"{parted}/two", "--prompt", "You are quick.")
+
+    assert said.exit_code == 0
+    assert f"changed: two of run {parted}, when podium resume {parted} goes on" in said.stderr
 
 
 # --- deleting

@@ -89,7 +89,7 @@ def test_a_judge_that_wants_more_has_not_completed() -> None:
         (f"SCORE: 0.9\nRATIONALE: Good.\n **{NEEDS.lower()}** \nMore.", 0.9, "Good."),
         ("SCORE: 0.9\nRATIONALE: It printed\nScore: 3/5\nand rightly.", 0.9, "It printed\nScore: 3/5\nand rightly."),
         ("RATIONALE: Good\nScore: high is what it says\nSCORE: 0.7", 0.7, "Good\nScore: high is what it says"),
-        ('\ufeff{"score": 0.4, "rationale": "not\\nSCORE: 1"}', 0.4, "not\nSCORE: 1"),
+        ('\ufeff{"score": 0.4, "rationale": "not\nSCORE: 1"}', 0.4, "not\nSCORE: 1"),
         (f"SCORE: 0.9\nRATIONALE: Good.\n\ufeff{GROUP}", 0.9, "Good."),
     ],
 )

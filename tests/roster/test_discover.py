@@ -228,6 +228,43 @@ def test_an_unknown_name_is_answered_with_the_known_ones_nearest_first(repo: Pat
     assert str(caught.value).endswith(f" and {len(BUILT_IN) + 5 - 8} more")
 
 
+def test_an_agent_is_found_by_its_display_name_and_by_what_makes_its_name(repo: Path, home: Path) -> None:
+    write(repo / ".claude/agents/one.md", "name: Code Reviewer")
+    write(repo / ".podium/agents/tester.md")
+    write(home / "agents/tester.md", "description: Mine.")
+
+    roster = load(repo, home)
+
+    for name in ("Code Reviewer", "code reviewer", "code-reviewer", "CODE_REVIEWER", "repo:Code Reviewer"):
+        assert roster.get(name).display_name == "Code Reviewer"
+    assert [agent.name for agent in roster.team("Code Reviewer")] == ["code-reviewer"]
+    assert roster.team("user:Tester")[0].description == "Mine."
+    with pytest.raises(BadAgent, match='there is no agent "Code"'):
+        roster.get("Code")
+
+
+def test_a_display_name_that_several_have_is_answered_with_their_names() -> None:
+    def called(name: str, display_name: str = "") -> dict[str, Agent]:
+        return {name: Agent(name=name, display_name=display_name)}
+
+    one, two, plain = called("crew-qa", "QA"), called("team-qa", "QA"), called("qa", "")
+
+    with pytest.raises(
+        BadAgent, match='"QA" is what crew-qa and team-qa are called; give the name of the one you mean'
+    ):
+        Roster(agents={**one, **two, **plain}).team("QA")
+    assert Roster(agents={**one, **plain}).get("QA").name == "crew-qa"
+    assert Roster(agents={**one, **two, **plain}).get("qa").name == "qa"
+    assert Roster(agents={**one, **two, **called("qa", "QA")}).get("QA").name == "qa"
+
+
+def test_a_broken_file_is_found_however_its_name_is_written(repo: Path, home: Path) -> None:
+    write(repo / ".podium/agents/builder.md", "handoff: [a, b]")
+
+    with pytest.raises(BadAgent, match="a list stands here"):
+        load(repo, home).get("Builder")
+
+
 def test_a_team_is_the_agent_first_and_then_everyone_it_needs(repo: Path, home: Path) -> None:
     folder = repo / ".podium" / "agents"
     write(folder / "lead.md", "advisors: [doubter]\nagents: [helper]\nhandoff: reporter")

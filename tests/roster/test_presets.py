@@ -57,6 +57,35 @@ def test_one_bad_preset_is_told_and_stays_in_the_file(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "presets.json").read_text())["presets"][0] == {"name": 7, "x": 1}
 
 
+def test_keys_that_nobody_knows_stay_in_the_file(tmp_path: Path) -> None:
+    one = {"name": "One", "theirs": 1, "manner": {"dispatch": "ask", "pace": 2}, "workers": []}
+    one["workers"] = [{"name": "a", "prompt": "old", "colour": "red"}, {"name": "b", "colour": "blue"}, {"size": 3}]
+    stored = {"version": 1, "editor": {"x": 1}, "presets": [one, {"name": "Two", "theirs": 2}]}
+    (tmp_path / "presets.json").write_text(json.dumps(stored))
+
+    save(tmp_path, Preset(name="one", workers=(Worker(name="b"), Worker(name="a", prompt="new"), Worker(name="c"))))
+    save(tmp_path, Preset(name="Three"))
+    delete(tmp_path, "two")
+
+    assert json.loads((tmp_path / "presets.json").read_text()) == {
+        "version": 1,
+        "editor": {"x": 1},
+        "presets": [
+            {
+                "name": "one",
+                "theirs": 1,
+                "manner": {"pace": 2},
+                "workers": [
+                    {"name": "b", "colour": "blue"},
+                    {"name": "a", "prompt": "new", "colour": "red"},
+                    {"name": "c"},
+                ],
+            },
+            {"name": "Three"},
+        ],
+    }
+
+
 @pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"version": 2, "presets": []}', b"[" * 100_000])
 def test_a_file_that_is_no_presets_is_a_mistake_and_not_overwritten(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "presets.json").write_bytes(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from podium.agent import Agent, Member, Team
-from podium.errors import Mistake
+from podium.errors import BadAgent, Mistake
 from podium.roster import presets
 from podium.roster.definition import change, delete, find, of_agents, save
 from podium.roster.discover import PRESETS, SQUADS, Roster, load
@@ -187,6 +188,68 @@ def test_presets_are_teams_of_the_person(tmp_path: Path, home: Path) -> None:
     assert others.team is not None
     assert others.team.options == {"max_iterations": 3}
     assert roster.check() == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ({"worktrees": "zzz"}, 'Crew.worktrees: "zzz" is not known; shared, team, lead or each would be right'),
+        ({"worktrees": 7}, "Crew.worktrees: 7 reads as a number; shared, team, lead or each would be right"),
+        ({"max_iterations": -3}, "Crew.max_iterations: -3 reads as a number; a whole number of at least 1 would"),
+        ({"max_iterations": 10**30}, "Crew.max_iterations: 1000000000000000000000000000000 reads as a number; a whole"),
+        ({"manner": {"worker_timeout": -5}}, "Crew.manner.worker_timeout: -5 reads as a number; a number above 0"),
+        ({"manner": {"round_timeout": 0}}, "Crew.manner.round_timeout: 0 reads as a number; a number above 0"),
+        ({"manner": {"max_rounds": -1}}, "Crew.manner.max_rounds: -1 reads as a number; a whole number of at least 1"),
+        ({"manner": {"dispatch": True}}, "Crew.manner.dispatch: true reads as true; ask or force would be right"),
+        ({"manner": {"prompts": ["x"]}}, "Crew.manner.prompts: a list stands here; a mapping of names to texts"),
+        ({"manner": []}, "Crew.manner: a list stands here; a mapping with keys such as dispatch would be right"),
+    ],
+)
+def test_a_preset_is_read_as_strictly_as_an_agent_file(
+    tmp_path: Path, home: Path, said: dict[str, Any], sentence: str
+) -> None:
+    keep(home, {"name": "Crew", "workers": [{"name": "w"}], **said}, {"name": "crew!", "workers": [{"name": "v"}]})
+
+    roster = load(tmp_path, home)
+
+    (finding,) = [finding for finding in roster.findings if finding.severity == "error"]
+    assert sentence in str(finding)
+    for name in ("Crew", "crew", "user:crew"):
+        with pytest.raises(BadAgent, match=re.escape(sentence)):
+            roster.team(name)
+    assert [agent.name for agent in roster.team("crew!")] == ["crew-2", "v"]
+    assert "w" not in roster.agents
+
+
+def test_every_value_that_is_wrong_in_a_preset_is_told(tmp_path: Path, home: Path) -> None:
+    keep(home, {"name": "Crew", "worktrees": "zzz", "max_iterations": 0, "manner": {"max_rounds": 0, "dispatch": "no"}})
+
+    roster = load(tmp_path, home)
+
+    keys = [finding.key.removeprefix("Crew.") for finding in roster.findings]
+    assert sorted(keys) == ["manner.dispatch", "manner.max_rounds", "max_iterations", "worktrees"]
+
+
+def test_what_a_preset_leaves_empty_or_spells_otherwise_is_right(tmp_path: Path, home: Path) -> None:
+    manner = {"termination": "maxRounds", "max_rounds": 3, "worker_timeout": None}
+    keep(home, {"name": "Crew", "worktrees": "", "max_iterations": None, "manner": manner, "workers": [{"name": "w"}]})
+
+    roster = load(tmp_path, home)
+
+    assert roster.findings == ()
+    team = roster.get("crew").team
+    assert team is not None
+    assert team.options == {"termination": "max_rounds", "max_rounds": 3}
+
+
+def test_a_value_that_cannot_be_is_not_saved(tmp_path: Path, home: Path) -> None:
+    preset = Preset(name="Crew", worktrees="zzz", workers=(Worker(name="w"),))
+
+    with pytest.raises(Mistake, match='"zzz" is not known'):
+        save(preset, repo=tmp_path, home=home)
+    with pytest.raises(Mistake, match='"zzz" is not known'):
+        presets.save(home, preset)
+    assert not (tmp_path / ".squad").exists()
 
 
 def test_a_preset_that_the_squad_hides_keeps_its_own_members(repo: Path, home: Path) -> None:

@@ -66,6 +66,14 @@ async def test_runs_are_listed_by_team_by_repository_or_in_the_default_group(pat
     }
 
 
+async def test_an_agent_that_reflects_alone_is_no_team(path: Path) -> None:
+    alone = Agent(name="alone", team=Team(mode="reflect", members=()))
+    await begin(path, "aa", agent=alone)
+    await begin(path, "bb", repo="/work/app", agent=alone)
+
+    assert homes(path) == {"aa": Home("default"), "bb": Home("repo", "/work/app")}
+
+
 def git(repo: Path, *words: str) -> None:
     named = ("-c", "user.name=x", "-c", "user.email=x@example.org")
     subprocess.run(["git", "-C", str(repo), *named, *words], check=True, capture_output=True)

@@ -11,6 +11,9 @@ from msgspec import structs
 
 from ..agent import Budget
 
+FRACTIONS = ("usd", "seconds")
+"""Limits that need not be whole numbers."""
+
 
 class BudgetText(click.ParamType[Budget]):
     """Limits by name, with commas between them; a bare number is dollars."""
@@ -35,13 +38,23 @@ def parse_budget(text: str) -> Budget:
     known = Budget.__struct_fields__
     if unknown := next((name for name in limits if name not in known), None):
         raise ValueError(f"there is no limit {unknown!r}; there are {', '.join(known)}")
+    wrong = next((_flaw(name, amount) for name, amount in limits.items() if not _is_limit(name, amount)), None)
+    if wrong or not limits:
+        raise ValueError(f"{text!r} is no budget: {wrong or 'it has no limit'}; usd=2,tokens=200000 would be one")
+    return msgspec.convert(limits, Budget, strict=False)
+
+
+def _is_limit(name: str, amount: str) -> bool:
     try:
-        budget = msgspec.convert(limits, Budget, strict=False)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"{text!r} is no budget: {error}; usd=2,tokens=200000 would be one") from None
-    if not limits or not all(isfinite(limit := getattr(budget, name) or 0) and limit > 0 for name in limits):
-        raise ValueError(f"{text!r} is no budget: limits are above zero; usd=2,tokens=200000 would be one")
-    return budget
+        limit = getattr(msgspec.convert({name: amount}, Budget, strict=False), name)
+    except msgspec.ValidationError:
+        return False
+    return limit is not None and isfinite(limit) and limit > 0
+
+
+def _flaw(name: str, amount: str) -> str:
+    kind = "a number" if name in FRACTIONS else "a whole number"
+    return f"{name} is {kind} above zero, and {amount!r} is none"
 
 
 def limits_told(budget: Budget | None) -> str:

@@ -74,6 +74,8 @@ def command(
     )
     if reflects and mode not in (None, "reflect"):
         raise click.UsageError(f"--reflect is the mode reflect; it goes with no --mode {mode}")
+    if most is not None and mode not in (None, "reflect"):
+        raise click.UsageError(f"--max goes with --reflect, and not with --mode {mode}, which has no iterations")
     given: Given = {
         "repo": place,
         "is_attended": is_attended(),

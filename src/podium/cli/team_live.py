@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from ..event import MemberChanged
+from ..agent import working_names
+from ..errors import Mistake
+from ..event import MemberChanged, RunStarted
+from ..roster.name import joined
 from ..settings import Settings
 from ..store.mailbox import post
+from ..store.reader import Summary
 from .looking import looking
 from .say import say
 from .send import addressee
@@ -18,6 +22,18 @@ def change_live(name: str, *, model: str, prompt: str) -> None:
     with looking(store) as reader:
         summary = reader.summary(reader.find(prefix))
     to = addressee(summary, member)
+    _must_have_another_part(to, summary)
     post(store, summary.id, MemberChanged(member=to, model=model, prompt=prompt))
     when = "from its next part on" if state(summary) == "running" else f"when podium resume {summary.id} goes on"
     say(f"changed: {to} of run {summary.id}, {when}")
+
+
+def _must_have_another_part(name: str, summary: Summary) -> None:
+    """Refuse to change whom the run was given to, whose part began with it. Raises Mistake."""
+    started = summary.first.event
+    assert isinstance(started, RunStarted)
+    if name != started.agent:
+        return
+    others = [one for one in working_names(started.agents) if one != name]
+    instead = f"{joined(others)} can be" if others else "change its file, and begin another run"
+    raise Mistake(f"{name} has only one part in run {summary.id}, and cannot be changed while it works; {instead}")

@@ -9,9 +9,12 @@ import click
 
 from ..config.role import resolved
 from ..engines.model.providers import parse_model
+from ..errors import Mistake
+from ..marked import quoted
 from ..roster.definition import change, find
 from ..roster.place import shown
 from ..roster.presets import FILE
+from ..roster.squad_agents import is_model
 from ..settings import Settings
 from .config import in_repo
 from .say import say
@@ -42,6 +45,8 @@ def command(name: str, member: str | None, model: str | None, prompt: str | None
     if member is None:
         from .team_live import change_live  # here, because it needs the store
 
+        if model == DEFAULT:
+            raise Mistake("a member at work can get a model and cannot lose one; name what it should think with")
         words = "" if prompt is None else spoken(prompt)
         change_live(name, model="" if model is None else checked(model, here.repo), prompt=words)
         return
@@ -62,6 +67,8 @@ def checked(model: str, repo: Path) -> str:
     """A model that there may be; nothing for the default one. Raises Mistake for what names none."""
     if model == DEFAULT:
         return ""
+    if not is_model(model):
+        raise Mistake(f"{quoted(model)} is not the name of a model; sonnet or openai:gpt-5-mini would be one")
     settings = Settings.load(os.environ, repo)
     for one in resolved(model, settings.models).models:
         parse_model(one)

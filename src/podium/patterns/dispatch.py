@@ -18,7 +18,7 @@ MARKER = re.compile(r"@worker:", re.IGNORECASE | re.ASCII)
 END = re.compile(r"@end(?![\w-])", re.IGNORECASE | re.ASCII)
 
 MOST_ARRAYS = 200
-"""So many places in a reply are tried as the beginning of a JSON array."""
+"""So many places in a reply are tried as the beginning of a JSON value."""
 
 
 class Assignment(Struct, frozen=True):
@@ -55,7 +55,7 @@ def parse_plan(reply: str, workers: Iterable[str]) -> Plan:
     team = _Team(workers)
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
     told: list[Skipped] = []
-    for read in (_whole_or_fenced, _blocks, _among_prose):
+    for read in (_whole_or_fenced, _with_markers_inside, _blocks, _among_prose):
         plan, before = read(text, team), set(told)
         told += [one for one in plan.skipped if one not in before]
         if plan.assignments:
@@ -146,6 +146,15 @@ def _bare(name: str) -> str:
 _decoder = json.JSONDecoder(strict=False)  # models put line breaks into their strings
 _FENCED = re.compile(r"(?<![`~])(?:`{3,}+|~{3,}+)[ \t]*+[\w+-]*+\s*+(?=\[)")
 _FENCE_END = re.compile(r"\s*(?:`{3}|~{3}|\Z)")
+_OPENING = re.compile(r"\[|\{(?=\s*+\")")
+
+
+class _Bare(NamedTuple):
+    """What an array among prose says, and where it stands."""
+
+    plan: Plan
+    start: int
+    end: int
 
 
 def _whole_or_fenced(text: str, team: _Team) -> Plan:
@@ -166,20 +175,31 @@ def _whole_or_fenced(text: str, team: _Team) -> Plan:
     return Plan(assignments, skipped)
 
 
+def _with_markers_inside(text: str, team: _Team) -> Plan:
+    """What an array among prose says when no marker stands outside of it: those in its texts begin no blocks."""
+    bare = _bare_array(text, team)
+    return Plan([], []) if MARKER.search(text[: bare.start]) or MARKER.search(text[bare.end :]) else bare.plan
+
+
 def _among_prose(text: str, team: _Team) -> Plan:
-    """What the first plan says that stands as a bare array among prose; a reply with markers has none."""
+    """What an array among prose says, whatever stands around it."""
+    return _bare_array(text, team).plan
+
+
+def _bare_array(text: str, team: _Team) -> _Bare:
+    """The first array among prose that is a plan. An object is passed over as a whole: an array inside it is none."""
     place = 0
-    for _ in range(0 if MARKER.search(text) else MOST_ARRAYS):
-        if (place := text.find("[", place)) < 0:
+    for _ in range(MOST_ARRAYS):
+        if (opening := _OPENING.search(text, place)) is None:
             break
-        found, place = _array(text, place)
+        found, place = _array(text, opening.start())
         if found is not None and (plan := _items(found, team)) != Plan([], []):
-            return plan
-    return Plan([], [])
+            return _Bare(plan, opening.start(), place)
+    return _Bare(Plan([], []), 0, 0)
 
 
 def _array(text: str, place: int) -> tuple[list[Any] | None, int]:
-    """The array of objects that begins at `place`, if one does, and where to go on."""
+    """The array that begins at `place`, if one does, and where to go on after whatever value does."""
     try:
         found, end = _decoder.raw_decode(text, place)
     except (ValueError, RecursionError):

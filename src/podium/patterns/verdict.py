@@ -67,7 +67,7 @@ def self_score(text: str, group: bool = True) -> float:
 
 def parse_score(text: str) -> Score:
     """The score and the rationale of an evaluator's reply, labelled or as a JSON object."""
-    told = text.replace("\r\n", "\n").replace("\r", "\n")
+    told = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
     for found in (_object_score(told, whole=True), _label(_SCORE_LINE, told), _object_score(told, whole=False)):
         if found is not None:
             return Score(found.score, found.rationale or text)
@@ -119,15 +119,18 @@ def neutralise(text: str) -> str:
 
 # --- sentinels
 
-_BLANK = r"[ \t\v\f\xa0\u2000-\u200a\u202f\u205f\u3000]"
-_LINES = {
-    sentinel: re.compile(
-        rf"^(?:{_BLANK}|[*_])*+{re.escape(sentinel)}(?:{_BLANK}|[*_])*+$", re.IGNORECASE | re.MULTILINE | re.ASCII
-    )
-    for sentinel in (GROUP_COMPLETE, NEEDS_ITERATION, COMPLETE)
-}
+_BLANK = r"[ \t\v\f\xa0\u2000-\u200a\u202f\u205f\u3000\ufeff]"
+
+
+def _alone(pattern: str) -> re.Pattern[str]:
+    """What matches `pattern` alone on its line."""
+    return re.compile(rf"^(?:{_BLANK}|[*_])*+{pattern}(?:{_BLANK}|[*_])*+$", re.IGNORECASE | re.MULTILINE | re.ASCII)
+
+
+_LINES = {sentinel: _alone(re.escape(sentinel)) for sentinel in (GROUP_COMPLETE, NEEDS_ITERATION, COMPLETE)}
 _NAMES = "|".join(re.escape(sentinel.strip("[]")) for sentinel in _LINES)
 _ANY_SENTINEL = re.compile(rf"\[\[({_NAMES})\]\]", re.IGNORECASE | re.ASCII)
+_ANY_LINE = _alone(_ANY_SENTINEL.pattern)
 
 
 def _stands(sentinel: str, text: str) -> bool:
@@ -150,8 +153,7 @@ _VALUE = (
 _SCORE_LINE = re.compile(rf"^[ \t>*_\#`-]*{_VALUE}", re.IGNORECASE | re.MULTILINE)
 _SCORE = re.compile(rf"\b{_VALUE}", re.IGNORECASE)
 _RATIONALE = re.compile(r"\brationale\b[*_ \t]*+:[*_]*+", re.IGNORECASE)
-_RATIONALE_END = re.compile(rf"{_ANY_SENTINEL.pattern}|^[ \t>*_\#`-]*score\b[*_ \t]*+:", re.IGNORECASE | re.MULTILINE)
-_SPACE_AND_EMPHASIS = " \t\r\n*_`\xa0"
+_SPACE_AND_EMPHASIS = " \t\r\n*_`\xa0\ufeff"
 _PASS = re.compile(r"pass(?![\w/|-])", re.IGNORECASE)
 _FAIL = re.compile(r"fail(?![\w/|-])", re.IGNORECASE)
 _decoder = json.JSONDecoder(strict=False)
@@ -167,14 +169,16 @@ def _label(pattern: re.Pattern[str], text: str) -> Score | None:
     if of := found["of"]:
         whole = 100.0 if of == "%" else _number(of[1:].strip()) or 1.0
         value /= whole
-    return Score(_clamped(value), _rationale(text))
+    return Score(_clamped(value), _rationale(text, score=found.start()))
 
 
-def _rationale(text: str) -> str:
+def _rationale(text: str, *, score: int = 0) -> str:
+    """What follows the label up to a sentinel, or up to the place of the score where that comes later."""
     if (label := _RATIONALE.search(text)) is None:
         return ""
-    end = _RATIONALE_END.search(text, label.end())
-    return text[label.end() : end.start() if end else len(text)].strip()
+    limit = score if score > label.start() else len(text)
+    end = _ANY_LINE.search(text, label.end())
+    return text[label.end() : min(end.start(), limit) if end else limit].strip()
 
 
 def _object_score(text: str, *, whole: bool) -> Score | None:

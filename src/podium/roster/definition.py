@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from ..agent import Agent
-from ..errors import BadAgent, Mistake
+from ..errors import Mistake
 from ..marked import quoted
 from . import presets, squad
 from .discover import Roster
@@ -71,18 +71,14 @@ def find(name: str, roster: Roster, *, repo: Path, home: Path) -> Definition:
         return Definition(lead, members, "preset", preset=presets.load(home).get(written))
     if lead.source == "repo" and lead.path in (f"{SQUAD}/{TEAM}", f"{OLDER}/{TEAM}"):
         team = squad.discover(repo)
-        return Definition(lead, members, "squad", preset=presets.of_team(team) if team else None, squad=team)
+        copy = None if team is None else presets.of_team(squad.whole(team))
+        return Definition(lead, members, "squad", preset=copy, squad=team)
     return Definition(lead, members, "built-in" if lead.source == "built-in" else "files")
 
 
 def _lead(name: str, roster: Roster) -> Agent:
-    try:
+    if roster.named(name) is not None:
         return roster.get(name)
-    except BadAgent:
-        if (made := slug(name)) != name and made in roster.agents:
-            return roster.agents[made]
-        if name in roster.broken:
-            raise
     teams = sorted(agent.name for agent in roster.agents.values() if is_team(agent))
     raise Mistake(f"there is no team {quoted(name)}; {there_are(name, teams)}")
 
@@ -166,6 +162,7 @@ def save(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | No
     `team` is the same team as it was read from a folder, where it was.
     """
     presets.load(home)  # what is wrong with that file is told before anything is written
+    presets.must_be_sound(preset)
     folder = None if repo is None else squad.write(team or of_preset(preset, repo), repo)
     presets.save(home, preset if folder is None else structs.replace(preset, source=str(folder)))
     return folder

@@ -20,7 +20,7 @@ from ..marked import quoted
 from . import check
 from .frontmatter import Read, read
 from .graph import edges
-from .name import RULE, is_name, there_are
+from .name import RULE, is_name, joined, slug, there_are
 from .place import is_inside, is_same, shown
 
 # Found by its place and not through importlib.resources, whose import alone takes longer than
@@ -87,13 +87,32 @@ class Roster:
     lines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def get(self, name: str) -> Agent:
-        """The agent of that name, which may also say its place, as `builtin:NAME` does."""
-        found = self._find(name)
+        """The agent of that name, which may also say its place, as `builtin:NAME` does, or be written as people do."""
+        known = self.named(name)
+        found = None if known is None else self._find(known)
         if isinstance(found, Agent):
             return found
         if found is None:
             raise BadAgent(f"there is no agent {quoted(name)}; {there_are(name, sorted(self.agents))}")
         raise BadAgent(_sentence(errors(found)))
+
+    def named(self, name: str) -> str | None:
+        """The name, on the roster, of who is called so: by that very name, as it is displayed, or by its slug.
+
+        None where nobody is. Raises BadAgent where several are.
+        """
+        if name in self.agents or name in self.broken or name in self.placed:
+            return name
+        place, colon, rest = name.partition(":")
+        if colon and place in PREFIX.values():
+            start = f"{place}:"
+            there = {one.removeprefix(start): entry for one, entry in self.placed.items() if one.startswith(start)}
+            found = [f"{start}{one}" for one in _called(rest, there)]
+        else:
+            found = _called(name, {**self.agents, **self.broken})
+        if len(found) > 1:
+            raise BadAgent(f"{quoted(name)} is what {joined(found)} are called; give the name of the one you mean")
+        return found[0] if found else None
 
     def team(self, name: str, extra: Iterable[Agent] = ()) -> tuple[Agent, ...]:
         """The agent and everyone it needs, itself first, after checking that they fit together.
@@ -104,7 +123,7 @@ class Roster:
         for bad in (one for one in built if not is_name(one)):
             raise BadAgent(f"{quoted(bad)} cannot be an agent's name; a name has {RULE}")
         if name not in built:
-            self.get(name)
+            name = self.get(name).name
         team, broken = self._closure([name], built)
         wrong = [*errors(broken), *errors(self._fit(team, built))]
         if wrong:
@@ -162,6 +181,17 @@ class Roster:
         return structs.replace(finding, line=finding.line or line)
 
 
+def _called(name: str, known: Mapping[str, Agent | Broken]) -> list[str]:
+    """Those of `known` that are displayed so, else the one of that slug, else those displayed so in another case."""
+    displayed = {own: entry.display_name for own, entry in known.items() if isinstance(entry, Agent)}
+    made = slug(name)
+    found = [own for own, display_name in displayed.items() if display_name == name]
+    # Who has the name itself gave way to nobody, as others that are displayed so did.
+    if made in found or (not found and made in known):
+        return [made]
+    return found or [own for own, display_name in displayed.items() if display_name.casefold() == name.casefold()]
+
+
 def load(repo: Path | None, home: Path) -> Roster:
     """Every agent that ships with Podium, is the person's own (in `home`) or stands in the repository."""
     winners: dict[str, Agent | Broken] = {}
@@ -206,8 +236,8 @@ def _keeps_teams(repo: Path | None, home: Path) -> bool:
     return any(map(os.path.lexists, places))
 
 
-def _brought(agents: Iterable[Agent], findings: tuple[Finding, ...]) -> Held:
-    return Held(entries={agent.name: agent for agent in agents}, findings=findings, lines={})
+def _brought(agents: Iterable[Agent], findings: tuple[Finding, ...], broken: Mapping[str, Broken]) -> Held:
+    return Held(entries={**broken, **{agent.name: agent for agent in agents}}, findings=findings, lines={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,12 @@ one whose name another agent has gets the lead's name in front, and keeps its ow
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from ..agent import Agent, Member, Source, Team
 from ..errors import Mistake
@@ -18,10 +21,10 @@ from ..marked import quoted
 from . import presets
 from .name import LONGEST, joined, slug
 from .place import shown
-from .presets import Preset
+from .presets import Flawed, Preset
 from .squad import examine
-from .squad.charter import generic
-from .squad.folder import SQUAD, TEAM
+from .squad.charter import LONGEST_PROMPT, generic
+from .squad.folder import LONGEST_CONTEXT, SQUAD, TEAM
 
 READING = ("read_file", "glob", "grep", "git_diff", "ask_person", "report_status")
 """What an agent is offered whose file names no tools."""
@@ -43,10 +46,11 @@ _MODEL = re.compile(r"[\w.:/@+-]+")
 
 
 class Brought(NamedTuple):
-    """What a place of teams brings to the roster, and what is to be said about it."""
+    """What a place of teams brings to the roster, and what is to be said about it; `broken` are leads by name."""
 
     agents: tuple[Agent, ...] = ()
     findings: tuple[Finding, ...] = ()
+    broken: Mapping[str, tuple[Finding, ...]] = MappingProxyType({})
 
 
 class Brings(NamedTuple):
@@ -88,17 +92,17 @@ def _of_squad(repo: Path, names: set[str]) -> Brought:
     return Brought(brought.agents, (*told, *brought.findings))
 
 
-def _kept(home: Path) -> tuple[tuple[Preset, ...], tuple[Finding, ...]]:
+def _kept(home: Path) -> tuple[tuple[Preset | Flawed, ...], tuple[Finding, ...]]:
     """The presets, and what is wrong with their file."""
     path = shown(home / presets.FILE)
     try:
         found = presets.load(home)
     except Mistake as mistake:
         return (), (Finding(severity="error", path=path, message=str(mistake).removeprefix(f"{home / presets.FILE} ")),)
-    return found.presets, _notices(found.notices, path)
+    return found.entries, _notices(found.notices, path)
 
 
-def _leads(kept: Iterable[Preset]) -> list[str]:
+def _leads(kept: Iterable[Preset | Flawed]) -> list[str]:
     """The names of the presets' leads, each its own."""
     found: list[str] = []
     for preset in kept:
@@ -108,7 +112,7 @@ def _leads(kept: Iterable[Preset]) -> list[str]:
 
 def _of_presets(
     home: Path,
-    kept: Sequence[Preset],
+    kept: Sequence[Preset | Flawed],
     leads: Sequence[str],
     names: set[str],
     findings: tuple[Finding, ...],
@@ -116,14 +120,31 @@ def _of_presets(
 ) -> Brought:
     """The agents of presets. Of one that the repository's squad hides, the members are hidden with it."""
     agents: list[Agent] = []
+    broken: dict[str, tuple[Finding, ...]] = {}
     told = [*findings]
     for preset, lead in zip(kept, leads, strict=True):
+        if isinstance(preset, Flawed):
+            broken[lead] = preset.findings
+            told += preset.findings
+            continue
         is_hidden = bool(ours.agents) and ours.agents[0].name == lead
         hidden = frozenset(agent.name for agent in ours.agents[1:]) if is_hidden else frozenset[str]()
-        brought = _agents(preset, _Place("user", shown(home / presets.FILE), lead, hidden), names)
+        brought = _agents(_as_used(preset), _Place("user", shown(home / presets.FILE), lead, hidden), names)
         agents += brought.agents
         told += brought.findings
-    return Brought(tuple(agents), tuple(told))
+    return Brought(tuple(agents), tuple(told), broken)
+
+
+def _as_used(preset: Preset) -> Preset:
+    """A preset; of one that is kept as a squad, too, no more is used of its texts than of the squad's."""
+    if not preset.source:
+        return preset
+    return structs.replace(
+        preset,
+        workers=tuple(structs.replace(one, prompt=one.prompt[:LONGEST_PROMPT]) for one in preset.workers),
+        shared_context=preset.shared_context[:LONGEST_CONTEXT],
+        routing_context=preset.routing_context[:LONGEST_CONTEXT],
+    )
 
 
 def _agents(preset: Preset, place: _Place, names: set[str]) -> Brought:
@@ -172,7 +193,7 @@ def _lead(preset: Preset, place: _Place, members: Sequence[Member], model: str) 
         "shared_context": preset.shared_context,
         "routing": preset.routing_context,
         "worktrees": preset.worktrees,
-        "max_iterations": max(preset.max_iterations or 0, 0),
+        "max_iterations": preset.max_iterations or 0,
         **preset.manner.options(),
     }
     return Agent(
@@ -201,11 +222,16 @@ def _few(names: Sequence[str]) -> str:
 
 def _model(text: str, who: str, place: _Place, told: list[Finding]) -> str:
     """The model that is named; none where that is not the name of one."""
-    if not text or _MODEL.fullmatch(text):
+    if not text or is_model(text):
         return text
     message = f"{who} prefers the model {quoted(text)}, which is none; it thinks with the default"
     told.append(Finding(severity="warning", path=place.path, message=message))
     return ""
+
+
+def is_model(text: str) -> bool:
+    """Whether `text` can be the name of a model, whatever models there are."""
+    return _MODEL.fullmatch(text) is not None
 
 
 def _numbered(name: str, taken: Collection[str]) -> str:

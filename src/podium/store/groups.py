@@ -266,7 +266,9 @@ def _began(first_lines: Iterable[tuple[str, bytes]]) -> Iterator[Placeable]:
         started = decode(line).event
         if isinstance(started, RunStarted):
             lead = started.agents[0] if started.agents else None
-            team = lead.name if lead is not None and lead.team is not None else ""
+            # One that reflects alone has a team of nobody: its run is listed as that of any agent is.
+            is_team = lead is not None and lead.team is not None and bool(lead.team.members)
+            team = lead.name if lead is not None and is_team else ""
             yield Placeable(run, main(started.repo) if started.repo else "", team)
         else:
             yield Placeable(run)

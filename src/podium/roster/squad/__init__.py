@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .charter import Charter, parse_charter
-from .folder import Found, discover, examine
+from .folder import Found, discover, examine, whole
 from .name import agent_name, derive_role, slug
 from .roster import TeamFile, parse_team
 from .routing import Noted, Ownership, Route, parse_decisions, parse_modules, parse_routing
@@ -30,5 +30,6 @@ __all__ = [
     "parse_routing",
     "parse_team",
     "slug",
+    "whole",
     "write",
 ]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from .. import file
 from ..file import Unreadable
 from ..place import is_inside, shown
-from .charter import Charter, generic, parse_charter
+from .charter import Charter, generic, parse_charter, parts
 from .markdown import lines_of
 from .name import ALUMNI, derive_role, is_reserved, is_worker, known_as, slug
 from .roster import known_mode, mode_lines, parse_team
@@ -62,6 +62,40 @@ def examine(path: Path) -> Found:
         except OSError as error:
             notices.append(f"{shown(folder, repo=repo)} cannot be looked into: {error.strerror or error}")
     return Found(None, tuple(notices))
+
+
+def whole(team: Team) -> Team:
+    """A team that was read from a folder, with all of the texts of which only the beginning is used."""
+    if team.source is None:
+        return team
+    folder, repo = standing(team.source), team.source.parent
+    listed = workers(folder, repo, _text(folder / TEAM, repo), [])
+    at_home = {worker.member.name: worker.home for worker in listed if worker.home}
+    members: list[Member] = []
+    for member in team.members:
+        body = _body(folder, at_home.get(member.name), repo) if member.shortened else ""
+        is_whole = body != "" and body.startswith(member.prompt)
+        members.append(structs.replace(member, prompt=body, shortened=False) if is_whole else member)
+    shared, routing = (settled(_text(folder / name, repo)) for name in (DECISIONS, ROUTING))
+    return structs.replace(
+        team,
+        members=tuple(members),
+        shared_context=shared if shared.startswith(team.shared_context) else team.shared_context,
+        routing_context=routing if routing.startswith(team.routing_context) else team.routing_context,
+    )
+
+
+def _body(folder: Path, home: str | None, repo: Path) -> str:
+    """The whole charter in a worker's folder."""
+    return parts(_text(folder / AGENTS / home / CHARTER, repo)).body if home else ""
+
+
+def _text(path: Path, repo: Path) -> str:
+    """The text of a file; nothing where it cannot be read, of which the person was told when it was read first."""
+    try:
+        return content(path, repo) or ""
+    except Unreadable:
+        return ""
 
 
 def standing(folder: Path) -> Path:
