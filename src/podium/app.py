@@ -30,7 +30,17 @@ from .engines.model.traffic import Traffic
 from .engines.names import REHEARSAL
 from .errand import Errand
 from .errors import Mistake, PodiumError, RunHeld, StoreFailed
-from .event import Entry, Noticed, RunResumed, RunStarted, StopAsked, WorkCommitted, decode
+from .event import (
+    KINDS,
+    Entry,
+    Noticed,
+    RunResumed,
+    RunStarted,
+    StopAsked,
+    WorkCommitted,
+    WorkerPlaced,
+    decode,
+)
 from .journal import Timeline
 from .keeper import Keeper
 from .live import Run, must_be_priced
@@ -443,7 +453,8 @@ class App:
 
     async def _brought_home(self, timeline: Timeline, errand: Errand, how: str) -> None:
         """Put what a worker changed on its branch; where that cannot be done, say so and leave it in the checkout."""
-        if errand.is_reader:
+        key = f"/{KINDS[WorkCommitted]}#1"
+        if errand.is_reader or not timeline.knows(f"/{KINDS[WorkerPlaced]}#1") or timeline.knows(key):
             return
         # Here, because most runs have no use for it.
         from .store.worktrees import Ledger
@@ -467,6 +478,7 @@ class App:
                 removed=brought.removed,
             ),
             scope="",
+            key=key,
         )
 
     def _engine_for(self, settings: Settings, agent: Agent) -> Engine:

@@ -25,19 +25,17 @@ from anyio.abc import Process, TaskGroup
 
 from ..app import KEY_NAMES, App
 from ..errand import Errand
-from ..errors import Mistake, PodiumError, RunHeld
-from ..event import Entry, RunEnded, RunPaused, RunStarted
+from ..errors import Mistake, PodiumError, RunHeld, first_error
+from ..event import RunStarted
 from ..plain import cut, plain
-from ..policy import check
+from ..policy import Rules
 from ..settings import Settings
-from ..store.bell import Bell, bell_folder
+from ..store.bell import Bell, bell_folder, ring_once
 from ..store.reader import Reader
 from ..store.workers import Crew
-from ..workers.link import Link
+from ..workers.link import STANDARD, Limits, Link
 from ..workers.message import (
-    Approve,
     Cancel,
-    Deny,
     Handshake,
     Log,
     Order,
@@ -51,11 +49,16 @@ from ..workers.message import (
 )
 from ..workers.pipe import Gone
 from ..workers.place import Held, bind, socket_path
-from ..workers.schedule import Job, Rest, steps
+from ..workers.schedule import Rest
 from ..workers.wire import Welcome, serve
 from ..workspace.git import Checkout
+from .clearance import cleared, held_to
+from .outlook import look, resting
 from .placing import placed
 from .worker import Config, Hello, environment
+
+LOOK_SECONDS = 1.0
+"""How often to look whether somebody else has let go of a worker's run; they do not tell."""
 
 GRACE_SECONDS = 1.0
 """How long a worker that is told to end may take before it is terminated, and then before it is killed."""
@@ -71,6 +74,8 @@ class Worker:
     run: str
     errand: Errand
     task: str
+    held_to: Rules = field(default_factory=Rules)
+    """What its run and its agents must not do, or not without asking, whatever the settings say by now."""
     state: State = "starting"
     process: Process | None = None
     link: Link[Report, Order] | None = None
@@ -78,17 +83,20 @@ class Worker:
     is_ending: bool = False
     over: Event = field(default_factory=Event)
 
-    @property
-    def name(self) -> str:
-        return self.errand.branch or self.run
+    @classmethod
+    def of(cls, run: str, started: RunStarted) -> Worker:
+        """The worker for a run that began so."""
+        assert started.errand is not None
+        return cls(run=run, errand=started.errand, task=started.request.text, held_to=held_to(started))
 
 
 class Commander:
     """The workers of one store, from their hiring to their end."""
 
-    def __init__(self, app: App, environ: Mapping[str, str]) -> None:
+    def __init__(self, app: App, environ: Mapping[str, str], *, limits: Limits = STANDARD) -> None:
         self._app = app
         self._environ = environ
+        self._limits = limits
         self._store = app.settings.store
         self._crew = Crew(self._store)
         self._welcome = Welcome()
@@ -104,56 +112,49 @@ class Commander:
             try:
                 async with create_task_group() as group:
                     group.start_soon(
-                        partial(serve, listener, self._welcome, self._handle, on_trouble=self._note_trouble)
+                        partial(
+                            serve,
+                            listener,
+                            self._welcome,
+                            self._handle,
+                            limits=self._limits,
+                            on_trouble=self._note_trouble,
+                        )
                     )
                     await self._until_done(bell, group)
                     group.cancel_scope.cancel()
             finally:
                 bell.close()
+                # Whoever was killed here has left its bells behind; ringing takes them down.
+                for kind in ("owner", "follower"):
+                    ring_once(bell_folder(self._store), kind)
 
     async def _until_done(self, bell: Bell, group: TaskGroup) -> None:
         while True:
             bell.hush()
-            jobs, rest, errands = await to_thread.run_sync(self._looked)
-            most = self._app.settings.workers
-            next_steps = steps(jobs, rest=rest, running=self._at_work, most=most)
+            # Who ends during the look is seen as it was before; it rings, and is seen as it is by the next one.
+            at_work = frozenset(self._at_work)
+            outlook = await to_thread.run_sync(partial(look, self._store, ours=at_work))
+            next_steps = outlook.steps(running=at_work, most=self._app.settings.workers)
+            for run in outlook.stopped:
+                await self._stop(run, group)
             for run, why in next_steps.doomed:
                 await self._end(run, partial(self._app.fail, run, why))
             for run in next_steps.start:
-                worker = self._at_work[run] = errands[run]
-                group.start_soon(self._tended, worker, bell)
-            for run in await to_thread.run_sync(self._crew.stopped):
-                await self._stop(run, group)
-            if not self._at_work and not next_steps.doomed:
+                if run not in outlook.stopped:
+                    worker = self._at_work[run] = Worker.of(run, outlook.started[run])
+                    group.start_soon(self._tended, worker, bell)
+            if next_steps.doomed or outlook.stopped - at_work:
+                continue  # what became of them may be what others wait for
+            if not at_work and not self._at_work and not outlook.is_taken:
                 return
-            if not next_steps.doomed:
+            with move_on_after(LOOK_SECONDS if outlook.is_taken else None):
                 await wait_readable(bell)
 
     def has_work(self) -> bool:
-        """Whether anybody could be started now, or has to be told that it never will be."""
-        jobs, rest, _ = self._looked()
-        return any(steps(jobs, rest=rest, running=(), most=1))
-
-    def _looked(self) -> tuple[list[Job], dict[str, Rest], dict[str, Worker]]:
-        """The workers that are not over, how they and those that they follow stand, and what each has to do."""
-        jobs: list[Job] = []
-        rest: dict[str, Rest] = {}
-        workers: dict[str, Worker] = {}
-        with Reader(self._store) as reader:
-            for hired in self._crew.open():
-                summary = reader.summary(hired.run)
-                rest[hired.run] = resting(summary.last)
-                if rest[hired.run] not in ("open", "paused"):
-                    self._crew.dismiss(hired.run)
-                    continue
-                started = summary.first.event
-                assert isinstance(started, RunStarted)
-                assert started.errand is not None
-                for run in started.errand.after:
-                    rest[run] = resting(reader.summary(run).last)
-                workers[hired.run] = Worker(run=hired.run, errand=started.errand, task=started.request.text)
-                jobs.append(Job(hired.run, workers[hired.run].name, started.errand.after))
-        return jobs, rest, workers
+        """Whether anybody could be started now, or has to be ended, or told that it never will be."""
+        outlook = look(self._store, ours=())
+        return any(outlook.steps(most=1)) or outlook.is_taken or bool(outlook.stopped)
 
     # One worker
 
@@ -171,7 +172,7 @@ class Commander:
 
     async def _tend(self, worker: Worker) -> None:
         try:
-            worker.checkout = await placed(self._app, worker.run, worker.errand)
+            worker.checkout = await placed(self._app, self._environ, worker.run, worker.errand)
         except PodiumError as error:
             await self._end(worker.run, partial(self._app.fail, worker.run, str(error)))
             return
@@ -191,7 +192,13 @@ class Commander:
         base = "" if worker.checkout is None else worker.checkout.base
         config = Config(root=worker.errand.root, base=base, environ=self._secrets())
         token = self._welcome.expect(worker.run, msgspec.to_builtins(config))
-        hello = Hello(socket=str(self._socket), run=worker.run, token=token, parent=os.getpid(), task=worker.task[:200])
+        hello = Hello(
+            socket=str(self._socket),
+            run=worker.run,
+            token=token,
+            parent=os.getpid(),
+            task=worker.task[:200],
+        )
         with (self._logs / f"{worker.run}.log").open("ab") as log:
             process = await open_process(
                 [sys.executable, "-m", "podium.processes.worker"],
@@ -228,11 +235,11 @@ class Commander:
 
     async def _ended(self, worker: Worker) -> None:
         """Ask a worker to end, then terminate it, then kill it, with all that it started."""
-        if worker.link is not None:
-            with suppress(Gone):
-                await worker.link.send(Cancel(reason="stopped"))
         for sign in (signal.SIGTERM, signal.SIGKILL):
             with move_on_after(GRACE_SECONDS):
+                if worker.link is not None and sign == signal.SIGTERM:
+                    with suppress(Gone):
+                        await worker.link.send(Cancel(reason="stopped"))
                 await worker.over.wait()
                 return
             if worker.process is not None:
@@ -256,31 +263,44 @@ class Commander:
         worker = self._at_work.get(handshake.worker)
         if worker is None:
             return
-        worker.link = link
-        async for report in link:
-            match report:
-                case StatusUpdate(state=state):
-                    worker.state = moved(worker.state, state)
-                case TaskComplete(success=success):
-                    worker.state = moved(worker.state, "complete" if success else "failed")
-                case Log(level=level, content=content):
-                    self._log(worker, f"{level}: {content}")
-                case PermissionRequest():
-                    if (response := self._decided(worker, report)) is not None:
-                        await link.send(response)
+        worker.link, process = link, worker.process
+        try:
+            async for report in link:
+                await self._hear(worker, report, link)
+        finally:
+            # One that says nothing any more is at its end, or hangs; then it is ended, and counts as crashed.
+            if process is not None:
+                await self._bury(worker, process, link.ending)
+
+    async def _bury(self, worker: Worker, process: Process, why: str) -> None:
+        with CancelScope(shield=True):
+            with move_on_after(GRACE_SECONDS):
+                await process.wait()
+            if process.returncode is None:
+                self._log(worker, f"it is gone: {why}")
+                kill(process, signal.SIGKILL)
+
+    async def _hear(self, worker: Worker, report: Report, link: Link[Report, Order]) -> None:
+        match report:
+            case StatusUpdate(state=state):
+                worker.state = moved(worker.state, state)
+            case TaskComplete(success=success):
+                worker.state = moved(worker.state, "complete" if success else "failed")
+            case Log(level=level, content=content):
+                self._log(worker, f"{level}: {content}")
+            case PermissionRequest():
+                response = self._decided(worker, report)
+                if response is not None:
+                    await link.send(response)
 
     def _decided(self, worker: Worker, request: PermissionRequest) -> PermissionResponse | None:
         """What the rules say by now, which may be more than when the worker began; None where a person decides."""
-        if request.action.run != worker.run:
-            self._log(worker, "asked for permission in the name of another run; it was not answered")
+        try:
+            settings = Settings.load(self._environ, repo=Path(worker.errand.root))
+            return cleared(request, settings, worker.held_to, run=worker.run)
+        except PodiumError as error:
+            self._log(worker, f"the rules cannot be read, so a person decides: {error}")
             return None
-        settings = Settings.load(self._environ, repo=Path(worker.errand.root))
-        verdict = check(request.action, settings.rules(), settings.permission_mode)
-        if verdict.decision == "ask":
-            return None
-        if verdict.decision == "allow":
-            return PermissionResponse(request_id=request.id, result=Approve(scope="once"))
-        return PermissionResponse(request_id=request.id, result=Deny(comment=verdict.reason))
 
     # What is kept
 
@@ -288,7 +308,8 @@ class Commander:
         return {name: value for name, value in self._environ.items() if name in KEY_NAMES}
 
     def _log(self, worker: Worker, text: str) -> None:
-        with (self._logs / f"{worker.run}.log").open("a", encoding="utf-8") as log:
+        # A log that cannot be written keeps nobody from working.
+        with suppress(OSError), (self._logs / f"{worker.run}.log").open("a", encoding="utf-8") as log:
             log.write(f"{time.strftime('%H:%M:%S')} {plain(text)}\n")
 
     def _tail(self, worker: Worker) -> str:
@@ -301,19 +322,6 @@ class Commander:
 
     def _note_trouble(self, worker: str, error: PodiumError) -> None:
         sys.stderr.write(f"{worker or 'a stranger'}: {plain(str(error))}\n")
-
-
-def resting(last: Entry) -> Rest:
-    """How a run stands, by the last thing on its timeline."""
-    match last.event:
-        case RunEnded(outcome="succeeded" | "failed" | "timed_out" | "cancelled" as outcome):
-            return outcome
-        case RunEnded():
-            return "failed"
-        case RunPaused():
-            return "paused"
-        case _:
-            return "open"
 
 
 def kill(process: Process, sign: signal.Signals) -> None:
@@ -343,8 +351,9 @@ def main() -> int:
     os.chdir("/")
     try:
         anyio.run(commanded, dict(os.environ))
-    except PodiumError as error:
-        sys.stderr.write(f"podium: {error}\n")
+    except (PodiumError, ExceptionGroup) as error:
+        why = first_error(error)
+        sys.stderr.write(f"podium: {why if isinstance(why, PodiumError) else repr(why)}\n")
         return 1
     return 0
 

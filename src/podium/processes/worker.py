@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from anyio import CancelScope, create_task_group
 from msgspec import Struct
 
 from ..app import App
-from ..errors import PodiumError, first_error
+from ..errors import Mistake, PodiumError, first_error
 from ..event import (
     ActionBegan,
     Decision,
@@ -89,7 +90,11 @@ class Config(Struct, frozen=True, kw_only=True):
 
 def main() -> int:
     """Work on the run that standard input names."""
-    hello = msgspec.json.decode(sys.stdin.buffer.readline(), type=Hello)
+    try:
+        hello = msgspec.json.decode(sys.stdin.buffer.readline(), type=Hello)
+    except msgspec.MsgspecError as error:
+        sys.stderr.write(f"podium: whoever started this worker has not said what to do: {error}\n")
+        return TROUBLE
     end_with(hello.parent)
     try:
         return anyio.run(worked, hello, backend_options={"use_uvloop": _has_uvloop()})
@@ -153,9 +158,11 @@ async def _obey(link: Link[Order, Report], run: Run, working: CancelScope) -> No
                 if order.request_id in run.open_requests:
                     await run.answer(order.request_id, decision, by="commander", comment=comment, rule=rule)
             case Cancel():
-                await run.stop(by=order.reason or "commander")
+                with suppress(Mistake):  # it may have ended just now
+                    await run.stop(by=order.reason or "commander")
             case Pause():
-                await run.pause(by="commander")
+                with suppress(Mistake):
+                    await run.pause(by="commander")
             case InjectContext():
                 files = "".join(f"\n- {name}" for name in order.files)
                 await run.send(f"{order.text}\n\nFiles to look at:{files}" if files else order.text)

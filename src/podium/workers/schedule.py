@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-Rest = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "open"]
-"""How a worker's run has ended, that it is paused, or that it is neither."""
+Rest = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "taken", "open"]
+"""How a worker's run has ended, that it is paused, that somebody else works on it, or none of these."""
 
 
 class Job(NamedTuple):
@@ -24,12 +24,19 @@ class Steps(NamedTuple):
     doomed: list[tuple[str, str]]
 
 
-def steps(jobs: Sequence[Job], *, rest: Mapping[str, Rest], running: Collection[str], most: int) -> Steps:
+def steps(
+    jobs: Sequence[Job],
+    *,
+    rest: Mapping[str, Rest],
+    running: Collection[str],
+    most: int,
+    told: Mapping[str, str] | None = None,
+) -> Steps:
     """The next steps. `rest` tells how runs stand, also of workers that are over; only who runs takes a place.
 
     Those that wait are started in the order in which they were hired, each when all it waits for succeeded.
+    `told` has, of workers that are over, who they were and how they ended.
     """
-    names = {job.run: job.name for job in jobs}
     start: list[str] = []
     doomed: list[tuple[str, str]] = []
     for job in jobs:
@@ -37,7 +44,8 @@ def steps(jobs: Sequence[Job], *, rest: Mapping[str, Rest], running: Collection[
             continue
         failed = [run for run in job.after if rest.get(run, "failed") in ("failed", "timed_out", "cancelled")]
         if failed:
-            doomed.append((job.run, f"{names.get(failed[0], failed[0])}, which it was to follow, has not succeeded"))
+            why = (told or {}).get(failed[0], f"{failed[0]}, which it was to follow, has not succeeded")
+            doomed.append((job.run, why))
         elif all(rest.get(run) == "succeeded" for run in job.after) and len(running) + len(start) < most:
             start.append(job.run)
     return Steps(start, doomed)

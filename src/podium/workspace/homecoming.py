@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anyio import CancelScope
+
 from ..plain import cut, plain
 from .branch import advance
 from .git import Checkout, git_output
@@ -34,11 +36,13 @@ async def brought_home(checkout: Checkout, *, subject: str, body: str = "") -> B
     old = await git_output(checkout, "rev-parse", "--verify", "HEAD^{commit}")
     tree = await tree_of(checkout, await snapshot(checkout))
     head = old
-    if tree != await tree_of(checkout, old):
-        head = await committed(checkout, tree, [old], _message(subject, body))
-        await advance(checkout, checkout.branch, old=old, new=head, tree=tree)
-    # Also where a crash came between: the index may still be that of the commit before.
-    await git_output(checkout, "read-tree", head)
+    # Not to be cut short: git that is killed while it writes leaves a lock behind.
+    with CancelScope(shield=True):
+        if tree != await tree_of(checkout, old):
+            head = await committed(checkout, tree, [old], _message(subject, body))
+            await advance(checkout, checkout.branch, old=old, new=head, tree=tree)
+        # Also where a crash came between: the index may still be that of the commit before.
+        await git_output(checkout, "read-tree", head)
     stands = await standing(checkout, main=checkout.base)
     return Brought(
         commit=head,

@@ -44,5 +44,14 @@ class Seals:
             copy = self.folder / f"seal-{secrets.token_hex(8)}"
             mounts.append(Mount("read", checkout / name, copy))
             copy.write_bytes(content)
-            copy.chmod(0o555)
+            # As its original: git would take another mode for a change.
+            is_executable = bool(_mode(checkout / name) & 0o100)
+            copy.chmod(0o555 if is_executable else 0o444)
         return Copies(tuple(mounts))
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.lstat().st_mode
+    except OSError:
+        return 0o100

@@ -1,0 +1,108 @@
+"""The outlook: the workers of a store that are not over, and how they and those that they follow stand.
+
+It is read off the timelines each time anew. What to do about it is for the schedule and the commander.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import StoreCorrupt
+from ..event import Entry, RunEnded, RunPaused, RunStarted
+from ..store.reader import Reader, Summary
+from ..store.workers import Crew
+from ..workers.schedule import Job, Rest, Steps, steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What there is to do. `told` has of those that are followed who they were and how they ended."""
+
+    started: Mapping[str, RunStarted]
+    rest: Mapping[str, Rest]
+    told: Mapping[str, str]
+    stopped: frozenset[str]
+    """Those that somebody wants to end, and that nobody else works on."""
+
+    def steps(self, *, running: Collection[str] = (), most: int) -> Steps:
+        """Whom to start, and who cannot be started any more."""
+        jobs = [Job(run, name_of(run, started), followed(started)) for run, started in self.started.items()]
+        return steps(jobs, rest=self.rest, running=running, most=most, told=self.told)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether somebody else works on one of the runs."""
+        return any(self.rest[run] == "taken" for run in self.started)
+
+
+def look(store: Path, *, ours: Collection[str]) -> Outlook:
+    """How it stands; `ours` are the runs that our own workers are on. Those that are over are noted as such."""
+    crew = Crew(store)
+    rest: dict[str, Rest] = {}
+    told: dict[str, str] = {}
+    started: dict[str, RunStarted] = {}
+    with Reader(store) as reader:
+        for hired in crew.open():
+            # What cannot be read, because a newer Podium wrote it or it is damaged, keeps nobody else from working.
+            with suppress(StoreCorrupt):
+                summary = reader.summary(hired.run)
+                before = [reader.summary(run) for run in followed(began(summary))]
+                rest[hired.run] = standing(summary, is_ours=hired.run in ours)
+                if rest[hired.run] in ("open", "paused", "taken"):
+                    started[hired.run] = began(summary)
+                else:
+                    crew.dismiss(hired.run)
+                for one in before:
+                    rest.setdefault(one.id, resting(one.last))
+                    told[one.id] = parting(one)
+    stopped = frozenset(run for run in crew.stopped() if rest.get(run) in ("open", "paused"))
+    return Outlook(started=started, rest=rest, told=told, stopped=stopped)
+
+
+def standing(summary: Summary, *, is_ours: bool) -> Rest:
+    """How a worker's run stands; one that a live process has that is none of our workers is taken."""
+    rest = resting(summary.last)
+    is_held = summary.owner is not None and summary.owner.is_alive and not is_ours
+    return "taken" if rest in ("open", "paused") and is_held else rest
+
+
+def began(summary: Summary) -> RunStarted:
+    """How a run began."""
+    assert isinstance(summary.first.event, RunStarted)
+    return summary.first.event
+
+
+def resting(last: Entry) -> Rest:
+    """How a run stands, by the last thing on its timeline."""
+    match last.event:
+        case RunEnded(outcome="succeeded" | "failed" | "timed_out" | "cancelled" as outcome):
+            return outcome
+        case RunEnded():
+            return "failed"
+        case RunPaused():
+            return "paused"
+        case _:
+            return "open"
+
+
+def parting(summary: Summary) -> str:
+    """Who a worker was and how it ended, for those that were to follow it."""
+    how, why = "has not succeeded", ""
+    if isinstance(summary.last.event, RunEnded):
+        outcome, failure = summary.last.event.outcome, summary.last.event.failure
+        how = {"cancelled": "was cancelled", "timed_out": "timed out"}.get(outcome, str(outcome))
+        why = "" if failure is None else f": {failure}"
+    return f"{name_of(summary.id, began(summary))}, which it was to follow, {how}{why}"
+
+
+def name_of(run: str, started: RunStarted) -> str:
+    """What people call a worker."""
+    return (started.errand.branch if started.errand is not None else "") or run
+
+
+def followed(started: RunStarted) -> tuple[str, ...]:
+    """The runs of the workers that have to succeed before this one."""
+    return () if started.errand is None else started.errand.after

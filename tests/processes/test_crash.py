@@ -1,0 +1,194 @@
+"""Workers that crash, hang or die with their commander, and go on in another process."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+
+import pytest
+from anyio import create_task_group
+
+from podium import App
+from podium.event import PermissionAsked, RunEnded, RunResumed, ToolAnswered, WorkCommitted
+from podium.processes.commander import Commander
+from podium.store.bell import bell_folder
+from podium.store.fault import refusal_after
+from podium.store.worktrees import Ledger
+from podium.workers.link import Limits
+from podium.workspace.git import Repository
+from podium.workspace.worktree import Worktrees
+
+from ..studio import bury
+from .yard import Yard, bash, call, gone, write
+
+
+async def test_a_worker_that_crashes_is_started_again_and_goes_on(yard: Yard) -> None:
+    run = await yard.hire("feat/one", write("one.txt"), {"says": "done", "silent": 1})
+    yard.command()
+    worker = await yard.worker(run)
+    await yard.called(2)
+
+    worker.kill()
+
+    assert (await yard.ended(run)).outcome == "succeeded"
+    await yard.over()
+    assert [one.pid == worker.pid for one in yard.events(run, RunResumed)] == [True, False]
+    assert len(yard.server.calls) == 3
+    assert "process exited with code -9 (start 1)" in yard.logs(run)
+    yard.check(run)
+
+
+async def test_a_worker_that_crashes_again_has_failed_and_says_what_it_said_last(yard: Yard) -> None:
+    run = await yard.hire("feat/one", write("one.txt"), write("two.txt"), write("three.txt"), "done")
+
+    yard.command(PODIUM_FAULT="7")
+
+    ended = await yard.ended(run)
+    await yard.over()
+    assert ended.outcome == "failed"
+    assert "process exited with code 137: " in str(ended.failure)
+    assert "process exited with code 137 (start 2)" in str(ended.failure)
+    assert len(yard.events(run, RunResumed)) == 3  # the last one by its commander, to end it
+    yard.check(run)
+
+
+async def test_a_worker_that_says_nothing_any_more_is_ended_and_started_again(yard: Yard) -> None:
+    run = await yard.hire("feat/one", {"says": "done", "silent": 1})
+    async with App(yard.settings(), environ=yard.environ) as app, create_task_group() as group:
+        commander = Commander(app, yard.environ, limits=Limits(ping=0.3, silence=2.0))
+        group.start_soon(commander.command)
+        worker = await yard.worker(run)
+        await yard.called(1)
+
+        worker.kill(signal.SIGSTOP)
+
+        assert (await yard.ended(run)).outcome == "succeeded"
+    await yard.deserted()
+    assert "it is gone: the other side was silent for 2 s" in yard.logs(run)
+    yard.check(run)
+
+
+async def test_a_request_stays_open_when_the_commander_dies_and_is_answered_after(yard: Yard) -> None:
+    run = await yard.hire("feat/one", write("one.txt"), "done", allow=())
+    first = yard.command()
+    asked = await yard.asked(run)
+
+    first.kill()
+    first.wait()
+    await yard.deserted()
+    yard.command()
+    await yard.worker(run, start=2)
+    yard.answer(run, asked, "once")
+
+    assert (await yard.ended(run)).outcome == "succeeded"
+    await yard.over()
+    assert len(yard.events(run, PermissionAsked)) == 1
+    yard.check(run)
+
+
+# Between the commit and the end
+
+
+async def broken_off(yard: Yard, run: str, branch: str, entries: int) -> None:
+    """Work on a run in this process, which dies when it has written so many entries; then let a commander go on."""
+    async with App(yard.settings(), environ=yard.environ, fault=refusal_after(entries)) as app:
+        of = Worktrees(repository=Repository.at(yard.repo.path), ledger=Ledger(yard.store))
+        checkout = await of.create(branch, run=run)
+        async with app.resume(run, is_attended=True) as work:
+            work.place(checkout.base)
+            assert (await work.result()).outcome == "interrupted"
+    bury(yard.store)
+    yard.command()
+
+
+async def test_work_is_committed_once_also_when_its_worker_dies_between_the_commit_and_the_end(yard: Yard) -> None:
+    whole = await yard.hire("feat/whole", write("one.txt"), "done")
+    yard.command()
+    await yard.ended(whole)
+    await yard.over()
+    kinds = [type(event) for event in yard.events(whole)]
+    written = len(kinds) - kinds.index(RunResumed)
+    assert kinds[-2:] == [WorkCommitted, RunEnded]
+
+    for number in (written - 2, written - 1):
+        run = await yard.hire(f"feat/{number}", write("one.txt"), "done")
+        await broken_off(yard, run, f"feat/{number}", number)
+
+        assert (await yard.ended(run)).outcome == "succeeded"
+        await yard.over()
+        assert yard.commits(f"feat/{number}") == [f"work on feat/{number}"]
+        assert {event.commit for event in yard.events(run, WorkCommitted)} == {yard.repo.tip(f"feat/{number}")}
+        assert yard.repo.git("status", "--porcelain", at=yard.path(f"feat/{number}")) == ""
+        yard.check(run)
+
+
+# Kills at random
+
+MOVES = (
+    call("edit_file", path="a.txt", old_text="29\n", new_text="29\nthirty\n"),
+    bash("truncate --size +1 counted.txt"),
+    write("new.txt"),
+    "all done",
+)
+
+
+async def killed_at_random(yard: Yard, chance: random.Random, number: int) -> None:
+    """Two workers, and a kill of a worker, of the commander or of both somewhere on the way; then they go on."""
+    branches = [f"feat/{number}-{name}" for name in "ab"]
+    runs = await yard.hire_all(dict.fromkeys(branches, MOVES))
+    commander = yard.command()
+    victim = chance.choice(("worker", "commander", "both"))
+    place = chance.randint(2, 28)
+    await yard.wait(runs[0], lambda entry: entry.seq >= place or isinstance(entry.event, RunEnded))
+    before = yard.finished_calls(*runs)
+
+    if victim in ("worker", "both"):
+        for one in yard.workers(*runs)[:1]:
+            one.kill()
+    if victim in ("commander", "both"):
+        commander.kill()
+        await gone(commander.pid)
+        # Whoever comes next may come at once, while those before are still on their way out.
+        yard.command()
+    for run in runs:
+        ended = await yard.ended(run)
+        assert ended.outcome == "succeeded", (victim, place, ended, yard.logs(run))
+    await yard.over()
+
+    after = yard.finished_calls(*runs)
+    assert {key: after[key] for key in before} == before, (victim, place)
+    for run, branch in zip(runs, branches, strict=True):
+        said = [event for event in yard.events(run, ToolAnswered) if "interrupted" in event.text]
+        assert yard.file(branch, "a.txt").endswith("29\nthirty"), (victim, place)
+        assert yard.file(branch, "new.txt") == "x"
+        size = int(yard.repo.git("cat-file", "-s", f"{branch}:counted.txt"))
+        assert size == 1 or (said and size <= 1), (victim, place, size)
+        assert len(yard.commits(branch)) == 1, (victim, place)
+        assert yard.repo.git("status", "--porcelain", at=yard.path(branch)) == ""
+    yard.check(*runs)
+    held = {f"-{process.pid}-" for process in yard.processes()} | {f"-{os.getpid()}-"}
+    left = [path.name for path in bell_folder(yard.store).iterdir()]
+    assert all(any(pid in name for pid in held) for name in left), (victim, left)
+
+
+async def test_kills_at_random_points_are_survived(yard: Yard) -> None:
+    yard.repo.commit({"counted.txt": ""})
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    chance = random.Random(seed)
+
+    for number in range(5):
+        await killed_at_random(yard, chance, number)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_many_kills_at_random_points_are_survived(yard: Yard) -> None:
+    yard.repo.commit({"counted.txt": ""})
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    chance = random.Random(seed)
+
+    for number in range(50):
+        await killed_at_random(yard, chance, number)

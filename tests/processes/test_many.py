@@ -1,0 +1,101 @@
+"""Many workers, few places, and commanders that come and go."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from anyio import create_task_group
+
+from podium import App
+from podium.event import RunResumed
+from podium.processes.commander import commanded
+from podium.processes.delegation import delegate
+from podium.store.follow import Follower
+
+from .yard import SILENT, Process, Yard, gone, hand
+
+
+async def test_twenty_workers_share_four_places_and_all_end(yard: Yard) -> None:
+    yard.set("workers: 4\n")
+    runs = await yard.hire_all({f"feat/{number}": ["done"] for number in range(20)}, tools=None, is_reader=True)
+    at_work: dict[str, Process] = {}
+    most = 0
+
+    async def follow(run: str) -> None:
+        nonlocal most
+        with Follower(yard.store, run) as entries:
+            async for entry in entries:
+                if isinstance(entry.event, RunResumed):
+                    at_work[run] = Process(entry.event.pid)
+                    most = max(most, sum(one.is_there for one in at_work.values()))
+
+    yard.command()
+    async with create_task_group() as group:
+        for run in runs:
+            group.start_soon(follow, run)
+
+    await yard.over()
+    assert {(await yard.ended(run)).outcome for run in runs} == {"succeeded"}
+    assert 2 <= most <= 4
+    yard.check(*runs)
+
+
+async def test_of_two_commanders_one_works_and_the_other_ends(yard: Yard) -> None:
+    run = await yard.hire("feat/one", SILENT)
+    both = [yard.command(), yard.command()]
+    await yard.called(1)
+    late = yard.command()
+
+    await gone(late.pid)
+
+    assert late.wait() == 0
+    assert len(yard.workers(run)) == 1
+    yard.stop(run)
+    assert (await yard.ended(run)).outcome == "cancelled"
+    await yard.over()
+    assert [process.wait() for process in both] == [0, 0]
+    assert len(yard.events(run, RunResumed)) == 1
+    yard.check(run)
+
+
+async def test_a_commander_that_dies_takes_its_workers_along_and_leaves_room_for_the_next(yard: Yard) -> None:
+    run = await yard.hire("feat/one", {"says": "done", "silent": 1})
+    first = yard.command()
+    await yard.called(1)
+
+    first.kill()
+    first.wait()
+
+    await yard.deserted()
+    yard.command()
+    assert (await yard.ended(run)).outcome == "succeeded"
+    await yard.over()
+    yard.check(run)
+
+
+async def test_nobody_is_forgotten_who_is_hired_while_a_commander_ends(yard: Yard) -> None:
+    async with App(yard.settings(), environ=yard.environ) as app, create_task_group() as group:
+        for number in range(6):
+            hire = partial(delegate, app, hand("done", tools=None), "go", at=yard.repo.path, branch=f"feat/{number}")
+            run = await hire(is_reader=True)
+            group.start_soon(commanded, yard.environ)
+
+            assert (await yard.ended(run)).outcome == "succeeded"
+    await yard.deserted()
+    yard.check()
+
+
+async def test_a_run_that_somebody_else_works_on_is_left_to_them(yard: Yard) -> None:
+    run = await yard.hire("feat/one", SILENT, is_reader=True)
+    async with App(yard.settings(), environ=yard.environ) as mine, mine.resume(run) as resumed:
+        await yard.called(1)
+        commander = yard.command()
+        second = await yard.hire("feat/two", "two", is_reader=True)
+        assert (await yard.ended(second)).outcome == "succeeded"
+        yard.stop(run)
+        assert (await resumed.result()).outcome == "cancelled"
+
+    await yard.over()
+    assert commander.wait() == 0
+    assert len(yard.events(run, RunResumed)) == 1
+    yard.check(run, second)
