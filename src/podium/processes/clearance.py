@@ -14,11 +14,16 @@ from ..policy import Rules, check, narrowed
 from ..settings import Settings
 from ..workers.message import Approve, Deny, PermissionRequest, PermissionResponse
 
+LONGEST_SHOWN = 256 * 1024
+"""More than this of a diff does not go over the wire; the whole is on the timeline."""
+
 
 def cleared(request: PermissionRequest, settings: Settings, held_to: Rules, *, run: str) -> PermissionResponse | None:
     """The answer of the rules to the worker of a run; None where a person decides."""
     if request.action.run != run:
         return None  # nobody speaks for another
+    if len(request.shown) >= LONGEST_SHOWN:
+        return None  # what is cut cannot be judged
     changed = sum(line.startswith(("+", "-")) for line in request.shown.splitlines())
     verdict = check(request.action, narrowed(settings.rules(), held_to), changed_lines=changed)
     if verdict.decision == "deny":

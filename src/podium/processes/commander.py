@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import deque
@@ -20,8 +19,8 @@ from pathlib import Path
 
 import anyio
 import msgspec
-from anyio import CancelScope, Event, create_task_group, move_on_after, open_process, to_thread, wait_readable
-from anyio.abc import Process, TaskGroup
+from anyio import CancelScope, Event, create_task_group, move_on_after, to_thread, wait_readable
+from anyio.abc import TaskGroup
 
 from ..app import KEY_NAMES, App
 from ..errand import Errand
@@ -53,6 +52,8 @@ from ..workers.schedule import Rest
 from ..workers.wire import Welcome, serve
 from ..workspace.git import Checkout
 from .clearance import cleared, held_to
+from .latest import Latest
+from .nursery import Child, Spawned, nursery
 from .outlook import look, resting
 from .placing import placed
 from .worker import Config, Hello, environment
@@ -77,7 +78,7 @@ class Worker:
     held_to: Rules = field(default_factory=Rules)
     """What its run and its agents must not do, or not without asking, whatever the settings say by now."""
     state: State = "starting"
-    process: Process | None = None
+    process: Child | Spawned | None = None
     link: Link[Report, Order] | None = None
     checkout: Checkout | None = None
     is_ending: bool = False
@@ -99,6 +100,7 @@ class Commander:
         self._limits = limits
         self._store = app.settings.store
         self._crew = Crew(self._store)
+        self._latest = Latest(environ)
         self._welcome = Welcome()
         self._at_work: dict[str, Worker] = {}
         self._socket = socket_path(self._store)
@@ -110,7 +112,9 @@ class Commander:
         with bind(self._socket) as listener:
             bell = Bell(bell_folder(self._store), "owner")
             try:
-                async with create_task_group() as group:
+                without_keys = environment(self._environ, KEY_NAMES)
+                async with nursery(without_keys) as self._nursery, create_task_group() as group:
+                    group.start_soon(self._nursery.warm)
                     group.start_soon(
                         partial(
                             serve,
@@ -192,37 +196,21 @@ class Commander:
         base = "" if worker.checkout is None else worker.checkout.base
         config = Config(root=worker.errand.root, base=base, environ=self._secrets())
         token = self._welcome.expect(worker.run, msgspec.to_builtins(config))
-        hello = Hello(
-            socket=str(self._socket),
-            run=worker.run,
-            token=token,
-            parent=os.getpid(),
-            task=worker.task[:200],
-        )
-        with (self._logs / f"{worker.run}.log").open("ab") as log:
-            process = await open_process(
-                [sys.executable, "-m", "podium.processes.worker"],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=environment(self._environ, KEY_NAMES),
-                cwd=worker.errand.root,
-                start_new_session=True,
-            )
-        worker.process = process
+
+        def line_for(parent: int) -> str:
+            hello = Hello(socket=str(self._socket), run=worker.run, token=token, parent=parent, task=worker.task[:200])
+            return msgspec.json.encode(hello).decode()
+
+        log = self._logs / f"{worker.run}.log"
+        process = worker.process = await self._nursery.born(line_for, log=log, folder=Path(worker.errand.root))
         try:
-            assert process.stdin is not None
-            with suppress(anyio.BrokenResourceError):
-                await process.stdin.send(msgspec.json.encode(hello) + b"\n")
-            await process.stdin.aclose()
             return await process.wait()
         finally:
             worker.process = worker.link = None
             self._welcome.forget(worker.run)
             with CancelScope(shield=True), move_on_after(GRACE_SECONDS * 2, shield=True):
-                kill(process, signal.SIGKILL)
+                await process.kill(signal.SIGKILL)
                 await process.wait()
-                await process.aclose()
 
     async def _stop(self, run: str, group: TaskGroup) -> None:
         """End a worker that somebody wants to end, whether it works or waits."""
@@ -243,7 +231,7 @@ class Commander:
                 await worker.over.wait()
                 return
             if worker.process is not None:
-                kill(worker.process, sign)
+                await worker.process.kill(sign)
 
     async def _end(self, run: str, how: Callable[[], object]) -> None:
         """End a run that nobody works on. One that somebody took meanwhile, or that is over, is left to itself."""
@@ -272,13 +260,13 @@ class Commander:
             if process is not None:
                 await self._bury(worker, process, link.ending)
 
-    async def _bury(self, worker: Worker, process: Process, why: str) -> None:
+    async def _bury(self, worker: Worker, process: Child | Spawned, why: str) -> None:
         with CancelScope(shield=True):
             with move_on_after(GRACE_SECONDS):
                 await process.wait()
             if process.returncode is None:
                 self._log(worker, f"it is gone: {why}")
-                kill(process, signal.SIGKILL)
+                await process.kill(signal.SIGKILL)
 
     async def _hear(self, worker: Worker, report: Report, link: Link[Report, Order]) -> None:
         match report:
@@ -296,7 +284,7 @@ class Commander:
     def _decided(self, worker: Worker, request: PermissionRequest) -> PermissionResponse | None:
         """What the rules say by now, which may be more than when the worker began; None where a person decides."""
         try:
-            settings = Settings.load(self._environ, repo=Path(worker.errand.root))
+            settings = self._latest.settings(worker.errand.root)
             return cleared(request, settings, worker.held_to, run=worker.run)
         except PodiumError as error:
             self._log(worker, f"the rules cannot be read, so a person decides: {error}")
@@ -322,12 +310,6 @@ class Commander:
 
     def _note_trouble(self, worker: str, error: PodiumError) -> None:
         sys.stderr.write(f"{worker or 'a stranger'}: {plain(str(error))}\n")
-
-
-def kill(process: Process, sign: signal.Signals) -> None:
-    """Send a signal to a process and all of its group."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, sign)
 
 
 async def commanded(environ: Mapping[str, str]) -> None:

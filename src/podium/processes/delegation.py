@@ -21,6 +21,7 @@ from ..store.reader import Reader
 from ..store.workers import Crew, Hired
 from ..store.worktrees import Ledger
 from ..workspace.git import Repository
+from ..workspace.snapshot import commit_id
 from ..workspace.worktree import Worktrees
 
 
@@ -57,6 +58,9 @@ async def delegate(
         if await to_thread.run_sync(_is_taken, app.settings.store, crew, root, branch):
             raise Mistake(f"a worker is on {branch!r} already; podium workers shows it, and another branch would do")
         path = await of.must_be_free(branch, base=base or None)
+        if base or not waits:
+            # What is meant now, by whoever delegates, in the checkout that they are in.
+            base = await commit_id(repository, base or "HEAD")
         errand = Errand(
             root=root,
             path=str(path),
@@ -108,11 +112,15 @@ def newest(crew: Crew, root: str, name: str) -> Hired:
 def start_commander(settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
     """See that the store of these settings has a commander; one that finds another at work ends at once."""
     logs = settings.home / "logs"
-    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Mistake(f"no commander can be started: {logs} cannot be made ({error.strerror}); mend that") from error
     appending = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-m", "podium.processes.commander"],
+        # Without -P a module of the folder that it is started in would be taken for one of ours.
+        [sys.executable, "-P", "-m", "podium.processes.commander"],
         {**environ, "PODIUM_HOME": str(settings.home), "PODIUM_STORE": str(settings.store)},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

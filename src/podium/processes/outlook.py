@@ -29,7 +29,10 @@ class Outlook:
 
     def steps(self, *, running: Collection[str] = (), most: int) -> Steps:
         """Whom to start, and who cannot be started any more."""
-        jobs = [Job(run, name_of(run, started), followed(started)) for run, started in self.started.items()]
+        jobs = [
+            Job(run, name_of(run, started), followed(started), "" if started.errand is None else started.errand.parent)
+            for run, started in self.started.items()
+        ]
         return steps(jobs, rest=self.rest, running=running, most=most, told=self.told)
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..app import App
 from ..errand import Errand
 from ..errors import Mistake
-from ..event import RunStarted
+from ..event import RunStarted, WorkerPlaced
 from ..settings import Settings
 from ..store.worktrees import Ledger
 from ..workspace.git import Checkout, Repository
@@ -27,10 +27,6 @@ async def placed(app: App, environ: Mapping[str, str], run: str, errand: Errand)
     ledger = Ledger(app.settings.store)
     of = Worktrees(repository=repository, ledger=ledger)
     await of.reconciled()
-    for noted in await ledger.worktrees(repository.common_dir):
-        if noted.branch == errand.branch and noted.run == run:
-            return checkout_of(noted)
-    base = await base_of(app, repository, errand)
     settings = Settings.load(environ, repo=Path(errand.root))
     setup = hook(
         settings.worktrees.get("setup"),
@@ -39,6 +35,14 @@ async def placed(app: App, environ: Mapping[str, str], run: str, errand: Errand)
         store=app.settings.store,
         is_sandboxed=settings.sandbox,
     )
+    for noted in await ledger.worktrees(repository.common_dir):
+        if noted.branch == errand.branch and noted.run == run:
+            checkout = checkout_of(noted)
+            # A commander that died may have left it half prepared; who has begun was given it whole.
+            if setup is not None and not any(isinstance(one.event, WorkerPlaced) for one in await app.entries(run)):
+                await setup(checkout)
+            return checkout
+    base = await base_of(app, repository, errand)
     return await of.create(errand.branch, base=base, run=run, setup=setup)
 
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from anyio import to_thread
+from msgspec import structs
 
-from ..agent import Agent
+from ..agent import Agent, Permissions
 from ..app import App
 from ..event import RunEnded, StopAsked, WorkCommitted, WorkerReturned, WorkerSent
 from ..picture import Picture
+from ..roster.discover import load
 from ..store.follow import Follower
 from ..store.mailbox import post
 from ..store.reader import Reader
@@ -30,11 +32,20 @@ class Sending:
         self._store = app.settings.store
 
     async def send(
-        self, sent: WorkerSent, agent: Agent | None, others: Sequence[Agent], *, operation: str, after: Sequence[str]
+        self,
+        sent: WorkerSent,
+        agent: Agent | None,
+        others: Sequence[Agent],
+        *,
+        operation: str,
+        after: Sequence[str],
+        held_to: Permissions,
     ) -> None:
+        team = [agent, *(one for one in others if one.name != agent.name)] if agent is not None else self._usual()
+        first, *rest = (structs.replace(one, permissions=_narrowed(one.permissions, held_to)) for one in team)
         await delegate(
             self._app,
-            agent or AGENT,
+            first,
             sent.task,
             at=self._directory,
             branch=sent.branch,
@@ -42,9 +53,12 @@ class Sending:
             parent=self._run,
             operation=operation,
             run=sent.run,
-            agents=[] if agent is None else [one for one in others if one.name != agent.name],
+            agents=rest,
         )
         await to_thread.run_sync(start_commander, self._app.settings)
+
+    def _usual(self) -> list[Agent]:
+        return list(load(self._directory, self._app.settings.home).team(AGENT))
 
     async def returned(self, run: str) -> WorkerReturned:
         after = 0
@@ -81,3 +95,9 @@ class Sending:
         if left is not None:
             text = f"{text}\n\n[on branch {left.branch} at {left.commit[:12]}: {', '.join(left.files) or 'no changes'}]"
         return WorkerReturned(run=run, outcome=result.outcome, text=text, error=result.error or "", usage=result.usage)
+
+
+def _narrowed(own: Permissions | None, held_to: Permissions) -> Permissions:
+    """What an agent is held to, and what whoever sends it is."""
+    own = own or Permissions()
+    return Permissions(allow=own.allow, ask=(*own.ask, *held_to.ask), deny=(*own.deny, *held_to.deny))

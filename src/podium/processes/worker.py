@@ -10,8 +10,9 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from ..event import (
 from ..live import Run
 from ..result import Result
 from ..settings import Settings
+from ..workers.frame import TooLong
 from ..workers.link import Link
 from ..workers.message import (
     Abort,
@@ -60,12 +62,10 @@ from ..workers.message import (
 )
 from ..workers.pipe import Gone
 from ..workers.wire import connect
+from .clearance import LONGEST_SHOWN
 
 DONE, INTERRUPTED, TROUBLE = 0, 3, 1
 """How the process ends: its run has come to rest, can be resumed, or could not be worked on."""
-
-LONGEST_SHOWN = 256 * 1024
-"""More than this of a diff does not go over the wire; the whole is on the timeline."""
 
 PR_SET_PDEATHSIG = 1
 
@@ -131,13 +131,23 @@ async def _worked(run: str, config: Config, link: Link[Order, Report]) -> int:
             work.place(config.base)
             async with create_task_group() as beside:
                 beside.start_soon(_heed_signals, working)
-                beside.start_soon(_obey, link, work, working)
-                beside.start_soon(_tell, link, work)
+                beside.start_soon(_until_trouble, partial(_obey, link, work), working)
+                beside.start_soon(_until_trouble, partial(_tell, link, work), working)
                 result = await work.result()
                 beside.cancel_scope.cancel()
             await _say_goodbye(link, result, await app.entries(run))
             return INTERRUPTED if result.outcome == "interrupted" else DONE
     return INTERRUPTED
+
+
+async def _until_trouble(work: Callable[[], Awaitable[bool]], working: CancelScope) -> None:
+    """Do it; where the commander is gone, or that fails, the work is interrupted, and stays resumable."""
+    try:
+        if await work():
+            return
+    except PodiumError as error:
+        sys.stderr.write(f"podium: {error}\n")
+    working.cancel()
 
 
 async def _heed_signals(working: CancelScope) -> None:
@@ -149,8 +159,8 @@ async def _heed_signals(working: CancelScope) -> None:
 # What the commander says
 
 
-async def _obey(link: Link[Order, Report], run: Run, working: CancelScope) -> None:
-    """Do what the commander says. Without a commander there is nobody to work for."""
+async def _obey(link: Link[Order, Report], run: Run) -> bool:
+    """Do what the commander says, until it is gone: False, since there is nobody to work for then."""
     async for order in link:
         match order:
             case PermissionResponse():
@@ -168,7 +178,7 @@ async def _obey(link: Link[Order, Report], run: Run, working: CancelScope) -> No
                 await run.send(f"{order.text}\n\nFiles to look at:{files}" if files else order.text)
             case Resume():
                 pass  # a worker that is paused has ended; another one goes on
-    working.cancel()
+    return False
 
 
 def _decided(response: PermissionResponse) -> tuple[Decision, str, str]:
@@ -186,8 +196,8 @@ def _decided(response: PermissionResponse) -> tuple[Decision, str, str]:
 # What the commander is told
 
 
-async def _tell(link: Link[Order, Report], run: Run) -> None:
-    """Report what happens on the timeline, as it happens."""
+async def _tell(link: Link[Order, Report], run: Run) -> bool:
+    """Report what happens on the timeline, as it happens; True when all of it is told."""
     tokens = 0
     async for entry in run.entries():
         if isinstance(entry.event, ModelReplied):
@@ -195,7 +205,10 @@ async def _tell(link: Link[Order, Report], run: Run) -> None:
         if (report := reported(entry, tokens)) is not None:
             await link.send(report)
         if isinstance(entry.event, PermissionAsked) and entry.event.id in run.open_requests:
-            await link.send(requested(entry.event))
+            # What is too large for the wire is on the timeline, where a person decides on it.
+            with suppress(TooLong):
+                await link.send(requested(entry.event))
+    return True
 
 
 def reported(entry: Entry, tokens: int) -> StatusUpdate | None:

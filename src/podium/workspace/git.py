@@ -81,6 +81,9 @@ INSTEAD = (
 )
 """Settings that name a command, and what is put in their place. Names of settings come in small letters."""
 
+STARTING_NOTHING = frozenset(("check-ref-format", "for-each-ref", "merge-base", "rev-parse"))
+"""Commands that look at refs and commits only: they start no program, whatever the repository's settings name."""
+
 DRIVERS = f"^({'|'.join(pattern for pattern, _ in INSTEAD)})$"
 
 
@@ -175,10 +178,12 @@ async def git(
     try:
         with fail_after(timeout):
             # Asked anew each time: a list that is kept could miss what an included file says by now.
-            listing = ("config", "--name-only", "-z", "--get-regexp", DRIVERS)
-            drivers = await _run(program, directory, _environment(program, SETTINGS, told), listing)
-            named = (key for key in drivers.out.decode(errors="surrogateescape").split("\0") if key)
-            settings = SETTINGS | {key: _harmless(key) for key in named}
+            settings = dict(SETTINGS)
+            if args[0] not in STARTING_NOTHING:
+                listing = ("config", "--name-only", "-z", "--get-regexp", DRIVERS)
+                drivers = await _run(program, directory, _environment(program, SETTINGS, told), listing)
+                named = (key for key in drivers.out.decode(errors="surrogateescape").split("\0") if key)
+                settings |= {key: _harmless(key) for key in named}
             if index is not None:
                 settings["core.splitIndex"] = "false"
             environment = _environment(program, settings, told)

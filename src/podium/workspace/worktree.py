@@ -162,9 +162,10 @@ class Worktrees:
 
     async def _start(self, branch: str, base: str | None) -> tuple[bool, str]:
         """Whether the branch is new, and the commit that the work is compared with."""
-        if (await git(self.repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")).code != 0:
+        head = await git(self.repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        if head.code != 0:
             raise Mistake(f"{self.repository.root} has no commits yet, and a worktree begins from one; commit first")
-        start = await commit_id(self.repository, base or "HEAD")
+        start = await commit_id(self.repository, base) if base else head.out.decode().strip()
         there = await branches(self.repository)
         if branch not in there:
             must_have_room(branch, there)
