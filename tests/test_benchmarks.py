@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from benchmarks import crew
+from benchmarks import clearance, crew
 from benchmarks.child import Open
 from benchmarks.children import podium_team, raw_team
 from benchmarks.children.counting_model import Conversations
@@ -22,7 +22,9 @@ from benchmarks.line import MILLISECONDS, PER_SECOND, Goal, Line, Unit, at_most
 from benchmarks.rows import ROWS
 from benchmarks.table import table
 
+from podium import Settings
 from podium.engines.model.wire import Call, Message
+from podium.policy import check
 from podium.testing import ModelServer
 
 ROOT = Path(__file__).parent.parent
@@ -123,6 +125,17 @@ def test_only_what_goes_on_from_a_conversation_word_for_word_counts_as_repeated(
     assert begun == [20, 0]
     assert gone_on == [20, 20 + said]
     assert retold == [40 + said, 0]
+
+
+@pytest.mark.parametrize("what", ["edit", "command"])
+def test_permission_is_asked_for_something_else_each_time_and_the_rules_allow_it(what: str, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(clearance.RULES)
+    rules = Settings.load({"PODIUM_HOME": str(tmp_path)}).rules()
+
+    actions = [clearance.request(what, number).action for number in range(100)]
+
+    assert len({action.digest for action in actions}) == len(actions)
+    assert {check(action, rules).decision for action in actions} == {"allow"}
 
 
 # Taking turns

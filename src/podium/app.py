@@ -451,11 +451,10 @@ class App:
 
         return Sending(self, run, Path(repo))
 
-    async def _brought_home(self, timeline: Timeline, errand: Errand, how: str) -> None:
-        """Put what a worker changed on its branch; where that cannot be done, say so and leave it in the checkout."""
-        key = f"/{KINDS[WorkCommitted]}#1"
-        if errand.is_reader or not timeline.knows(f"/{KINDS[WorkerPlaced]}#1") or timeline.knows(key):
-            return
+    async def _brought_home(self, timeline: Timeline, errand: Errand, subject: str) -> str:
+        """Put what a worker changed on its branch; why that could not be done, and nothing where it was."""
+        if errand.is_reader or not timeline.knows(f"/{KINDS[WorkerPlaced]}#1"):
+            return ""
         # Here, because most runs have no use for it.
         from .store.worktrees import Ledger
         from .workspace.git import Repository
@@ -464,22 +463,21 @@ class App:
 
         try:
             of = Worktrees(repository=Repository.at(Path(errand.root)), ledger=Ledger(self.settings.store))
-            brought = await brought_home(await of.checkout(errand.branch), subject=how)
+            brought = await brought_home(await of.checkout(errand.branch), subject=subject)
         except PodiumError as error:
-            timeline.append(Noticed(text=f"The work stays uncommitted in {errand.path}: {error}."), scope="")
-            return
-        timeline.append(
-            WorkCommitted(
-                branch=errand.branch,
-                commit=brought.commit,
-                commits=brought.commits,
-                files=brought.files,
-                added=brought.added,
-                removed=brought.removed,
-            ),
-            scope="",
-            key=key,
+            return f"its work stays uncommitted in {errand.path}: {error}"
+        before = timeline.below("", WorkCommitted)
+        committed = WorkCommitted(
+            branch=errand.branch,
+            commit=brought.commit,
+            commits=brought.commits,
+            files=brought.files,
+            added=brought.added,
+            removed=brought.removed,
         )
+        if committed not in before:
+            timeline.append(committed, scope="", key=f"/{KINDS[WorkCommitted]}#{len(before) + 1}")
+        return ""
 
     def _engine_for(self, settings: Settings, agent: Agent) -> Engine:
         named = ("" if agent.model == "inherit" else agent.model) or settings.model

@@ -67,7 +67,7 @@ class Run:
         first: Entry,
         engagement: Engagement,
         outfit: AbstractAsyncContextManager[object],
-        closing: Callable[[str], Awaitable[None]] | None = None,
+        closing: Callable[[str], Awaitable[str]] | None = None,
     ) -> None:
         assert isinstance(first.event, RunStarted)
         self.id = lease.run
@@ -77,7 +77,7 @@ class Run:
         self._engagement = engagement
         self._outfit = outfit
         self._closing = closing
-        """What is done before the run ends, however it does; it is told how."""
+        """What is done before the run ends, however it does; it says what went wrong with that."""
         self._agent = first.event.agent
         self._agents = working_names(first.event.agents)
         self._request = first.event.request
@@ -227,8 +227,7 @@ class Run:
         """End the run for a reason that lies outside its work."""
         failure = Failure(kind="failed", agent=self._agent, message=why)
         ended = RunEnded(outcome="failed", failure=failure, parts=await self._parts())
-        await self._close(ended)
-        self._timeline.append(ended, scope="")
+        self._timeline.append(await self._closed(ended), scope="")
         self._store.release(self._lease, is_over=True)
         await self._timeline.settled()
 
@@ -272,7 +271,7 @@ class Run:
                     ended = RunEnded(outcome=error.failure.outcome, failure=error.failure, parts=await self._parts())
         ended = ended or await self._cut()
         if isinstance(ended, RunEnded):
-            await self._close(ended)
+            ended = await self._closed(ended)
         timeline.append(ended, scope="")
         self._store.release(self._lease, is_over=isinstance(ended, RunEnded))
         await timeline.settled()
@@ -281,7 +280,6 @@ class Run:
     async def _cut(self) -> RunEnded | RunPaused:
         """How work ended that was cut short: by a person, or because its time is over."""
         if self._timeline.stop_asked:
-            await self._engagement.root(self._agent).call_back()
             return RunEnded(outcome="cancelled", parts=await self._parts())
         if self._timeline.is_pausing:
             return RunPaused()
@@ -289,13 +287,19 @@ class Run:
         failure = Failure(kind="budget", agent=self._agent, message=message)
         return RunEnded(outcome=failure.outcome, failure=failure, parts=await self._parts())
 
-    async def _close(self, ended: RunEnded) -> None:
-        """What has to be done and said before a run ends."""
+    async def _closed(self, ended: RunEnded) -> RunEnded:
+        """How a run ends after all that has to be done and said before."""
+        if ended.outcome != "succeeded":
+            await self._engagement.root(self._agent).call_back()
         if self._closing is not None:
             task = next((line for line in self._request.text.splitlines() if line.strip()), "")
-            await self._closing(task if ended.outcome == "succeeded" else f"Unfinished: {task}")
+            why = await self._closing(task if ended.outcome == "succeeded" else f"Unfinished: {task}")
+            if why and ended.outcome == "succeeded":
+                failure = Failure(kind="failed", agent=self._agent, message=why)
+                ended = RunEnded(outcome="failed", failure=failure, parts=await self._parts())
         for message in self._timeline.messages.values():
             self._timeline.append(Noticed(text=f"{message.to} did not hear the message: {message.text}"), scope="")
+        return ended
 
     async def _answered(self) -> Answer:
         """The first agent's answer, with all tools of the run at hand; raises Failed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from .agent import Agent
+from .agent import Agent, Permissions
 from .event import WorkerReturned, WorkerSent
 
 
@@ -17,11 +17,18 @@ class Placement(Protocol):
     """The way to workers, as a run sees it."""
 
     async def send(
-        self, sent: WorkerSent, agent: Agent | None, others: Sequence[Agent], *, operation: str, after: Sequence[str]
+        self,
+        sent: WorkerSent,
+        agent: Agent | None,
+        others: Sequence[Agent],
+        *,
+        operation: str,
+        after: Sequence[str],
+        held_to: Permissions,
     ) -> None:
         """Have a worker begin, as this agent or as the usual one; where it has begun already, nothing is done.
 
-        Raises Mistake.
+        `held_to` is what whoever sends it must not do, or not without asking. Raises Mistake.
         """
         ...
 

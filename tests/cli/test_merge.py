@@ -26,7 +26,7 @@ def integrations(yard: Yard) -> list[str]:
 
 async def test_all_that_workers_brought_is_merged_and_the_target_moves_on_a_yes(yard: Yard) -> None:
     await yard.hire("feat/base", write("base.txt", "base\n"), "done")
-    await yard.hire("feat/more", write("more.txt", "more\n"), "done", after=["feat/base"])
+    await yard.hire("feat/more", write("more.txt", "more\n"), "done", follows=["feat/base"])
     await yard.hire("feat/clash", write("base.txt", "other\n"), "done")
     await yard.hire("feat/fails", write("f.txt"), {"fails": {"status": 400}})
     await say(yard, "workers", "wait")

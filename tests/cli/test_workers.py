@@ -10,7 +10,7 @@ from podium.event import RunPaused, RunResumed, WorkerSent
 from podium.journal import Timeline
 from podium.store.sqlite import SqliteStore
 
-from ..processes.yard import COMMANDER, SILENT, Yard, write
+from ..processes.yard import SILENT, Yard, write
 from .crew import opened, say, told
 
 
@@ -56,7 +56,7 @@ async def test_waiting_starts_a_commander_for_what_nobody_has_begun(yard: Yard) 
 
 async def test_a_worker_that_asks_can_be_cancelled_and_its_successor_fails(yard: Yard) -> None:
     asking = await yard.hire("feat/a", write("new.txt"), "written", allow=())
-    await yard.hire("feat/b", "never said", after=["feat/a"])
+    await yard.hire("feat/b", "never said", follows=["feat/a"])
     yard.command()
     asked = await yard.asked(asking)
 
@@ -100,7 +100,7 @@ async def test_resume_leaves_workers_to_the_commander(yard: Yard) -> None:
 
 async def test_a_paused_worker_and_its_successor_are_not_waited_for_and_it_goes_on_when_named(yard: Yard) -> None:
     run = await yard.hire("feat/a", write("new.txt"), "another way", allow=())
-    await yard.hire("feat/b", "never said", after=["feat/a"])
+    await yard.hire("feat/b", "never said", follows=["feat/a"])
     yard.command()
     asked = await yard.asked(run)
     await say(yard, "deny", asked.id, "--pause")
@@ -135,7 +135,7 @@ async def test_who_is_not_there_is_told_of_who_is(yard: Yard) -> None:
 
     assert said.exit_code == 2
     assert said.stderr == "podium: there is no worker 'feat/z' here; there are: feat/a\n"
-    assert yard.processes(COMMANDER) == []
+    assert yard.processes() == []
 
 
 async def test_the_results_of_a_run_tell_of_the_workers_that_it_sent(yard: Yard) -> None:

@@ -60,3 +60,11 @@ def test_there_are_never_more_at_work_than_places(rests: list[Rest], most: int, 
     assert len(taken.start) + len(running) <= max(most, len(running))
     assert not running & set(taken.start)
     assert not set(taken.start) & {run for run, _ in taken.doomed}
+
+
+def test_a_worker_whose_parent_waits_for_it_is_started_though_all_places_are_taken() -> None:
+    jobs = [Job("child", "feat/x", (), "lead"), Job("other", "feat/y")]
+
+    found = steps(jobs, rest={}, running=["lead"], most=1)
+
+    assert found.start == ["child"]

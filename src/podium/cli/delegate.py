@@ -74,10 +74,14 @@ def command(
     A TASK of - is read from standard input. What the worker may not do by itself waits in the inbox:
     podium approvals. podium workers shows how it stands.
     """
-    if provider is not None and terms["model"] is not None:
+    if provider is not None and terms["model"] is None:
+        raise click.UsageError("--provider says whose --model it is; give both")
+    if provider is not None and ":" not in terms["model"]:
         terms["model"] = f"{provider}:{terms['model']}"
     place = find_repo(repo or Path())
-    settings = _allowing(Settings.load(repo=place), approved)
+    # A reader's whole team only reads, whatever tools its members have.
+    mode = "plan" if terms["is_reader"] else None
+    settings = _allowing(Settings.load(repo=place, permission_mode=mode), approved)
     words = spoken(task)
     run = anyio.run(_hired, settings, place, branch, words, after, base, Terms(**terms))
     if is_json:

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import click
 
+from ..errors import Mistake
 from ..event import SCHEMA
 from ..settings import Settings
 from ..store.worktrees import Ledger
@@ -82,6 +83,9 @@ def remove(there: Worktrees, branch: str, force: bool) -> None:
     """Remove the worktree of BRANCH; the branch stays."""
 
     async def work() -> str:
+        noted = [one for one in await there.ledger.worktrees(there.repository.common_dir) if one.branch == branch]
+        if noted and noted[0].run in unfinished(there.ledger.store):
+            raise Mistake(f"a worker is at work on {branch}; podium workers cancel {branch} ends it first")
         return str(await there.remove(branch, force=force))
 
     click.echo(visible(anyio.run(work)))

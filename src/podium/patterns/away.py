@@ -10,13 +10,14 @@ import secrets
 
 from msgspec import structs
 
-from ..agent import Agent
+from ..agent import Agent, Permissions
 from ..errors import FailureKind, Mistake
 from ..event import WorkerReturned, WorkerSent
 from ..operation import Operation
 from ..request import Answer, Request
 
 PREFIX = "podium"
+UNSENT = "no worker could be sent"
 
 
 def is_away(op: Operation) -> bool:
@@ -56,6 +57,13 @@ async def begun(op: Operation, sent: WorkerSent, agent: Agent | None, *, after: 
     assert op.placement is not None
     await op.scope.timeline.settled()
     try:
-        await op.placement.send(sent, agent, list(op.agents.values()), operation=op.scope.path, after=after)
+        await op.placement.send(
+            sent,
+            agent,
+            list(op.agents.values()),
+            operation=op.scope.path,
+            after=after,
+            held_to=Permissions(ask=op.rules.ask, deny=op.rules.deny),
+        )
     except Mistake as error:
-        raise op.failed("failed", f"no worker could be sent: {error}") from error
+        raise op.failed("failed", f"{UNSENT}: {error}") from error

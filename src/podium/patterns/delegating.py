@@ -13,7 +13,7 @@ from ..event import ToolUse, WorkerReturned, WorkerSent
 from ..journal import Scope
 from ..mind import Tool, ToolAnswer
 from ..operation import Operation
-from .away import begun
+from .away import UNSENT, begun
 
 NAMES = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
 LONGEST_WAIT = 45.0
@@ -71,7 +71,10 @@ class _Crew:
         try:
             await begun(op, sent, None, after=tuple(after))
         except Failed as error:
-            return ToolAnswer(text=str(error.failure.message), is_error=True)
+            why = str(error.failure.message)
+            at = op.scope.at(f"worker:{sent.run}")
+            at.recall(WorkerReturned) or at.settle(WorkerReturned(run=sent.run, outcome="failed", error=why))
+            return ToolAnswer(text=why, is_error=True)
         return ToolAnswer(text=f"A worker is on {branch} (run {sent.run}).")
 
     async def _check(self, arguments: dict[str, str], place: Scope) -> ToolAnswer:
@@ -106,7 +109,10 @@ class _Crew:
         return ToolAnswer(text=f"The worker on {sent.branch} is told to end.")
 
     def _sent(self) -> list[WorkerSent]:
-        return self._op.scope.timeline.below(self._op.scope.path, WorkerSent)
+        """The workers that have begun."""
+        events = self._op.scope.timeline.below(self._op.scope.path, WorkerSent, WorkerReturned)
+        refused = {one.run for one in events if isinstance(one, WorkerReturned) and one.error.startswith(UNSENT)}
+        return [one for one in events if isinstance(one, WorkerSent) and one.run not in refused]
 
     def _of(self, branch: str) -> WorkerSent | None:
         return next((sent for sent in reversed(self._sent()) if sent.branch == branch), None)

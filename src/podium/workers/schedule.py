@@ -15,6 +15,8 @@ class Job(NamedTuple):
     run: str
     name: str
     after: tuple[str, ...] = ()
+    parent: str = ""
+    """The run that sent it, and may be waiting for it."""
 
 
 class Steps(NamedTuple):
@@ -46,6 +48,9 @@ def steps(
         if failed:
             why = (told or {}).get(failed[0], f"{failed[0]}, which it was to follow, has not succeeded")
             doomed.append((job.run, why))
-        elif all(rest.get(run) == "succeeded" for run in job.after) and len(running) + len(start) < most:
+        elif all(rest.get(run) == "succeeded" for run in job.after) and (
+            # Who waits for it has a place already, and would wait for ever.
+            len(running) + len(start) < most or job.parent in running
+        ):
             start.append(job.run)
     return Steps(start, doomed)
