@@ -170,10 +170,14 @@ def child(module: str, *, name: str, python: Path | None = None) -> Iterator[Chi
 
 
 @contextmanager
-def model_server(*, latency: float) -> Iterator[str]:
-    """The address of a model that answers every call with the same reply, in a process of its own."""
+def model_server(*, latency: float, log: Path | None = None) -> Iterator[str]:
+    """The address of a model that answers every call with the same reply, in a process of its own.
+
+    `log` is a file that says when each call came.
+    """
     argv = [sys.executable, "-m", "podium.testing.model_server", "--says", REPLY]
     argv += ["--pieces", str(PIECES), "--latency", str(latency)]
+    argv += [] if log is None else ["--log", str(log)]
     with _process(argv) as process:
         assert process.stdout is not None
         said = process.stdout.readline().decode()
@@ -183,13 +187,14 @@ def model_server(*, latency: float) -> Iterator[str]:
 
 
 @contextmanager
-def _process(argv: Sequence[str], **pipes: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, which is gone when the block is left."""
-    environ = {**os.environ, **WITHOUT_TELEMETRY}
+def _process(
+    argv: Sequence[str], *, environ: Mapping[str, str] | None = None, **pipes: Any
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own, which is gone when the block is left; `environ` lies over our own."""
     process = subprocess.Popen(
         argv,
         cwd=ROOT,
-        env=environ,
+        env={**os.environ, **WITHOUT_TELEMETRY, **(environ or {})},
         stdout=subprocess.PIPE,
         start_new_session=True,
         preexec_fn=partial(_end_with, os.getpid()),

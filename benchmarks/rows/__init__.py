@@ -6,6 +6,7 @@ from . import (
     fan_out,
     growth,
     one_call,
+    permission,
     policy,
     resume,
     sandbox,
@@ -13,6 +14,7 @@ from . import (
     streaming,
     team,
     tool_loop,
+    worker,
 )
 
 ROWS = {
@@ -26,6 +28,8 @@ ROWS = {
     "start_up": start_up,
     "sandbox": sandbox,
     "policy": policy,
+    "worker": worker,
+    "permission": permission,
     "growth": growth,
     "discussion": discussion,
 }

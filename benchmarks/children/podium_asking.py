@@ -1,0 +1,38 @@
+"""A worker's end of the wire, asking for permission again and again."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from podium.workers.message import Approve, Handshake, PermissionResponse
+from podium.workers.wire import connect
+
+from ..child import serve
+from ..clearance import WORKER, request, shared
+from ..heap import settle
+
+_numbers = count()
+
+
+async def ask(asked: dict[str, Any]) -> dict[str, float]:
+    """So many `times`, each for something else; the time that a `share` of them took at most."""
+    taken: list[float] = []
+    failed = 0
+    async with connect(Path(asked["where"]), Handshake(worker=WORKER, token="any")) as link:
+        await link.accepted()
+        for _ in range(asked["times"]):
+            message = request(asked["what"], next(_numbers))
+            begin = time.perf_counter()
+            await link.send(message)
+            answer = await link.receive()  # one that a person has to decide on would never come
+            taken.append(time.perf_counter() - begin)
+            failed += not (isinstance(answer, PermissionResponse) and answer.result == Approve(scope="once"))
+    return shared(taken, asked["share"], failed)
+
+
+if __name__ == "__main__":
+    settle()
+    serve(ask=ask)

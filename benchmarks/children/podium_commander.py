@@ -1,0 +1,45 @@
+"""A commander whose workers are played by others: `python -m benchmarks.children.podium_commander FOLDER`.
+
+It starts no process. Everything that a worker says, it hears and decides on as any other commander does.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from podium import App, Settings
+from podium.errand import Errand
+from podium.processes.commander import Commander, Worker
+from podium.workers.place import bind, socket_path
+from podium.workers.wire import Guest, Welcome, serve
+
+from ..clearance import RULES, WORKER
+
+
+async def main(folder: Path) -> None:
+    """Serve until the process is ended."""
+    home = folder / "home"
+    home.mkdir()
+    (home / "config.yaml").write_text(RULES)
+    environ = {"PODIUM_HOME": str(home)}
+    async with App(Settings.load(environ), environ=environ) as app:
+        commander = Commander(app, environ)
+        commander._at_work[WORKER] = Worker(run=WORKER, errand=Errand(root=str(folder), path=str(folder)), task="")
+        path = socket_path(app.settings.store)
+        with bind(path) as listener:
+            print(f"listening on {path}", flush=True)
+            await serve(listener, Anybody(), commander._handle)
+
+
+class Anybody(Welcome):
+    """Takes whoever comes for the worker."""
+
+    def admit(self, token: str) -> Guest | None:
+        return Guest(worker=WORKER, config={})
+
+
+if __name__ == "__main__":
+    anyio.run(main, Path(sys.argv[1]))

@@ -1,0 +1,76 @@
+"""Podium sending workers, and following them until they are over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from podium import App, Settings
+from podium.event import RunEnded
+from podium.processes.delegation import delegate
+from podium.store.follow import Follower
+
+from ..child import REQUEST, serve
+
+AGENT = "worker"
+SILENCE = '```script\n[{"silent": true}]\n```'
+
+
+async def send(request: dict[str, Any]) -> dict[str, float]:
+    """Send a worker to each of the `branches`, one after the other, and wait until all are over.
+
+    The time begins when the first is `asked` for or when the last is `hired`, and ends when the last has `called`
+    its model for the first time or is `over`.
+    """
+    async with _app(request) as app:
+        moments = {"asked": time.time()}
+        runs = [await _sent(app, request, branch, REQUEST) for branch in request["branches"]]
+        moments["hired"] = time.time()
+        async with asyncio.TaskGroup() as group:
+            ends = [group.create_task(_ended(app.settings.store, run)) for run in runs]
+    moments["over"] = time.time()
+    calls = _calls(Path(request["log"]))
+    moments["called"] = max(next((at for key, at in calls if run in key), 0.0) for run in runs)
+    failed = sum(not end.result() for end in ends) + sum(not any(run in key for key, _ in calls) for run in runs)
+    return {"wall": moments[request["until"]] - moments[request["since"]], "failed": failed}
+
+
+async def enlist(request: dict[str, Any]) -> dict[str, float]:
+    """Write down work for workers whose model will say nothing."""
+    async with _app(request) as app:
+        for branch in request["branches"]:
+            await _sent(app, request, branch, SILENCE)
+    return {}
+
+
+def _app(request: dict[str, Any]) -> App:
+    environ = request["environ"]
+    return App(Settings.load(environ, repo=Path(request["repo"])), environ=environ)
+
+
+async def _sent(app: App, request: dict[str, Any], branch: str, task: str) -> str:
+    return await delegate(app, AGENT, task, at=Path(request["repo"]), branch=branch)
+
+
+async def _ended(store: Path, run: str) -> bool:
+    """Whether a worker succeeds."""
+    with Follower(store, run) as entries:
+        events = [entry.event async for entry in entries]
+    end = events[-1]
+    if not isinstance(end, RunEnded) or end.outcome != "succeeded":
+        print(f"a worker ended with {end}", file=sys.stderr)
+        return False
+    return True
+
+
+def _calls(log: Path) -> list[tuple[str, float]]:
+    """The key of each call, which has the run in it, and when it came."""
+    return [(line["key"], line["at"]) for line in map(json.loads, log.read_text().splitlines())]
+
+
+if __name__ == "__main__":
+    serve(send=send, enlist=enlist)

@@ -1,0 +1,108 @@
+"""A yard: a repository, a model, and a commander that is at work, to which workers can be sent.
+
+The commander stays because some workers, the idlers, wait for a model that says nothing.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from podium.event import Entry, RunEnded, RunResumed
+from podium.store.reader import Reader
+from podium.store.workers import Crew
+
+from .harness import LONGEST_SAMPLE, Bench, Broken, Child, Sample, _process, child, model_server
+
+FOLDERS = 20
+FILES = 10
+"""In each folder, of about a kilobyte."""
+
+MOST = 24
+"""Workers that the commander lets work at once."""
+
+POLL_SECONDS = 0.01
+
+_numbers = count()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yard:
+    """Where workers are sent. `about` is what the program that sends them has to know."""
+
+    sender: Child
+    about: dict[str, Any]
+
+    def sent(self, *, workers: int = 1, since: str, until: str) -> Sample:
+        """The time that workers take which are sent now, when all of them are over."""
+        branches = [f"work-{next(_numbers)}" for _ in range(workers)]
+        return self.sender.ask("send", **self.about, branches=branches, since=since, until=until)
+
+    @property
+    def idlers(self) -> list[int]:
+        """The processes of the workers that wait for their model."""
+        store = Path(self.about["home"], "podium.db")
+        with Reader(store) as reader:
+            timelines = [reader.entries(hired.run) for hired in Crew(store).open()]
+        waiting = [[entry.event for entry in entries] for entries in timelines if not is_over(entries)]
+        return [event.pid for events in waiting for event in events if isinstance(event, RunResumed)]
+
+
+def is_over(entries: Sequence[Entry]) -> bool:
+    return isinstance(entries[-1].event, RunEnded)
+
+
+@contextmanager
+def yard(bench: Bench, *, idlers: int = 1) -> Iterator[Yard]:
+    """A yard whose commander is warm."""
+    folder = bench.folder / f"yard-{next(_numbers)}"
+    home = folder / "home"
+    home.mkdir(parents=True)
+    (home / "config.yaml").write_text(f"workers: {MOST}\n")
+    log = folder / "calls"
+    with ExitStack() as stack:
+        url = stack.enter_context(model_server(latency=0, log=log))
+        environ = {"PODIUM_HOME": str(home), "PODIUM_MODEL": "openai:loopback"}
+        environ |= {"OPENAI_API_KEY": "a key", "OPENAI_BASE_URL": url}
+        sender = stack.enter_context(child("children.podium_delegating", name="podium"))
+        about = {"environ": environ, "home": str(home), "repo": str(repository(folder / "repo")), "log": str(log)}
+        sender.ask("enlist", **about, branches=[f"idle-{next(_numbers)}" for _ in range(idlers)])
+        argv = [sys.executable, "-m", "podium.processes.commander"]
+        stack.enter_context(_process(argv, environ=environ))
+        wait_for_calls(log, idlers)
+        there = Yard(sender=sender, about=about)
+        there.sent(since="asked", until="over")  # what is only loaded once
+        yield there
+
+
+def wait_for_calls(log: Path, count: int) -> None:
+    """Wait until the model was called so often."""
+    begin = time.monotonic()
+    while len(log.read_text().splitlines()) < count:
+        if time.monotonic() > begin + LONGEST_SAMPLE:
+            raise Broken(f"{count} workers were to call the model, and did not within {LONGEST_SAMPLE:g} s")
+        time.sleep(POLL_SECONDS)
+
+
+def repository(root: Path) -> Path:
+    """A repository of a few hundred files."""
+    for folder in range(FOLDERS):
+        (root / f"part{folder}").mkdir(parents=True)
+        for file in range(FILES):
+            (root / f"part{folder}" / f"file{file}.txt").write_text(f"{folder} {file} and the sea\n" * 50)
+    git(root, "init", "--quiet", "--initial-branch=main")
+    git(root, "add", ".")
+    git(root, "-c", "user.name=A", "-c", "user.email=a@localhost", "commit", "--quiet", "--message=All")
+    return root
+
+
+def git(root: Path, *args: str) -> None:
+    """Run git as it is."""
+    subprocess.run(["git", *args], cwd=root, check=True)
