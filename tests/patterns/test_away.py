@@ -14,7 +14,15 @@ import pytest
 
 from podium import Agent, App, Settings
 from podium.agent import Member, Permissions, Team
-from podium.event import OperationEnded, RunEnded, WorkCommitted, WorkerReturned, WorkerSent
+from podium.event import (
+    OperationEnded,
+    RunEnded,
+    ToolAnswered,
+    TurnStarted,
+    WorkCommitted,
+    WorkerReturned,
+    WorkerSent,
+)
 from podium.store.fault import refusal_after
 from podium.store.follow import Follower
 from podium.store.reader import Reader
@@ -105,7 +113,7 @@ async def test_stopping_a_run_ends_the_workers_that_it_sent(repo: Path, settings
                 break
         with Follower(settings.store, sent) as worker:
             async for entry in worker:
-                if entry.event.__class__.__name__ == "TurnStarted":
+                if isinstance(entry.event, TurnStarted):
                     break
         await run.stop()
         result = await run.result()
@@ -136,7 +144,7 @@ async def test_an_agent_sends_a_worker_waits_for_it_and_uses_what_it_brought(rep
         entries = await app.entries(result.run_id)
 
     assert result.text == "All is done."
-    told = [entry.event.text for entry in entries if entry.event.__class__.__name__ == "ToolAnswered"]
+    told = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
     assert told[0].startswith("A worker is on feat/x")
     assert told[1].startswith("The worker is done.")
     assert told[2] == "feat/x: succeeded"

@@ -343,8 +343,7 @@ async def test_a_part_that_began_before_a_change_is_resumed_as_it_began(studio: 
     lead(studio, "reflect", "a", says=says)
     died = await studio.run("lead", "go", fault=refusal_after(8))
     assert died.outcome == "interrupted"
-    started = [entry for entry in studio.entries(died) if isinstance(entry.event, OperationStarted)]
-    assert started[-1].event.agent == "a"
+    assert studio.events(died, OperationStarted)[-1].agent == "a"
     studio.bury()
     post(studio.settings.store, died.run_id, MemberChanged(member="a", prompt="You are quick."))
 

@@ -1,4 +1,4 @@
-"""Workers at the edges: large requests, readers with teams, a base that is meant now, work that cannot be brought home."""
+"""Workers at the edges: large requests, a base that is meant now, a checkout in use, work that cannot come home."""
 
 from __future__ import annotations
 

@@ -1,0 +1,85 @@
+"""Teams whose process really dies, in every mode: another process goes on, to the same end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from podium.event import ModelReplied
+from podium.journal import first_break
+from podium.store.fault import EXIT_CODE
+from podium.store.reader import Reader
+
+MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss")
+MOST_ENTRIES = 80
+"""More than any of these runs has."""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    agents = tmp_path / "repo" / ".podium" / "agents"
+    agents.mkdir(parents=True)
+    for mode in MODES:
+        team = f"---\nteam:\n  mode: {mode}\n  members: [answer, sceptic]\n---\nYou lead.\n"
+        (agents / f"{mode}-team.md").write_text(team)
+    return tmp_path
+
+
+def podium(place: Path, home: str, *arguments: str, fault: int = 0) -> subprocess.CompletedProcess[str]:
+    variables = {"PODIUM_HOME": str(place / home), "PODIUM_MODEL": "rehearsal"}
+    if fault:
+        variables["PODIUM_FAULT"] = str(fault)
+    return subprocess.run(
+        [sys.executable, "-m", "podium", *arguments],
+        cwd=place / "repo",
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def survives(place: Path, mode: str, number: int, whole: str) -> bool:
+    """Die after so many entries and go on; False where the run was over before that."""
+    home = f"h{number}"
+    died = podium(place, home, "run", f"{mode}-team", "Tea or coffee?", "--quiet", fault=number)
+    if died.returncode != EXIT_CODE:
+        return False
+    store = place / home / "podium.db"
+    with Reader(store) as reader:
+        run = reader.runs()[0].id
+
+    resumed = podium(place, home, "resume", run, "--quiet")
+
+    assert (resumed.returncode, resumed.stdout) == (0, whole), (number, resumed.stderr)
+    with Reader(store) as reader:
+        calls = Counter(entry.key for entry in reader.entries(run) if isinstance(entry.event, ModelReplied))
+        assert set(calls.values()) == {1}
+        assert first_break(reader.rows(run)) is None
+    return True
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_team_whose_process_dies_hard_ends_as_it_would_have(place: Path, mode: str) -> None:
+    whole = podium(place, "h", "run", f"{mode}-team", "Tea or coffee?", "--quiet")
+    assert whole.returncode == 0, whole.stderr
+
+    assert survives(place, mode, 6, whole.stdout)
+    assert survives(place, mode, 13, whole.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_a_team_whose_process_dies_hard_at_any_entry_ends_as_it_would_have(place: Path, mode: str) -> None:
+    whole = podium(place, "h", "run", f"{mode}-team", "Tea or coffee?", "--quiet")
+
+    for number in range(1, MOST_ENTRIES):
+        if not survives(place, mode, number, whole.stdout):
+            break
+    else:
+        pytest.fail("the run never came to its end")
