@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -62,3 +63,15 @@ async def test_work_that_cannot_be_brought_home_is_no_success(yard: Yard) -> Non
     assert ended.outcome == "failed"
     assert ended.failure is not None
     assert "stays uncommitted" in ended.failure.message
+
+
+async def test_a_run_in_the_background_works_in_the_repository_itself(yard: Yard) -> None:
+    request = f"Do it.\n```script\n{json.dumps(['done in the background'])}\n```"
+
+    said = await yard.podium("run", "answer", request, "--detach", "--repo", yard.root)
+    ended = await yard.ended(said.stdout.strip())
+    shown = await yard.podium("show", said.stdout.strip())
+
+    assert said.returncode == 0, said.stderr
+    assert ended.outcome == "succeeded"
+    assert "done in the background" in shown.stdout

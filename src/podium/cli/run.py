@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anyio
 import click
 
 from ..agent import Budget, Mode
 from ..app import Given
 from ..engines.names import REHEARSAL
+from ..event import SCHEMA
 from ..roster.place import find_repo
 from ..roster.team import MODES
 from ..settings import Settings
+from . import exits
 from .asking import is_attended
 from .budget_text import BudgetText
 from .measure import counted
@@ -39,6 +42,9 @@ from .work import worked
 @permissions_option
 @click.option("--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; shown and recorded.")
 @click.option("--park", "parks", is_flag=True, help="Without a terminal, keep what needs leave and pause the run.")
+@click.option(
+    "--detach", "is_detached", is_flag=True, help="Work on it in the background, and return at once with its id."
+)
 @output_options
 def command(
     agent: str,
@@ -53,6 +59,7 @@ def command(
     permission_mode: str | None,
     parks: bool,
     is_bare: bool,
+    is_detached: bool,
     **output: bool,
 ) -> int:
     """Give REQUEST to AGENT and follow the run until it ends. A REQUEST of - is read from standard input.
@@ -82,6 +89,13 @@ def command(
         "mode": "reflect" if reflects else mode,
         "max_iterations": most,
     }
+    if is_detached:
+        if is_bare or is_dry:
+            raise click.UsageError("--detach works in the background and in the sandbox; it goes with neither of these")
+        run = anyio.run(_left, settings, place, agent, text, given)
+        click.echo(as_json({"schema": SCHEMA, "id": run}) if shown.is_json else run)
+        say(f"it works in the background; podium show {run} tells how it stands, podium approvals what it asks")
+        return exits.GOAL_MET
     ending = worked(settings, lambda app: app.start(agent, text, **given), shown.view)
     code = shown.tell(ending)
     if shown.is_json:
@@ -93,3 +107,15 @@ def command(
             "an estimate at four characters a token from rehearsed replies; no model was asked"
         )
     return code
+
+
+async def _left(settings: Settings, place: Path, agent: str, request: str, given: Given) -> str:
+    """Write a run down for a commander, which works on it in the repository itself; its id."""
+    from ..app import App  # here, because the help needs none of it
+    from ..errand import Errand
+    from ..processes.delegation import start_commander
+
+    async with App(settings) as app:
+        run = await app.enqueue(agent, request, Errand(root=str(place), path=str(place)), **given)
+    start_commander(settings)
+    return run

@@ -60,7 +60,9 @@ class There:
 
     @property
     def worktrees(self) -> Worktrees:
-        return Worktrees(repository=self.repository, ledger=Ledger(self.store))
+        from .worktrees import worktrees_of  # here, because most of the time nothing is removed
+
+        return worktrees_of(self.repository)
 
     def workers(self) -> list[WorkerState]:
         """The workers of the repository, in the order in which they were hired."""

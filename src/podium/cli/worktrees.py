@@ -39,7 +39,7 @@ forced = click.option("--force", is_flag=True, help="Also what has work in it, w
 @click.pass_context
 def command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
     """List the worktrees of a repository and how they stand, or put away what is not needed any more."""
-    ctx.obj = there = _worktrees(repo)
+    ctx.obj = there = worktrees_of(Repository.at(repo or Path.cwd()))
     if ctx.invoked_subcommand is not None:
         if is_json:
             raise click.UsageError(f"--json goes after {ctx.invoked_subcommand}")
@@ -144,8 +144,8 @@ def table(found: list[Listed], *, now: float) -> str:
     return "\n".join([*lines, *(f"{one.branch}: {one.trouble}" for one in found if one.trouble)])
 
 
-def _worktrees(repo: Path | None) -> Worktrees:
-    repository = Repository.at(repo or Path.cwd())
+def worktrees_of(repository: Repository) -> Worktrees:
+    """The worktrees of a repository, with what is done before one goes."""
     settings = Settings.load(repo=repository.main)
     teardown = hook(
         settings.worktrees.get("teardown"),
