@@ -250,7 +250,7 @@ async def test_a_message_to_the_lead_waits_for_its_next_turn_and_cuts_no_collect
 
 
 async def test_resuming_after_a_pause_forgets_repetition_and_keeps_the_count(studio: Studio) -> None:
-    studio.agent("a", says=[{"says": "a is done", "delay": 0.02}] * 9)
+    studio.agent("a", says=[{"says": "a is done", "delay": 0.6}] * 9)
     lead(studio, "reflect", "a", says=[plan(("a", "x")), f"the same\n{AGAIN}"] * 9, max_iterations=4)
     async with studio.start("lead", "go") as run:
         async for entry in run.entries():
