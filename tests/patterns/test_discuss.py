@@ -60,7 +60,7 @@ async def test_votes_and_absences_are_shared(studio: Studio) -> None:
 async def test_a_member_that_was_cut_joins_the_next_round_and_hears_all_that_it_missed(studio: Studio) -> None:
     studio.agent("slow", says=[{"says": "here I am", "silent": 1, "calls": []}, *ready()])
     studio.agent("b", says=[said("first words"), "ok", said("second words"), "ok", *ready()])
-    lead(studio, "discuss", "slow", "b", says=["go on"] * 3, max_rounds=3, round_timeout=0.2, termination="max_rounds")
+    lead(studio, "discuss", "slow", "b", says=["go on"] * 3, max_rounds=3, round_timeout=0.9, termination="max_rounds")
 
     result = await studio.run("lead", "Talk.")
 
@@ -242,7 +242,7 @@ async def test_a_discussion_that_was_stopped_stays_stopped_after_a_resume(studio
 async def test_a_member_that_was_cut_after_it_voted_against_holds_up_the_consensus(studio: Studio) -> None:
     studio.agent("a", says=ready() * 3)
     studio.agent("b", says=[voted(False, "no"), {"says": "never", "silent": True}])
-    lead(studio, "discuss", "a", "b", says=["go on", "the end"], max_rounds=1, round_timeout=0.2)
+    lead(studio, "discuss", "a", "b", says=["go on", "the end"], max_rounds=1, round_timeout=0.9)
 
     result = await studio.run("lead", "Talk.")
 

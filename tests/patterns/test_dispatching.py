@@ -57,7 +57,7 @@ async def test_a_lead_that_plans_only_when_asked_again_still_has_its_work_done_a
 async def test_a_worker_that_was_cut_can_work_in_the_next_iteration(studio: Studio) -> None:
     studio.agent("a", says=[{"says": "at last", "silent": True}])
     says = [plan(("a", "x"), ("b", "y")), f"one\n{AGAIN}", plan(("a", "again")), f"two\n{DONE}"]
-    lead(studio, "reflect", "a", "b", says=says, worker_timeout=0.05)
+    lead(studio, "reflect", "a", "b", says=says, worker_timeout=0.8)
 
     cut = await studio.run("lead", "go")
 

@@ -216,7 +216,7 @@ async def test_an_exhausted_budget_ends_the_loop_with_what_there_is(studio: Stud
 async def test_a_worker_that_was_late_in_one_iteration_is_not_heard_in_the_next(studio: Studio) -> None:
     studio.agent("slow", says=[{"says": "too late", "silent": True}])
     says = [plan(("slow", "x"), ("b", "y")), f"one\n{AGAIN}", plan(("b", "z")), f"two\n{DONE}"]
-    lead(studio, "reflect", "slow", "b", says=says, worker_timeout=0.05)
+    lead(studio, "reflect", "slow", "b", says=says, worker_timeout=0.8)
 
     result = await studio.run("lead", "go")
 
@@ -232,7 +232,7 @@ async def test_a_worker_that_was_late_in_one_iteration_is_not_heard_in_the_next(
 
 
 async def test_a_message_to_the_lead_waits_for_its_next_turn_and_cuts_no_collection(studio: Studio) -> None:
-    studio.agent("a", says=[{"says": "a is done", "delay": 0.05}] * 3)
+    studio.agent("a", says=[{"says": "a is done", "delay": 0.5}] * 3)
     says = [plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"]
     lead(studio, "reflect", "a", says=says)
 
@@ -322,7 +322,7 @@ async def test_a_team_may_work_in_another_mode_this_time(studio: Studio) -> None
 
 
 async def test_a_changed_member_works_otherwise_from_its_next_part_on(studio: Studio) -> None:
-    studio.agent("a", says=[{"says": "a is done", "delay": 0.05}] * 3, prompt="You are slow.")
+    studio.agent("a", says=[{"says": "a is done", "delay": 0.6}] * 3, prompt="You are slow.")
     says = [plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"]
     lead(studio, "reflect", "a", says=says)
 
@@ -431,7 +431,8 @@ async def test_how_long_a_worker_took_is_known_after_a_resume(studio: Studio) ->
 
     await studio.resume(died.run_id)
 
-    assert "### a (succeeded, 1 s)" in studio.heard("lead")[-1]
+    assert "### a (succeeded, " in studio.heard("lead")[-1]
+    assert "### a (succeeded, 0 s)" not in studio.heard("lead")[-1]
 
 
 async def test_a_worker_without_a_prompt_is_told_what_it_is(studio: Studio) -> None:
