@@ -10,7 +10,7 @@ from podium.event import RunPaused, RunResumed, WorkerSent
 from podium.journal import Timeline
 from podium.store.sqlite import SqliteStore
 
-from ..processes.yard import SILENT, Yard, write
+from ..processes.yard import SILENT, Yard, gone, write
 from .crew import opened, say, told
 
 
@@ -86,6 +86,9 @@ async def test_resume_leaves_workers_to_the_commander(yard: Yard) -> None:
     commander.kill()
     commander.wait()
     await yard.deserted()
+    # One that is ending shows nothing of where it belongs any more, and has not ended yet.
+    for event in yard.events(run, RunResumed):
+        await gone(event.pid)
     assert await states(yard) == {"feat/a": "resumable"}
     await say(yard, "approve", asked.id)
 
