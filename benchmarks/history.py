@@ -18,8 +18,9 @@ from podium.event import (
     TurnEnded,
     TurnStarted,
 )
-from podium.journal import Row, Scope, Timeline
+from podium.journal import Row, Timeline
 from podium.request import Request
+from podium.scope import Scope
 from podium.store.sqlite import SqliteStore
 from podium.usage import Usage
 

@@ -216,17 +216,17 @@ def test_a_group_cannot_have_a_name_that_means_another(name: str) -> None:
 @pytest.mark.parametrize(
     ("mark", "main"),
     [
-        ("gitdir: /work/app/.git/worktrees/fix\n", "/work/app"),
-        ("gitdir: ../app/.git/worktrees/fix\n", "/work/app"),
-        ("gitdir: /work/app.git/worktrees/fix\n", "/work/app.git"),
-        ("gitdir: ../.git/modules/fix\n", "/work/fix"),
-        ("something else", "/work/fix"),
-        ("gitdir:", "/work/fix"),
-        ("gitdir: /a\0b/.git/worktrees/x", "/work/fix"),
+        ("gitdir: /shop/app/.git/worktrees/fix\n", "/shop/app"),
+        ("gitdir: ../app/.git/worktrees/fix\n", "/shop/app"),
+        ("gitdir: /shop/app.git/worktrees/fix\n", "/shop/app.git"),
+        ("gitdir: ../.git/modules/fix\n", "/shop/fix"),
+        ("something else", "/shop/fix"),
+        ("gitdir:", "/shop/fix"),
+        ("gitdir: /a\0b/.git/worktrees/x", "/shop/fix"),
     ],
 )
 def test_a_worktree_belongs_to_the_repository_that_its_mark_names(mark: str, main: str) -> None:
-    assert main_repository("/work/fix", mark) == main
+    assert main_repository("/shop/fix", mark) == main
 
 
 def test_groups_are_called_after_what_they_are_for() -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from podium.errors import Inconsistent
 from podium.event import HandedOff, ModelReplied, Noticed, Routed
-from podium.journal import GENESIS, Row, Scope, Timeline, chained, digest, first_break
+from podium.journal import GENESIS, Row, Timeline, chained, digest, first_break
+from podium.scope import Scope
 from podium.store.reader import Reader
 from podium.store.sqlite import SqliteStore
 from podium.usage import Usage

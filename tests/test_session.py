@@ -11,10 +11,11 @@ from anyio import create_task_group, fail_after, sleep, sleep_forever, wait_all_
 from podium.agent import Agent
 from podium.errors import Failed, OutsideFailed
 from podium.event import SessionRevived, TextStreamed, TextSuperseded, ToolUse, TurnEnded
-from podium.journal import Scope, Timeline
+from podium.journal import Timeline
 from podium.keeper import Keeper
 from podium.mind import Finished, Mind, Piece, Postponed, Reasoning, Spec, Superseded, Text, ToolFinished, ToolStarted
 from podium.patience import Patience
+from podium.scope import Scope
 from podium.session import QUEUE, Session
 from podium.store.follow import Follower
 from podium.store.reader import Reader

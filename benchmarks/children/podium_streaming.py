@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from podium import Agent, App, Settings
 from podium.engines.choice import Engines
 from podium.event import ModelReplied, TextStreamed
-from podium.journal import Scope
 from podium.mind import Engine, Mind, Piece, Spec, Text
+from podium.scope import Scope
 from podium.store.reader import Reader
 
 from ..child import MODEL, PROMPT, REQUEST

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from .agent import Agent
 from .event import MemberChanged
-from .journal import Scope
+from .scope import Scope
 
 
 def as_changed(agent: Agent, place: Scope) -> Agent:

@@ -273,7 +273,7 @@ def must_be_name(name: str) -> str:
 def main_repository(repo: str, mark: str) -> str:
     """The repository that a worktree belongs to, by what its `.git` file says; `repo` itself for any other.
 
-    A worktree names its own folder below the repository's: `gitdir: /work/app/.git/worktrees/fix`.
+    A worktree names its own folder below the repository's: `gitdir: REPOSITORY/.git/worktrees/fix`.
     """
     word, _, named = mark.partition(":")
     if word != "gitdir" or "\0" in named:

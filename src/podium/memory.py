@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from .errors import Inconsistent
 from .event import OperationEnded, RunEnded, RunStarted, decode
-from .journal import Row, Scope, Timeline
+from .journal import Row, Timeline
 from .mind import Past
+from .scope import Scope
 from .session import turns_at
 
 UNFINISHED = "[this was not finished]"

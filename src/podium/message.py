@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .event import MessagesDelivered
-from .journal import Scope
 from .request import quoted
+from .scope import Scope
 
 
 def recalled(place: Scope) -> str:

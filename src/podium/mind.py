@@ -16,7 +16,7 @@ from msgspec import Struct
 from .agent import Agent
 from .budget import Allowance
 from .event import ToolUse
-from .journal import Scope
+from .scope import Scope
 
 # Pieces of a reply, in the order in which they happen. They are made by the thousand each second,
 # and a Struct is made five times as fast as a frozen dataclass.

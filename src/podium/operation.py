@@ -25,7 +25,7 @@ from .budget import Allowance
 from .change import as_changed
 from .errors import Failed, Failure, FailureKind, Mistake
 from .event import Checked, OperationEnded, OperationStarted, ToolUse, Trigger, WorkerReturned, WorkerSent
-from .journal import Scope, Timeline, digest
+from .journal import Timeline, digest
 from .keeper import Keeper
 from .mind import Engine, Past, Spec, Tool
 from .pace import Pace
@@ -34,6 +34,7 @@ from .permission import Acting, Gate
 from .placement import Placement
 from .policy import Mode, Rules, Verdict, check, narrowed
 from .request import Answer, Part, Request
+from .scope import Scope
 from .session import Session, turns_at
 
 NO_RULES = Rules()

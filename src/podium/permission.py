@@ -21,11 +21,12 @@ from msgspec import structs
 from .action import Action
 from .budget import Allowance
 from .event import ActionBegan, ActionRefused, PermissionAnswered, PermissionAsked, QuestionAnswered, ToolUse
-from .journal import Denial, Scope, digest
+from .journal import Denial, digest
 from .mind import Tool, ToolAnswer
 from .pace import Pace
 from .patience import Unattended
 from .policy import Verdict, generalised
+from .scope import Scope
 
 # What acting tools are
 

@@ -32,7 +32,6 @@ from .event import (
     TurnResumed,
     TurnStarted,
 )
-from .journal import Scope
 from .keeper import Keeper, Kept
 from .message import delivered, recalled
 from .mind import (
@@ -51,6 +50,7 @@ from .mind import (
 )
 from .patience import Patience
 from .request import readable
+from .scope import Scope
 
 QUEUE = 64
 STREAM_SECONDS = 0.25

@@ -12,8 +12,8 @@ import msgspec
 from podium.engines.model.wire import Call, Heard, Message, Wire
 from podium.errors import OutsideFailed
 from podium.event import ToolUse
-from podium.journal import Scope
 from podium.mind import Text, Tool, ToolAnswer
+from podium.scope import Scope
 
 KEY = "sk-very-secret"
 

@@ -20,10 +20,11 @@ from podium.engines.model.openai import OpenAIWire
 from podium.engines.scripted import ScriptedWire
 from podium.errors import Failed
 from podium.event import CallCut, CallFailed, ModelReplied, TextStreamed, ToolAnswered, ToolUse
-from podium.journal import Scope, Timeline
+from podium.journal import Timeline
 from podium.keeper import Keeper
 from podium.mind import Engine, Spec, Tool, ToolAnswer
 from podium.patience import Patience
+from podium.scope import Scope
 from podium.session import Session
 from podium.store.follow import Follower
 from podium.store.reader import Reader

@@ -3,8 +3,8 @@ from __future__ import annotations
 from podium.engines.model.wire import Call, Called, Ended, Heard, Message
 from podium.engines.rehearsal import LABEL, RehearsalWire
 from podium.event import OperationStarted, ToolUse
-from podium.journal import Scope
 from podium.mind import Text, Tool, ToolAnswer
+from podium.scope import Scope
 
 from ..studio import Studio
 

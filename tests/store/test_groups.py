@@ -54,14 +54,14 @@ def path(tmp_path: Path) -> Path:
 
 async def test_runs_are_listed_by_team_by_repository_or_in_the_default_group(path: Path) -> None:
     await begin(path, "aa")
-    await begin(path, "bb", repo="/work/app")
-    await begin(path, "cc", repo="/work/app", agent=SQUAD)
+    await begin(path, "bb", repo="/shop/app")
+    await begin(path, "cc", repo="/shop/app", agent=SQUAD)
     await begin(path, "dd", agent=SQUAD)
 
     assert homes(path) == {
         "aa": Home("default"),
-        "bb": Home("repo", "/work/app"),
-        "cc": Home("team", "/work/app", "squad"),
+        "bb": Home("repo", "/shop/app"),
+        "cc": Home("team", "/shop/app", "squad"),
         "dd": Home("team", "", "squad"),
     }
 
@@ -69,9 +69,9 @@ async def test_runs_are_listed_by_team_by_repository_or_in_the_default_group(pat
 async def test_an_agent_that_reflects_alone_is_no_team(path: Path) -> None:
     alone = Agent(name="alone", team=Team(mode="reflect", members=()))
     await begin(path, "aa", agent=alone)
-    await begin(path, "bb", repo="/work/app", agent=alone)
+    await begin(path, "bb", repo="/shop/app", agent=alone)
 
-    assert homes(path) == {"aa": Home("default"), "bb": Home("repo", "/work/app")}
+    assert homes(path) == {"aa": Home("default"), "bb": Home("repo", "/shop/app")}
 
 
 def git(repo: Path, *words: str) -> None:
@@ -130,14 +130,14 @@ async def test_a_mark_that_makes_no_sense_hinders_no_list(
 
 
 async def test_looking_again_changes_nothing(path: Path) -> None:
-    await begin(path, "aa", "bb", repo="/work/app")
+    await begin(path, "aa", "bb", repo="/shop/app")
     first = arranged(path)
 
     assert arranged(path) == first
 
 
 async def test_what_the_person_did_is_there_for_the_next_process(path: Path) -> None:
-    await begin(path, "aa", "bb", "cc", repo="/work/app")
+    await begin(path, "aa", "bb", "cc", repo="/shop/app")
     await begin(path, "dd")
     with Groups(path) as groups:
         now = groups.arranged()
@@ -158,7 +158,7 @@ async def test_what_the_person_did_is_there_for_the_next_process(path: Path) -> 
 
 
 async def test_names_come_back_and_orders_are_forgotten(path: Path) -> None:
-    await begin(path, "aa", "bb", repo="/work/app")
+    await begin(path, "aa", "bb", repo="/shop/app")
     with Groups(path) as groups:
         app = groups.arranged().group("app")
         groups.rename(app, "Something")
@@ -176,8 +176,8 @@ async def test_names_come_back_and_orders_are_forgotten(path: Path) -> None:
 
 
 async def test_runs_of_a_team_cannot_be_moved_nor_others_to_them(path: Path) -> None:
-    await begin(path, "aa", repo="/work/app")
-    await begin(path, "bb", repo="/work/app", agent=SQUAD)
+    await begin(path, "aa", repo="/shop/app")
+    await begin(path, "bb", repo="/shop/app", agent=SQUAD)
     before = homes(path)
 
     with Groups(path) as groups:
@@ -191,7 +191,7 @@ async def test_runs_of_a_team_cannot_be_moved_nor_others_to_them(path: Path) -> 
 
 
 async def test_runs_of_several_groups_have_no_common_order(path: Path) -> None:
-    await begin(path, "aa", repo="/work/app")
+    await begin(path, "aa", repo="/shop/app")
     await begin(path, "bb")
     with Groups(path) as groups:
         now = groups.arranged()
@@ -201,7 +201,7 @@ async def test_runs_of_several_groups_have_no_common_order(path: Path) -> None:
 
 
 async def test_the_runs_of_a_deleted_group_go_to_the_default_one_and_stay_there(path: Path) -> None:
-    await begin(path, "aa", "bb", repo="/work/app")
+    await begin(path, "aa", "bb", repo="/shop/app")
     with Groups(path) as groups:
         groups.archive(groups.arranged().run("aa"), is_archived=True)
         assert groups.delete(groups.arranged().group("app")) == []
@@ -209,8 +209,8 @@ async def test_the_runs_of_a_deleted_group_go_to_the_default_one_and_stay_there(
     assert homes(path) == {"aa": Home("default"), "bb": Home("default")}
     assert arranged(path).is_archived("aa")
 
-    await begin(path, "cc", repo="/work/app")
-    assert homes(path) == {"aa": Home("default"), "bb": Home("default"), "cc": Home("repo", "/work/app")}
+    await begin(path, "cc", repo="/shop/app")
+    assert homes(path) == {"aa": Home("default"), "bb": Home("default"), "cc": Home("repo", "/shop/app")}
 
 
 async def test_the_default_group_stays(path: Path) -> None:
@@ -276,8 +276,8 @@ with Groups(pathlib.Path(sys.argv[1])) as groups:
 
 
 async def test_several_processes_that_look_at_once_make_one_arrangement(path: Path) -> None:
-    await begin(path, *(f"a{number:03}" for number in range(200)), repo="/work/app")
-    await begin(path, *(f"b{number:03}" for number in range(200)), repo="/work/app", agent=SQUAD)
+    await begin(path, *(f"a{number:03}" for number in range(200)), repo="/shop/app")
+    await begin(path, *(f"b{number:03}" for number in range(200)), repo="/shop/app", agent=SQUAD)
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", LOOK, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -299,8 +299,8 @@ async def test_several_processes_that_look_at_once_make_one_arrangement(path: Pa
     now = arranged(path)
     assert sorted(group.home for group in now.groups.values()) == [
         Home("default"),
-        Home("repo", "/work/app"),
-        Home("team", "/work/app", "squad"),
+        Home("repo", "/shop/app"),
+        Home("team", "/shop/app", "squad"),
     ]
     assert len(now.placements) == 400
 
@@ -373,7 +373,7 @@ async def test_a_store_of_the_first_version_gets_its_groups(path: Path) -> None:
 
 
 async def test_a_store_that_takes_no_change_is_listed_all_the_same(path: Path) -> None:
-    await begin(path, "aa", repo="/work/app")
+    await begin(path, "aa", repo="/shop/app")
     with Groups(path) as groups:
         groups._connection.execute("PRAGMA query_only = ON")
 
@@ -381,7 +381,7 @@ async def test_a_store_that_takes_no_change_is_listed_all_the_same(path: Path) -
 
     group = now.group_of("aa")
     assert group is not None
-    assert group.home == Home("repo", "/work/app")
+    assert group.home == Home("repo", "/shop/app")
     assert [row for row in raw(path) if "aa" in row] == []
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from anyio import create_task_group, sleep
 
 from podium.event import QuestionAnswered, QuestionAsked, StatusReported, ToolUse
-from podium.journal import Scope, Timeline
+from podium.journal import Timeline
 from podium.mind import Tool, ToolAnswer
+from podium.scope import Scope
 from podium.store.reader import Reader
 from podium.store.sqlite import SqliteStore
 from podium.tools.person import NOBODY, ask_person, report_status

@@ -10,9 +10,9 @@ from anyio import move_on_after
 
 from ..errors import Failed
 from ..event import ToolUse, WorkerReturned, WorkerSent
-from ..journal import Scope
 from ..mind import Tool, ToolAnswer
 from ..operation import Operation
+from ..scope import Scope
 from .away import UNSENT, begun
 
 NAMES = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")

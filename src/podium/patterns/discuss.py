@@ -15,10 +15,10 @@ from anyio import create_task_group
 
 from ..errors import Failed
 from ..event import Broadcast, DiscussionEnded, Noticed, RoundEnded, ToolUse, Voted
-from ..journal import Scope
 from ..mind import Tool, ToolAnswer
 from ..operation import Operation
 from ..request import Answer, Part, Request
+from ..scope import Scope
 from .channel import Channel, Gone, listed
 from .prompts import filled
 from .stall import StallDetector

@@ -15,10 +15,10 @@ from msgspec import structs
 
 from ..errors import Failed
 from ..event import Routed, RouteRefused, ToolUse
-from ..journal import Scope
 from ..mind import Tool, ToolAnswer
 from ..operation import Operation
 from ..request import Answer, Note, Request
+from ..scope import Scope
 from ..session import Reply, Session
 
 CORRECTIONS = 2

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from ..agent import Agent
 from ..event import ToolUse
-from ..journal import Scope
 from ..mind import Tool, ToolAnswer
 from ..operation import Operation
 from ..request import Request
+from ..scope import Scope
 
 TIMEOUT = 3600.0
 

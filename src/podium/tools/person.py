@@ -12,10 +12,10 @@ from typing import Annotated
 from msgspec import Meta
 
 from ..event import QuestionAnswered, QuestionAsked, StatusReported, ToolUse
-from ..journal import Scope
 from ..mind import Tool, ToolAnswer
 from ..patience import Unattended
 from ..permission import Unfit
+from ..scope import Scope
 from .arguments import Arguments, read, schema
 
 NOBODY = "Nobody is there to ask. Decide yourself and say what you assumed."

@@ -17,9 +17,9 @@ from msgspec import structs
 
 from ...errors import Failed, Failure, OutsideFailed, StoreFailed
 from ...event import CallCut, CallFailed, ModelReplied, ToolUse
-from ...journal import Scope
 from ...mind import Piece, Postponed, Reasoning, Spec, Superseded, Text, Tool
 from ...request import readable
+from ...scope import Scope
 from ...usage import Usage
 from .conversation import CHARACTERS_A_TOKEN, Conversation
 from .traffic import Traffic

@@ -11,9 +11,9 @@ from itertools import count
 from msgspec import structs
 
 from ...event import CallFailed, ContextCompacted, ModelReplied, ToolAnswered, ToolUse
-from ...journal import Scope
 from ...message import recalled
 from ...mind import Past
+from ...scope import Scope
 from .wire import Message
 
 CHARACTERS_A_TOKEN = 4

@@ -16,10 +16,10 @@ from anyio import create_task_group
 from ...action import Action
 from ...errors import Failed, Failure, PodiumError, first_error
 from ...event import ContextCompacted, ModelReplied, ToolAnswered, ToolCalled, ToolUse
-from ...journal import Scope
 from ...message import delivered, recalled
 from ...mind import Finished, Mind, Piece, Postponed, Reasoning, Spec, Tool, ToolAnswer, ToolFinished, ToolStarted
 from ...request import readable
+from ...scope import Scope
 from .caller import Caller, Model, Retry, TooLong, refused
 from .conversation import CHARACTERS_A_TOKEN, Conversation
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from ...engines.model.wire import Call
 from ...engines.scripted import Cue, pieces
 from ...event import ToolUse
-from ...journal import Scope
 from ...mind import Tool, ToolAnswer
+from ...scope import Scope
 from .connection import STREAM_END, STREAM_HEAD, Answer, encode, whole
 
 
