@@ -12,7 +12,7 @@ SOURCE = Path(podium.__file__).parent
 
 LAYERS = (
     {"cli", "__main__"},
-    {"api", "app", "live", "processes", "outfit", "preflight", "settings"},
+    {"api", "app", "casting", "driving", "live", "processes", "outfit", "preflight", "settings"},
     {"patterns"},
     {"config", "engines", "mcp_client", "roster", "store", "tools", "trust", "workers", "workspace"},
     {

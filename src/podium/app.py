@@ -14,47 +14,42 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
-import msgspec
-from anyio import create_task_group, get_cancelled_exc_class, to_thread
+from anyio import create_task_group, to_thread
 from msgspec import structs
 
 from . import __version__
 from .agent import Agent, Budget, Mode
 from .budget import Allowance
+from .casting import Casting
 from .config.role import resolved
+from .driving import driven
 from .engines.choice import Engines
 from .engines.model.providers import PROVIDERS
 from .engines.model.traffic import Traffic
-from .engines.names import REHEARSAL
 from .errand import Errand
-from .errors import Mistake, PodiumError, RunHeld, StoreFailed
+from .errors import Mistake, RunHeld, StoreFailed
 from .event import (
-    KINDS,
     Entry,
     Noticed,
     RunResumed,
     RunStarted,
     StopAsked,
-    WorkCommitted,
-    WorkerPlaced,
     decode,
 )
 from .journal import Timeline
 from .keeper import Keeper
-from .live import Run, must_be_priced
+from .live import Run
 from .memory import recalled
 from .mind import Engine, Past
 from .operation import Engagement, Ways
 from .outfit import Outfit
 from .patterns.discuss import Discussion
-from .patterns.output import must_be_schema
 from .patterns.ways import PATTERNS, Patterns, way_of
 from .permission import Acting
 from .placement import Placement
 from .preflight import (
-    below,
     must_be_a_budget,
     must_be_a_request,
     must_have_a_repository,
@@ -64,7 +59,6 @@ from .preflight import (
 from .redaction import Redaction
 from .request import Request, readable
 from .result import Result
-from .roster.discover import Roster, load
 from .roster.place import find_repo
 from .settings import Settings
 from .store.bell import bell_folder, ring_once
@@ -76,22 +70,6 @@ from .store.workers import hiring
 
 KEY_NAMES = frozenset(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
 BYPASSED = "Permissions are bypassed: what no rule denies is done without asking."
-MOST_TEAMS = 256
-SQUADS = (".squad/", ".ai-team/")
-
-
-class CheckedTeam(NamedTuple):
-    """An agent first, then those that it needs; and what the person should know about them."""
-
-    agents: tuple[Agent, ...]
-    notices: list[str]
-
-
-class Known(NamedTuple):
-    """A team that was built in code and checked before; `given` keeps its agents, and so their ids, alive."""
-
-    given: tuple[Agent, ...]
-    team: CheckedTeam
 
 
 class Given(TypedDict, total=False):
@@ -135,7 +113,7 @@ class App:
         self._fault = fault or fault_from(environ)
         self._open = AsyncExitStack()
         self._redaction = Redaction.of(environ, KEY_NAMES)
-        self._teams: dict[tuple[int, ...], Known] = {}
+        self._casting = Casting(self.settings, self._redaction, self._engine_for)
         self._recorded = self.settings.recorded()
         self._rules = self.settings.rules()
         self._patience = self.settings.whole_patience()
@@ -170,7 +148,7 @@ class App:
     async def start(self, agent: str | Agent, request: str, **given: Unpack[Given]) -> AsyncIterator[Run]:
         """Give a request to an agent and watch. Leaving the block before the end stops the run."""
         past = await self._remembered(given.get("after", ""))
-        async with _driven(self._begin(agent, request, past=past, **given)) as run:
+        async with driven(self._begin(agent, request, past=past, **given)) as run:
             yield run
 
     @asynccontextmanager
@@ -184,10 +162,10 @@ class App:
     ) -> AsyncIterator[Run]:
         """Go on with a run that was interrupted or paused, where it was left."""
         started = await self._started(run)
-        self._checked(started.agents, self.settings.as_recorded(started.settings))
+        self._casting.checked(started.agents, self.settings.as_recorded(started.settings))
         ways = PATTERNS if on_discussion is None else Patterns(on_discussion)
         taken = await self._taken_over(run, functions=_functions(tools), is_attended=is_attended, ways=ways)
-        async with _driven(taken) as resumed:
+        async with driven(taken) as resumed:
             yield resumed
 
     async def enqueue(
@@ -253,7 +231,7 @@ class App:
         must_be_a_request(request)
         place = None if repo is None else find_repo(Path(repo))
         settings = self.settings if budget is None else structs.replace(self.settings, budget=budget)
-        team, notices = self._team(agent, tuple(agents), place)
+        team, notices = self._casting.cast(agent, tuple(agents), place)
         if mode is not None or max_iterations is not None:
             team = (reshaped(team[0], mode, max_iterations), *team[1:])
             way_of(team[0])
@@ -262,7 +240,7 @@ class App:
         if settings.budget is not None:
             must_be_a_budget(settings.budget)
         if settings.budget is not None and settings.budget.usd is not None:
-            self._must_be_priced(team, settings)
+            self._casting.must_be_priced(team, settings)
         started = RunStarted(
             agent=team[0].name,
             request=Request(text=self._redaction.text(request)),
@@ -286,63 +264,6 @@ class App:
             lease, timeline, first, settings, functions=functions, is_attended=is_attended, ways=ways, past=past
         )
 
-    def _team(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> CheckedTeam:
-        """The agent and all that it may need, checked. Files are read only for what code does not give."""
-        if isinstance(agent, str):
-            return self._fit(load(repo or find_repo(Path()), self.settings.home), agent, others)
-        given = (agent, *others)
-        key = tuple(map(id, given))
-        if key in self._teams:
-            return self._teams[key].team
-        names = {one.name for one in given}
-        if not all(reference.name in names for one in given for reference in one.references()):
-            return self._fit(load(repo or find_repo(Path()), self.settings.home), agent.name, given)
-        if len(self._teams) >= MOST_TEAMS:
-            self._teams.clear()
-        self._teams[key] = Known(given, self._fit(Roster(agents={}), agent.name, given))
-        return self._teams[key].team
-
-    def _fit(self, roster: Roster, agent: str, extra: tuple[Agent, ...]) -> CheckedTeam:
-        """The agents as a resumed run will read them, so that it runs with the very same."""
-        written = self._redaction.line(msgspec.json.encode(roster.team(agent, extra=extra)))
-        team = msgspec.json.decode(written, type=tuple[Agent, ...])
-        notices: list[str] = []
-        team = tuple(self._with_known_model(self.settings.of_its_role(agent), notices) for agent in team)
-        return CheckedTeam(team, notices + self._checked(team, self.settings))
-
-    def _with_known_model(self, agent: Agent, notices: list[str]) -> Agent:
-        """An agent of a squad thinks with the default model where nobody knows the one that its charter prefers."""
-        if not agent.model or not (agent.path or "").startswith(SQUADS):
-            return agent
-        try:
-            self._engine_for(self.settings, agent)
-        except Mistake as error:
-            notices.append(f"{agent.name} thinks with the default model: {error}.")
-            return structs.replace(agent, model="")
-        return agent
-
-    def _checked(self, team: Iterable[Agent], settings: Settings) -> list[str]:
-        """What the person should know before the run begins; raises Mistake for what cannot run here."""
-        notices = []
-        engines = set()
-        team = list(team)
-        first = team[0]
-        for agent in team:
-            way_of(agent)
-            must_be_schema(agent)
-            engines.add(self._engine_for(settings, agent).name)
-            if agent.isolation != "shared" and agent is first:
-                notices.append(
-                    f"{agent.name} works in the repository itself; podium delegate gives it its own checkout."
-                )
-            if agent.budget is not None and agent.budget.usd is not None:
-                self._must_be_priced(below(agent, team), settings)
-        if REHEARSAL in engines and settings.model in ("", REHEARSAL):
-            notices.append("This run is rehearsed: the flow is real, the words are not.")
-        if REHEARSAL in engines and not settings.model:
-            notices.append("No model is configured: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or see podium doctor.")
-        return notices
-
     async def _started(self, run: str) -> RunStarted:
         """How a run began; raises Mistake when it has ended."""
 
@@ -354,9 +275,6 @@ class App:
         must_not_have_ended(run, summary.last)
         assert isinstance(summary.first.event, RunStarted)
         return summary.first.event
-
-    def _must_be_priced(self, agents: Iterable[Agent], settings: Settings) -> None:
-        must_be_priced(agents, partial(self._engine_for, settings))
 
     async def _taken_over(
         self, id: str, *, functions: Sequence[Acting] = (), is_attended: bool = False, ways: Ways = PATTERNS
@@ -452,63 +370,15 @@ class App:
         return Sending(self, run, Path(repo))
 
     async def _brought_home(self, timeline: Timeline, errand: Errand, subject: str) -> str:
-        """Put what a worker changed on its branch; why that could not be done, and nothing where it was."""
-        if errand.is_reader or not timeline.knows(f"/{KINDS[WorkerPlaced]}#1"):
-            return ""
-        # Here, because most runs have no use for it.
-        from .store.worktrees import Ledger
-        from .workspace.git import Repository
-        from .workspace.homecoming import brought_home
-        from .workspace.worktree import Worktrees
+        from .processes.returning import returned  # here, because most runs are no worker's
 
-        try:
-            of = Worktrees(repository=Repository.at(Path(errand.root)), ledger=Ledger(self.settings.store))
-            brought = await brought_home(await of.checkout(errand.branch), subject=subject)
-        except PodiumError as error:
-            return f"its work stays uncommitted in {errand.path}: {error}"
-        before = timeline.below("", WorkCommitted)
-        committed = WorkCommitted(
-            branch=errand.branch,
-            commit=brought.commit,
-            commits=brought.commits,
-            files=brought.files,
-            added=brought.added,
-            removed=brought.removed,
-        )
-        if committed not in before:
-            timeline.append(committed, scope="", key=f"/{KINDS[WorkCommitted]}#{len(before) + 1}")
-        return ""
+        return await returned(timeline, errand, store=self.settings.store, subject=subject)
 
     def _engine_for(self, settings: Settings, agent: Agent) -> Engine:
         named = ("" if agent.model == "inherit" else agent.model) or settings.model
         wanted = resolved(named, settings.models).models if named else ()
         default = resolved(settings.model, settings.models).models[0] if settings.model else ""
         return self._engines.for_agent(agent, wanted, model=default, url=settings.base_url)
-
-
-@asynccontextmanager
-async def _driven(run: Run) -> AsyncIterator[Run]:
-    """Work on a run beside the block. Leaving the block stops the run; cancelling it leaves it resumable."""
-    trouble: BaseException | None = None
-    try:
-        async with create_task_group() as group:
-            group.start_soon(run.drive)
-            try:
-                yield run
-            except get_cancelled_exc_class():
-                raise
-            except BaseException as error:
-                trouble = error
-            try:
-                if not run.is_over:
-                    await run.stop()
-            except PodiumError as error:
-                trouble = trouble or error
-                group.cancel_scope.cancel()
-    finally:
-        run.close()
-    if trouble is not None:
-        raise trouble
 
 
 def _workplace(repo: Path | None, errand: Errand | None) -> str:

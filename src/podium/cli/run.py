@@ -79,10 +79,7 @@ def command(
         unattended="park" if parks else None,
         sandbox=False if is_bare else None,
     )
-    if reflects and mode not in (None, "reflect"):
-        raise click.UsageError(f"--reflect is the mode reflect; it goes with no --mode {mode}")
-    if most is not None and mode not in (None, "reflect"):
-        raise click.UsageError(f"--max goes with --reflect, and not with --mode {mode}, which has no iterations")
+    must_go_together(mode, reflects=reflects, most=most)
     given: Given = {
         "repo": place,
         "is_attended": is_attended(),
@@ -92,10 +89,7 @@ def command(
     if is_detached:
         if is_bare or is_dry:
             raise click.UsageError("--detach works in the background and in the sandbox; it goes with neither of these")
-        run = anyio.run(_left, settings, place, agent, text, given)
-        click.echo(as_json({"schema": SCHEMA, "id": run}) if shown.is_json else run)
-        say(f"it works in the background; podium show {run} tells how it stands, podium approvals what it asks")
-        return exits.GOAL_MET
+        return detached(settings, place, agent, text, given, is_json=shown.is_json)
     ending = worked(settings, lambda app: app.start(agent, text, **given), shown.view)
     code = shown.tell(ending)
     if shown.is_json:
@@ -107,6 +101,22 @@ def command(
             "an estimate at four characters a token from rehearsed replies; no model was asked"
         )
     return code
+
+
+def must_go_together(mode: Mode | None, *, reflects: bool, most: int | None) -> None:
+    """Refuse options that contradict each other."""
+    if reflects and mode not in (None, "reflect"):
+        raise click.UsageError(f"--reflect is the mode reflect; it goes with no --mode {mode}")
+    if most is not None and mode not in (None, "reflect"):
+        raise click.UsageError(f"--max goes with --reflect, and not with --mode {mode}, which has no iterations")
+
+
+def detached(settings: Settings, place: Path, agent: str, request: str, given: Given, *, is_json: bool) -> int:
+    """Leave a run to the commander, and say which it is."""
+    run = anyio.run(_left, settings, place, agent, request, given)
+    click.echo(as_json({"schema": SCHEMA, "id": run}) if is_json else run)
+    say(f"it works in the background; podium show {run} tells how it stands, podium approvals what it asks")
+    return exits.GOAL_MET
 
 
 async def _left(settings: Settings, place: Path, agent: str, request: str, given: Given) -> str:

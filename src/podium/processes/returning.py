@@ -1,0 +1,37 @@
+"""A worker's return: what it changed is on its branch, and its timeline says so, before its run ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errand import Errand
+from ..errors import PodiumError
+from ..event import KINDS, WorkCommitted, WorkerPlaced
+from ..journal import Timeline
+from ..store.worktrees import Ledger
+from ..workspace.git import Repository
+from ..workspace.homecoming import brought_home
+from ..workspace.worktree import Worktrees
+
+
+async def returned(timeline: Timeline, errand: Errand, *, store: Path, subject: str) -> str:
+    """Bring a worker's changes home; why that could not be done, and nothing where it was, or there are none."""
+    if errand.is_reader or not timeline.knows(f"/{KINDS[WorkerPlaced]}#1"):
+        return ""
+    try:
+        of = Worktrees(repository=Repository.at(Path(errand.root)), ledger=Ledger(store))
+        brought = await brought_home(await of.checkout(errand.branch), subject=subject)
+    except PodiumError as error:
+        return f"its work stays uncommitted in {errand.path}: {error}"
+    committed = WorkCommitted(
+        branch=errand.branch,
+        commit=brought.commit,
+        commits=brought.commits,
+        files=brought.files,
+        added=brought.added,
+        removed=brought.removed,
+    )
+    before = timeline.below("", WorkCommitted)
+    if committed not in before:
+        timeline.append(committed, scope="", key=f"/{KINDS[WorkCommitted]}#{len(before) + 1}")
+    return ""
