@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,6 +114,28 @@ def test_a_late_command_that_ignores_signals_ends_with_all_it_started(place: Pla
 
     assert (done.text, done.is_late) == ("begun\n", True)
     assert running(token) == []
+
+
+async def test_the_first_process_inside_is_killed_with_the_command_also_while_it_begins(tmp_path: Path) -> None:
+    token = f"token-{secrets.token_hex(8)}"
+    groups: list[list[int]] = []
+    (tmp_path / "repo").mkdir()
+    sandbox = await Sandbox.find(tmp_path / "repo", home=tmp_path / "home")
+
+    def look(_: bytes) -> bool:
+        groups.append([os.getpgid(pid) for pid in running(token)])
+        return False
+
+    script = ["/bin/bash", "-c", "echo begun; sleep 999; :", token]
+    await run(sandbox.wrap(script), directory=str(sandbox.checkout), timeout=30, take=look)
+
+    assert sorted(Counter(groups[0]).values()) == [1, 2]
+
+
+def test_a_command_may_signal_its_own_group_and_go_on(place: Place) -> None:
+    done = place.bash("trap '' TERM; kill -TERM 0; echo on")
+
+    assert (done.code, done.text) == (0, "on\n")
 
 
 FORKING = """

@@ -47,7 +47,7 @@ def test_bubblewrap_is_never_taken_from_the_checkout(tmp_path: Path, monkeypatch
 
 
 async def test_a_bubblewrap_that_does_nothing_is_found_out(sandbox: Sandbox, tmp_path: Path) -> None:
-    through = fake(tmp_path / "bwrap", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
+    through = fake(tmp_path / "bwrap", 'while [ "$1" != -- ]; do shift; done; shift; "$@"')
 
     wrong = await replace(sandbox, program=through).self_test()
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from typing import IO
 
 from anyio import CancelScope, create_task_group, current_time, move_on_after, to_thread, wait_readable
 
@@ -38,7 +40,11 @@ Wrap = Callable[[list[str]], list[str]]
 
 
 class Wrapped(list[str]):
-    """A command line with a sandbox around it, and what is to be done when the command has ended, however it ended."""
+    """A command line with a sandbox around it, and what is to be done when the command has ended, however it ended.
+
+    Its input is a door: the sandbox knocks with a line when it stands, and the command begins when one comes back.
+    Who was killed meanwhile does not answer, so no command begins that nobody is there to end.
+    """
 
     def __init__(self, argv: Sequence[str], put_away: Callable[[], None]) -> None:
         super().__init__(argv)
@@ -76,42 +82,66 @@ async def run(
 
     Raises OSError where it cannot be started.
     """
-    pipe, its_end = os.pipe()
-    try:
+    with ExitStack() as after:
+        door = None
+        if isinstance(argv, Wrapped):
+            after.callback(argv.put_away)
+            ours, theirs = socket.socketpair()
+            door = after.enter_context(ours)
+        pipe, its_end = os.pipe()
+        after.callback(os.close, pipe)
         try:
-            process = _started(argv, directory, its_end, stdin)
+            with theirs if door else _filled(stdin) as given:
+                process = _started(argv, directory, given, its_end)
         finally:
             os.close(its_end)
         os.set_blocking(pipe, False)
-        return await _followed(process, pipe, timeout, take)
-    finally:
-        os.close(pipe)
-        if isinstance(argv, Wrapped):
-            argv.put_away()
+        return await _followed(process, pipe, timeout, take, door)
 
 
-def _started(argv: Sequence[str], directory: str, output: int, stdin: bytes) -> subprocess.Popen[bytes]:
-    with tempfile.TemporaryFile() if stdin else open(os.devnull, "rb") as given:  # noqa: PTH123 - one of two files
-        if stdin:
-            given.write(stdin)
-            given.seek(0)
-        return subprocess.Popen(
-            list(argv),
-            stdin=given,
-            stdout=output,
-            stderr=output,
-            cwd=directory,
-            env=environment(),
-            start_new_session=True,
-        )
+def _filled(stdin: bytes) -> IO[bytes]:
+    if not stdin:
+        return open(os.devnull, "rb")  # noqa: PTH123 - as files go that have no name
+    given = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
+    given.write(stdin)
+    given.seek(0)
+    return given
+
+
+def _started(
+    argv: Sequence[str], directory: str, given: IO[bytes] | socket.socket, output: int
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        list(argv),
+        stdin=given.fileno(),
+        stdout=output,
+        stderr=output,
+        cwd=directory,
+        env=environment(),
+        start_new_session=True,
+    )
+
+
+async def _opened(door: socket.socket) -> None:
+    """Let a command begin as soon as its sandbox stands."""
+    await wait_readable(door)
+    with suppress(OSError):
+        if door.recv(1):
+            door.send(b"\n")
 
 
 async def _followed(
-    process: subprocess.Popen[bytes], pipe: int, timeout: float, take: Callable[[bytes], bool]
+    process: subprocess.Popen[bytes],
+    pipe: int,
+    timeout: float,
+    take: Callable[[bytes], bool],
+    door: socket.socket | None,
 ) -> Ended:
     is_late = True
     try:
         async with create_task_group() as group:
+            if door is not None:
+                group.start_soon(_opened, door)
 
             async def read() -> None:
                 if not await _read(pipe, take):

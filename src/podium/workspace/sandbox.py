@@ -117,7 +117,9 @@ class Sandbox:
         `sealed` are files of the checkout with what they hold for the command, whatever happens to them.
         """
         copies = Seals(self.home / "sandbox").of(self.checkout, sealed or {})
-        inside = f'{self.limits.script()} && exec "$@"'
+        # The first process inside stays in the group that is killed with the command; only the command leaves it. With
+        # bubblewrap's own --new-session both would, and a command that is ended while it begins would go on.
+        inside = f'{self.limits.script()} && echo >&0 && read -r _ && exec setsid "$@" </dev/null'
         held = self._placeholders.hold() if self.profile == "workspace" else ()
         bwrap = [
             self.program,
@@ -153,7 +155,7 @@ class Sandbox:
         """What is the same for every command."""
         own = own_home(self.environ, self.checkout)
         given = {**self.environ, "HOME": str(own), "TMPDIR": "/tmp"}
-        told = [*NAMESPACES, "--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session", "--die-with-parent"]
+        told = [*NAMESPACES, "--unshare-cgroup-try", "--cap-drop", "ALL", "--die-with-parent"]
         told += ["--disable-userns"] if self.can_disable_users else []
         told += ["--hostname", "sandbox", "--seccomp", str(FILTER), "--clearenv"]
         for name, value in sorted(given.items()):
