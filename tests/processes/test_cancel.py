@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import signal
 
-from podium.event import ActionBegan, ModelReplied, RunResumed, RunStarted, TurnStarted, WorkCommitted
+from anyio import fail_after
+from anyio.lowlevel import checkpoint
 
-from .yard import SILENT, Yard, bash, write
+from podium.event import ActionBegan, ModelReplied, RunResumed, RunStarted, TurnStarted, WorkCommitted, WorkerPlaced
+
+from .yard import LONG, SILENT, Yard, bash, write
 
 
 async def test_a_worker_that_thinks_is_cancelled_and_what_it_did_is_kept(yard: Yard) -> None:
@@ -50,6 +53,22 @@ async def test_a_worker_that_hangs_is_killed(yard: Yard) -> None:
     await yard.over()
     assert yard.file("feat/one", "one.txt") == "x"
     assert len(yard.events(run, WorkCommitted)) == 1
+    yard.check(run)
+
+
+async def test_a_worker_whose_checkout_is_still_being_prepared_is_cancelled_at_once(yard: Yard) -> None:
+    yard.set("worktrees:\n  setup: touch begun; sleep 999\n")
+    run = await yard.hire("feat/one", "never")
+    yard.command()
+    with fail_after(LONG):
+        while not (yard.path("feat/one") / "begun").exists():
+            await checkpoint()  # nothing tells that a command has begun
+
+    yard.stop(run)
+
+    assert (await yard.ended(run)).outcome == "cancelled"
+    await yard.over()
+    assert yard.events(run, RunResumed, WorkerPlaced)[1:] == []
     yard.check(run)
 
 

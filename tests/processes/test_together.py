@@ -86,6 +86,38 @@ async def test_a_worker_begins_with_what_those_before_it_brought_together(yard: 
     yard.check(one, two, both)
 
 
+async def test_what_a_worker_brought_is_followed_also_when_its_branch_is_gone(yard: Yard) -> None:
+    one = await yard.hire("feat/one", write("one.txt"), "one")
+    yard.command()
+    await yard.ended(one)
+    await yard.over()
+    left = yard.repo.tip("feat/one")
+    yard.repo.git("worktree", "remove", "--force", str(yard.path("feat/one")))
+    yard.repo.git("branch", "-D", "feat/one")
+
+    two = await yard.hire("feat/two", "two", follows=["feat/one"])
+    yard.command()
+
+    assert (await yard.ended(two)).outcome == "succeeded"
+    await yard.over()
+    assert [placed.base for placed in yard.events(two, WorkerPlaced)] == [left]
+
+
+async def test_what_a_person_adds_to_a_followed_branch_is_followed_too(yard: Yard) -> None:
+    one = await yard.hire("feat/one", write("one.txt"), "one")
+    yard.command()
+    await yard.ended(one)
+    await yard.over()
+    yard.repo.git("commit", "--allow-empty", "-m", "by hand", at=yard.path("feat/one"))
+
+    two = await yard.hire("feat/two", "two", follows=["feat/one"])
+    yard.command()
+
+    assert (await yard.ended(two)).outcome == "succeeded"
+    await yard.over()
+    assert [placed.base for placed in yard.events(two, WorkerPlaced)] == [yard.repo.tip("feat/one")]
+
+
 async def test_who_follows_one_that_failed_fails_with_that_reason(yard: Yard) -> None:
     first = await yard.hire("feat/one", {"fails": {"status": 400, "message": "no such model"}})
     second = await yard.hire("feat/two", "two", follows=["feat/one"])

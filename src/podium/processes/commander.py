@@ -75,12 +75,16 @@ class Worker:
     run: str
     errand: Errand
     task: str
+    model: str = ""
+    engine: str = ""
     held_to: Rules = field(default_factory=Rules)
     """What its run and its agents must not do, or not without asking, whatever the settings say by now."""
     state: State = "starting"
     process: Child | Spawned | None = None
     link: Link[Report, Order] | None = None
     checkout: Checkout | None = None
+    placing: CancelScope = field(default_factory=CancelScope)
+    """The block in which its checkout is made."""
     is_ending: bool = False
     over: Event = field(default_factory=Event)
 
@@ -88,7 +92,15 @@ class Worker:
     def of(cls, run: str, started: RunStarted) -> Worker:
         """The worker for a run that began so."""
         assert started.errand is not None
-        return cls(run=run, errand=started.errand, task=started.request.text, held_to=held_to(started))
+        first = started.agents[0]
+        return cls(
+            run=run,
+            errand=started.errand,
+            task=started.request.text,
+            model=first.model,
+            engine=first.engine,
+            held_to=held_to(started),
+        )
 
 
 class Commander:
@@ -176,9 +188,13 @@ class Commander:
 
     async def _tend(self, worker: Worker) -> None:
         try:
-            worker.checkout = await placed(self._app, self._environ, worker.run, worker.errand)
+            with worker.placing:
+                worker.checkout = await placed(self._app, self._environ, worker.run, worker.errand)
         except PodiumError as error:
             await self._end(worker.run, partial(self._app.fail, worker.run, str(error)))
+            return
+        if worker.placing.cancelled_caught:
+            await self._end(worker.run, partial(self._app.stop, worker.run))
             return
         for attempt in range(worker.errand.max_restarts + 1):
             code = await self._worked(worker)
@@ -198,7 +214,17 @@ class Commander:
         token = self._welcome.expect(worker.run, msgspec.to_builtins(config))
 
         def line_for(parent: int) -> str:
-            hello = Hello(socket=str(self._socket), run=worker.run, token=token, parent=parent, task=worker.task[:200])
+            hello = Hello(
+                socket=str(self._socket),
+                run=worker.run,
+                token=token,
+                parent=parent,
+                task=worker.task[:200],
+                worktree=worker.errand.path,
+                branch=worker.errand.branch,
+                model=worker.model,
+                engine=worker.engine,
+            )
             return msgspec.json.encode(hello).decode()
 
         log = self._logs / f"{worker.run}.log"
@@ -223,6 +249,7 @@ class Commander:
 
     async def _ended(self, worker: Worker) -> None:
         """Ask a worker to end, then terminate it, then kill it, with all that it started."""
+        worker.placing.cancel()
         for sign in (signal.SIGTERM, signal.SIGKILL):
             with move_on_after(GRACE_SECONDS):
                 if worker.link is not None and sign == signal.SIGTERM:

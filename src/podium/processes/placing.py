@@ -8,13 +8,13 @@ from pathlib import Path
 from ..app import App
 from ..errand import Errand
 from ..errors import Mistake
-from ..event import RunStarted, WorkerPlaced
+from ..event import RunStarted, WorkCommitted, WorkerPlaced
 from ..settings import Settings
 from ..store.worktrees import Ledger
 from ..workspace.git import Checkout, Repository
 from ..workspace.merge import Clash, Side, attempt
 from ..workspace.preparing import hook
-from ..workspace.revision import contains, tip
+from ..workspace.revision import contains, tips
 from ..workspace.snapshot import commit_id, committed
 from ..workspace.worktree import Worktrees, checkout_of
 
@@ -48,29 +48,40 @@ async def placed(app: App, environ: Mapping[str, str], run: str, errand: Errand)
 
 async def base_of(app: App, repository: Repository, errand: Errand) -> str | None:
     """Where a branch begins: at its base, with what the workers that it follows have brought. Raises Mistake."""
-    branches = [branch for branch in [await _branch_of(app, run) for run in errand.after] if branch]
-    if not branches:
-        return errand.base or None
-    names = [errand.base, *branches] if errand.base else branches
-    commit = await commit_id(repository, names[0]) if errand.base else await tip(repository, names[0])
-    for name in names[1:]:
-        commit = await _merged(repository, commit, name, names[0])
-    return commit
+    sides = [side for side in [await _brought(app, repository, run) for run in errand.after] if side is not None]
+    if errand.base:
+        sides.insert(0, Side(name=errand.base, commit=await commit_id(repository, errand.base)))
+    if not sides:
+        return None
+    whole = sides[0]
+    for side in sides[1:]:
+        whole = Side(name=whole.name, commit=await _merged(repository, whole, side))
+    return whole.commit
 
 
-async def _merged(repository: Repository, commit: str, branch: str, first: str) -> str:
-    theirs = await tip(repository, branch)
-    if await contains(repository, commit, theirs):
-        return commit
-    if await contains(repository, theirs, commit):
-        return theirs
-    tried = await attempt(repository, Side(name=first, commit=commit), Side(name=branch, commit=theirs))
+async def _merged(repository: Repository, whole: Side, side: Side) -> str:
+    if await contains(repository, whole.commit, side.commit):
+        return whole.commit
+    if await contains(repository, side.commit, whole.commit):
+        return side.commit
+    tried = await attempt(repository, whole, side)
     if isinstance(tried, Clash):
-        raise Mistake(f"what it follows does not go together: {branch} and {first} clash in {', '.join(tried.files)}")
-    return await committed(repository, tried.tree, [commit, theirs], f"Bring {branch} together with {first}")
+        clash = f"{side.name} and {whole.name} clash in {', '.join(tried.files)}"
+        raise Mistake(f"what it follows does not go together: {clash}")
+    subject = f"Bring {side.name} together with {whole.name}"
+    return await committed(repository, tried.tree, [whole.commit, side.commit], subject)
 
 
-async def _branch_of(app: App, run: str) -> str:
-    started = (await app.entries(run))[0].event
+async def _brought(app: App, repository: Repository, run: str) -> Side | None:
+    """What a worker left, with what was added to its branch since, where that is still there; None for a reader."""
+    entries = await app.entries(run)
+    started = entries[0].event
     assert isinstance(started, RunStarted)
-    return "" if started.errand is None else started.errand.branch
+    if started.errand is None or started.errand.is_reader:
+        return None
+    branch = started.errand.branch
+    now = (await tips(repository, [branch])).get(branch, "")
+    left = next((one.event.commit for one in reversed(entries) if isinstance(one.event, WorkCommitted)), now)
+    if not left:
+        raise Mistake(f"{branch}, which it follows, is gone, and nothing is known of what was on it")
+    return Side(name=branch, commit=now if now and await contains(repository, now, left) else left)

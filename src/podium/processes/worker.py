@@ -78,6 +78,10 @@ class Hello(Struct, frozen=True, kw_only=True):
     token: str
     parent: int
     task: str = ""
+    worktree: str = ""
+    branch: str = ""
+    model: str = ""
+    engine: str = ""
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -113,7 +117,15 @@ def end_with(parent: int) -> None:
 
 async def worked(hello: Hello) -> int:
     """Come to the commander, work, and say how it went."""
-    handshake = Handshake(worker=hello.run, token=hello.token, task=hello.task)
+    handshake = Handshake(
+        worker=hello.run,
+        token=hello.token,
+        task=hello.task,
+        worktree=hello.worktree,
+        branch=hello.branch,
+        model=hello.model,
+        engine=hello.engine,
+    )
     try:
         async with connect(Path(hello.socket), handshake) as link:
             config = msgspec.convert(await link.accepted(), Config)
