@@ -13,7 +13,8 @@ from msgspec import Struct, structs
 
 Source = Literal["built-in", "user", "repo", "code"]
 Mode = Literal["broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate"]
-Isolation = Literal["shared", "worktree", "process"]
+Isolation = Literal["shared", "worktree", "process", "together"]
+"""Where an agent works; `together` is in a checkout that the members of its team have in common."""
 Edge = Literal["handoff", "route", "advice", "member", "tool"]
 
 

@@ -169,15 +169,23 @@ class App:
             yield resumed
 
     async def enqueue(
-        self, agent: str | Agent, request: str, errand: Errand, *, run: str = "", **given: Unpack[Given]
+        self,
+        agent: str | Agent,
+        request: str,
+        errand: Errand,
+        *,
+        run: str = "",
+        settings: Settings | None = None,
+        **given: Unpack[Given],
     ) -> str:
         """Write down a request for a worker, which another process will work on; the id of its run.
 
-        `run` is an id that was chosen before; where there is a run with it already, nothing is done.
+        `run` is an id that was chosen before; where there is a run with it already, nothing is done. `settings` are
+        those that it works with, where they are not this Podium's.
         """
         if run and await self.is_known(run):
             return run
-        begun = self._begin(agent, request, errand=errand, id=run, **given)
+        begun = self._begin(agent, request, errand=errand, id=run, settings=settings, **given)
         await begun.left()
         ring_once(bell_folder(self.settings.store), "owner")
         return begun.id
@@ -225,12 +233,14 @@ class App:
         on_discussion: Callable[[Discussion], object] | None = None,
         errand: Errand | None = None,
         id: str = "",
+        settings: Settings | None = None,
         after: str = "",
         past: tuple[Past, ...] = (),
     ) -> Run:
         must_be_a_request(request)
         place = None if repo is None else find_repo(Path(repo))
-        settings = self.settings if budget is None else structs.replace(self.settings, budget=budget)
+        settings = settings or self.settings
+        settings = settings if budget is None else structs.replace(settings, budget=budget)
         team, notices = self._casting.cast(agent, tuple(agents), place)
         if mode is not None or max_iterations is not None:
             team = (reshaped(team[0], mode, max_iterations), *team[1:])
@@ -351,7 +361,7 @@ class App:
             keeper=Keeper(self._minds, noticed=notice),
             offer=outfit.offer,
             checking=outfit.checking if started.repo else None,
-            placing=cache(partial(self._sending, timeline.run, started.repo)) if started.repo else None,
+            placing=cache(partial(self._sending, settings, timeline.run, started)) if started.repo else None,
             briefing=settings.briefing,
             allowance=Allowance(timeline, "", settings.budget, of=""),
             rules=self._rules if settings is self.settings else settings.rules(),
@@ -364,10 +374,10 @@ class App:
         closing = None if started.errand is None else partial(self._brought_home, timeline, started.errand)
         return Run(self._store, lease, first=first, engagement=engagement, outfit=outfit, closing=closing)
 
-    def _sending(self, run: str, repo: str) -> Placement:
+    def _sending(self, settings: Settings, run: str, started: RunStarted) -> Placement:
         from .processes.sending import Sending  # here, because most runs send nobody, and it needs this module
 
-        return Sending(self, run, Path(repo))
+        return Sending(self, settings, run, Path(started.repo), started.errand)
 
     async def _brought_home(self, timeline: Timeline, errand: Errand, subject: str) -> str:
         from .processes.returning import returned  # here, because most runs are no worker's

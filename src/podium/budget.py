@@ -3,7 +3,8 @@
 A limit holds for an operation and all below it. Before each model call an estimate is reserved
 all the way up, so that parallel agents cannot overdraw together; afterwards the recorded usage
 counts instead. What was used is read off the timeline, so a resumed run remembers it. A limit
-that is reached is a hard stop. The limits of the run as a whole can be changed while it works:
+that is reached is a hard stop. A worker that is sent away is lent its part, which is kept for it
+until it returns; then what it used counts. The limits of the run as a whole can be changed while it works:
 what was refused before stays refused, and the next call finds the new ones.
 """
 
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
+from typing import Any
 
 from msgspec import structs
 
@@ -19,6 +22,10 @@ from .errors import Failed, Failure
 from .event import BudgetChanged
 from .journal import Timeline
 from .usage import NOTHING, Usage
+
+COUNTED = {"usd": "usd", "tokens": "tokens", "turns": "calls"}
+"""What limits are counted by: of a budget's names, those of the usage."""
+UNITS = {"usd": "USD", "tokens": "tokens", "turns": "model calls"}
 
 STAYS = "the budget stays as it is"
 """How the notice begins that a change of a run's limits came to nothing."""
@@ -69,6 +76,31 @@ class Allowance:
             for limit in limits:
                 limit._reserved = _less(limit._reserved, estimate)
 
+    def loan(self, own: Budget | None, *, share: float, agent: str) -> Budget | None:
+        """What a worker may use that is sent from here; None where nothing is limited.
+
+        It has its own budget as far as there is room for that; where it has none, a share of what is left.
+        Raises Failed where nothing is left.
+        """
+        lent: dict[str, Any] = {}
+        for name, left in self._left().items():
+            wanted = None if own is None else getattr(own, name)
+            granted = min(left, left * share if wanted is None else wanted)
+            lent[name] = granted if name == "usd" else int(granted)
+            if lent[name] <= 0:
+                message = f"nothing of the budget is left for a worker: {left:,.6g} {UNITS[name]}"
+                raise Failed(Failure(kind="budget", agent=agent, message=message))
+        return Budget(**lent) if lent else None
+
+    def _left(self) -> dict[str, float]:
+        """What is neither spent nor kept for somebody, of each limit that holds here."""
+        left: dict[str, float] = {}
+        for one in self._upwards():
+            for limit, used, kept, name in one._counts():
+                if limit is not None:
+                    left[name] = min(left.get(name, inf), limit - used - kept)
+        return left
+
     def must_change(self, files: set[str], *, agent: str) -> None:
         """Room for changing these files; raises Failed where there is none."""
         for limit in self._upwards():
@@ -88,18 +120,21 @@ class Allowance:
 
     def _stop(self, estimate: Usage) -> str | None:
         """Why no further call of this size may be made; None where it may."""
-        if self.budget is None:
-            return None
-        spent = self.timeline.spent(self.path)
-        coming = self._reserved + estimate
-        for limit, used, more, unit in (
-            (self.budget.usd, spent.usd, coming.usd, "USD"),
-            (self.budget.tokens, spent.tokens, coming.tokens, "tokens"),
-            (self.budget.turns, spent.calls, coming.calls, "model calls"),
-        ):
-            if limit is not None and used + more > limit:
+        for limit, used, kept, name in self._counts():
+            coming = kept + getattr(estimate, COUNTED[name])
+            if limit is not None and used + coming > limit:
+                unit = UNITS[name]
                 return f"{self._whose} budget of {limit:,g} {unit} has no room for a model call: {used:,.6g} are spent"
         return None
+
+    def _counts(self) -> Iterator[tuple[float | None, float, float, str]]:
+        """Of each limit that there can be: the limit, what is spent, what is kept for what is under way, its name."""
+        if self.budget is None:
+            return
+        spent, lent = self.timeline.spent(self.path), self.timeline.lent(self.path)
+        for name, counted in COUNTED.items():
+            kept = getattr(self._reserved, counted) + sum(getattr(one, name) or 0 for one in lent)
+            yield getattr(self.budget, name), getattr(spent, counted), kept, name
 
     @property
     def _whose(self) -> str:

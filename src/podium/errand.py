@@ -11,7 +11,7 @@ class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `root` is the repository, `path` the worker's checkout of it on `branch`; a reader has neither branch nor
     checkout and works in `root`. `base` is what the branch begins at. `after` are the runs of workers that have to
     succeed first, whose merged result is then the base. `parent` is the run that sent it, and `operation`
-    the place there.
+    the place there. With `is_shared` others of its team work in the same checkout.
     """
 
     root: str
@@ -22,6 +22,7 @@ class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     role: str = ""
     parent: str = ""
     operation: str = ""
+    is_shared: bool = False
     max_restarts: int = 1
 
     @property

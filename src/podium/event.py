@@ -517,11 +517,17 @@ class WorkCommitted(_Event, frozen=True, kw_only=True, tag="work_committed"):
 
 
 class WorkerSent(_Event, frozen=True, kw_only=True, tag="worker_sent"):
-    """A part of this run is done by a worker, whose own run has this id."""
+    """A part of this run is done by a worker, whose own run has this id.
+
+    `budget` is what it may use of this run's, and is kept for it until it returns. With `is_shared` it works in the
+    checkout of others of its team.
+    """
 
     run: str
     branch: str = ""
     task: str = ""
+    budget: Budget | None = None
+    is_shared: bool = False
 
 
 class WorkerReturned(_Event, frozen=True, kw_only=True, tag="worker_returned"):

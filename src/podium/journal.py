@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from .agent import Budget
 from .effect import Effect
 from .errors import Inconsistent
 from .event import (
@@ -43,6 +44,7 @@ from .event import (
     RunResumed,
     StopAsked,
     WorkerReturned,
+    WorkerSent,
     decode,
     encode,
     kind,
@@ -120,6 +122,13 @@ def digest(*parts: Any) -> str:
     return sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]
 
 
+class Sent(NamedTuple):
+    """A worker that has not returned: who sent it, and what it may use."""
+
+    operation: str
+    budget: Budget | None
+
+
 class Denial(NamedTuple):
     """Somebody's refusal of what an agent wanted."""
 
@@ -159,6 +168,8 @@ class Timeline:
         """What was refused, by the action's wish."""
         self.changed: dict[str, set[str]] = {}
         """The files that each operation has changed."""
+        self.sent: dict[str, Sent] = {}
+        """The workers that have not returned, by their runs."""
         self.members: dict[str, MemberChanged] = {}
         """What was changed about agents since the run began, by their names."""
         self.pauses = 0
@@ -301,6 +312,12 @@ class Timeline:
         prefix = f"{below}/" if below else ""
         return total(used for path, used in self.usage.items() if f"{path}/".startswith(prefix))
 
+    def lent(self, below: str = "") -> list[Budget]:
+        """What workers may use that operations at or below a path have sent and that have not returned."""
+        prefix = f"{below}/" if below else ""
+        out = (one for one in self.sent.values() if f"{one.operation}/".startswith(prefix))
+        return [one.budget for one in out if one.budget is not None]
+
     def changed_below(self, path: str) -> set[str]:
         """The files that the operations at or below a path have changed so far."""
         prefix = f"{path}/" if path else ""
@@ -311,6 +328,10 @@ class Timeline:
         match event:
             case ModelReplied() | CallFailed() | CallCut() | WorkerReturned():
                 self.usage[operation] = self.usage.get(operation, NOTHING) + event.usage
+                if isinstance(event, WorkerReturned):
+                    self.sent.pop(event.run, None)
+            case WorkerSent():
+                self.sent[event.run] = Sent(operation, event.budget)
             case MessageReceived():
                 self.messages[event.id] = event
             case MessagesDelivered():
@@ -376,5 +397,6 @@ _REMEMBERED = frozenset(
         RunResumed,
         MemberChanged,
         WorkerReturned,
+        WorkerSent,
     )
 )

@@ -17,6 +17,7 @@ from math import inf
 from operator import attrgetter
 from typing import Protocol
 
+from anyio import move_on_after
 from msgspec import structs
 
 from .action import Action
@@ -24,7 +25,7 @@ from .agent import Agent
 from .budget import Allowance
 from .change import as_changed
 from .errors import Failed, Failure, FailureKind, Mistake
-from .event import Checked, OperationEnded, OperationStarted, ToolUse, Trigger, WorkerReturned, WorkerSent
+from .event import Checked, OperationEnded, OperationStarted, ToolUse, Trigger
 from .journal import Timeline, digest
 from .keeper import Keeper
 from .mind import Engine, Past, Spec, Tool
@@ -38,6 +39,8 @@ from .scope import Scope
 from .session import Session, turns_at
 
 NO_RULES = Rules()
+LAST_SECONDS = 5.0
+"""How long workers that are called back are waited for."""
 
 
 class Ways(Protocol):
@@ -146,6 +149,7 @@ class Operation:
                     answer = await self._answered(request)
                 if limit.scope.cancelled_caught:
                     await self.scope.timeline.still()
+                    await self.call_back()
                     raise self.failed("budget", f"its budget of {seconds:g} s is used up")
         except Failed as error:
             return structs.replace(_failed(error.failure), text=error.so_far)
@@ -194,11 +198,15 @@ class Operation:
 
     async def call_back(self) -> None:
         """End the workers that were sent from here or below and have not returned."""
-        events = self.scope.timeline.below(self.scope.path, WorkerSent, WorkerReturned)
-        back = {event.run for event in events if isinstance(event, WorkerReturned)}
-        runs = [event.run for event in events if isinstance(event, WorkerSent) and event.run not in back]
-        if runs and self.placement is not None:
-            await self.placement.call_back(runs)
+        timeline, prefix = self.scope.timeline, f"{self.scope.path}/"
+        runs = [run for run, sent in timeline.sent.items() if f"{sent.operation}/".startswith(prefix)]
+        if not runs or self.placement is None:
+            return
+        await self.placement.call_back(runs)
+        with move_on_after(LAST_SECONDS):
+            for run in runs:
+                # What they have used counts, whoever wanted to hear their answer.
+                self.scope.at(f"worker:{run}").settle(await self.placement.returned(run))
 
     @property
     def seconds(self) -> float:

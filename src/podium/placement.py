@@ -16,6 +16,11 @@ from .event import WorkerReturned, WorkerSent
 class Placement(Protocol):
     """The way to workers, as a run sees it."""
 
+    @property
+    def is_worker(self) -> bool:
+        """Whether the run is a worker's itself, and has a checkout of its own already."""
+        ...
+
     async def send(
         self,
         sent: WorkerSent,

@@ -38,12 +38,19 @@ def must_be_a_budget(budget: Budget) -> None:
 
 
 def must_have_a_repository(team: Iterable[Agent], repo: Path | None) -> None:
-    """Refuse checks of work that there is no clean checkout of. Raises Mistake."""
+    """Refuse checks and checkouts of work where there is no repository to check out. Raises Mistake."""
     for agent in team:
-        if agent.team is not None and agent.team.options.get("checks") and not _is_in_git(repo):
+        options = {} if agent.team is None else agent.team.options
+        if options.get("checks"):
+            what = "checks, which run on a clean checkout of the work"
+        elif options.get("worktrees", "shared") != "shared":
+            what = f"worktrees: {options['worktrees']}, which is about checkouts of the repository"
+        else:
+            continue
+        if not _is_in_git(repo):
             raise Mistake(
-                f"{agent.name} has checks, which run on a clean checkout of the work, and "
-                f"{repo or 'a run without a repository'} is in no git repository; git init makes one"
+                f"{agent.name} has {what}, and {repo or 'a run without a repository'} is in no git repository; "
+                "git init makes one"
             )
 
 

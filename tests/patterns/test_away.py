@@ -11,18 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from podium import Agent, App, Settings
-from podium.agent import Member, Permissions, Team
+from podium.agent import Budget, Member, Permissions, Team
+from podium.errors import Mistake
 from podium.event import (
     OperationEnded,
     RunEnded,
+    RunStarted,
     ToolAnswered,
     TurnStarted,
     WorkCommitted,
     WorkerReturned,
     WorkerSent,
 )
+from podium.processes.sending import DEEPEST
 from podium.store.fault import refusal_after
 from podium.store.follow import Follower
 from podium.store.reader import Reader
@@ -170,3 +174,145 @@ async def test_a_run_that_dies_while_its_worker_is_away_finds_it_again(repo: Pat
     sent = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
     assert [entry.seq for entry in entries if isinstance(entry.event, WorkerSent)] == [sent_at]
     assert git(repo, "rev-list", "--count", f"HEAD..{sent[0].branch}") == "1\n"
+
+
+# Where the members of a team work
+
+
+def builder(name: str) -> Agent:
+    return Agent(name=name, prompt=scripted(writes(f"{name}.txt"), f"{name} is done."), tools=("Write",))
+
+
+def crew(worktrees: str, *names: str) -> tuple[Agent, list[Agent]]:
+    team = Team(mode="broadcast", members=tuple(Member(agent=name) for name in names), options={"worktrees": worktrees})
+    return Agent(name="crew", team=team), [builder(name) for name in names]
+
+
+def runs_of(settings: Settings) -> dict[str, RunStarted]:
+    with Reader(settings.store) as reader:
+        began = {summary.id: summary.first.event for summary in reader.runs()}
+    return {run: event for run, event in began.items() if isinstance(event, RunStarted)}
+
+
+async def test_a_team_with_one_checkout_works_in_it_as_a_whole(repo: Path, settings: Settings) -> None:
+    lead, members = crew("team", "one", "two")
+
+    async with App(settings, environ={}) as app:
+        result = await app.run(lead, "Make files.", repo=repo, agents=members)
+        entries = await app.entries(result.run_id)
+
+    assert result.succeeded, result.error
+    assert "one is done." in result.text
+    assert "two is done." in result.text
+    [sent] = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
+    assert set(git(repo, "diff", "--name-only", f"HEAD..{sent.branch}").split()) == {"one.txt", "two.txt"}
+    assert sorted(runs_of(settings)) == sorted([result.run_id, sent.run])
+    assert git(repo, "status", "--porcelain") == ""
+
+
+async def test_members_share_a_checkout_beside_that_of_their_lead(repo: Path, settings: Settings) -> None:
+    lead, members = crew("lead", "one", "two", "three")
+
+    async with App(settings, environ={}) as app:
+        result = await app.run(lead, "Make files.", repo=repo, agents=members)
+
+    assert result.succeeded, result.error
+    errands = [began.errand for began in runs_of(settings).values() if began.errand is not None]
+    shared = [errand for errand in errands if errand.is_shared]
+    [own] = [errand for errand in errands if not errand.is_shared]
+    assert len(shared) == 3
+    assert len({(errand.branch, errand.path) for errand in shared}) == 1
+    names = {"one.txt", "two.txt", "three.txt"}
+    assert set(git(repo, "diff", "--name-only", f"HEAD..{shared[0].branch}").split()) == names
+    assert git(repo, "diff", "--name-only", f"HEAD..{own.branch}") == ""
+    assert git(Path(shared[0].path), "status", "--porcelain") == ""
+
+
+async def test_each_member_has_a_checkout_of_its_own_unless_its_file_says_otherwise(
+    repo: Path, settings: Settings
+) -> None:
+    lead, members = crew("each", "one", "two")
+
+    async with App(settings, environ={}) as app:
+        result = await app.run(lead, "Make files.", repo=repo, agents=members)
+
+    assert result.succeeded, result.error
+    errands = [began.errand for began in runs_of(settings).values() if began.errand is not None]
+    files = {git(repo, "diff", "--name-only", f"HEAD..{errand.branch}") for errand in errands}
+    assert files == {"one.txt\n", "two.txt\n"}
+
+
+@pytest.mark.parametrize("worktrees", ["team", "lead", "each"])
+async def test_checkouts_for_a_team_need_a_repository(worktrees: str, tmp_path: Path, settings: Settings) -> None:
+    lead, members = crew(worktrees, "one")
+
+    async with App(settings, environ={}) as app:
+        with pytest.raises(Mistake, match=f"crew has worktrees: {worktrees}, .* git init makes one"):
+            await app.run(lead, "Make files.", repo=tmp_path, agents=members)
+
+
+# What they may use
+
+
+async def test_a_worker_is_held_to_its_part_of_the_runs_budget(repo: Path, settings: Settings) -> None:
+    away = Agent(name="away", prompt=scripted(writes("new.txt"), writes("newer.txt"), "done"), tools=("Write",))
+    away = structs.replace(away, isolation="process")
+    lead = Agent(name="lead", team=Team(mode="broadcast", members=(Member(agent="away"),)))
+
+    async with App(settings, environ={}) as app:
+        result = await app.run(lead, "Make files.", repo=repo, agents=[away], budget=Budget(turns=8))
+        entries = await app.entries(result.run_id)
+
+    [sent] = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
+    assert sent.budget == Budget(turns=2)
+    assert result.parts[0].outcome == "failed"
+    assert "budget of 2 model calls has no room" in str(result.parts[0].failure)
+    assert result.usage.calls == 2
+
+
+async def test_what_is_kept_for_workers_is_not_lent_or_spent_twice(repo: Path, settings: Settings) -> None:
+    task = scripted({"says": "never", "silent": True})
+    boss = Agent(
+        name="boss",
+        tools=("delegate_task", "cancel_worker"),
+        prompt=scripted(
+            {"calls": [{"name": "delegate_task", "arguments": {"branch": "feat/x", "task": task}}]},
+            {"calls": [{"name": "delegate_task", "arguments": {"branch": "feat/y", "task": task}}]},
+            "They are on their way.",
+        ),
+    )
+
+    async with App(settings, environ={}) as app:
+        result = await app.run(boss, "Have it done.", repo=repo, budget=Budget(turns=10))
+        entries = await app.entries(result.run_id)
+
+    sent = [entry.event.budget for entry in entries if isinstance(entry.event, WorkerSent)]
+    assert sent == [Budget(turns=2), Budget(turns=1)]  # a quarter of nine, and of six
+
+
+async def test_a_worker_does_not_send_workers_without_end(repo: Path, settings: Settings) -> None:
+    def sender(depth: int) -> str:
+        task = sender(depth - 1) if depth else "nothing more"
+        calls = [
+            {"calls": [{"name": "delegate_task", "arguments": {"branch": f"feat/{depth}", "task": task}}]},
+            {"calls": [{"name": "get_worker_result", "arguments": {"branch": f"feat/{depth}"}}]},
+        ]
+        return scripted(*calls, "done")
+
+    (repo / ".podium" / "agents").mkdir(parents=True)
+    (repo / ".podium" / "agents" / "worker.md").write_text(
+        "---\ndescription: Sends others.\ntools: delegate_task, get_worker_result\n---\nWork.\n"
+    )
+    git(repo, "add", "-A")
+    git(repo, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "agents")
+    boss = Agent(name="boss", tools=("delegate_task", "get_worker_result"), prompt=sender(5))
+
+    async with App(settings, environ={}) as app:
+        await app.run(boss, "Have it done.", repo=repo)
+
+    told: list[str] = []
+    with Reader(settings.store) as reader:
+        for run in runs_of(settings):
+            told += [entry.event.text for entry in reader.entries(run) if isinstance(entry.event, ToolAnswered)]
+    assert len(runs_of(settings)) == 1 + DEEPEST
+    assert any("workers send workers no more than 3 deep" in text for text in told)

@@ -13,16 +13,28 @@ from msgspec import structs
 from ..agent import Agent, Permissions
 from ..errors import FailureKind, Mistake
 from ..event import WorkerReturned, WorkerSent
+from ..journal import digest
 from ..operation import Operation
 from ..request import Answer, Request
 
 PREFIX = "podium"
+SHARE = 0.25
+"""How much of what is left a worker may use that has no budget of its own: others may be sent, too."""
 UNSENT = "no worker could be sent"
 
 
 def is_away(op: Operation) -> bool:
-    """Whether an operation is a worker's: its agent wants a checkout of its own, and there is a way to give it one."""
-    return op.agent.isolation != "shared" and op.parent is not None and op.placement is not None
+    """Whether an operation is a worker's: its agent or team wants a checkout of its own, and there is a way to one."""
+    if op.placement is None:
+        return False
+    if op.parent is None:
+        return goes_as_one(op.agent) and not op.placement.is_worker
+    return op.agent.isolation != "shared" or goes_as_one(op.agent)
+
+
+def goes_as_one(agent: Agent) -> bool:
+    """Whether a team has a checkout for itself as a whole."""
+    return agent.team is not None and agent.team.options.get("worktrees") in ("team", "lead")
 
 
 async def away(op: Operation, request: Request) -> Answer:
@@ -31,8 +43,15 @@ async def away(op: Operation, request: Request) -> Answer:
     sent = place.recall(WorkerSent)
     if sent is None:
         run = secrets.token_hex(6)
-        branch = f"{PREFIX}/{op.scope.timeline.run}/{op.agent.name.replace(':', '-')}-{run[:4]}"
-        sent = place.settle(WorkerSent(run=run, branch=branch, task=request.prompt()))
+        share = 1.0 if op.parent is None else SHARE
+        sent = WorkerSent(
+            run=run,
+            branch=_branch(op, run),
+            task=request.prompt(),
+            budget=op.allowance.loan(op.agent.budget, share=share, agent=op.agent.name),
+            is_shared=op.agent.isolation == "together",
+        )
+        place.settle(sent)
     # Advice and handoff are this side's; the worker does the agent's own part.
     own = structs.replace(op.agent, isolation="shared", advisors=None, handoff=None)
     returned = await fetched(op, sent, own)
@@ -40,6 +59,15 @@ async def away(op: Operation, request: Request) -> Answer:
         kind: FailureKind = "timed_out" if returned.outcome == "timed_out" else "failed"
         raise op.failed(kind, returned.error or f"its worker was {returned.outcome}", so_far=returned.text)
     return Answer(text=returned.text)
+
+
+def _branch(op: Operation, run: str) -> str:
+    """The branch of a worker: one of its own, or that of its team's members where they share theirs."""
+    name, suffix = op.agent.name, run[:4]
+    if op.agent.isolation == "together":
+        assert op.parent is not None
+        name, suffix = op.parent.agent.name, f"members-{digest(op.parent.scope.path)[:4]}"
+    return f"{PREFIX}/{op.scope.timeline.run}/{name.replace(':', '-')}-{suffix}"
 
 
 async def fetched(op: Operation, sent: WorkerSent, agent: Agent) -> WorkerReturned:

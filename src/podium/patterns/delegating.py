@@ -13,7 +13,7 @@ from ..event import ToolUse, WorkerReturned, WorkerSent
 from ..mind import Tool, ToolAnswer
 from ..operation import Operation
 from ..scope import Scope
-from .away import UNSENT, begun
+from .away import SHARE, UNSENT, begun
 
 NAMES = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
 LONGEST_WAIT = 45.0
@@ -65,13 +65,16 @@ class _Crew:
         if arguments.get("after") and not after:
             return ToolAnswer(text=f"No worker was sent to {arguments['after']!r}.", is_error=True)
         sent = place.at("worker").recall(WorkerSent)
-        if sent is None:
-            sent = WorkerSent(run=secrets.token_hex(6), branch=branch, task=arguments["task"])
-            place.at("worker").settle(sent)
         try:
+            if sent is None:
+                budget = op.allowance.loan(None, share=SHARE, agent=op.agent.name)
+                sent = WorkerSent(run=secrets.token_hex(6), branch=branch, task=arguments["task"], budget=budget)
+                place.at("worker").settle(sent)
             await begun(op, sent, None, after=tuple(after))
         except Failed as error:
             why = str(error.failure.message)
+            if sent is None:
+                return ToolAnswer(text=why, is_error=True)
             at = op.scope.at(f"worker:{sent.run}")
             at.recall(WorkerReturned) or at.settle(WorkerReturned(run=sent.run, outcome="failed", error=why))
             return ToolAnswer(text=why, is_error=True)

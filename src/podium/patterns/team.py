@@ -77,9 +77,16 @@ def members(op: Operation) -> dict[str, Agent]:
 
 
 def _placed(agent: Agent, worktrees: str) -> Agent:
-    """An agent where the team wants it: with `each`, in a checkout of its own, unless its file says otherwise."""
-    is_moved = worktrees == "each" and agent.isolation == "shared"
-    return structs.replace(agent, isolation="process") if is_moved else agent
+    """An agent where the team wants it, unless its own file says otherwise."""
+    if agent.isolation != "shared":
+        return agent
+    match worktrees:
+        case "each":
+            return structs.replace(agent, isolation="process")
+        case "lead":
+            return structs.replace(agent, isolation="together")
+        case _:
+            return agent
 
 
 def as_member(agent: Agent, member: Member) -> Agent:

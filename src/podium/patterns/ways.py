@@ -56,6 +56,7 @@ class Patterns:
         with op.scope.timeline.clock.limit(op.scope.path, timeout):
             return await way(op, request)
         await op.scope.timeline.still()
+        await op.call_back()
         raise op.failed("timed_out", f"timed out after {timeout:g} s")
 
     def _way_of(self, agent: Agent) -> Way:

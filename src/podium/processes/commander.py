@@ -12,14 +12,14 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import anyio
 import msgspec
-from anyio import CancelScope, Event, create_task_group, move_on_after, to_thread, wait_readable
+from anyio import CancelScope, Event, Lock, create_task_group, move_on_after, to_thread, wait_readable
 from anyio.abc import TaskGroup
 
 from ..app import KEY_NAMES, App
@@ -115,6 +115,7 @@ class Commander:
         self._latest = Latest(environ)
         self._welcome = Welcome()
         self._at_work: dict[str, Worker] = {}
+        self._together = Lock()
         self._socket = socket_path(self._store)
         self._logs = app.settings.home / LOGS
 
@@ -189,7 +190,9 @@ class Commander:
     async def _tend(self, worker: Worker) -> None:
         try:
             with worker.placing:
-                worker.checkout = await placed(self._app, self._environ, worker.run, worker.errand)
+                # Of those that share a checkout one makes it, and the others find it.
+                async with self._together if worker.errand.is_shared else nullcontext():
+                    worker.checkout = await placed(self._app, self._environ, worker.run, worker.errand)
         except PodiumError as error:
             await self._end(worker.run, partial(self._app.fail, worker.run, str(error)))
             return

@@ -38,13 +38,16 @@ async def delegate(
     parent: str = "",
     operation: str = "",
     is_reader: bool = False,
+    is_shared: bool = False,
     run: str = "",
+    settings: Settings | None = None,
     **given: Unpack[Given],
 ) -> str:
     """Have a worker do a task on a branch of its own; the id of its run. Raises Mistake for what cannot be done.
 
     `at` is a folder of the repository. `follows` are branches whose workers have to succeed first. A reader gets no
-    checkout, and `branch` is no more than its name. `run` is an id that was chosen before.
+    checkout, and `branch` is no more than its name. Those that share a checkout may be on one branch at once. `run` is
+    an id that was chosen before, `settings` are those to work with where they are not this process's own.
     """
     if run and await app.is_known(run):
         return run
@@ -55,9 +58,7 @@ async def delegate(
     errand = Errand(root=root, path=root, after=waits, role=role, parent=parent, operation=operation)
     if not is_reader:
         of = Worktrees(repository=repository, ledger=Ledger(app.settings.store))
-        if await to_thread.run_sync(_is_taken, app.settings.store, crew, root, branch):
-            raise Mistake(f"a worker is on {branch!r} already; podium workers shows it, and another branch would do")
-        path = await of.must_be_free(branch, base=base or None)
+        path = await _free(app.settings.store, crew, of, branch, base, is_shared=is_shared)
         if base or not waits:
             # What is meant now, by whoever delegates, in the checkout that they are in.
             base = await commit_id(repository, base or "HEAD")
@@ -70,9 +71,21 @@ async def delegate(
             role=role,
             parent=parent,
             operation=operation,
+            is_shared=is_shared,
         )
     given["repo"] = repository.main
-    return await app.enqueue(agent, task, errand, run=run, **given)
+    return await app.enqueue(agent, task, errand, run=run, settings=settings, **given)
+
+
+async def _free(store: Path, crew: Crew, of: Worktrees, branch: str, base: str, *, is_shared: bool) -> Path:
+    """Where a worker's checkout will be, or is where others of its team have it already. Raises Mistake."""
+    if is_shared:
+        there = await of.ledger.worktrees(of.repository.common_dir)
+        if (noted := next((one for one in there if one.branch == branch), None)) is not None:
+            return noted.path
+    elif await to_thread.run_sync(_is_taken, store, crew, str(of.repository.main), branch):
+        raise Mistake(f"a worker is on {branch!r} already; podium workers shows it, and another branch would do")
+    return await of.must_be_free(branch, base=base or None)
 
 
 def _is_taken(store: Path, crew: Crew, root: str, branch: str) -> bool:

@@ -35,15 +35,18 @@ async def placed(app: App, environ: Mapping[str, str], run: str, errand: Errand)
         store=app.settings.store,
         is_sandboxed=settings.sandbox,
     )
+    # What is shared belongs to the run of the team: it is in use for as long as that goes on.
+    owner = errand.parent if errand.is_shared else run
     for noted in await ledger.worktrees(repository.common_dir):
-        if noted.branch == errand.branch and noted.run == run:
+        if noted.branch == errand.branch and noted.run == owner:
             checkout = checkout_of(noted)
             # A commander that died may have left it half prepared; who has begun was given it whole.
-            if setup is not None and not any(isinstance(one.event, WorkerPlaced) for one in await app.entries(run)):
+            is_whole = errand.is_shared or any(isinstance(one.event, WorkerPlaced) for one in await app.entries(run))
+            if setup is not None and not is_whole:
                 await setup(checkout)
             return checkout
     base = await base_of(app, repository, errand)
-    return await of.create(errand.branch, base=base, run=run, setup=setup)
+    return await of.create(errand.branch, base=base, run=owner, setup=setup)
 
 
 async def base_of(app: App, repository: Repository, errand: Errand) -> str | None:

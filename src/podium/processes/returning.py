@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 from ..errand import Errand
@@ -20,7 +21,9 @@ async def returned(timeline: Timeline, errand: Errand, *, store: Path, subject: 
         return ""
     try:
         of = Worktrees(repository=Repository.at(Path(errand.root)), ledger=Ledger(store))
-        brought = await brought_home(await of.checkout(errand.branch), subject=subject)
+        # Those that share a checkout may come home at the same moment.
+        async with of.ledger.alone() if errand.is_shared else nullcontext():
+            brought = await brought_home(await of.checkout(errand.branch), subject=subject)
     except PodiumError as error:
         return f"its work stays uncommitted in {errand.path}: {error}"
     committed = WorkCommitted(

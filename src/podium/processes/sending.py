@@ -10,25 +10,35 @@ from msgspec import structs
 
 from ..agent import Agent, Permissions
 from ..app import App
+from ..errand import Errand
+from ..errors import Mistake
 from ..event import RunEnded, StopAsked, WorkCommitted, WorkerReturned, WorkerSent
 from ..picture import Picture
 from ..roster.discover import load
+from ..settings import Settings
 from ..store.follow import Follower
 from ..store.mailbox import post
 from ..store.reader import Reader
 from .delegation import delegate, start_commander
+from .outlook import began
 
 AGENT = "worker"
 """Who is sent where nobody is named."""
 
+DEEPEST = 3
+"""How many workers may stand above one another."""
+
 
 class Sending:
-    """Workers of one run, in the repository that it works in."""
+    """Workers of one run, in the repository that it works in and with the settings that it has."""
 
-    def __init__(self, app: App, run: str, directory: Path) -> None:
+    def __init__(self, app: App, settings: Settings, run: str, directory: Path, errand: Errand | None) -> None:
+        self.is_worker = errand is not None
         self._app = app
+        self._settings = settings
         self._run = run
         self._directory = directory
+        self._errand = errand
         self._store = app.settings.store
 
     async def send(
@@ -41,6 +51,7 @@ class Sending:
         after: Sequence[str],
         held_to: Permissions,
     ) -> None:
+        await to_thread.run_sync(self._must_not_be_too_deep)
         team = [agent, *(one for one in others if one.name != agent.name)] if agent is not None else self._usual()
         first, *rest = (structs.replace(one, permissions=_narrowed(one.permissions, held_to)) for one in team)
         await delegate(
@@ -52,10 +63,22 @@ class Sending:
             follows=after,
             parent=self._run,
             operation=operation,
+            is_shared=sent.is_shared,
             run=sent.run,
+            settings=structs.replace(self._settings, budget=sent.budget),
             agents=rest,
         )
         await to_thread.run_sync(start_commander, self._app.settings)
+
+    def _must_not_be_too_deep(self) -> None:
+        """Workers may send workers, but not without end. Raises Mistake."""
+        depth, errand = 0, self._errand
+        with Reader(self._store) as reader:
+            while errand is not None and errand.parent:
+                depth += 1
+                errand = began(reader.summary(errand.parent)).errand
+        if depth >= DEEPEST:
+            raise Mistake(f"workers send workers no more than {DEEPEST} deep; do this part without another one")
 
     def _usual(self) -> list[Agent]:
         return list(load(self._directory, self._app.settings.home).team(AGENT))
