@@ -115,6 +115,38 @@ async def test_no_command_of_a_worker_changes_what_git_knows_and_git_works_for_i
     yard.check(run)
 
 
+EXECUTED = (
+    *("sitecustomize.py", "conftest.py", "anyio.py", "podium.py", "msgspec/__init__.py", "podium/__main__.py"),
+    *("Makefile", "package.json", "pyvenv.cfg", "git", "bin/git", "bwrap", "rg"),
+)
+"""Names under which one program or another would execute a file of the folder that it is started in."""
+
+
+async def test_nothing_that_a_worker_wrote_is_executed_outside_the_sandbox(yard: Yard) -> None:
+    canary = yard.folder / "canary"
+    touching = {
+        ".py": f"open({str(canary)!r}, 'w')\n",
+        "": f"#!/bin/sh\ntouch {canary}\n",
+        "Makefile": f"all:\n\ttouch {canary}\n",
+        "package.json": f'{{"scripts": {{"test": "touch {canary}"}}}}',
+    }
+    written = [write(name, touching.get(name) or touching.get(Path(name).suffix, "")) for name in EXECUTED]
+    planted = await yard.hire("feat/one", *written, bash("chmod -R +x ."), "planted")
+    following = await yard.hire("feat/two", bash("ls"), "done", follows=["feat/one"])
+    yard.command()
+    for run in (planted, following):
+        assert (await yard.ended(run)).outcome == "succeeded", yard.logs(run)
+    await yard.over()
+
+    for words in (["workers"], ["worktrees"], ["results", "--workers"], ["merge", "feat/one", "feat/two", "--yes"]):
+        done = await yard.podium(*words)
+        assert done.returncode == 0, done.stderr
+
+    assert (yard.repo.path / "sitecustomize.py").exists()
+    assert (await yard.podium("worktrees", "cleanup")).returncode == 0
+    assert not canary.exists()
+
+
 async def test_nobody_is_let_in_with_a_token_that_is_none(yard: Yard) -> None:
     run = await yard.hire("feat/one", write("one.txt"), "done", allow=())
     yard.command()

@@ -176,7 +176,7 @@ class Yard:
 
         def called() -> subprocess.CompletedProcess[str]:
             return subprocess.run(
-                [sys.executable, "-m", "podium", *arguments],
+                [sys.executable, "-P", "-m", "podium", *arguments],
                 cwd=self.repo.path,
                 env={**self.environ, **variables},
                 capture_output=True,

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -59,6 +62,23 @@ async def test_a_crash_right_after_the_commit_leaves_nothing_to_commit(repo: Rep
 
     assert second == first
     assert repo.git("status", "--porcelain", at=checkout.path) == ""
+
+
+async def test_what_is_no_file_holds_nothing_up_and_stays_out(repo: Repo, checkout: Checkout, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("CANARY")
+    os.mkfifo(checkout.path / "pipe")
+    (checkout.path / "link").symlink_to(tmp_path / "secret")
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.chdir(checkout.path):
+        listener.bind("socket")
+    tool = checkout.path / "tool"
+    tool.write_text("x")
+    tool.chmod(0o6755)
+
+    brought = await brought_home(checkout, subject="odd things")
+
+    assert brought.files == ("a.txt", "link", "new.txt", "old.txt", "tool")
+    assert repo.git("ls-tree", "feat/one", "link", "tool").split()[::4] == ["120000", "100755"]
+    assert repo.git("show", "feat/one:link") == str(tmp_path / "secret")
 
 
 async def test_where_nothing_was_changed_nothing_is_committed(repo: Repo, tmp_path: Path) -> None:

@@ -83,6 +83,20 @@ async def test_the_folder_can_be_elsewhere_but_not_inside(home: Worktrees, repo:
             await replace(home, folder=folder).create("feat/b")
 
 
+@pytest.mark.parametrize("target", ["there", "nowhere"])
+async def test_a_folder_that_is_a_link_is_refused_wherever_it_leads(
+    home: Worktrees, repo: Path, tmp_path: Path, target: str
+) -> None:
+    (tmp_path / "there").mkdir()
+    home.path_for("feat/a").symlink_to(tmp_path / target)
+
+    with pytest.raises(Mistake, match="exists"):
+        await home.create("feat/a")
+
+    assert list((tmp_path / "there").iterdir()) == []
+    assert not (tmp_path / "nowhere").exists()
+
+
 @pytest.mark.parametrize(
     "branch",
     [
