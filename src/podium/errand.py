@@ -11,7 +11,8 @@ class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `root` is the repository, `path` the worker's checkout of it on `branch`; a reader has neither branch nor
     checkout and works in `root`. `base` is what the branch begins at. `after` are the runs of workers that have to
     succeed first, whose merged result is then the base. `parent` is the run that sent it, and `operation`
-    the place there. With `is_shared` others of its team work in the same checkout.
+    the place there. With `is_shared` others of its team work in the same checkout. Where it is unattended nobody is
+    asked: what needs leave is denied.
     """
 
     root: str
@@ -23,6 +24,7 @@ class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent: str = ""
     operation: str = ""
     is_shared: bool = False
+    is_unattended: bool = False
     max_restarts: int = 1
 
     @property

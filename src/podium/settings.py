@@ -147,9 +147,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(agent, budget=role.budget)
 
     def briefing(self, agent: Agent) -> str:
-        """What the agent is told about itself: its own prompt, and the rules of its role."""
+        """What the agent is told about itself: its own prompt, and that of its role."""
         role = self.role_of(agent)
-        return agent.prompt if role is None or not role.rules else f"{agent.prompt}\n\n{role.rules}"
+        return agent.prompt if role is None or not role.prompt else f"{agent.prompt}\n\n{role.prompt}"
 
     def whole_patience(self) -> Patience:
         """The patience that holds, with the time that a person has for an answer."""

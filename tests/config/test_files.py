@@ -22,7 +22,8 @@ models:
   deep:
     model: opus
     fallbacks: [sonnet, fast]
-    rules: Think twice.
+    prompt: Think twice.
+    rules: [Edit, "Bash(pytest *)"]
     budget: {usd: 2}
 engines:
   mine: {command: agent, args: [--acp], env: {MODE: x}}
@@ -51,7 +52,13 @@ SAID = Document(
     model="fast",
     models={
         "fast": Role(model="groq:llama"),
-        "deep": Role(model="opus", fallbacks=("sonnet", "fast"), rules="Think twice.", budget=Budget(usd=2)),
+        "deep": Role(
+            model="opus",
+            fallbacks=("sonnet", "fast"),
+            prompt="Think twice.",
+            rules=("Edit", "Bash(pytest *)"),
+            budget=Budget(usd=2),
+        ),
     },
     engines={"mine": Launch(command="agent", args=("--acp",), env={"MODE": "x"})},
     mcp_servers={
@@ -107,7 +114,7 @@ def test_without_files_nothing_is_said(tmp_path: Path) -> None:
         ("model: [a\n", ":2: this is not valid YAML: "),
         ("model: 5\n", ":1: model: 5 reads as a number; text in quotes would be right"),
         ("models: fast\n", ':1: models: "fast" is text; roles, such as fast: openai:gpt-5-mini, would be right'),
-        ("models:\n  a: {rules: x}\n", ":2: models.a: this role has no model; model: PROVIDER:MODEL would be right"),
+        ("models:\n  a: {prompt: x}\n", ":2: models.a: this role has no model; model: PROVIDER:MODEL would be right"),
         ("models:\n  a:\n", ":2: models.a: nothing stands here; a value, or no such entry, would be right"),
         ("workers: 0\n", ":1: workers: 0 reads as a number; a whole number of at least 1 would be right"),
         ("sandbox: maybe\n", ':1: sandbox: "maybe" is text; true or false would be right'),
@@ -294,14 +301,15 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
         *("store", "checks.tests", "checks.lint", "providers.openai.base_url", "notify"),
     }
     assert read.proposed.mcp_servers["files"].source == "repo"
-    assert {finding.key for finding in read.findings} == set(read.proposed.said_keys())
+    assert {finding.key for finding in read.findings} == {*read.proposed.said_keys(), "models.deep.rules"}
+    assert read.repo.models["deep"].rules == ()
     said = [f"{finding.severity} {finding}" for finding in read.findings]
     untrusted = "is only proposed by the repository, and ignored until you trust it with podium trust"
-    assert f"notice podium.yaml:25: checks.tests: {untrusted}" in said
-    assert "warning podium.yaml:15: permissions.allow: is ignored: files of a repository can only tighten" in said
-    assert "notice podium.yaml:19: sandbox: is ignored: it holds in your own settings only" in said
+    assert f"notice podium.yaml:26: checks.tests: {untrusted}" in said
+    assert "warning podium.yaml:16: permissions.allow: is ignored: files of a repository can only tighten" in said
+    assert "notice podium.yaml:20: sandbox: is ignored: it holds in your own settings only" in said
     assert [line for line in said if line.startswith("warning")] == [
-        line for line in said if "permissions.allow:" in line or "permissions.mode:" in line
+        line for line in said if any(key in line for key in (".rules:", "permissions.allow:", "permissions.mode:"))
     ]
 
 

@@ -290,7 +290,7 @@ def test_a_variable_that_makes_no_sense_is_a_mistake(home: Path, name: str, valu
 def test_a_run_remembers_what_it_needs_and_nothing_secret(home: Path, repo: Path) -> None:
     user_file(
         home,
-        "model: fast\nmodels: {fast: {model: 'openai:m', rules: Be brief., budget: {usd: 1}}}\nbudget: {turns: 3}\n"
+        "model: fast\nmodels: {fast: {model: 'openai:m', prompt: Be brief., budget: {usd: 1}}}\nbudget: {turns: 3}\n"
         "permissions: {allow: [Read], mode: plan}\nchecks: {tests: [pytest, -q]}\n"
         "mcpServers: {x: {url: 'https://h.test', headers: {Authorization: secret}}}\n"
         "providers: {openai: {base_url: 'http://me:secret@h.test/v1'}}\n",

@@ -31,7 +31,7 @@ async def test_a_role_falls_back_to_another_providers_model(tmp_path: Path) -> N
             "ANTHROPIC_API_KEY": "sk-two-222222",
             "ANTHROPIC_BASE_URL": second.url.removesuffix("/v1"),
         }
-        roles = {"careful": Role(model="openai:big", fallbacks=("anthropic:other",), rules="Doubt everything.")}
+        roles = {"careful": Role(model="openai:big", fallbacks=("anthropic:other",), prompt="Doubt everything.")}
         using = settings(tmp_path, environ, models=roles, model="careful")
         async with App(using, environ=environ) as app:
             result = await app.run(Agent(name="a", prompt="You think."), "hello")

@@ -133,6 +133,13 @@ class Yard:
         self.home.mkdir(exist_ok=True)
         (self.home / "config.yaml").write_text(text)
 
+    def agent(self, agent: Agent) -> None:
+        """Write an agent's file, for the person."""
+        folder = self.home / "agents"
+        folder.mkdir(parents=True, exist_ok=True)
+        tools = ", ".join(agent.tools or ())
+        (folder / f"{agent.name}.md").write_text(f"---\ndescription: Is played.\ntools: {tools}\n---\n{agent.prompt}\n")
+
     # Hiring
 
     async def hire(self, branch: str, *moves: Any, allow: Sequence[str] = EVERYTHING, **given: Any) -> str:

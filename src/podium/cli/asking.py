@@ -248,8 +248,3 @@ class Terminal:
             yield
         finally:
             termios.tcsetattr(self._input, termios.TCSANOW, before)
-
-
-def is_attended() -> bool:
-    """Whether somebody is there to answer."""
-    return sys.stdin.isatty() and sys.stderr.isatty()

@@ -27,7 +27,7 @@ from ..workspace.revision import HEADS, SHORT, contains, tip, tips
 from ..workspace.train import Car, CheckResult, LeftOut, Train, train
 from . import exits
 from . import workers_forecast as forecasts
-from .asking import is_attended
+from .attendance import is_attended
 from .say import say
 from .text import as_json, visible
 from .workers_look import There, as_object, in_repo, seen

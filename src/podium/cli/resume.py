@@ -12,7 +12,7 @@ from ..event import SCHEMA, RunStarted
 from ..settings import Settings
 from ..worker_state import AT_REST, WorkerState
 from . import exits
-from .asking import is_attended
+from .attendance import is_attended, no_input
 from .looking import found, looking
 from .measure import counted
 from .outcome import result_fields
@@ -31,6 +31,7 @@ from .workers_resume import go_on, told_of
 @click.option("--park", "parks", is_flag=True, help="Without a terminal, keep what needs leave and pause the run.")
 @click.option("--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; shown and recorded.")
 @permissions_option
+@no_input
 @output_options
 def command(run: str | None, parks: bool, is_bare: bool, permission_mode: str | None, **output: bool) -> int:
     """Go on with RUN where it was left; without RUN, with every run that was interrupted, the oldest first.

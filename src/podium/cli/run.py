@@ -15,7 +15,7 @@ from ..roster.place import find_repo
 from ..roster.team import MODES
 from ..settings import Settings
 from . import exits
-from .asking import is_attended
+from .attendance import is_attended, is_told_not_to_ask, no_input
 from .budget_text import BudgetText
 from .measure import counted
 from .outcome import result_fields
@@ -45,6 +45,7 @@ from .work import worked
 @click.option(
     "--detach", "is_detached", is_flag=True, help="Work on it in the background, and return at once with its id."
 )
+@no_input
 @output_options
 def command(
     agent: str,
@@ -126,6 +127,7 @@ async def _left(settings: Settings, place: Path, agent: str, request: str, given
     from ..processes.delegation import start_commander
 
     async with App(settings) as app:
-        run = await app.enqueue(agent, request, Errand(root=str(place), path=str(place)), **given)
+        errand = Errand(root=str(place), path=str(place), is_unattended=is_told_not_to_ask())
+        run = await app.enqueue(agent, request, errand, **given)
     start_commander(settings)
     return run

@@ -47,7 +47,7 @@ def must_agree(question: str, *, is_agreed: bool) -> None:
     """Ask the person at the terminal, who may have agreed with --yes. Raises Mistake where nobody can be asked."""
     if is_agreed:
         return
-    from .asking import is_attended  # here, because it brings along all that follows a run
+    from .attendance import is_attended  # here, because nobody else asks
 
     if not is_attended():
         raise Mistake(f"{question} There is no terminal to ask at; --yes agrees to it")

@@ -25,7 +25,8 @@ from ..mcp_server import trusted_tool
 from ..roster.place import find_repo
 from ..settings import home_folder
 from ..trust import Kind, Trust
-from .asking import Terminal, is_attended
+from .asking import Terminal
+from .attendance import is_attended
 from .config import as_object, in_repo
 from .measure import counted
 from .say import say

@@ -20,7 +20,8 @@ from ..live import Run
 from ..picture import Picture
 from ..result import Result
 from ..settings import Settings
-from .asking import Asking, Terminal, is_attended
+from .asking import Asking, Terminal
+from .attendance import is_attended
 from .interrupt import interruptible
 from .view import View
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Side = Literal["user", "repo"]
 
 KINDS: tuple[Kind, ...] = ("allow", "ask", "deny")
-ROLE_KEYS = ("model", "fallbacks", "budget", "rules")
+ROLE_KEYS = ("model", "fallbacks", "budget", "prompt", "rules")
 LAUNCH_KEYS = ("command", "args", "env")
 SERVER_KEYS = (*LAUNCH_KEYS, "url", "headers")
 NOTIFY_WORDS = ("bell", "desktop")
@@ -33,6 +33,8 @@ def document(top: Slot, side: Side) -> Document:
     values: dict[str, Any] = {key: read(slots[key]) for key, read in READERS.items() if key in slots}
     if "mcpServers" in slots:
         values["mcp_servers"] = servers(slots["mcpServers"], side)
+    if "models" in slots:
+        values["models"] = roles(slots["models"], side)
     if "permissions" in slots:
         values |= permissions(slots["permissions"])
     if "approvals" in slots and (timeout := slots["approvals"].fields(("timeout",)).get("timeout")):
@@ -40,8 +42,8 @@ def document(top: Slot, side: Side) -> Document:
     return Document(**values)
 
 
-def roles(slot: Slot) -> dict[str, Role]:
-    """Roles by name; a text is a role with only a model."""
+def roles(slot: Slot, side: Side) -> dict[str, Role]:
+    """Roles by name; a text is a role with only a model. What a repository would allow is ignored."""
     found: dict[str, Role] = {}
     for name, entry in slot.entries("roles, such as fast: openai:gpt-5-mini,"):
         if not isinstance(entry.written, Fields):
@@ -55,8 +57,11 @@ def roles(slot: Slot) -> dict[str, Role]:
             model=fields["model"].text(),
             fallbacks=fields["fallbacks"].texts("a list of models") if "fallbacks" in fields else (),
             budget=budget(fields["budget"]) if "budget" in fields else None,
-            rules=fields["rules"].text() if "rules" in fields else "",
+            prompt=fields["prompt"].text() if "prompt" in fields else "",
+            rules=rules(fields["rules"], "allow") if "rules" in fields and side == "user" else (),
         )
+        if "rules" in fields and side == "repo":
+            fields["rules"].warn("is ignored: files of a repository can only tighten")
     return found
 
 
@@ -216,7 +221,6 @@ def waiting(slot: Slot) -> float:
 
 READERS: Mapping[str, Callable[[Slot], object]] = {
     "model": Slot.text,
-    "models": roles,
     "engines": engines,
     "sandbox": Slot.flag,
     "store": store,
@@ -229,4 +233,4 @@ READERS: Mapping[str, Callable[[Slot], object]] = {
 }
 """How the value under each key is read, where it depends on nothing else."""
 
-KEYS = (*READERS, "mcpServers", "permissions", "approvals")
+KEYS = (*READERS, "models", "mcpServers", "permissions", "approvals")

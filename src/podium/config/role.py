@@ -13,14 +13,15 @@ from ..errors import Mistake
 class Role(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What agents of a role think with: a model, or another role.
 
-    `fallbacks` are tried in order where the model cannot answer. `rules` is text for the prompts of
-    its agents.
+    `fallbacks` are tried in order where the model cannot answer. `prompt` is text for the prompts of
+    its agents. `rules` is what a worker that is hired for the role may do without asking.
     """
 
     model: str
     fallbacks: tuple[str, ...] = ()
     budget: Budget | None = None
-    rules: str = ""
+    prompt: str = ""
+    rules: tuple[str, ...] = ()
 
 
 class Choice(Struct, frozen=True, kw_only=True):
@@ -59,19 +60,25 @@ def resolved(text: str, models: Mapping[str, Role]) -> Choice:
     return Choice(models=tuple(found), role=name)
 
 
+IN_ITS_CHECKOUT = ("Edit", "Write", "run_checks")
+"""What a worker may do in the roles that come along: change files of its own checkout, and check them."""
+
 ROLES: Mapping[str, Role] = {
     "complex-feature": Role(
         model="",
-        rules="The task is large. Read widely before you begin, plan in small steps, and check each before the next.",
+        prompt="The task is large. Read widely before you begin, plan in small steps, and check each before the next.",
+        rules=IN_ITS_CHECKOUT,
     ),
     "simple-fix": Role(
         model="",
         budget=Budget(turns=40),
-        rules="The task is small. Change as little as possible, and add a test that would have failed before.",
+        prompt="The task is small. Change as little as possible, and add a test that would have failed before.",
+        rules=IN_ITS_CHECKOUT,
     ),
     "tests": Role(
         model="",
-        rules="The task is to write tests. Change no code but tests; where the code is wrong, say so in your report.",
+        prompt="The task is to write tests. Change no code but tests; where the code is wrong, say so in your report.",
+        rules=IN_ITS_CHECKOUT,
     ),
 }
 """Roles that workers may have where the settings say nothing of them; they think with the default model."""

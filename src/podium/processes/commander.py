@@ -213,7 +213,8 @@ class Commander:
     async def _worked(self, worker: Worker) -> int:
         """One process of a worker, from its start to its end; how it ended."""
         base = "" if worker.checkout is None else worker.checkout.base
-        config = Config(root=worker.errand.root, base=base, environ=self._secrets())
+        is_attended = not worker.errand.is_unattended
+        config = Config(root=worker.errand.root, base=base, is_attended=is_attended, environ=self._secrets())
         token = self._welcome.expect(worker.run, msgspec.to_builtins(config))
 
         def line_for(parent: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Unpack
 
 from anyio import to_thread
+from msgspec import structs
 
 from ..agent import Agent
 from ..app import App, Given
@@ -39,6 +40,7 @@ async def delegate(
     operation: str = "",
     is_reader: bool = False,
     is_shared: bool = False,
+    is_unattended: bool = False,
     run: str = "",
     settings: Settings | None = None,
     **given: Unpack[Given],
@@ -55,24 +57,22 @@ async def delegate(
     root = str(repository.main)
     crew = Crew(app.settings.store)
     waits = tuple(await to_thread.run_sync(_followed, crew, root, follows, branch))
-    errand = Errand(root=root, path=root, after=waits, role=role, parent=parent, operation=operation)
+    errand = Errand(
+        root=root,
+        path=root,
+        after=waits,
+        role=role,
+        parent=parent,
+        operation=operation,
+        is_unattended=is_unattended,
+    )
     if not is_reader:
         of = Worktrees(repository=repository, ledger=Ledger(app.settings.store))
         path = await _free(app.settings.store, crew, of, branch, base, is_shared=is_shared)
         if base or not waits:
             # What is meant now, by whoever delegates, in the checkout that they are in.
             base = await commit_id(repository, base or "HEAD")
-        errand = Errand(
-            root=root,
-            path=str(path),
-            branch=branch,
-            base=base,
-            after=waits,
-            role=role,
-            parent=parent,
-            operation=operation,
-            is_shared=is_shared,
-        )
+        errand = structs.replace(errand, path=str(path), branch=branch, base=base, is_shared=is_shared)
     given["repo"] = repository.main
     return await app.enqueue(agent, task, errand, run=run, settings=settings, **given)
 

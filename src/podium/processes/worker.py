@@ -89,6 +89,7 @@ class Config(Struct, frozen=True, kw_only=True):
 
     root: str
     base: str = ""
+    is_attended: bool = True
     environ: dict[str, str] = {}
 
 
@@ -139,7 +140,7 @@ async def _worked(run: str, config: Config, link: Link[Order, Report]) -> int:
     # Nobody may be there for hours: what a worker asks waits until somebody is.
     settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf)
     with CancelScope() as working:
-        async with App(settings, environ=environ) as app, app.resume(run, is_attended=True) as work:
+        async with App(settings, environ=environ) as app, app.resume(run, is_attended=config.is_attended) as work:
             work.place(config.base)
             async with create_task_group() as beside:
                 beside.start_soon(_heed_signals, working)

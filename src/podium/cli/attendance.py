@@ -1,0 +1,34 @@
+"""Whether somebody is at the terminal who may be asked, and `--no-input`, which says that nobody is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TOLD = "podium.no_input"
+
+
+def no_input(command: F) -> F:
+    """Give a command the option `--no-input`."""
+
+    def note(ctx: click.Context, _: click.Parameter, is_told: bool) -> None:
+        ctx.find_root().meta[TOLD] = is_told
+
+    what = "Ask nothing: what agents may not do by themselves is denied at once."
+    return click.option("--no-input", is_flag=True, expose_value=False, callback=note, help=what)(command)
+
+
+def is_told_not_to_ask() -> bool:
+    """Whether the command line says that nobody is to be asked."""
+    ctx = click.get_current_context(silent=True)
+    return ctx is not None and bool(ctx.find_root().meta.get(TOLD))
+
+
+def is_attended() -> bool:
+    """Whether somebody is there to answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and not is_told_not_to_ask()
