@@ -8,6 +8,7 @@ from podium.action import Action
 from podium.errand import Errand
 from podium.errors import Failure
 from podium.event import (
+    ActionBegan,
     Checked,
     Entry,
     Event,
@@ -30,12 +31,13 @@ from podium.event import (
     TurnStarted,
     WorkCommitted,
     WorkerPlaced,
+    WorkerReturned,
     WorkerSent,
 )
 from podium.request import Outcome, Request
 from podium.usage import Usage
 from podium.worker_state import CheckRun, Word, WorkerState, state_of
-from podium.workforce import SharedFile, Workforce, sent
+from podium.workforce import Sending, SharedFile, Workforce, sent
 
 ASKED = Request(text="Build it.")
 TURN = "worker/turn#1"
@@ -80,8 +82,8 @@ class Written:
         return self.state(owner_alive=owner_alive).state
 
 
-def action(tool: str) -> Action:
-    return Action(run="a1", agent="worker", tool=tool)
+def action(tool: str, **arguments: str) -> Action:
+    return Action(run="a1", agent="worker", tool=tool, arguments=dict(arguments))
 
 
 def test_one_that_nobody_has_begun_is_queued_whatever_was_noted() -> None:
@@ -184,7 +186,10 @@ def finished(branch: str, run: str, *files: str) -> WorkerState:
     written = Written(branch, run).begun().add(WorkerPlaced(path="/x", branch=branch, base="b0"))
     written.add(TurnStarted(agent="worker", engine="scripted", prompt="Build it."), TURN)
     written.add(ModelReplied(model="m", usage=Usage(input_tokens=10, output_tokens=2, calls=1, usd=0.5)), TURN)
+    written.add(ToolCalled(id="c0", action=action("run_checks")), CALL)
+    written.add(ToolAnswered(id="c0", text="There is no check 'x'.", is_error=True), CALL)
     written.add(ToolCalled(id="c1", action=action("run_checks")), CALL)
+    written.add(ActionBegan(action=action("run_checks", name="tests, lint"), allowed_by="a rule"), CALL)
     written.add(ToolAnswered(id="c1", text="FAIL", is_error=True), CALL)
     written.add(Checked(commands=("make test", "make lint"), passed=True), "worker")
     written.add(OperationEnded(outcome="succeeded", text="built"), "worker")
@@ -199,10 +204,10 @@ def test_what_it_brought_is_told() -> None:
     assert (worker.base, worker.commit, worker.files) == ("b0", "c9", ("a.py",))
     assert (worker.added, worker.removed, worker.usage.tokens, worker.usage.usd) == (3, 1, 12, 0.5)
     assert worker.checks == (
-        CheckRun(name="run_checks", passed=False),
+        CheckRun(name="tests, lint", passed=False),
         CheckRun(name="make test; make lint", passed=True),
     )
-    assert worker.seconds == 10.0
+    assert worker.seconds == 13.0
 
 
 def test_several_workers_come_to_one_report() -> None:
@@ -216,8 +221,23 @@ def test_several_workers_come_to_one_report() -> None:
 
 
 def test_a_run_tells_whom_it_sent_once_each() -> None:
-    written = (
-        Written().add(WorkerSent(run="x")).add(Noticed(text="…")).add(WorkerSent(run="y")).add(WorkerSent(run="x"))
-    )
+    written = Written().add(WorkerSent(run="x", branch="feat/x", task="build")).add(Noticed(text="…"))
+    written.add(WorkerSent(run="y")).add(WorkerSent(run="x"))
+    written.add(WorkerReturned(run="y", outcome="failed", error="no worker could be sent"))
 
-    assert sent(written.entries) == ["x", "y"]
+    assert sent(written.entries) == [
+        Sending(run="x", branch="feat/x", task="build"),
+        Sending(run="y", branch="", task="", why="no worker could be sent"),
+    ]
+
+
+def test_what_a_worker_of_a_worker_used_counts_once() -> None:
+    inner = finished("feat/b", "b1", "b.py")
+    outer = Written("feat/a", "a1").begun().add(WorkerSent(run="b1"))
+    outer.add(WorkerReturned(run="b1", outcome="succeeded", usage=inner.usage), "worker")
+
+    force = Workforce.of([outer.state(), inner])
+
+    assert outer.state().counts == ("b1",)
+    assert force.usage.calls == 1
+    assert force.seconds == inner.at - inner.begun_at

@@ -15,6 +15,7 @@ from msgspec import Struct
 from .errand import Errand
 from .event import (
     KINDS,
+    ActionBegan,
     Checked,
     Entry,
     Noticed,
@@ -35,6 +36,7 @@ from .event import (
     TurnStarted,
     WorkCommitted,
     WorkerPlaced,
+    WorkerReturned,
 )
 from .picture import Picture
 from .usage import NOTHING, Usage
@@ -81,6 +83,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
 
     `waiting_since` is when the oldest thing was asked that nobody has answered, and 0 where nothing is;
     `waiting_for` are the ids of all of them. What its branch holds is known once its work was committed.
+    `counts` are the runs of workers that it sent itself and whose usage is in its own, since they are back.
     """
 
     run: str
@@ -101,6 +104,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     removed: int = 0
     checks: tuple[CheckRun, ...] = ()
     usage: Usage = NOTHING
+    counts: tuple[str, ...] = ()
     hired_at: float = 0.0
     begun_at: float = 0.0
     at: float = 0.0
@@ -145,7 +149,10 @@ class Course:
     """The tools in hand, by the places of their calls."""
     _placed: WorkerPlaced | None = None
     _committed: WorkCommitted | None = None
+    _checking: dict[str, str] = field(default_factory=dict)
+    """The checks that were begun, by the places of their calls; one that is refused never is."""
     _checks: list[CheckRun] = field(default_factory=list)
+    _counts: dict[str, None] = field(default_factory=dict)
 
     @property
     def seq(self) -> int:
@@ -186,14 +193,19 @@ class Course:
             case ToolCalled() as event:
                 self._tools[entry.scope] = event.action.tool
             case ToolAnswered() as event:
-                if self._tools.pop(entry.scope, "") == CHECKS:
-                    self._checks.append(CheckRun(name=CHECKS, passed=not event.is_error))
+                self._tools.pop(entry.scope, None)
+                if name := self._checking.pop(entry.scope, ""):
+                    self._checks.append(CheckRun(name=name, passed=not event.is_error))
+            case ActionBegan(action=action) if action.tool == CHECKS:
+                self._checking[entry.scope] = str(action.arguments.get("name") or CHECKS)
             case Checked() as event:
                 self._checks.append(CheckRun(name="; ".join(event.commands), passed=event.passed))
             case WorkerPlaced() as event:
                 self._placed = event
             case WorkCommitted() as event:
                 self._committed = event
+            case WorkerReturned(run=run):
+                self._counts[run] = None
 
     def _end_below(self, place: str) -> None:
         self._turns = {turn for turn in self._turns if not _is_below(turn, place)}
@@ -227,6 +239,7 @@ class Course:
             removed=committed.removed,
             checks=tuple(self._checks),
             usage=picture.usage,
+            counts=tuple(self._counts),
             hired_at=picture.started_at,
             begun_at=self._begun_at,
             at=picture.at,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from .event import Entry, WorkerSent
+from .event import Entry, WorkerReturned, WorkerSent
 from .usage import NOTHING, Usage, total
 from .worker_state import WorkerState
 
@@ -21,19 +21,34 @@ class SharedFile(Struct, frozen=True, kw_only=True):
     workers: tuple[str, ...]
 
 
+class Sending(Struct, frozen=True, kw_only=True):
+    """A worker that a run sent; `why` is what went wrong with it, as far as that run knows."""
+
+    run: str
+    branch: str
+    task: str
+    why: str = ""
+
+
 class Workforce(Struct, frozen=True, kw_only=True):
-    """Workers in the order in which they were hired, and what they come to together."""
+    """Workers in the order in which they were hired, and what they come to together.
+
+    `seconds` are those from the first moment of work of any to the last that is known.
+    """
 
     workers: tuple[WorkerState, ...]
     shared: tuple[SharedFile, ...] = ()
     added: int = 0
     removed: int = 0
     usage: Usage = NOTHING
+    seconds: float = 0.0
 
     @classmethod
     def of(cls, workers: Iterable[WorkerState]) -> Workforce:
         """What these workers come to."""
         them = tuple(workers)
+        counted = {run for worker in them for run in worker.counts}
+        begun = [worker for worker in them if worker.begun_at]
         by_file: dict[str, dict[str, None]] = {}
         for worker in them:
             for file in worker.files:
@@ -45,7 +60,8 @@ class Workforce(Struct, frozen=True, kw_only=True):
             ),
             added=sum(worker.added for worker in them),
             removed=sum(worker.removed for worker in them),
-            usage=total(worker.usage for worker in them),
+            usage=total(worker.usage for worker in them if worker.run not in counted),
+            seconds=max(worker.at for worker in begun) - min(worker.begun_at for worker in begun) if begun else 0.0,
         )
 
     def branches(self) -> dict[str, str]:
@@ -57,6 +73,14 @@ class Workforce(Struct, frozen=True, kw_only=True):
         }
 
 
-def sent(entries: Iterable[Entry]) -> list[str]:
-    """The runs of the workers that a run sent, in the order in which it did."""
-    return list(dict.fromkeys(entry.event.run for entry in entries if isinstance(entry.event, WorkerSent)))
+def sent(entries: Iterable[Entry]) -> list[Sending]:
+    """The workers that a run sent, in the order in which it did."""
+    found: dict[str, Sending] = {}
+    why: dict[str, str] = {}
+    for entry in entries:
+        match entry.event:
+            case WorkerSent(run=run, branch=branch, task=task):
+                found.setdefault(run, Sending(run=run, branch=branch, task=task))
+            case WorkerReturned(run=run, error=error):
+                why[run] = error
+    return [structs.replace(one, why=why.get(run, "")) for run, one in found.items()]

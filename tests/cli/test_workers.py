@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from podium.event import RunPaused, RunResumed, WorkerSent
+from podium.event import RunPaused, RunResumed, WorkerReturned, WorkerSent
 from podium.journal import Timeline
 from podium.store.sqlite import SqliteStore
 
-from ..processes.yard import SILENT, Yard, gone, write
+from ..processes.yard import SILENT, Yard, call, gone, write
 from .crew import opened, say, told
 
 
@@ -162,13 +162,46 @@ async def test_the_results_of_a_run_tell_of_the_workers_that_it_sent(yard: Yard)
     assert [one["branch"] for one in everybody["workers"]] == ["lead", "feat/a"]
 
 
-async def note(yard: Yard, run: str, event: WorkerSent) -> None:
-    """Put an event on a run's timeline, as its own process would."""
+async def test_workers_of_workers_are_told_of_and_so_are_those_that_could_not_be_sent(yard: Yard) -> None:
+    parent = await yard.hire("lead", SILENT)
+    child = await yard.hire("feat/a", SILENT, parent=parent)
+    grandchild = await yard.hire("feat/b", SILENT, parent=child)
+    why = "no worker could be sent: a worker is on 'feat/a' already"
+    lost = WorkerSent(run="lost", branch="feat/a", task="write it again")
+    await note(yard, parent, WorkerSent(run=child, branch="feat/a", task="write it"), lost)
+    await note(yard, parent, WorkerReturned(run="lost", outcome="failed", error=why))
+    await note(yard, child, WorkerSent(run=grandchild, branch="feat/b", task="test it"))
+
+    said = (await say(yard, "results", parent)).stdout
+    markdown = (await say(yard, "results", parent, "--markdown")).stdout
+    program = await told(yard, "results", parent)
+
+    assert [one["id"] for one in program["workers"]] == [child, grandchild]
+    assert program["unsent"] == [{"id": "lost", "branch": "feat/a", "task": "write it again", "why": why}]
+    assert f"--- worker feat/a: not sent\n  task: write it again\nno answer: {why}" in said
+    assert "### feat/a: not sent" in markdown
+
+
+async def test_what_a_worker_has_in_its_checkout_so_far_is_in_the_report(yard: Yard) -> None:
+    run = await yard.hire("feat/a", write("new.txt"), call("bash", command="true"), allow=("Write",))
+    yard.command()
+    await yard.asked(run)
+
+    said = (await say(yard, "results", "--workers")).stdout
+    [worker] = (await told(yard, "results", "--workers"))["workers"]
+
+    assert "  so far +0 -0 (1 new), not committed\n" in said
+    assert worker["new_files"] == 1
+
+
+async def note(yard: Yard, run: str, *events: WorkerSent | WorkerReturned) -> None:
+    """Put events on a run's timeline, as its own process would."""
     async with SqliteStore(yard.store) as store:
         lease = await store.claim(run)
         timeline = Timeline(run, lease)
         timeline.load(await store.rows(run))
         timeline.append(RunResumed(host="here", pid=1), scope="")
-        timeline.append(event, scope="")
+        for event in events:
+            timeline.append(event, scope="")
         store.release(lease)
         await timeline.settled()

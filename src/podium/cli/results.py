@@ -13,7 +13,6 @@ from msgspec import Struct, to_builtins
 from ..event import SCHEMA, Evaluated, ReflectEnd
 from ..report import Discussion, OpenPoint, Reflection, Report, Share
 from ..settings import Settings
-from ..workforce import sent
 from . import workers_report
 from .budget_text import limits_told
 from .looking import looking
@@ -63,7 +62,7 @@ def command(run: str | None, is_workers: bool, repo: Path | None, is_json: bool,
         id = reader.find(run)
         summary = reader.summary(id)
         entries = reader.entries(id)
-    word, report, helped = state(summary), Report.of(entries), workers_report.brought(store, sent(entries))
+    word, report, helped = state(summary), Report.of(entries), workers_report.brought_by(store, entries)
     if is_json:
         click.echo(as_json({**fields(word, report), **workers_report.fields(helped)}))
     elif is_markdown:
