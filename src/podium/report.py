@@ -141,6 +141,16 @@ class Report(Struct, frozen=True, kw_only=True):
     open_points: tuple[OpenPoint, ...]
     changed_files: tuple[ChangedFile, ...]
 
+    @property
+    def has_results(self) -> bool:
+        """Whether there is an answer, something of one, or a failure to tell of."""
+        return bool(
+            self.answer is not None
+            or self.draft.strip()
+            or any(part.text.strip() or part.why for part in self.parts)
+            or self.state in ("failed", "timed_out")
+        )
+
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Report:
         """The report that these entries give; there is one as soon as a run has begun."""

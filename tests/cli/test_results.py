@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from podium.cli.markdown import inline, quotation
+from podium.event import RunStarted
+from podium.patterns.synthesis import MOST
+from podium.store.reader import Reader
 
 from .conftest import SLOW, Desk, ended, wait_for
 
@@ -141,3 +146,115 @@ def test_a_discussion_tells_who_voted_and_why_it_ended(desk: Desk) -> None:
 
 def test_two_forms_at_once_are_a_mistake(desk: Desk) -> None:
     assert desk.invoke("results", "x", "--json", "--markdown").exit_code == 2
+
+
+# Summing up
+
+
+def summed_up(desk: Desk, *moves: str | dict[str, Any]) -> str:
+    """A run of a team whose lead would sum it up with these moves."""
+    desk.agent("lead", *moves, team={"mode": "sequential", "members": ["quick", "late"]}, tools=["Read", "Bash"])
+    desk.agent("quick", "@worker:late do it\nquick is done")
+    desk.agent("late", {"fails": {"status": 400, "message": "no more paper"}})
+    desk.invoke("run", "lead", "do it")
+    return desk.run_id()
+
+
+def test_the_lead_sums_up_what_its_run_has_brought(desk: Desk) -> None:
+    run = summed_up(desk, "# All in all\nQuick is done.")
+
+    said = desk.invoke("results", run, "--synthesis", "--markdown")
+
+    assert said.exit_code == 0
+    own = desk.run_id()
+    assert said.stdout.startswith(f"# Run {run}: ")
+    assert said.stdout.endswith(f"\n\n## Synthesis by lead (run {own})\n\n> \\# All in all\n> Quick is done.\n")
+    with Reader(desk.store) as reader:
+        started = reader.entries(own)[0].event
+    assert isinstance(started, RunStarted)
+    [lead] = started.agents
+    assert (lead.name, lead.tools, lead.team) == ("lead", (), None)
+    assert "> > @ worker:late do it\n> > quick is done" in started.request.text
+    assert "no more paper" in started.request.text
+
+
+def test_the_lead_is_asked_as_it_was_in_its_run(desk: Desk) -> None:
+    run = summed_up(desk, "as it was")
+    desk.agent("lead", "as it is now")
+
+    said = desk.invoke("results", run, "--synthesis")
+
+    assert said.stdout.splitlines()[-2:] == [f"Synthesis by lead (run {desk.run_id()}):", "as it was"]
+
+
+def test_a_synthesis_that_fails_leaves_the_report_and_its_own_exit_code(desk: Desk) -> None:
+    run = summed_up(desk, {"fails": {"status": 400, "message": "out of ink"}})
+
+    said = desk.invoke("results", run, "--synthesis")
+    program = desk.invoke("results", run, "--synthesis", "--json")
+
+    assert (said.exit_code, program.exit_code) == (1, 1)
+    assert "quick is done" in said.stdout
+    assert "out of ink" in said.stdout.splitlines()[-1]
+    assert "podium: lead: " in said.stderr
+    fields = json.loads(program.stdout)
+    assert fields["run"] == run
+    assert fields["synthesis"] == {**fields["synthesis"], "run": desk.run_id(), "outcome": "failed", "text": ""}
+    assert "out of ink" in fields["synthesis"]["error"]
+
+
+def test_whoever_is_named_sums_up_and_nobody_else_can(desk: Desk) -> None:
+    run = summed_up(desk, "unused")
+    desk.agent("critic", "so so", handoff="lead", advisors=["quick"])
+
+    said = desk.invoke("results", run, "--synthesis", "--agent", "critic", "--json")
+    nobody = desk.invoke("results", run, "--synthesis", "--agent", "cirtic")
+    alone = desk.invoke("results", run, "--agent", "critic")
+
+    synthesis = json.loads(said.stdout)["synthesis"]
+    assert (synthesis["agent"], synthesis["text"], synthesis["left_out"]) == ("critic", "so so", 0)
+    assert (nobody.exit_code, nobody.stdout) == (2, "")
+    assert (alone.exit_code, alone.stdout) == (2, "")
+
+
+def test_a_synthesis_can_be_stopped_like_every_run(desk: Desk) -> None:
+    run = summed_up(desk, SLOW)
+    with desk.started("results", run, "--synthesis") as process:
+        wait_for(process.stderr, "lead: thinks")
+        desk.invoke("stop", desk.run_id())
+        stdout, _ = ended(process)
+
+    assert process.returncode == 1
+    assert stdout.startswith(f"run {run}  ")
+    assert stdout.endswith("There is none: its run was cancelled.\n")
+
+
+def test_where_nobody_has_worked_nobody_is_asked(desk: Desk) -> None:
+    subprocess.run(["git", "init", "-q", str(desk.repo)], check=True)
+
+    said = desk.invoke("results", "--workers", "--synthesis")
+    program = desk.invoke("results", "--workers", "--synthesis", "--json")
+
+    assert (said.exit_code, said.stdout) == (0, "")
+    assert json.loads(program.stdout)["synthesis"] is None
+    assert not desk.store.exists()
+
+
+def test_a_long_report_is_cut_where_it_is_longest(desk: Desk) -> None:
+    desk.agent("lead", "as one would expect", team={"mode": "sequential", "members": ["brief", "wordy"]})
+    desk.agent("brief", "in short")
+    desk.agent("wordy", "\n".join(f"line {number} of many" for number in range(6000)))
+    desk.invoke("run", "lead", "do it")
+
+    said = desk.invoke("results", desk.run_id(), "--synthesis", "--json")
+
+    left_out = json.loads(said.stdout)["synthesis"]["left_out"]
+    assert f"{left_out:,} characters of it are left out of what lead is given" in said.stderr
+    with Reader(desk.store) as reader:
+        started = reader.entries(desk.run_id())[0].event
+    assert isinstance(started, RunStarted)
+    text = started.request.text
+    assert len(text) < 1.2 * MOST
+    assert "in short" in text
+    assert "line 0 of many" in text
+    assert "line 5999 of many" in text

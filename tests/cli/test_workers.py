@@ -194,6 +194,30 @@ async def test_what_a_worker_has_in_its_checkout_so_far_is_in_the_report(yard: Y
     assert worker["new_files"] == 1
 
 
+async def test_all_workers_of_a_repository_are_summed_up_by_the_agent_worker(yard: Yard) -> None:
+    await yard.hire("feat/a", write("new.txt"), "It is written.")
+    unbegun = await say(yard, "results", "--workers", "--synthesis")
+    await say(yard, "workers", "wait")
+    agents = yard.repo.path / ".podium" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "worker.md").write_text('---\ntools: [Write]\n---\n```script\n["feat/a is ready to merge."]\n```\n')
+
+    said = await yard.podium("results", "--workers", "--synthesis")
+
+    [run] = [
+        one["id"]
+        for one in (await told(yard, "ps"))["runs"]
+        if one["request"].startswith("Sum up the report on the workers of repo ")
+    ]
+    assert unbegun.stderr == "there is nothing to sum up yet\n"
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.endswith(f"\n\nSynthesis by worker (run {run}):\nfeat/a is ready to merge.\n")
+    asked = yard.events(run)[0].request.text
+    assert "> ### feat/a: complete" in asked
+    assert "> - files: new.txt" in asked
+    assert "> > It is written." in asked
+
+
 async def note(yard: Yard, run: str, *events: WorkerSent | WorkerReturned) -> None:
     """Put events on a run's timeline, as its own process would."""
     async with SqliteStore(yard.store) as store:

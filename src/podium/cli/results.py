@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from msgspec import Struct, to_builtins
 from ..event import SCHEMA, Evaluated, ReflectEnd
 from ..report import Discussion, OpenPoint, Reflection, Report, Share
 from ..settings import Settings
-from . import workers_report
+from . import exits, results_synthesis, workers_report
 from .budget_text import limits_told
 from .looking import looking
 from .markdown import bullets, inline, quotation
 from .measure import counted, cut, span, used
+from .results_synthesis import Author
 from .say import say
 from .state import State, state
 from .text import as_json, visible
@@ -39,13 +41,38 @@ ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
 """How a loop ended, as a sign, and as one that every terminal has."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A report as programs, people and Markdown have it, and who would sum it up.
+
+    `nothing` is what is said to people in place of a report that has nothing to show.
+    """
+
+    fields: dict[str, Any]
+    lines: list[str]
+    blocks: list[str]
+    has_results: bool
+    author: Callable[[str | None], Author]
+    nothing: str = ""
+
+
 @click.command("results")
 @click.argument("run", required=False)
 @click.option("--workers", "is_workers", is_flag=True, help="All workers of this repository in one report.")
+@click.option("--synthesis", "is_summed_up", is_flag=True, help="Have the lead sum it up, in a run of its own.")
+@click.option("--agent", help="Who sums it up; by default the lead of RUN, or worker for --workers.")
 @in_repo
 @click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
 @click.option("--markdown", "is_markdown", is_flag=True, help="Print it as Markdown that can be pasted anywhere.")
-def command(run: str | None, is_workers: bool, repo: Path | None, is_json: bool, is_markdown: bool) -> None:
+def command(
+    run: str | None,
+    is_workers: bool,
+    is_summed_up: bool,
+    agent: str | None,
+    repo: Path | None,
+    is_json: bool,
+    is_markdown: bool,
+) -> int:
     """Show everything that RUN has brought so far: the answer or why there is none, and each agent's part.
 
     It can be asked at any time, also while the run is being worked on. Workers that it sent are told of, too.
@@ -54,35 +81,63 @@ def command(run: str | None, is_workers: bool, repo: Path | None, is_json: bool,
         raise click.UsageError("--json and --markdown exclude each other")
     if (run is None) != is_workers:
         raise click.UsageError("name a run, or say --workers for all workers of this repository")
-    if run is None:
-        _tell_of_workers(There(repo), is_json=is_json, is_markdown=is_markdown)
-        return
+    if agent is not None and not is_summed_up:
+        raise click.UsageError("--agent says who writes the --synthesis; give both")
+    page = page_of_workers(There(repo)) if run is None else page_of_run(run, repo)
+    author = page.author(agent) if is_summed_up else None
+    if page.nothing and not is_json:
+        say(page.nothing)
+    elif not is_json:
+        click.echo("\n\n".join(page.blocks) if is_markdown else visible("\n".join(page.lines)))
+    if author is not None and page.has_results:
+        return _summed_up(page, author, is_json=is_json, is_markdown=is_markdown)
+    if author is not None and not page.nothing:
+        say("there is nothing to sum up yet")
+    if is_json:
+        click.echo(as_json({**page.fields, "synthesis": None}))
+    return exits.GOAL_MET
+
+
+def _summed_up(page: Page, author: Author, *, is_json: bool, is_markdown: bool) -> int:
+    """Have a report summed up, and show that; the exit code."""
+    synthesis = results_synthesis.made(author, page.blocks)
+    if is_json:
+        click.echo(as_json({**page.fields, "synthesis": synthesis.fields()}))
+    elif is_markdown:
+        click.echo("\n" + "\n\n".join(synthesis.markdown()))
+    else:
+        click.echo(visible("\n".join(["", *synthesis.rendered()])))
+    return synthesis.code
+
+
+def page_of_run(run: str, repo: Path | None) -> Page:
+    """What a run has brought."""
     store = Settings.load(repo=repo).store
     with looking(store) as reader:
         id = reader.find(run)
         summary = reader.summary(id)
         entries = reader.entries(id)
     word, report, helped = state(summary), Report.of(entries), workers_report.brought_by(store, entries)
-    if is_json:
-        click.echo(as_json({**fields(word, report), **workers_report.fields(helped)}))
-    elif is_markdown:
-        click.echo("\n\n".join([markdown(word, report), *workers_report.markdown(helped)]))
-    else:
-        lines = rendered(word, report, icons_in(sys.stdout.encoding)) + workers_report.rendered(helped)
-        click.echo(visible("\n".join(lines)))
+    return Page(
+        fields={**fields(word, report), **workers_report.fields(helped)},
+        lines=rendered(word, report, icons_in(sys.stdout.encoding)) + workers_report.rendered(helped),
+        blocks=markdown(word, report) + workers_report.markdown(helped),
+        has_results=report.has_results or helped.has_results,
+        author=lambda named: results_synthesis.lead(entries, named),
+    )
 
 
-def _tell_of_workers(there: There, *, is_json: bool, is_markdown: bool) -> None:
+def page_of_workers(there: There) -> Page:
     """What all workers of a repository have brought."""
     told = workers_report.brought(there.store, (worker.run for worker in there.workers()))
-    if is_json:
-        click.echo(as_json({"schema": SCHEMA, "repo": there.root, **workers_report.fields(told)}))
-    elif not told.force.workers:
-        say(NOBODY)
-    elif is_markdown:
-        click.echo("\n\n".join(workers_report.markdown(told)))
-    else:
-        click.echo(visible("\n".join(workers_report.rendered(told)).lstrip("\n")))
+    return Page(
+        fields={"schema": SCHEMA, "repo": there.root, **workers_report.fields(told)},
+        lines=workers_report.rendered(told)[1:],
+        blocks=workers_report.markdown(told),
+        has_results=told.has_results,
+        author=lambda named: results_synthesis.anyone(there.place, named),
+        nothing="" if told.force.workers else NOBODY,
+    )
 
 
 def fields(word: State, report: Report) -> dict[str, Any]:
@@ -230,8 +285,8 @@ def _point_facts(point: OpenPoint) -> str:
 # For pasting
 
 
-def markdown(word: State, report: Report) -> str:
-    """The report as Markdown. What agents said is quoted and acts on nothing around it."""
+def markdown(word: State, report: Report) -> list[str]:
+    """The report as blocks of Markdown. What agents said is quoted and acts on nothing around it."""
     blocks = [
         f"# Run {report.run}: {word}",
         f"{inline(report.agent)} was asked:\n{quotation(report.request)}",
@@ -257,4 +312,4 @@ def markdown(word: State, report: Report) -> str:
     if report.changed_files:
         files = [f"{one.path} ({', '.join(one.agents)})" for one in report.changed_files]
         blocks += ["## Changed files", *bullets(files)]
-    return "\n\n".join(blocks)
+    return blocks

@@ -43,6 +43,11 @@ class Brought:
     forecast: Forecast | None = None
     trouble: str = ""
 
+    @property
+    def has_results(self) -> bool:
+        """Whether anybody has begun, or could not."""
+        return bool(self.unsent) or any(worker.state != "queued" for worker in self.force.workers)
+
 
 def brought_by(store: Path, entries: Iterable[Entry]) -> Brought:
     """What the workers have brought that a run sent, and those that they sent in turn."""
