@@ -324,6 +324,44 @@ def test_a_worker_is_sent_and_answered_in_the_chat(staffed: Desk) -> None:
     assert terminal.end() == 0
 
 
+def test_delegating_takes_options_and_a_wrong_one_is_told_of(staffed: Desk) -> None:
+    terminal = chat(staffed, "poet")
+
+    say(terminal, '/delegate feat/a "write it" --rool tests')
+    terminal.wait_for("--rool")
+    say(terminal, "/delegate --help")
+    terminal.wait_for("--auto-approve TOOL")
+    say(terminal, '/delegate feat/a "write it" --auto-approve Write --role tests')
+    terminal.wait_for("feat/a: a worker is on it")
+    say(terminal, "/delegate feat/b and don't stop --after feat/a --read-only")
+    terminal.wait_for("feat/b: a worker is on it")
+    terminal.process.sendcontrol("d")
+
+    assert terminal.end() == 0
+    second, first = [run.first.event for run in staffed.runs()]
+    assert isinstance(first, RunStarted)
+    assert isinstance(second, RunStarted)
+    assert (first.request.text, second.request.text) == ("write it", "and don't stop")
+    assert first.errand is not None
+    assert second.errand is not None
+    assert (first.errand.role, len(second.errand.after), second.errand.is_reader) == ("tests", 1, True)
+
+
+def test_a_worker_is_cancelled_in_the_chat(staffed: Desk) -> None:
+    staffed.agent("worker", SLOW)
+    terminal = chat(staffed, "poet")
+    say(terminal, "/delegate feat/a write it")
+    terminal.wait_for("feat/a: a worker is on it")
+
+    say(terminal, "/workers cancel feat/a")
+    terminal.wait_for("feat/a has ended (cancelled)")
+    say(terminal, "/workers cancel feat/a")
+    terminal.wait_for("feat/a is over already")
+    terminal.process.sendcontrol("d")
+
+    assert terminal.end() == 0
+
+
 def test_an_answer_to_a_worker_from_elsewhere_is_told(staffed: Desk) -> None:
     terminal = chat(staffed, "poet")
     say(terminal, "/delegate feat/a write it")

@@ -6,6 +6,7 @@ Most of them are commands of `podium`, called as they are on the command line an
 from __future__ import annotations
 
 import io
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable
@@ -26,7 +27,10 @@ from ..workspace.git import Repository
 from .measure import aligned
 
 ENDLESS = frozenset({"wait", "-f", "--follow"})
-"""What would not come back before something else has happened."""
+"""What of `podium workers` would not come back before something else has happened."""
+
+_OPTION = re.compile(r"(?:^|\s)--[A-Za-z]")
+_QUOTED = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|'[^']*')(?=\s+--[A-Za-z]|\s*$)""", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +47,27 @@ class Slash:
 
 
 def _delegated(rest: str) -> list[str]:
-    branch, _, task = rest.partition(" ")
-    if not task.strip() or task.strip() == "-":
-        raise Mistake("/delegate takes a branch and a task, as in /delegate feat/csv export the report to CSV")
-    return ["delegate", "--", branch, task.strip()]
+    """A call of `podium delegate`, whose task needs no quotes here: it is all that stands before the first option.
+
+    What stands behind `--` has no options. A line that begins otherwise is read as on the command line.
+    """
+    branch, _, said = rest.partition(" ")
+    said = said.strip()
+    if said.startswith("-- "):
+        return ["delegate", "--", branch, said[3:].strip()]
+    quoted = _QUOTED.match(said)
+    option = _OPTION.search(said, quoted.end() if quoted else 0)
+    task = said if option is None else said[: option.start()].strip()
+    if branch[:1] in ("-", '"', "'") or (option is not None and not task):
+        return ["delegate", *shlex.split(rest)]
+    if not task or task == "-":
+        example = "/delegate feat/csv export the report to CSV"
+        raise Mistake(f"/delegate takes a branch and a task, as in {example}; /delegate --help shows its options")
+    if quoted:
+        [task] = shlex.split(task)
+    if option is None:
+        return ["delegate", "--", branch, task]
+    return ["delegate", branch, task, *shlex.split(said[option.start() :])]
 
 
 def _denied(rest: str) -> list[str]:
@@ -61,10 +82,15 @@ def _split(*words: str) -> Callable[[str], list[str]]:
 SLASHES = {
     "help": Slash(does="list these commands"),
     "delegate": Slash(
-        takes="BRANCH TASK", does="have a worker do a task on a branch of its own", calls=_delegated, is_local=True
+        takes="BRANCH TASK [OPTIONS]",
+        does="have a worker do a task on its own branch",
+        calls=_delegated,
+        is_local=True,
     ),
     "workers": Slash(
-        takes="[COMMAND]", does="the workers and how they stand; as podium workers", calls=_split("workers")
+        takes="[COMMAND]",
+        does="the workers and how they stand; as podium workers",
+        calls=_split("workers"),
     ),
     "worktrees": Slash(
         takes="[COMMAND]",
@@ -118,7 +144,7 @@ def arguments(slash: Slash, rest: str, *, place: Path) -> list[str]:
         words = slash.calls(rest)
     except ValueError as error:
         raise Mistake(f"{rest!r} cannot be read: {error}") from error
-    if endless := ENDLESS & set(words[1:]):
+    if words[0] == "workers" and (endless := ENDLESS & set(words)):
         raise Mistake(f"{min(endless)} would keep the chat waiting; call podium {shlex.join(words)} elsewhere")
     return in_place(words, place) if slash.is_local else words
 

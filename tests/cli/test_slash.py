@@ -1,0 +1,54 @@
+"""What a slash command calls `podium` with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from podium.cli.chat_slash import arguments, named
+from podium.errors import Mistake
+
+HERE = Path("/shop")
+
+
+def called(line: str) -> list[str]:
+    name, _, rest = line.partition(" ")
+    return arguments(named(name), rest, place=HERE)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("feat/x write the tests", ["--", "feat/x", "write the tests"]),
+        ("feat/x don't  break it", ["--", "feat/x", "don't  break it"]),
+        ('feat/x call "a" what was "b"', ["--", "feat/x", 'call "a" what was "b"']),
+        ("feat/x a - b is -1", ["--", "feat/x", "a - b is -1"]),
+        ('feat/x "write tests"', ["--", "feat/x", "write tests"]),
+        ("feat/x wait", ["--", "feat/x", "wait"]),
+        (
+            'feat/x "write tests" --role tests --after feat/y',
+            ["feat/x", "write tests", "--role", "tests", "--after", "feat/y"],
+        ),
+        ("feat/x don't break it --role tests", ["feat/x", "don't break it", "--role", "tests"]),
+        ("feat/x 'mend --quiet' --model \"a b\"", ["feat/x", "mend --quiet", "--model", "a b"]),
+        ("feat/x -- mend --quiet, don't ask", ["--", "feat/x", "mend --quiet, don't ask"]),
+        ('--role tests feat/x "write it"', ["--role", "tests", "feat/x", "write it"]),
+        ('feat/x --role tests "write it"', ["feat/x", "--role", "tests", "write it"]),
+        ("--help", ["--help"]),
+        ("feat/x --help", ["feat/x", "--help"]),
+    ],
+)
+def test_a_task_is_taken_as_it_stands_up_to_the_first_option(said: str, words: list[str]) -> None:
+    assert called(f"delegate {said}") == ["delegate", "--repo=/shop", *words]
+
+
+@pytest.mark.parametrize("said", ["", "feat/x", "feat/x -"])
+def test_delegating_nothing_is_a_mistake(said: str) -> None:
+    with pytest.raises(Mistake, match="/delegate takes a branch and a task"):
+        called(f"delegate {said}")
+
+
+def test_quotes_that_do_not_end_among_options_are_a_mistake() -> None:
+    with pytest.raises(Mistake, match="cannot be read: No closing quotation"):
+        called('delegate feat/x write it --role "tests')
