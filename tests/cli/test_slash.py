@@ -52,3 +52,7 @@ def test_delegating_nothing_is_a_mistake(said: str) -> None:
 def test_quotes_that_do_not_end_among_options_are_a_mistake() -> None:
     with pytest.raises(Mistake, match="cannot be read: No closing quotation"):
         called('delegate feat/x write it --role "tests')
+
+
+def test_workers_are_those_of_the_chats_repository() -> None:
+    assert called("workers cancel feat/x") == ["workers", "--repo=/shop", "cancel", "feat/x"]

@@ -91,6 +91,7 @@ SLASHES = {
         takes="[COMMAND]",
         does="the workers and how they stand; as podium workers",
         calls=_split("workers"),
+        is_local=True,
     ),
     "worktrees": Slash(
         takes="[COMMAND]",
