@@ -29,7 +29,7 @@ from .engines.choice import Engines
 from .engines.model.providers import PROVIDERS
 from .engines.model.traffic import Traffic
 from .errand import Errand
-from .errors import Mistake, RunHeld, StoreFailed
+from .errors import Mistake, RunHeld, RunOver, StoreFailed
 from .event import (
     Entry,
     Noticed,
@@ -210,7 +210,7 @@ class App:
         await to_thread.run_sync(partial(post, self.settings.store, run, StopAsked(by=by)))
         try:
             taken = await self._taken_over(run)
-        except RunHeld:
+        except (RunHeld, RunOver):  # whoever works on it has heard, and may be through by now
             return
         result = await taken.drive()
         if result.outcome == "interrupted":

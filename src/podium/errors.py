@@ -64,6 +64,10 @@ class NoSuchRun(Mistake):
     """No run, or more than one, has the id that was given."""
 
 
+class RunOver(Mistake):
+    """A run has ended, and nothing can be done with it any more."""
+
+
 class Failed(PodiumError):
     """An agent's work came to nothing; `so_far` is what there is of an answer all the same."""
 

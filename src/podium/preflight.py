@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from .agent import Agent, Budget, Mode, Team
-from .errors import Mistake
+from .errors import Mistake, RunOver
 from .event import Entry, RunEnded
 
 LONGEST_REQUEST = 2**20
@@ -77,11 +77,11 @@ def reshaped(agent: Agent, mode: Mode | None, max_iterations: int | None) -> Age
 
 
 def must_not_have_ended(run: str, last: Entry) -> None:
-    """Refuse to go on with a run that is over. Raises Mistake."""
+    """Refuse to go on with a run that is over. Raises RunOver."""
     if isinstance(last.event, RunEnded):
         failure = last.event.failure
         is_spent = failure is not None and failure.kind == "budget"
-        raise Mistake(
+        raise RunOver(
             f"run {run} has ended ({last.event.outcome}) and stays as it is; podium run begins a new one"
             + (", with another --budget" if is_spent else "")
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import anyio
 import click
 
 from ..app import App
+from ..errors import RunOver
 from ..event import RunEnded
 from ..settings import Settings
 from .looking import found
@@ -33,5 +36,6 @@ async def stopped(settings: Settings, run: str) -> RunEnded:
         say(f"run {run} is asked to stop")
         # Its process may die before it hears of it; then nobody is left to end the run but this one.
         while not isinstance(last := await wait_for_rest(settings.store, run), RunEnded):
-            await app.stop(run)
+            with suppress(RunOver):
+                await app.stop(run)
     return last
