@@ -14,7 +14,8 @@ from anyio import sleep, to_thread, wait_readable
 
 from ..event import Decision, Entry, PermissionAnswered, QuestionAnswered, RunEnded, decode
 from ..request import readable
-from ..store.bell import Bell, bell_folder, ring_once
+from ..store.bell import Bell, bell_folder
+from ..store.clients import present
 from ..store.inbox import Answer, waiting
 from ..store.mailbox import post
 from ..store.reader import Reader
@@ -62,18 +63,17 @@ class Watch:
         """What was asked and had no answer at the last look, and by which run."""
 
     async def keep(self) -> None:
-        """Watch for ever. It waits for a bell, and looks when that rang."""
-        folder = bell_folder(self._store)
-        bell = Bell(folder, "follower")
+        """Watch for ever, as one who is there to answer. It waits for a bell, and looks when that rang."""
+        bell = Bell(bell_folder(self._store), "follower")
         try:
-            ring_once(folder, "owner")
-            while True:
-                bell.hush()
-                if self._store.exists():
-                    asked = await to_thread.run_sync(self._asked)
-                    self._take(asked, await to_thread.run_sync(self._answered, self._open.keys() - asked.keys()))
-                await sleep(LOOK_SECONDS)
-                await wait_readable(bell)
+            with present(self._store):
+                while True:
+                    bell.hush()
+                    if self._store.exists():
+                        asked = await to_thread.run_sync(self._asked)
+                        self._take(asked, await to_thread.run_sync(self._answered, self._open.keys() - asked.keys()))
+                    await sleep(LOOK_SECONDS)
+                    await wait_readable(bell)
         finally:
             bell.close()
 

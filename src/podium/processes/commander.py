@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 
 import anyio
@@ -35,6 +36,7 @@ from ..store.workers import Crew
 from ..workers.link import STANDARD, Limits, Link
 from ..workers.message import (
     Cancel,
+    Deny,
     Handshake,
     Log,
     Order,
@@ -52,6 +54,7 @@ from ..workers.schedule import Rest
 from ..workers.wire import Welcome, serve
 from ..workspace.git import Checkout
 from .clearance import cleared, held_to
+from .deadline import Deadlines
 from .latest import Latest
 from .nursery import Child, Spawned, nursery
 from .outlook import look, resting
@@ -113,6 +116,7 @@ class Commander:
         self._store = app.settings.store
         self._crew = Crew(self._store)
         self._latest = Latest(environ)
+        self._deadlines = Deadlines(self._store)
         self._welcome = Welcome()
         self._at_work: dict[str, Worker] = {}
         self._together = Lock()
@@ -128,6 +132,7 @@ class Commander:
                 without_keys = environment(self._environ, KEY_NAMES)
                 async with nursery(without_keys) as self._nursery, create_task_group() as group:
                     group.start_soon(self._nursery.warm)
+                    group.start_soon(self._deadlines.keep)
                     group.start_soon(
                         partial(
                             serve,
@@ -149,6 +154,7 @@ class Commander:
     async def _until_done(self, bell: Bell, group: TaskGroup) -> None:
         while True:
             bell.hush()
+            self._deadlines.look_again()
             # Who ends during the look is seen as it was before; it rings, and is seen as it is by the next one.
             at_work = frozenset(self._at_work)
             outlook = await to_thread.run_sync(partial(look, self._store, ours=at_work))
@@ -287,6 +293,7 @@ class Commander:
             async for report in link:
                 await self._hear(worker, report, link)
         finally:
+            self._deadlines.forget(worker.run)
             # One that says nothing any more is at its end, or hangs; then it is ended, and counts as crashed.
             if process is not None:
                 await self._bury(worker, process, link.ending)
@@ -311,6 +318,13 @@ class Commander:
                 response = self._decided(worker, report)
                 if response is not None:
                     await link.send(response)
+                else:
+                    self._deadlines.expect(
+                        report.id,
+                        by=worker.run,
+                        allowed=partial(self._patience, worker),
+                        deny=partial(_denied, link, report.id),
+                    )
 
     def _decided(self, worker: Worker, request: PermissionRequest) -> PermissionResponse | None:
         """What the rules say by now, which may be more than when the worker began; None where a person decides."""
@@ -320,6 +334,12 @@ class Commander:
         except PodiumError as error:
             self._log(worker, f"the rules cannot be read, so a person decides: {error}")
             return None
+
+    def _patience(self, worker: Worker) -> float:
+        try:
+            return self._latest.settings(worker.errand.root).approval_seconds
+        except PodiumError:
+            return inf
 
     # What is kept
 
@@ -341,6 +361,11 @@ class Commander:
 
     def _note_trouble(self, worker: str, error: PodiumError) -> None:
         sys.stderr.write(f"{worker or 'a stranger'}: {plain(str(error))}\n")
+
+
+async def _denied(link: Link[Report, Order], request: str, seconds: float) -> None:
+    denied = Deny(comment=f"nobody answered within {seconds:g} s")
+    await link.send(PermissionResponse(request_id=request, result=denied))
 
 
 async def commanded(environ: Mapping[str, str]) -> None:

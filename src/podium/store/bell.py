@@ -1,9 +1,10 @@
 """The doorbell: how a process learns at once that something new is in the store.
 
 Whoever waits binds a datagram socket in a private directory; whoever writes rings every socket
-there. The bell carries nothing: whoever hears it looks into the store. There are two kinds, for
-owners of runs, who wait for letters, and for followers, who wait for entries. A follower rings the
-owners when it comes, so that they know of it without looking for followers at every entry.
+there. The bell carries nothing: whoever hears it looks into the store. There are three kinds, for
+owners of runs, who wait for letters, for followers, who wait for entries, and for clients, who are
+there to answer. Followers and clients ring the owners when they come, so that these know of them
+without looking for them at every entry.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..errors import StoreFailed
 LONGEST_FOLDER = 70
 """A socket's path has at most 107 bytes, and a bell's name takes up to 34 of them."""
 
-Kind = Literal["owner", "follower"]
+Kind = Literal["owner", "follower", "client"]
 
 
 class Bell:
