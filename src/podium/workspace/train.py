@@ -18,6 +18,7 @@ from ..errors import Mistake, OutsideFailed
 from ..plain import cut, plain
 from .git import Checkout, Place, Repository, git
 from .merge import Clash, Side, attempt, excerpt
+from .resolution import begun_in, unresolved
 from .revision import HEADS, SHORT, contains, pinned, tip, tips, tree_of
 from .snapshot import committed, detached
 
@@ -25,7 +26,7 @@ LINES_KEPT = 40
 LONGEST_OUTPUT = 8 * 1024
 MOST_NAMES = 1000
 
-Reason = Literal["conflict", "check", "dependency", "moved", "missing"]
+Reason = Literal["conflict", "unresolved", "check", "dependency", "moved", "missing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +64,8 @@ class Coupled:
 class LeftOut:
     """A branch that is not in, and why.
 
-    `onto` is the commit that it was tried on, `files` are those that clash, and `output` is what the
-    check printed last, or both sides of what clashes.
+    `onto` is the commit that it was tried on, `files` are those that clash or in which marks of a clash are
+    left, and `output` is what the check printed last, or both sides of what clashes.
     """
 
     branch: str
@@ -176,6 +177,9 @@ class _Building:
         for earlier in car.after:
             if lacking := await self._lacking(earlier):
                 return self._out(car, "dependency", f"it builds on {plain(earlier)}, which {lacking}")
+        for beginning in await begun_in(self._place, car.commit, beyond=self.head):
+            if files := await unresolved(self._place, car.commit, beginning):
+                return self._out(car, "unresolved", "conflict marks are left in it", files=files)
         return None
 
     async def _lacking(self, earlier: str) -> str:
@@ -197,13 +201,11 @@ class _Building:
                 Coupled(branch=car.branch, commit=self.head, tree=await tree_of(self._place, self.head))
             )
             return None
-        ours = Side(name=self._so_far, commit=self.head)
+        ours = Side(name=so_far(self._target.name, self.coupled), commit=self.head)
         theirs = Side(name=car.branch, commit=car.commit)
         outcome = await attempt(self._place, ours, theirs)
         if isinstance(outcome, Clash):
-            why = "; ".join(plain(one.text) for one in outcome.conflicts) or "it clashes with the train"
-            output = await excerpt(self._place, outcome, ours, theirs)
-            return self._out(car, "conflict", cut(why, 1000), files=outcome.files, output=output)
+            return await clashing(self._place, outcome, ours, theirs)
         message = f"Merge branch '{car.branch}'"
         commit = await committed(self._place, outcome.tree, [self.head, car.commit], message)
         async with detached(self._place, commit) as checkout:
@@ -215,15 +217,29 @@ class _Building:
         self.coupled.append(Coupled(branch=car.branch, commit=commit, tree=outcome.tree))
         return None
 
-    @property
-    def _so_far(self) -> str:
-        """What a car is merged onto, in words."""
-        return " + ".join((self._target.name, *(one.branch for one in self.coupled)))
-
     def _out(self, car: Car, reason: Reason, why: str, *, files: tuple[str, ...] = (), output: str = "") -> LeftOut:
         return LeftOut(
             branch=car.branch, commit=car.commit, reason=reason, why=why, onto=self.head, files=files, output=output
         )
+
+
+async def clashing(place: Place, clash: Clash, ours: Side, theirs: Side) -> LeftOut:
+    """The branch of `theirs`, left out because it clashes with `ours`."""
+    why = "; ".join(plain(one.text) for one in clash.conflicts) or "it clashes with the train"
+    return LeftOut(
+        branch=theirs.name,
+        commit=theirs.commit,
+        reason="conflict",
+        why=cut(why, 1000),
+        onto=ours.commit,
+        files=clash.files,
+        output=await excerpt(place, clash, ours, theirs),
+    )
+
+
+def so_far(target: str, coupled: Sequence[Coupled]) -> str:
+    """What a car is merged onto, in words."""
+    return " + ".join((target, *(one.branch for one in coupled)))
 
 
 def last_lines(output: str) -> str:
