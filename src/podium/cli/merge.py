@@ -12,39 +12,29 @@ from typing import Any
 import anyio
 import click
 
-from ..errors import Mistake, PodiumError
+from ..errors import PodiumError
 from ..event import SCHEMA
 from ..permission import Unfit
 from ..settings import Settings
 from ..tools.checks import LONGEST, TAIL
 from ..tools.shell import SHELL, Output, ran
-from ..worker_state import WorkerState
 from ..workspace.bounds import sandboxed
 from ..workspace.fast_forward import fast_forward
 from ..workspace.forecast import Forecast
 from ..workspace.git import Repository, git
-from ..workspace.revision import HEADS, SHORT, contains, tip, tips
+from ..workspace.revision import HEADS, SHORT, tip
 from ..workspace.train import Car, CheckResult, LeftOut, Train, train
 from . import exits
 from . import workers_forecast as forecasts
 from .attendance import is_attended
 from .say import say
 from .text import as_json, visible
-from .workers_look import There, as_object, in_repo, seen
+from .wagon import Wagon, named, ready
+from .workers_look import There, as_object, in_repo
 
 INTEGRATION = "podium/merge-{at:%Y%m%d-%H%M%S}"
 
 Checks = Mapping[str, Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wagon:
-    """A branch that is to go along: where it began, the branches that it builds on, and what to know about it."""
-
-    branch: str
-    base: str
-    after: tuple[str, ...] = ()
-    notice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +74,7 @@ def command(
     there = There(repo) if repo is not None else ctx.find_object(There) or There()
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     target = onto or anyio.run(forecasts.current_branch, there.repository)
-    wagons = anyio.run(_ready, there, target) if is_all else [_named(there, name, target) for name in branches]
+    wagons = anyio.run(ready, there, target) if is_all else [named(there, name, target) for name in branches]
     for wagon in wagons:
         if wagon.notice:
             say(wagon.notice)
@@ -97,48 +87,6 @@ def command(
         say("no checks are set up, so that only merging is tried; --check COMMAND runs one")
     built = anyio.run(_built, there, wagons, target, checks, is_json)
     return _concluded(there, built, commands, is_agreed=is_agreed, is_json=is_json)
-
-
-# What goes along
-
-
-def _named(there: There, name: str, target: str) -> Wagon:
-    """A branch that the person named: that of a worker, or any other."""
-    if name == target:
-        raise Mistake(f"{name} cannot be merged onto itself; --onto TARGET says what it is merged onto")
-    known = [worker for worker in there.workers() if worker.errand.branch == name]
-    if not known and name in anyio.run(tips, there.repository, [name]):
-        return Wagon(branch=name, base=target, notice=f"{name}: no worker was on it; it is merged as it is")
-    worker = known[-1] if known else there.worker(name)
-    notice = ""
-    if worker.state != "complete":
-        what = "has not succeeded" if worker.is_over else "is not over"
-        notice = f"{worker.name}: its worker {what} ({worker.state}); what the branch has by now is merged"
-    return _wagon(there, worker, target, notice=notice)
-
-
-async def _ready(there: There, target: str) -> list[Wagon]:
-    """The branches whose newest workers succeeded and that the target does not have."""
-    newest = {worker.errand.branch: worker for worker in there.workers() if not worker.errand.is_reader}
-    found = await tips(there.repository, newest)
-    goal = await tip(there.repository, target)
-    ready: list[Wagon] = []
-    for branch, worker in newest.items():
-        if branch == target or branch not in found or await contains(there.repository, goal, found[branch]):
-            continue
-        if worker.state == "complete":
-            ready.append(_wagon(there, worker, target))
-        else:
-            say(
-                f"{branch}: left aside, since its worker is {worker.state}; podium merge {branch} takes it all the same"
-            )
-    return ready
-
-
-def _wagon(there: There, worker: WorkerState, target: str, *, notice: str = "") -> Wagon:
-    before = seen(there.store, worker.errand.after)
-    after = tuple(one.errand.branch for one in before if one.errand.branch)
-    return Wagon(branch=worker.name, base=worker.base or target, after=after, notice=notice)
 
 
 # The train
