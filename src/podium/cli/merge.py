@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
@@ -27,10 +27,15 @@ from ..workspace.train import Car, CheckResult, LeftOut, Train, train
 from . import exits
 from . import workers_forecast as forecasts
 from .attendance import is_attended
+from .delegate import AGENT
+from .resolver import resolving_team, sent, tell
 from .say import say
 from .text import as_json, visible
-from .wagon import Wagon, named, ready
+from .wagon import Wagon, wagons
 from .workers_look import There, as_object, in_repo
+
+if TYPE_CHECKING:
+    from ..processes.resolving import Resolving
 
 INTEGRATION = "podium/merge-{at:%Y%m%d-%H%M%S}"
 
@@ -43,6 +48,7 @@ class Built:
 
     forecast: Forecast
     train: Train
+    resolving: tuple[Resolving, ...] = ()
 
 
 @click.command("merge")
@@ -50,6 +56,8 @@ class Built:
 @click.option("--all", "is_all", is_flag=True, help="Every branch whose worker succeeded and that is not merged yet.")
 @click.option("--onto", default="", metavar="TARGET", help="The branch to merge onto; by default what is checked out.")
 @click.option("--check", "commands", multiple=True, metavar="COMMAND", help="A command that has to pass each time.")
+@click.option("--resolve", "is_resolving", is_flag=True, help="Send a worker to each branch that clashes.")
+@click.option("--resolver", metavar="AGENT", help=f"The agent that resolves; by default {AGENT}.")
 @click.option("--yes", "is_agreed", is_flag=True, help="Move the target without asking.")
 @in_repo
 @as_object
@@ -60,6 +68,8 @@ def command(
     is_all: bool,
     onto: str,
     commands: tuple[str, ...],
+    is_resolving: bool,
+    resolver: str | None,
     is_agreed: bool,
     repo: Path | None,
     is_json: bool,
@@ -68,41 +78,52 @@ def command(
 
     All of it happens on a new branch, podium/merge-…, and in temporary folders; a branch that clashes or fails
     a check is left out. The target moves to exactly what was checked, after your yes or with --yes.
+    With --resolve, a worker is sent to each conflict, on a branch of its own that is merged in its place.
     """
     if bool(branches) == is_all:
         raise click.UsageError("name the branches to merge, or say --all" if not is_all else "name branches, or --all")
+    if resolver is not None and not is_resolving:
+        raise click.UsageError("--resolver says who it is that --resolve sends; give both")
     there = There(repo) if repo is not None else ctx.find_object(There) or There()
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     target = onto or anyio.run(forecasts.current_branch, there.repository)
-    wagons = anyio.run(ready, there, target) if is_all else [named(there, name, target) for name in branches]
-    for wagon in wagons:
+    team = resolving_team(there, resolver or AGENT) if is_resolving else ()
+    going = anyio.run(wagons, there, branches, target)
+    for wagon in going:
         if wagon.notice:
             say(wagon.notice)
-    if not wagons:
+    if not going:
         say(f"no worker has brought anything that {target} does not have")
         if is_json:
-            click.echo(as_json({"schema": SCHEMA, "target": target, "coupled": [], "left_out": [], "moved": False}))
+            nothing: dict[str, Any] = {"coupled": [], "left_out": [], "resolving": [], "moved": False}
+            click.echo(as_json({"schema": SCHEMA, "target": target, **nothing}))
         return exits.GOAL_MET
     if not checks:
         say("no checks are set up, so that only merging is tried; --check COMMAND runs one")
-    built = anyio.run(_built, there, wagons, target, checks, is_json)
+    built = anyio.run(_built, there, going, target, checks, is_json)
+    if not is_json:
+        for line in report(built.train):
+            click.echo(visible(line))
+    if team:
+        built = replace(built, resolving=tuple(anyio.run(sent, there, built.train, team)))
+        tell(built.resolving, is_json=is_json)
     return _concluded(there, built, commands, is_agreed=is_agreed, is_json=is_json)
 
 
 # The train
 
 
-async def _built(there: There, wagons: Sequence[Wagon], target: str, checks: Checks, is_json: bool) -> Built:
+async def _built(there: There, going: Sequence[Wagon], target: str, checks: Checks, is_json: bool) -> Built:
     """Foresee, say so, and merge on a branch of its own."""
     place = there.repository
-    cars = [Car(branch=one.branch, commit=await tip(place, one.branch), after=one.after) for one in wagons]
-    told = await forecasts.foreseen(place.main, {one.branch: one.base for one in wagons}, onto=target)
-    assert told is not None, "every branch was found just now"
-    for line in forecasts.lines(told) if not is_json else ():
+    cars = [Car(branch=one.branch, commit=await tip(place, one.branch), after=one.after) for one in going]
+    expected = await forecasts.foreseen(place.main, {one.branch: one.base for one in going}, onto=target)
+    assert expected is not None, "every branch was found just now"
+    for line in forecasts.lines(expected) if not is_json else ():
         click.echo(visible(f"forecast: {line}"))
     name = INTEGRATION.format(at=datetime.now())
     check = _Checking(there.settings, checks)
-    return Built(forecast=told, train=await train(place, cars, onto=target, integration=name, check=check))
+    return Built(forecast=expected, train=await train(place, cars, onto=target, integration=name, check=check))
 
 
 class _Checking:
@@ -141,11 +162,8 @@ class _Checking:
 
 
 def _concluded(there: There, built: Built, commands: Sequence[str], *, is_agreed: bool, is_json: bool) -> int:
-    """Tell what is in and what is not, and move the target where somebody agrees; the exit code."""
+    """Move the target where somebody agrees; the exit code."""
     result = built.train
-    if not is_json:
-        for line in report(result):
-            click.echo(visible(line))
     if result.ref is None:
         return _told(built, is_json, code=_code(result.left_out), is_moved=False)
     if result.commit == result.base:
@@ -197,7 +215,7 @@ async def _forget(repository: Repository, result: Train) -> None:
 
 
 def _code(left_out: Sequence[LeftOut]) -> int:
-    if any(one.reason == "conflict" for one in left_out):
+    if any(one.reason in ("conflict", "unresolved") for one in left_out):
         return exits.CONFLICT
     return exits.GOAL_NOT_MET if left_out else exits.GOAL_MET
 
@@ -242,4 +260,5 @@ def fields(built: Built) -> dict[str, Any]:
             }
             for one in result.left_out
         ],
+        "resolving": [{"branch": one.branch, "on": one.on, "id": one.run} for one in built.resolving],
     }

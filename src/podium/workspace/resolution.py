@@ -69,6 +69,11 @@ async def settles(place: Place, beginning: Beginning, commit: str) -> bool:
     return await contains(place, beginning.theirs, commit) and not await contains(place, beginning.ours, commit)
 
 
+async def marked(place: Place, commit: str, beginning: Beginning) -> frozenset[str]:
+    """The files of a commit in which stand marks that name one of the two sides."""
+    return frozenset(await _counted(place, commit, f"^[<>]+ ({beginning.ours}|{beginning.theirs})"))
+
+
 async def unresolved(place: Place, commit: str, beginning: Beginning) -> tuple[str, ...]:
     """The files of a commit in which something of the clash is left: marks, or a name that git gave meanwhile.
 
@@ -76,7 +81,7 @@ async def unresolved(place: Place, commit: str, beginning: Beginning) -> tuple[s
     clashed, and only those that neither side had: what looks like one may be a heading.
     """
     sides = f"({beginning.ours}|{beginning.theirs})"
-    left = set(await _counted(place, commit, rf"^[<>]+ {sides}"))
+    left = set(await marked(place, commit, beginning))
     listed = names(await git_output(place, "ls-tree", "-r", "-z", "--name-only", commit))
     left |= {path_text(os.fsencode(name)) for name in listed if re.search(rf"~{sides}(_\d+)?(/|$)", name)}
     tried = await attempt(place, Side(name="ours", commit=beginning.ours), Side(name="theirs", commit=beginning.theirs))

@@ -179,7 +179,9 @@ class _Building:
                 return self._out(car, "dependency", f"it builds on {plain(earlier)}, which {lacking}")
         for beginning in await begun_in(self._place, car.commit, beyond=self.head):
             if files := await unresolved(self._place, car.commit, beginning):
-                return self._out(car, "unresolved", "conflict marks are left in it", files=files)
+                return self._out(
+                    car, "unresolved", "marks of a conflict are left in it, which has to be resolved first", files=files
+                )
         return None
 
     async def _lacking(self, earlier: str) -> str:

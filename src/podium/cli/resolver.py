@@ -1,0 +1,78 @@
+"""Resolvers: the workers that `podium merge --resolve` sends to the branches that clash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from ..agent import Agent
+from ..errors import PodiumError
+from ..processes.terms import Terms, suited
+from ..roster.discover import load
+from ..workspace.resolution import unresolved
+from ..workspace.revision import tips
+from ..workspace.train import LeftOut, Train
+from .say import say
+from .text import visible
+from .wagon import Resolver, resolvers
+from .workers_look import There
+
+if TYPE_CHECKING:
+    from ..processes.resolving import Resolving
+
+
+def resolving_team(there: There, name: str) -> tuple[Agent, ...]:
+    """The agent that resolves, then those that it needs. Raises Mistake where there is none of that name."""
+    first, *others = load(there.place, there.settings.home).team(name)
+    return suited(first, Terms(), there.settings), *others
+
+
+async def sent(there: There, result: Train, team: tuple[Agent, ...]) -> list[Resolving]:
+    """A worker for each branch that clashes, where none has resolved it or is about to."""
+    clashing = [one for one in result.left_out if one.reason == "conflict"]
+    if not clashing:
+        return []
+    from ..app import App  # here, because most merges need none of it
+    from ..processes.delegation import start_commander
+    from ..processes.resolving import have_resolved
+
+    known = await resolvers(there)
+    found: list[Resolving] = []
+    async with App(there.settings) as app:
+        for one in clashing:
+            if already := await _already(there, one, known):
+                say(already)
+                continue
+            try:
+                found.append(await have_resolved(app, team[0], one, result, at=there.place, agents=team[1:]))
+            except PodiumError as error:
+                say(f"{one.branch}: nobody is sent to its conflict: {error}")
+    if found:
+        start_commander(there.settings)
+    return found
+
+
+async def _already(there: There, left_out: LeftOut, known: Mapping[str, Resolver]) -> str:
+    """Why nobody needs to be sent to a conflict; empty where somebody does."""
+    for branch, resolver in reversed(list(known.items())):
+        if resolver.resolves.theirs != left_out.commit:
+            continue
+        if not resolver.worker.is_over:
+            return f"{left_out.branch}: a worker is on its conflict already; podium workers shows {branch}"
+        at = (await tips(there.repository, [branch])).get(branch)
+        if resolver.worker.state != "complete" or at is None:
+            continue
+        if not await unresolved(there.repository, at, resolver.resolves):
+            return f"{left_out.branch}: {branch} has its conflict resolved; podium merge {branch} takes that"
+    return ""
+
+
+def tell(found: Iterable[Resolving], *, is_json: bool) -> None:
+    """Say who was sent to what, and what to do then."""
+    for one in found:
+        if not is_json:
+            click.echo(visible(f"resolving: {one.branch}: worker {one.run} on {one.on}"))
+        say(f"{one.on}: podium workers shows how it stands, podium approvals what it asks;")
+        say(f"  when it is done, podium merge {one.on} takes it in place of {one.branch}")
