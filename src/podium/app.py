@@ -204,6 +204,12 @@ class App:
         taken = await self._taken_over(run)
         await taken.fail(why)
 
+    async def rest(self, run: str) -> None:
+        """Pause a run that nobody works on: it goes on only when it is named. Raises RunHeld where somebody does."""
+        await self._started(run)
+        taken = await self._taken_over(run)
+        await taken.rest()
+
     async def stop(self, run: str, by: str = "") -> None:
         """End a run with what there is, whoever works on it; where nobody does, it is ended here."""
         await self._started(run)

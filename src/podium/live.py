@@ -223,6 +223,12 @@ class Run:
         self._store.release(self._lease)
         await self._timeline.settled()
 
+    async def rest(self) -> None:
+        """Pause a run that nobody works on."""
+        self._timeline.append(RunPaused(), scope="")
+        self._store.release(self._lease)
+        await self._timeline.settled()
+
     async def fail(self, why: str) -> None:
         """End the run for a reason that lies outside its work."""
         failure = Failure(kind="failed", agent=self._agent, message=why)

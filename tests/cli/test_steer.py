@@ -58,13 +58,18 @@ def test_a_run_is_paused_and_resumed(desk: Desk) -> None:
     assert desk.invoke("resume", run).stdout == "the answer\n"
 
 
-def test_a_run_that_nobody_works_on_has_nothing_to_pause(desk: Desk, interrupted: Callable[[], str]) -> None:
+def test_a_run_that_nobody_works_on_is_paused_and_goes_on_only_when_it_is_named(
+    desk: Desk, interrupted: Callable[[], str]
+) -> None:
     run = interrupted()
 
-    said = desk.invoke("pause", run)
+    first, second = desk.invoke("pause", run), desk.invoke("pause", run)
 
-    assert said.exit_code == 0
-    assert said.stderr == f"run {run} is not running (resumable), so there is nothing to pause\n"
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert first.stderr == f"paused; go on with: podium resume {run}\n"
+    assert second.stderr == f"run {run} is paused already; go on with: podium resume {run}\n"
+    assert desk.invoke("resume").stderr == "nothing to resume\n"
+    assert desk.invoke("resume", run).exit_code == 0
 
 
 def test_a_message_reaches_the_agent_at_its_next_turn(desk: Desk) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from podium.errors import Mistake
-from podium.event import PermissionAnswered, WorkCommitted, WorkerPlaced
+from podium.event import ModelReplied, PermissionAnswered, WorkCommitted, WorkerPlaced
 from podium.workspace.train import train
 
 from ..workspace.merging import passing
@@ -176,3 +176,18 @@ async def test_what_workers_brought_goes_onto_a_train_and_what_does_not_fit_is_l
     assert {one.branch: one.reason for one in made.left_out} == {"feat/clash": "conflict", "feat/broken": "check"}
     assert made.left_out[0].files == ("same.txt",)
     assert yard.file("podium/train", "same.txt") == "a"
+
+
+async def test_a_worker_that_waits_for_its_turn_can_be_paused_and_others_go_before_it(yard: Yard) -> None:
+    first = await yard.hire("feat/one", "one")
+    second = await yard.hire("feat/two", "two")
+    assert (await yard.podium("pause", first)).returncode == 0
+    yard.command()
+
+    assert (await yard.ended(second)).outcome == "succeeded"
+    await yard.over()
+    assert yard.events(first, ModelReplied) == []
+    assert (await yard.podium("resume", first)).returncode == 0
+
+    assert (await yard.ended(first)).outcome == "succeeded"
+    await yard.deserted()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import click
 
-from ..errors import Mistake
+from ..errors import Mistake, RunHeld
 from ..event import PauseAsked, RunEnded, RunPaused
 from ..settings import Settings
 from ..store.mailbox import post
@@ -15,18 +15,34 @@ from .say import say
 from .state import is_over, state
 
 
+async def _rested(settings: Settings, run: str) -> bool:
+    """Pause a run that nobody works on; False where somebody does by now."""
+    from ..app import App  # here, because a run that somebody works on needs none of it
+
+    async with App(settings) as app:
+        try:
+            await app.rest(run)
+        except RunHeld:
+            return False
+    return True
+
+
 @click.command("pause")
 @click.argument("run")
 def command(run: str) -> None:
     """Let RUN begin nothing more, and wait until what is under way has ended. podium resume goes on with it."""
-    store = Settings.load().store
+    settings = Settings.load()
+    store = settings.store
     with looking(store) as reader:
         summary = reader.summary(reader.find(run))
     id, word = summary.id, state(summary)
     if is_over(summary):
         raise Mistake(f"run {id} has ended ({word}), so there is nothing to pause")
-    if word != "running":
-        say(f"run {id} is not running ({word}), so there is nothing to pause")
+    if word == "paused":
+        say(f"run {id} is paused already; go on with: podium resume {id}")
+        return
+    if word != "running" and anyio.run(_rested, settings, id):
+        say(f"paused; go on with: podium resume {id}")
         return
     post(store, id, PauseAsked())
     say(f"run {id} is asked to pause; what is under way ends first")
