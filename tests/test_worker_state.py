@@ -104,6 +104,15 @@ def test_at_work_it_is_told_by_what_it_does() -> None:
     assert Written().thinking().add(TurnEnded(outcome="succeeded", text="done"), TURN).word() == "idle"
 
 
+def test_one_that_waits_for_workers_of_its_own_says_so() -> None:
+    written = Written().begun().add(WorkerSent(run="b2"), "worker")
+    waiting = state_of(written.entries, owner_alive=True)
+    returned = state_of(written.add(WorkerReturned(run="b2", outcome="succeeded"), "worker").entries, owner_alive=True)
+
+    assert (waiting.state, waiting.tool) == ("tool_call", "workers")
+    assert (returned.state, returned.tool) == ("starting", "")
+
+
 def test_a_worker_that_asks_waits_since_then_until_it_is_answered() -> None:
     asking = Written().asking()
 

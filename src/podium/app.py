@@ -45,6 +45,7 @@ from .memory import recalled
 from .mind import Engine, Past
 from .operation import Engagement, Ways
 from .outfit import Outfit
+from .patience import Unattended
 from .patterns.discuss import Discussion
 from .patterns.ways import PATTERNS, Patterns, way_of
 from .permission import Acting
@@ -367,7 +368,9 @@ class App:
             keeper=Keeper(self._minds, noticed=notice),
             offer=outfit.offer,
             checking=outfit.checking if started.repo else None,
-            placing=cache(partial(self._sending, settings, timeline.run, started)) if started.repo else None,
+            placing=cache(partial(self._sending, settings, timeline.run, started, unattended))
+            if started.repo
+            else None,
             briefing=settings.briefing,
             allowance=Allowance(timeline, "", settings.budget, of=""),
             rules=self._rules if settings is self.settings else settings.rules(),
@@ -380,10 +383,12 @@ class App:
         closing = None if started.errand is None else partial(self._brought_home, timeline, started.errand)
         return Run(self._store, lease, first=first, engagement=engagement, outfit=outfit, closing=closing)
 
-    def _sending(self, settings: Settings, run: str, started: RunStarted) -> Placement:
+    def _sending(self, settings: Settings, run: str, started: RunStarted, unattended: Unattended | None) -> Placement:
         from .processes.sending import Sending  # here, because most runs send nobody, and it needs this module
 
-        return Sending(self, settings, run, Path(started.repo), started.errand)
+        return Sending(
+            self, settings, run, Path(started.repo), errand=started.errand, is_unattended=unattended == "deny"
+        )
 
     async def _brought_home(self, timeline: Timeline, errand: Errand, subject: str) -> str:
         from .processes.returning import returned  # here, because most runs are no worker's

@@ -37,6 +37,7 @@ from .event import (
     WorkCommitted,
     WorkerPlaced,
     WorkerReturned,
+    WorkerSent,
 )
 from .picture import Picture
 from .usage import NOTHING, Usage
@@ -67,6 +68,9 @@ AT_REST: frozenset[Word] = frozenset({"queued", "paused", "resumable"})
 
 HEARD = tuple(name for event, name in KINDS.items() if event not in (TextStreamed, ReasoningStreamed))
 """The kinds of events that say something about a worker: all but the pieces of what models say."""
+
+SENT = "workers"
+"""What is named as the tool of one that waits for workers of its own."""
 
 CHECKS = "run_checks"
 
@@ -146,6 +150,7 @@ class Course:
     _has_turned: bool = False
     _turns: set[str] = field(default_factory=set)
     _tools: dict[str, str] = field(default_factory=dict)
+    _sent: set[str] = field(default_factory=set)
     """The tools in hand, by the places of their calls."""
     _placed: WorkerPlaced | None = None
     _committed: WorkCommitted | None = None
@@ -204,7 +209,10 @@ class Course:
                 self._placed = event
             case WorkCommitted() as event:
                 self._committed = event
+            case WorkerSent(run=run):
+                self._sent.add(run)
             case WorkerReturned(run=run):
+                self._sent.discard(run)
                 self._counts[run] = None
 
     def _end_below(self, place: str) -> None:
@@ -264,6 +272,8 @@ class Course:
             return "tool_call"
         if self._turns:
             return "thinking"
+        if self._sent:
+            return "tool_call"
         return "idle" if self._has_turned else "starting"
 
     def _asked(self) -> dict[str, Entry]:
@@ -283,7 +293,7 @@ class Course:
                     return action.tool
                 case QuestionAsked():
                     return "ask_person"
-        return next(reversed(self._tools.values()), "")
+        return next(reversed(self._tools.values()), SENT if self._sent and not self._turns else "")
 
     def _why(self, word: Word) -> str:
         """Why there is no answer."""

@@ -27,9 +27,9 @@ from ..usage import NOTHING, Usage
 from . import exits
 from .asking import BY, Asking, harmless
 from .chat_console import Console
-from .chat_inbox import Letters, Watch
 from .chat_slash import arguments, called, help_lines, in_place, named
 from .chat_voice import Voice
+from .inbox import Letters, Watch
 from .measure import counted, span, used
 from .outcome import parts_told
 from .view import Nothing

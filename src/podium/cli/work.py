@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
 import anyio
 from anyio import CancelScope, create_task_group, sleep
@@ -20,8 +19,8 @@ from ..live import Run
 from ..picture import Picture
 from ..result import Result
 from ..settings import Settings
-from .asking import Asking, Terminal
 from .attendance import is_attended
+from .attending import Attendance
 from .interrupt import interruptible
 from .view import View
 
@@ -65,7 +64,7 @@ async def _worked(
         async with App(settings) as app, opening(app) as run:
             try:
                 with view(picture) as shown:
-                    await _watch(run, picture, shown, past, settings.home)
+                    await _watch(run, picture, shown, past, settings)
             except Exception as error:
                 # Leaving the block would stop the run for good. A reader that went away is no reason
                 # for that: being cancelled leaves the run resumable.
@@ -84,12 +83,9 @@ async def _worked(
     )
 
 
-async def _watch(run: Run, picture: Picture, view: View, past: Sequence[Entry], home: Path) -> None:
+async def _watch(run: Run, picture: Picture, view: View, past: Sequence[Entry], settings: Settings) -> None:
     """Show the run, and put to the person what its agents ask, until this process has stopped working on it."""
-    asking = Asking(run, view, Terminal(), home=home) if is_attended() else None
-    if asking is not None:
-        for entry in past:
-            asking.hear(entry)
+    attendance = Attendance(run, view, settings) if is_attended() else None
 
     async def keep_time() -> None:
         while True:
@@ -98,12 +94,14 @@ async def _watch(run: Run, picture: Picture, view: View, past: Sequence[Entry], 
 
     async with create_task_group() as group:
         group.start_soon(keep_time)
-        if asking is not None:
-            group.start_soon(asking.attend)
+        if attendance is not None:
+            group.start_soon(attendance.keep)
+            for entry in past:
+                attendance.hear(entry)
         with run.entries(picture.seq) as entries:
             async for entry in entries:
                 picture.apply(entry)
                 view.show(entry)
-                if asking is not None:
-                    asking.hear(entry)
+                if attendance is not None:
+                    attendance.hear(entry)
         group.cancel_scope.cancel()

@@ -30,15 +30,28 @@ DEEPEST = 3
 
 
 class Sending:
-    """Workers of one run, in the repository that it works in and with the settings that it has."""
+    """Workers of one run, in the repository that it works in and with the settings that it has.
 
-    def __init__(self, app: App, settings: Settings, run: str, directory: Path, errand: Errand | None) -> None:
+    Where nobody is asked what its own agents want, nobody is asked what they want.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        settings: Settings,
+        run: str,
+        directory: Path,
+        *,
+        errand: Errand | None,
+        is_unattended: bool,
+    ) -> None:
         self.is_worker = errand is not None
         self._app = app
         self._settings = settings
         self._run = run
         self._directory = directory
         self._errand = errand
+        self._is_unattended = is_unattended
         self._store = app.settings.store
 
     async def send(
@@ -64,6 +77,7 @@ class Sending:
             parent=self._run,
             operation=operation,
             is_shared=sent.is_shared,
+            is_unattended=self._is_unattended,
             run=sent.run,
             settings=structs.replace(self._settings, budget=sent.budget),
             agents=rest,

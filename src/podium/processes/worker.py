@@ -36,10 +36,12 @@ from ..event import (
     ToolCalled,
     TurnStarted,
     WorkCommitted,
+    WorkerSent,
 )
 from ..live import Run
 from ..result import Result
 from ..settings import Settings
+from ..worker_state import SENT
 from ..workers.frame import TooLong
 from ..workers.link import Link
 from ..workers.message import (
@@ -235,6 +237,8 @@ def reported(entry: Entry, tokens: int) -> StatusUpdate | None:
             return StatusUpdate(state="tool_call", tool=event.action.tool, tokens=tokens)
         case ActionBegan() as event:
             return StatusUpdate(state="tool_call", tool=event.action.tool, tokens=tokens)
+        case WorkerSent():
+            return StatusUpdate(state="tool_call", tool=SENT, tokens=tokens)
         case PermissionAsked() as event:
             return StatusUpdate(state="waiting_permission", tool=event.action.tool, tokens=tokens)
         case QuestionAsked():

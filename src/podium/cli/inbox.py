@@ -1,4 +1,4 @@
-"""What agents ask while a person chats: those of the chat and all workers of the store, and the answers.
+"""What agents ask while a person is at the terminal: those of the run there, and workers, and the answers.
 
 Answers go into the mailbox of the run that asks, as they do from everywhere else; of two answers
 the first counts.
@@ -7,18 +7,19 @@ the first counts.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from anyio import sleep, to_thread, wait_readable
 
-from ..event import Decision, Entry, PermissionAnswered, QuestionAnswered, RunEnded, decode
+from ..event import Decision, Entry, PermissionAnswered, QuestionAnswered, RunEnded, RunStarted, decode
 from ..request import readable
 from ..store.bell import Bell, bell_folder
 from ..store.clients import present
 from ..store.inbox import Answer, waiting
 from ..store.mailbox import post
-from ..store.reader import Reader
+from ..store.reader import Reader, Summary
 from ..store.workers import Crew
 from .asking import Asking
 
@@ -39,6 +40,10 @@ class Letters:
         """Remember which run has asked something."""
         self._runs[id] = run
 
+    def has(self, id: str) -> bool:
+        """Whether it is known who has asked this."""
+        return id in self._runs
+
     async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
         given = PermissionAnswered(
             id=id, decision=decision, by=by, comment=readable(comment), rule=rule, at=time.time()
@@ -53,10 +58,11 @@ class Letters:
 
 
 class Watch:
-    """Looks for what the workers of a store ask, and hands it to `asking`."""
+    """Looks for what the workers of a store ask, or those of one run, and hands it to `asking`."""
 
-    def __init__(self, store: Path, asking: Asking, letters: Letters) -> None:
+    def __init__(self, store: Path, asking: Asking, letters: Letters, *, of: str = "") -> None:
         self._store = store
+        self._of = of
         self._asking = asking
         self._letters = letters
         self._open: dict[str, str] = {}
@@ -82,7 +88,11 @@ class Watch:
         workers = {hired.run for hired in Crew(self._store).open()}
         if not workers:
             return {}
-        return {one.asked.id: one.entry for one in waiting(self._store) if one.summary.id in workers}
+        asked = [one for one in waiting(self._store) if one.summary.id in workers]
+        if self._of:
+            with Reader(self._store) as reader:
+                asked = [one for one in asked if self._of in senders(reader, one.summary)]
+        return {one.asked.id: one.entry for one in asked}
 
     def _answered(self, gone: set[str]) -> dict[str, str]:
         """Who has answered what is not open any more; `podium` where its run has ended without an answer.
@@ -107,3 +117,10 @@ class Watch:
                 self._open[id] = entry.run
                 self._letters.expect(id, entry.run)
                 self._asking.hear(entry)
+
+
+def senders(reader: Reader, summary: Summary) -> Iterator[str]:
+    """The run that sent a worker, the one that sent that, and so on."""
+    while isinstance(started := summary.first.event, RunStarted) and started.errand and started.errand.parent:
+        yield started.errand.parent
+        summary = reader.summary(started.errand.parent)
