@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from anyio import sleep, to_thread, wait_readable
 
 from ..event import Decision, Entry, PermissionAnswered, QuestionAnswered, RunEnded, RunStarted, decode
 from ..request import readable
-from ..store.bell import Bell, bell_folder
+from ..store.bell import Bell, bell_folder, ring_once
 from ..store.clients import present
 from ..store.inbox import Answer, waiting
 from ..store.mailbox import post
@@ -69,10 +70,15 @@ class Watch:
         """What was asked and had no answer at the last look, and by which run."""
 
     async def keep(self) -> None:
-        """Watch for ever, as one who is there to answer. It waits for a bell, and looks when that rang."""
-        bell = Bell(bell_folder(self._store), "follower")
+        """Watch for ever. It waits for a bell, and looks when that rang.
+
+        Only who sees what all workers ask counts as one who is there to answer them.
+        """
+        folder = bell_folder(self._store)
+        bell = Bell(folder, "follower")
         try:
-            with present(self._store):
+            ring_once(folder, "owner")
+            with nullcontext() if self._of else present(self._store):
                 while True:
                     bell.hush()
                     if self._store.exists():
