@@ -25,6 +25,7 @@ from .config.document import MODES, Document, PermissionMode, ProviderLimits, la
 from .config.files import Files, read_files
 from .config.launch import Launch
 from .config.role import Role, resolved
+from .config.worktree import WorktreeSettings
 from .engines.model.providers import PROVIDERS, base_url, configured, parse_model, provider, without_credentials
 from .engines.names import REHEARSAL
 from .errors import Mistake
@@ -58,7 +59,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     permission_mode: PermissionMode = "default"
     budget: Budget | None = None
     checks: dict[str, tuple[str, ...]] = {}
-    worktrees: dict[str, tuple[str, ...]] = {}
+    worktrees: WorktreeSettings = WorktreeSettings()
     mcp_servers: dict[str, McpServer] = {}
     engines: dict[str, Launch] = {}
     providers: dict[str, ProviderLimits] = {}

@@ -12,6 +12,7 @@ from podium.agent import Budget, Permissions
 from podium.config.confirmed import Confirmed, confirm
 from podium.config.proposal import proposals
 from podium.config.role import Role
+from podium.config.worktree import WorktreeSettings
 from podium.errors import Mistake
 from podium.settings import Settings
 from podium.trust import Trust
@@ -335,6 +336,7 @@ def test_what_is_run_in_worktrees_is_a_persons_own_choice_or_trusted(tmp_path: P
     trust(home, repo, "worktrees.setup")
     after = Settings.load({}, repo, home=home)
 
-    assert before.worktrees == {}
-    assert before.proposed.worktrees["setup"] == ("sh", "-c", "make deps")
-    assert after.worktrees == {"setup": ("sh", "-c", "make deps")}
+    assert before.worktrees == WorktreeSettings()
+    assert before.proposed.worktrees.setup == ("sh", "-c", "make deps")
+    assert after.worktrees == WorktreeSettings(setup=("sh", "-c", "make deps"))
+    assert after.proposed.worktrees == WorktreeSettings(teardown=("rm", "-rf", "build"))

@@ -148,7 +148,7 @@ def worktrees_of(repository: Repository) -> Worktrees:
     """The worktrees of a repository, with what is done before one goes."""
     settings = Settings.load(repo=repository.main)
     teardown = hook(
-        settings.worktrees.get("teardown"),
+        settings.worktrees.teardown,
         what="teardown",
         home=settings.home,
         store=settings.store,

@@ -11,6 +11,7 @@ from ..agent import Budget, Permissions
 from ..mcp_server import McpServer
 from .launch import Launch
 from .role import Role
+from .worktree import WorktreeSettings
 
 PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"]
 MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "plan", "dont-ask", "bypass")
@@ -55,7 +56,7 @@ class Document(Struct, frozen=True, kw_only=True, omit_defaults=True):
     budget: Budget | None = None
     notify: tuple[str, ...] = ()
     checks: dict[str, tuple[str, ...]] = {}
-    worktrees: dict[str, tuple[str, ...]] = {}
+    worktrees: WorktreeSettings = WorktreeSettings()
     providers: dict[str, ProviderLimits] = {}
     approval_seconds: float | None = None
 
@@ -97,8 +98,9 @@ class Document(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def layered(low: Document, high: Document) -> Document:
     """Both documents as one. What `high` says wins, entry by entry."""
     merged: dict[str, Any] = dict(_said(low)) | dict(_said(high))
-    for name in ("models", "engines", "mcp_servers", "checks", "worktrees"):
+    for name in ("models", "engines", "mcp_servers", "checks"):
         merged[name] = getattr(low, name) | getattr(high, name)
+    merged["worktrees"] = _over(low.worktrees, high.worktrees)
     merged["providers"] = low.providers | {
         name: _over(low.providers.get(name, ProviderLimits()), limits) for name, limits in high.providers.items()
     }

@@ -14,6 +14,7 @@ from .document import MODES, Document, PermissionMode, ProviderLimits
 from .launch import Launch
 from .role import Role
 from .slot import Slot
+from .worktree import WorktreeSettings
 
 if TYPE_CHECKING:
     from ..policy.entry import Kind
@@ -165,22 +166,23 @@ def budget(slot: Slot) -> Budget:
 
 
 def checks(slot: Slot) -> dict[str, tuple[str, ...]]:
-    """Commands by name: a text is for the shell, a list is a program with its arguments."""
-    found: dict[str, tuple[str, ...]] = {}
-    for name, entry in slot.entries("commands, such as tests: pytest -q,"):
-        if isinstance(entry.written, Items):
-            found[name] = entry.texts("a command")
-            if not entry.written.items:
-                entry.error("an empty list stands here; a program with its arguments would be right")
-        else:
-            found[name] = ("sh", "-c", entry.text("a command"))
-    return found
+    """Commands by name."""
+    return {name: command(entry) for name, entry in slot.entries("commands, such as tests: pytest -q,")}
 
 
-def worktrees(slot: Slot) -> dict[str, tuple[str, ...]]:
+def command(slot: Slot) -> tuple[str, ...]:
+    """A command: a text is for the shell, a list is a program with its arguments."""
+    if not isinstance(slot.written, Items):
+        return ("sh", "-c", slot.text("a command"))
+    if not slot.written.items:
+        slot.error("an empty list stands here; a program with its arguments would be right")
+    return slot.texts("a command")
+
+
+def worktrees(slot: Slot) -> WorktreeSettings:
     """What is run in a worker's checkout when it is made, and before it goes."""
-    slot.fields(("setup", "teardown"))
-    return {name: argv for name, argv in checks(slot).items() if name in ("setup", "teardown")}
+    fields = slot.fields(WorktreeSettings.__struct_fields__)
+    return WorktreeSettings(**{key: command(field) for key, field in fields.items()})
 
 
 def providers(slot: Slot) -> dict[str, ProviderLimits]:

@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 from ..mcp_server import McpServer, placed, trusted_name
 from ..trust import Trust
 from .document import Document, ProviderLimits
+from .worktree import WorktreeSettings
 
 SERVER = "mcpServers."
 
@@ -64,11 +65,12 @@ def without_keys(document: Document, keys: Collection[str]) -> Document:
 
 def _kept(document: Document, keys: Collection[str]) -> dict[str, Any]:
     """The fields that can be trusted, with the entries of these keys."""
+    kept = {key: value for key, value in document.worktrees.said().items() if f"worktrees.{key}" in keys}
     return {
         "engines": {name: one for name, one in document.engines.items() if f"engines.{name}" in keys},
         "mcp_servers": {name: one for name, one in document.mcp_servers.items() if f"{SERVER}{name}" in keys},
         "checks": {name: one for name, one in document.checks.items() if f"checks.{name}" in keys},
-        "worktrees": {name: one for name, one in document.worktrees.items() if f"worktrees.{name}" in keys},
+        "worktrees": WorktreeSettings(**kept),
         "providers": {name: one for name, one in document.providers.items() if f"providers.{name}.base_url" in keys},
     }
 
@@ -80,8 +82,8 @@ def _values(document: Document) -> Iterator[tuple[str, McpServer | Struct | tupl
         yield f"engines.{name}", launch
     for name, argv in document.checks.items():
         yield f"checks.{name}", argv
-    for name, argv in document.worktrees.items():
-        yield f"worktrees.{name}", argv
+    for key, value in document.worktrees.said().items():
+        yield f"worktrees.{key}", value
     for name, limits in document.providers.items():
         if limits.base_url is not None:
             yield f"providers.{name}.base_url", limits.base_url

@@ -29,7 +29,7 @@ async def placed(app: App, environ: Mapping[str, str], run: str, errand: Errand)
     await of.reconciled()
     settings = Settings.load(environ, repo=Path(errand.root))
     setup = hook(
-        settings.worktrees.get("setup"),
+        settings.worktrees.setup,
         what="setup",
         home=settings.home,
         store=app.settings.store,

@@ -18,9 +18,9 @@ TAIL = 2 * 1024
 Hook = Callable[[Checkout], Awaitable[None]]
 
 
-def hook(argv: tuple[str, ...] | None, *, what: str, home: Path, store: Path, is_sandboxed: bool = True) -> Hook | None:
+def hook(argv: tuple[str, ...], *, what: str, home: Path, store: Path, is_sandboxed: bool = True) -> Hook | None:
     """What is done with a worktree; None where nothing is set up. It raises Mistake where the command fails."""
-    if argv is None:
+    if not argv:
         return None
 
     async def act(checkout: Checkout) -> None:
