@@ -99,7 +99,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             said = structs.replace(said, permissions=mine)
         if said.model is None and (found := _found(environ, home)) is not None:
             said, sources["model"] = structs.replace(said, model=found[0]), found[1]
-        _must_mean_something(said, files, sources)
+        _must_mean_something(said, files, sources, repo)
         values: dict[str, Any] = {name: getattr(said, name) for name in said.__struct_fields__}
         values = {name: value for name, value in values.items() if value is not None}
         values |= {
@@ -262,8 +262,8 @@ def _must_be_right(files: Files) -> None:
         raise Mistake(f"{files.errors[0]}{rest}")
 
 
-def _must_mean_something(said: Document, files: Files, sources: Mapping[str, Origin]) -> None:
-    """Every model, role and provider that is named has to be one."""
+def _must_mean_something(said: Document, files: Files, sources: Mapping[str, Origin], repo: Path | None) -> None:
+    """Every model, role and provider that is named has to be one, and workers' folders outside of the repository."""
 
     def place(key: str) -> str:
         lines = {"user file": files.user_lines, "repository file": files.repo_lines}.get(sources.get(key, ""), {})
@@ -275,6 +275,11 @@ def _must_mean_something(said: Document, files: Files, sources: Mapping[str, Ori
             provider(name)
         except Mistake as error:
             raise Mistake(f"{place(key)}{error}") from None
+    if said.worktrees.folder and repo is not None:
+        try:
+            _must_suit(said.worktrees.folder, repo)
+        except Mistake as error:
+            raise Mistake(f"{place('worktrees.folder')}{error}") from None
     named = {"model": said.model} if said.model else {}
     for key, text in (named | {f"models.{name}": name for name in said.models}).items():
         try:
@@ -283,3 +288,13 @@ def _must_mean_something(said: Document, files: Files, sources: Mapping[str, Ori
                     parse_model(model)
         except Mistake as error:
             raise Mistake(f"{place(key)}{error}") from None
+
+
+def _must_suit(folder: str, repo: Path) -> None:
+    """A pattern of folders has to name some outside of the repository. Raises Mistake."""
+    from .workspace.folder import folder_for  # here, because hardly anybody names one
+
+    main = repo.resolve()
+    # Where no repository is, or one around the whole home folder, nobody may ever want a worker.
+    if (main / ".git").exists() and not Path(os.path.expanduser("~")).is_relative_to(main):  # noqa: PTH111
+        folder_for(folder, main=main, branch="{branch}")

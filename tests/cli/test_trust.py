@@ -383,3 +383,14 @@ def test_trusting_only_looks_and_a_changed_clone_is_asked_about_anew(
     assert isinstance(trusted.mcp_servers["evil"], McpServer)
     assert (trusted.permissions.allow, trusted.permission_mode, trusted.sandbox) == ((), "default", True)
     assert (set(changed.mcp_servers), changed.checks, changed.engines) == ({"far", "json"}, {}, {})
+
+
+def test_where_a_repository_would_write_is_said_before_it_is_trusted(desk: Desk) -> None:
+    (desk.repo / "podium.yaml").write_text("worktrees: {folder: '../../trees-{branch}', setup: make}\n")
+
+    said = desk.invoke("trust", "--list").stdout
+    desk.invoke("trust", "worktrees.folder")
+
+    assert "where the checkouts of workers are made, and so where on this machine things are written" in said
+    assert '    "../../trees-{branch}"' in said
+    assert states(desk) == {"worktrees.folder": "trusted", "worktrees.setup": "new"}

@@ -12,6 +12,7 @@ from podium.config.document import Document, ProviderLimits
 from podium.config.files import read_files
 from podium.config.launch import Launch
 from podium.config.role import Role
+from podium.config.worktree import WorktreeSettings
 from podium.errors import Mistake
 from podium.mcp_server import McpServer
 
@@ -43,6 +44,10 @@ notify: [bell, "https://hooks.example/x"]
 checks:
   tests: pytest -q
   lint: [ruff, check, .]
+worktrees:
+  setup: make deps
+  teardown: [rm, -r, build]
+  folder: ~/trees/{repo}/{branch}
 providers:
   openai: {base_url: "http://127.0.0.1:9/v1/", requests_per_minute: 60, tokens_per_minute: 90000, concurrent: 4}
 approvals: {timeout: never}
@@ -73,6 +78,9 @@ SAID = Document(
     budget=Budget(usd=1.5, tokens=1000, seconds=60, turns=3, files_changed=0),
     notify=("bell", "https://hooks.example/x"),
     checks={"tests": ("sh", "-c", "pytest -q"), "lint": ("ruff", "check", ".")},
+    worktrees=WorktreeSettings(
+        setup=("sh", "-c", "make deps"), teardown=("rm", "-r", "build"), folder="~/trees/{repo}/{branch}"
+    ),
     providers={
         "openai": ProviderLimits(
             base_url="http://127.0.0.1:9/v1", requests_per_minute=60, tokens_per_minute=90000, concurrent=4
@@ -128,6 +136,27 @@ def test_without_files_nothing_is_said(tmp_path: Path) -> None:
         ("mcpServers:\n  a: {command: x, url: 'http://y'}\n", ":2: mcpServers.a: this server needs either"),
         ("engines: {a: {args: [x]}}\n", ":1: engines.a: this engine has no command; command: PROGRAM would be right"),
         ("checks: {a: []}\n", ":1: checks.a: an empty list stands here; a program with its arguments would be right"),
+        ("worktrees: {setup: []}\n", ":1: worktrees.setup: an empty list stands here; a program with its arguments"),
+        (
+            "worktrees: {folder: 7}\n",
+            ":1: worktrees.folder: 7 reads as a number; a path such as ../{repo}-worker-{branch}",
+        ),
+        (
+            "worktrees:\n  folder: ../same\n",
+            ":2: worktrees.folder: '../same' is the same folder for every worktree; one with {branch} in it would be",
+        ),
+        (
+            "worktrees:\n  folder: ../{name}-{branch}\n",
+            ":2: worktrees.folder: '../{name}-{branch}' has {name} in it, which stands for nothing; {repo} and",
+        ),
+        (
+            "worktrees:\n  folder: trees/{branch}\n",
+            ":2: worktrees.folder: 'trees/{branch}' would be inside the repository",
+        ),
+        (
+            "worktrees:\n  folder: .git/{branch}\n",
+            ":2: worktrees.folder: '.git/{branch}' would be in a folder of git's own",
+        ),
         ("notify: pigeon\n", ':1: notify: "pigeon" is not known; bell, desktop or an address would be right'),
         ("approvals: {timeout: soon}\n", ':1: approvals.timeout: "soon" is text; a number of seconds, or never, would'),
     ],
@@ -299,6 +328,7 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
     assert set(read.proposed.said_keys()) == {
         *("engines.mine", "mcpServers.files", "mcpServers.far", "permissions.allow", "permissions.mode", "sandbox"),
         *("store", "checks.tests", "checks.lint", "providers.openai.base_url", "notify"),
+        *("worktrees.setup", "worktrees.teardown", "worktrees.folder"),
     }
     assert read.proposed.mcp_servers["files"].source == "repo"
     assert {finding.key for finding in read.findings} == {*read.proposed.said_keys(), "models.deep.rules"}

@@ -340,3 +340,33 @@ def test_what_is_run_in_worktrees_is_a_persons_own_choice_or_trusted(tmp_path: P
     assert before.proposed.worktrees.setup == ("sh", "-c", "make deps")
     assert after.worktrees == WorktreeSettings(setup=("sh", "-c", "make deps"))
     assert after.proposed.worktrees == WorktreeSettings(teardown=("rm", "-rf", "build"))
+
+
+def test_where_worktrees_are_is_a_persons_own_choice_or_trusted(home: Path, repo: Path) -> None:
+    repo_file(repo, "worktrees: {folder: '../theirs-{branch}', setup: make}\n")
+
+    before = Settings.load({}, repo, home=home)
+    trust(home, repo, "worktrees.folder")
+    after = Settings.load({}, repo, home=home)
+    user_file(home, "worktrees: {folder: '~/trees/{repo}/{branch}'}\n")
+    mine = Settings.load({}, repo, home=home)
+    repo_file(repo, "worktrees: {folder: '../../theirs-{branch}', setup: make}\n")
+
+    assert before.worktrees == WorktreeSettings()
+    assert any("worktrees.folder: is only proposed by the repository" in notice for notice in before.notices)
+    assert (after.worktrees.folder, after.worktrees.setup) == ("../theirs-{branch}", ())
+    assert (mine.worktrees.folder, mine.sources["worktrees.folder"]) == ("~/trees/{repo}/{branch}", "user file")
+    assert Settings.load({}, repo, home=home).proposed.worktrees.folder == "../../theirs-{branch}"
+
+
+def test_a_folder_inside_the_repository_at_hand_is_refused_with_its_line(home: Path, repo: Path) -> None:
+    user_file(home, f"model: openai:m\nworktrees:\n  folder: {repo}/trees/{{branch}}\n")
+    elsewhere = Settings.load({}, repo, home=home)
+    (repo / ".git").mkdir()
+
+    with pytest.raises(
+        Mistake, match=r"config\.yaml:3: worktrees\.folder: /.* would be inside the repository, or around"
+    ):
+        Settings.load({}, repo, home=home)
+    assert elsewhere.worktrees.folder == f"{repo}/trees/{{branch}}"
+    assert Settings.load({}, home=home).worktrees == elsewhere.worktrees

@@ -70,17 +70,62 @@ async def test_a_worktree_begins_where_it_is_told_or_on_the_branch_that_exists(h
 
 
 async def test_the_folder_can_be_elsewhere_but_not_inside(home: Worktrees, repo: Path, tmp_path: Path) -> None:
-    elsewhere = replace(home, folder=f"{tmp_path}/trees/{{repository}}/{{branch}}")
+    elsewhere = replace(home, folder=f"{tmp_path}/trees/{{repo}}/{{branch}}")
 
     assert (await elsewhere.create("feat/a")).path == tmp_path / "trees" / "repo" / "feat-a"
+    (tmp_path / "link").symlink_to(repo)
     for folder, complaint in (
         ("trees/{branch}", "inside the repository"),
         ("../same", "the same folder for every worktree"),
+        ("../{branch}/../same", "the same folder for every worktree"),
+        ("../{repo}/{branch}", "inside the repository"),
+        (f"{repo}/{{branch}}", "inside the repository"),
+        ("../{name}-{branch}", r"\{name\} in it, which stands for nothing; \{repo\} and \{branch\} do"),
+        ("../{branch}}", "stands for nothing"),
+        ("~ada/{branch}", "somebody else's home folder"),
+        ("../link/{branch}", "inside the repository"),
         ("../x/.git/{branch}", "a folder of git's own"),
         (".git/{branch}", "a folder of git's own"),
     ):
         with pytest.raises(Mistake, match=complaint):
             await replace(home, folder=folder).create("feat/b")
+    with pytest.raises(Mistake, match="inside the repository"):
+        await home.create("feat/b", at=tmp_path / "link" / "feat-b")
+    assert await states(home) == {"feat/a": "ready"}
+
+
+async def test_the_home_folder_and_names_with_braces_are_as_they_are(
+    home: Worktrees, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+
+    path = replace(home, folder="~/{repo}/{branch}").path_for("feat/{repo}")
+
+    assert path == tmp_path / "me" / "repo" / "feat-{repo}"
+
+
+async def test_worktrees_of_all_repositories_keep_out_of_each_others_folders(
+    home: Worktrees, repo: Path, tmp_path: Path
+) -> None:
+    run_git(tmp_path, "clone", "-q", str(repo), "other")
+    other = replace(home, repository=Repository.at(tmp_path / "other"), folder="../trees/{branch}")
+    first = await replace(home, folder="../trees/{branch}").create("feat")
+
+    with pytest.raises(Mistake, match=rf"is the worktree of 'feat' of {repo}; another name than 'feat' would do"):
+        await other.create("feat")
+    with pytest.raises(Mistake, match=r"would be in each other"):
+        await replace(other, folder="../trees/feat/{branch}").create("deep")
+    assert [one.path for one in await home.ledger.worktrees()] == [first.path]
+
+
+async def test_what_exists_is_found_and_removed_whatever_the_pattern_is_by_now(home: Worktrees) -> None:
+    checkout = await home.create("feat")
+    moved = replace(home, folder="../elsewhere/{branch}")
+
+    assert await moved.checkout("feat") == checkout
+    assert [one.path for one in await listed(moved)] == [checkout.path]
+    await moved.remove("feat")
+    assert not checkout.path.exists()
 
 
 @pytest.mark.parametrize("target", ["there", "nowhere"])

@@ -118,6 +118,7 @@ def effective(settings: Settings) -> list[dict[str, Any]]:
     values |= {f"models.{name}": role for name, role in settings.models.items()}
     values |= {f"budget.{key}": limit for key, limit in _fields(settings.budget).items() if limit is not None}
     values |= {f"checks.{name}": list(argv) for name, argv in settings.checks.items()}
+    values |= {f"worktrees.{key}": value for key, value in settings.worktrees.said().items()}
     values |= {
         f"providers.{name}.{key}": without_credentials(limit) if isinstance(limit, str) else limit
         for name, limits in settings.providers.items()

@@ -14,6 +14,7 @@ from ..event import SCHEMA
 from ..settings import Settings
 from ..store.worktrees import Ledger
 from ..workspace.cleanup import Line, Listed, cleanup, listed
+from ..workspace.folder import FOLDER
 from ..workspace.git import Repository
 from ..workspace.preparing import hook
 from ..workspace.worktree import Worktrees
@@ -154,7 +155,8 @@ def worktrees_of(repository: Repository) -> Worktrees:
         store=settings.store,
         is_sandboxed=settings.sandbox,
     )
-    return Worktrees(repository=repository, ledger=Ledger(settings.store), teardown=teardown)
+    folder = settings.worktrees.folder or FOLDER
+    return Worktrees(repository=repository, ledger=Ledger(settings.store), folder=folder, teardown=teardown)
 
 
 def _size(size: int) -> str:

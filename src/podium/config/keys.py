@@ -10,6 +10,7 @@ from ..agent import Budget, Permissions
 from ..errors import Mistake
 from ..marked import Fields, Items, Scalar, quoted
 from ..mcp_server import NAME_RULE, VARIABLE, McpServer, is_server_name
+from ..workspace.folder import must_be_pattern
 from .document import MODES, Document, PermissionMode, ProviderLimits
 from .launch import Launch
 from .role import Role
@@ -180,9 +181,23 @@ def command(slot: Slot) -> tuple[str, ...]:
 
 
 def worktrees(slot: Slot) -> WorktreeSettings:
-    """What is run in a worker's checkout when it is made, and before it goes."""
+    """What is run in a worker's checkout when it is made and before it goes, and where it is."""
     fields = slot.fields(WorktreeSettings.__struct_fields__)
-    return WorktreeSettings(**{key: command(field) for key, field in fields.items()})
+    given: dict[str, Any] = {key: command(fields[key]) for key in ("setup", "teardown") if key in fields}
+    if "folder" in fields:
+        given["folder"] = folder(fields["folder"])
+    return WorktreeSettings(**given)
+
+
+def folder(slot: Slot) -> str:
+    """The pattern of a worker's folder."""
+    pattern = slot.text("a path such as ../{repo}-worker-{branch}")
+    if pattern:
+        try:
+            must_be_pattern(pattern)
+        except Mistake as mistake:
+            slot.error(str(mistake))
+    return pattern
 
 
 def providers(slot: Slot) -> dict[str, ProviderLimits]:

@@ -65,12 +65,14 @@ def without_keys(document: Document, keys: Collection[str]) -> Document:
 
 def _kept(document: Document, keys: Collection[str]) -> dict[str, Any]:
     """The fields that can be trusted, with the entries of these keys."""
-    kept = {key: value for key, value in document.worktrees.said().items() if f"worktrees.{key}" in keys}
+    worktrees: dict[str, Any] = {
+        key: value for key, value in document.worktrees.said().items() if f"worktrees.{key}" in keys
+    }
     return {
         "engines": {name: one for name, one in document.engines.items() if f"engines.{name}" in keys},
         "mcp_servers": {name: one for name, one in document.mcp_servers.items() if f"{SERVER}{name}" in keys},
         "checks": {name: one for name, one in document.checks.items() if f"checks.{name}" in keys},
-        "worktrees": WorktreeSettings(**kept),
+        "worktrees": WorktreeSettings(**worktrees),
         "providers": {name: one for name, one in document.providers.items() if f"providers.{name}.base_url" in keys},
     }
 

@@ -1,4 +1,4 @@
-"""What settings say about worktrees: the commands that are run in them."""
+"""What settings say about worktrees: the commands that are run in them, and where they are."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from msgspec import Struct, structs
 class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the worktrees of workers are kept; empty is not said.
 
-    `setup` is run in a worktree when it is made, `teardown` before it goes.
+    `setup` is run in a worktree when it is made, `teardown` before it goes. `folder` is the pattern of where
+    it is made.
     """
 
     setup: tuple[str, ...] = ()
     teardown: tuple[str, ...] = ()
+    folder: str = ""
 
-    def said(self) -> dict[str, tuple[str, ...]]:
+    def said(self) -> dict[str, tuple[str, ...] | str]:
         """What is said, by its key."""
         return {key: value for key, value in structs.asdict(self).items() if value}

@@ -21,6 +21,7 @@ from ..settings import Settings
 from ..store.reader import Reader
 from ..store.workers import Crew, Hired
 from ..store.worktrees import Ledger
+from ..workspace.folder import FOLDER
 from ..workspace.git import Repository
 from ..workspace.snapshot import commit_id
 from ..workspace.worktree import Worktrees
@@ -67,7 +68,8 @@ async def delegate(
         is_unattended=is_unattended,
     )
     if not is_reader:
-        of = Worktrees(repository=repository, ledger=Ledger(app.settings.store))
+        terms = (settings or app.settings).worktrees
+        of = Worktrees(repository=repository, ledger=Ledger(app.settings.store), folder=terms.folder or FOLDER)
         path = await _free(app.settings.store, crew, of, branch, base, is_shared=is_shared)
         if base or not waits:
             # What is meant now, by whoever delegates, in the checkout that they are in.

@@ -46,7 +46,8 @@ async def placed(app: App, environ: Mapping[str, str], run: str, errand: Errand)
                 await setup(checkout)
             return checkout
     base = await base_of(app, repository, errand)
-    return await of.create(errand.branch, base=base, run=owner, setup=setup)
+    # Where it was delegated to, whatever the settings name by now: its timeline says that it works there.
+    return await of.create(errand.branch, base=base, at=Path(errand.path), run=owner, setup=setup)
 
 
 async def base_of(app: App, repository: Repository, errand: Errand) -> str | None:

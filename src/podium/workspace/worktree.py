@@ -17,14 +17,12 @@ from anyio import CancelScope, to_thread
 from ..errors import Mistake, OutsideFailed, PodiumError
 from ..store.worktrees import Ledger, Recorded
 from .branch import HEADS, branches, must_be_name, must_have_room, worktrees
+from .folder import FOLDER, folder_for, must_be_outside
 from .git import Checkout, Repository, git, git_output
 from .include import include
 from .saved import Saved, save, save_head, way_back
 from .snapshot import commit_id, fill, nested_repositories, registered, remove_folder
 from .standing import Standing, standing
-
-FOLDER = "../{repository}-worker-{branch}"
-LONGEST_NAME = 255
 
 Hook = Callable[[Checkout], Awaitable[None]]
 """What a caller does in a worktree, such as the repository's setup after it was trusted."""
@@ -55,7 +53,7 @@ class Mended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worktrees:
-    """The worktrees of one repository. `folder` says where they are, seen from the repository."""
+    """The worktrees of one repository. `folder` is the pattern of where new ones are made."""
 
     repository: Repository
     ledger: Ledger
@@ -64,16 +62,22 @@ class Worktrees:
     """What is done with each before it goes."""
 
     async def create(
-        self, branch: str, *, base: str | None = None, run: str = "", setup: Hook | None = None
+        self,
+        branch: str,
+        *,
+        base: str | None = None,
+        at: Path | None = None,
+        run: str = "",
+        setup: Hook | None = None,
     ) -> Checkout:
         """A worktree on a new branch that begins at `base`, or on the branch that exists. Raises Mistake.
 
-        Where `setup` fails the worktree is put away again.
+        `at` is where it was said to be before. Where `setup` fails the worktree is put away again.
         """
         await must_be_name(self.repository, branch)
         async with self.ledger.alone() as lock:
             await self._mend(lock)
-            path = self.path_for(branch)
+            path = self.path_for(branch) if at is None else self._outside(at)
             is_new, start = await self._start(branch, base)
             await self._must_be_free(branch, path, is_new=is_new)
             noted = await self.ledger.begin(
@@ -138,18 +142,12 @@ class Worktrees:
 
     def path_for(self, branch: str) -> Path:
         """Where the worktree for a branch is made. Raises Mistake."""
-        main = self.repository.main
-        if "{branch}" not in self.folder:
-            raise Mistake(f"{self.folder!r} is the same folder for every worktree; it needs {{branch}} in it")
-        told = self.folder.replace("{repository}", main.name).replace("{branch}", branch.replace("/", "-"))
-        path = Path(os.path.normpath(main / told))
+        return folder_for(self.folder, main=self.repository.main, branch=branch)
+
+    def _outside(self, path: Path) -> Path:
+        """The folder, also after whatever became a link since it was chosen. Raises Mistake."""
         path = path.parent.resolve() / path.name
-        if any(part.casefold() in (".git", "git~1") for part in path.parts):
-            raise Mistake(f"{path} would be in a folder of git's own; another pattern than {self.folder!r} is needed")
-        if path.is_relative_to(main) or main.is_relative_to(path):
-            raise Mistake(f"{path} would be inside the repository, or around it; a folder beside {main} would do")
-        if len(os.fsencode(path.name)) > LONGEST_NAME:
-            raise Mistake(f"the folder for {branch!r} would have too long a name; a shorter branch would do")
+        must_be_outside(path, self.repository.main, told=str(path))
         return path
 
     @property
@@ -176,11 +174,15 @@ class Worktrees:
         return False, await commit_id(self.repository, f"{HEADS}{branch}")
 
     async def _must_be_free(self, branch: str, path: Path, *, is_new: bool) -> None:
-        for one in await self.ledger.worktrees(self.repository.common_dir):
-            if one.branch == branch:
+        for one in await self.ledger.worktrees():
+            is_ours = one.repository == self.repository.common_dir
+            if is_ours and one.branch == branch:
                 raise Mistake(f"{branch!r} has a worktree already, in {one.path}; podium worktrees lists all")
             if one.path == path:
-                raise Mistake(f"{path} is the worktree of {one.branch!r}; another name than {branch!r} would do")
+                of = repr(one.branch) if is_ours else f"{one.branch!r} of {one.repository.parent}"
+                raise Mistake(f"{path} is the worktree of {of}; another name than {branch!r} would do")
+            if path.is_relative_to(one.path) or one.path.is_relative_to(path):
+                raise Mistake(f"{path} and the worktree {one.path} would be in each other; another pattern would do")
         if not is_new:
             for other in await worktrees(self.repository):
                 if other.branch == branch:
