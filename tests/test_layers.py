@@ -52,6 +52,7 @@ LAYERS = (
         "plain",
         "request",
         "result",
+        "size",
         "usage",
     },
 )

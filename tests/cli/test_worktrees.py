@@ -139,3 +139,23 @@ def test_a_name_that_would_act_on_the_terminal_does_not(desk: Desk, made: Callab
 
     assert "\u202e" not in desk.invoke("worktrees").stdout
     assert "x\\u202ey" in desk.invoke("worktrees").stdout
+
+
+def test_the_list_ends_with_what_all_take_and_may(desk: Desk, made: Callable[..., Checkout]) -> None:
+    with (made("feat/a").path / "big").open("wb") as file:
+        file.truncate(3_000_000)
+
+    free = desk.invoke("worktrees").stdout.splitlines()[-1]
+    (desk.home / "config.yaml").write_text("worktrees: {quota: 4MB}\n")
+    within = desk.invoke("worktrees").stdout.splitlines()[-1]
+    (desk.home / "config.yaml").write_text("worktrees: {quota: 2MB}\n")
+    beyond = desk.invoke("worktrees").stdout.splitlines()[-1]
+    told = json.loads(desk.invoke("worktrees", "--json").stdout)
+
+    assert free == "the worktrees of workers take 3 MB"
+    assert within == "the worktrees of workers take 3 MB of the 4 MB that worktrees.quota allows"
+    assert beyond == (
+        "the worktrees of workers take 3 MB of the 2 MB that worktrees.quota allows; no more are made; "
+        "podium worktrees cleanup makes room, and a higher quota would do as well"
+    )
+    assert (told["taken"] // 1_000_000, told["quota"], told["reached"]) == (3, 2_000_000, True)

@@ -48,6 +48,7 @@ worktrees:
   setup: make deps
   teardown: [rm, -r, build]
   folder: ~/trees/{repo}/{branch}
+  quota: 1.5GB
 providers:
   openai: {base_url: "http://127.0.0.1:9/v1/", requests_per_minute: 60, tokens_per_minute: 90000, concurrent: 4}
 approvals: {timeout: never}
@@ -79,7 +80,10 @@ SAID = Document(
     notify=("bell", "https://hooks.example/x"),
     checks={"tests": ("sh", "-c", "pytest -q"), "lint": ("ruff", "check", ".")},
     worktrees=WorktreeSettings(
-        setup=("sh", "-c", "make deps"), teardown=("rm", "-r", "build"), folder="~/trees/{repo}/{branch}"
+        setup=("sh", "-c", "make deps"),
+        teardown=("rm", "-r", "build"),
+        folder="~/trees/{repo}/{branch}",
+        quota=1_500_000_000,
     ),
     providers={
         "openai": ProviderLimits(
@@ -156,6 +160,12 @@ def test_without_files_nothing_is_said(tmp_path: Path) -> None:
         (
             "worktrees:\n  folder: .git/{branch}\n",
             ":2: worktrees.folder: '.git/{branch}' would be in a folder of git's own",
+        ),
+        ("worktrees: {quota: 20GiB}\n", ':1: worktrees.quota: "20GiB" is text; a size such as 20GB, 500MB or a number'),
+        ("worktrees: {quota: 0}\n", ":1: worktrees.quota: 0 reads as a number; a size such as 20GB, 500MB or a number"),
+        (
+            "worktrees: {quota: [1]}\n",
+            ":1: worktrees.quota: a list stands here; a size such as 20GB, 500MB or a number",
         ),
         ("notify: pigeon\n", ':1: notify: "pigeon" is not known; bell, desktop or an address would be right'),
         ("approvals: {timeout: soon}\n", ':1: approvals.timeout: "soon" is text; a number of seconds, or never, would'),
@@ -328,7 +338,7 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
     assert set(read.proposed.said_keys()) == {
         *("engines.mine", "mcpServers.files", "mcpServers.far", "permissions.allow", "permissions.mode", "sandbox"),
         *("store", "checks.tests", "checks.lint", "providers.openai.base_url", "notify"),
-        *("worktrees.setup", "worktrees.teardown", "worktrees.folder"),
+        *("worktrees.setup", "worktrees.teardown", "worktrees.folder", "worktrees.quota"),
     }
     assert read.proposed.mcp_servers["files"].source == "repo"
     assert {finding.key for finding in read.findings} == {*read.proposed.said_keys(), "models.deep.rules"}

@@ -1,12 +1,16 @@
-"""Where workers get their checkouts, by what the settings say when they are delegated."""
+"""Where workers get their checkouts, and that they get none where all of them take too much."""
 
 from __future__ import annotations
 
+import re
+
 from podium.event import WorkerPlaced
+from podium.store.worktrees import Ledger
 
 from .yard import Yard, write
 
 FOLDER = "worktrees: {folder: '../trees/{repo}/{branch}'}\n"
+BIG = write("big.txt", "x" * 29_900)
 
 
 async def test_a_worker_works_in_the_folder_that_the_settings_named_when_it_was_delegated(yard: Yard) -> None:
@@ -35,3 +39,45 @@ async def test_a_folder_that_leads_into_the_repository_by_now_is_not_used(yard: 
     assert ended.failure is not None
     assert "would be inside the repository" in ended.failure.message
     assert yard.repo.git("branch", "--list", "feat/one") == ""
+
+
+async def test_a_worker_is_refused_when_it_is_delegated_once_the_quota_is_reached(yard: Yard) -> None:
+    run = await yard.hire("feat/one", BIG, "done")
+    yard.command()
+    await yard.ended(run)
+    await yard.over()
+    yard.set("worktrees: {quota: 20kB}\n")
+
+    said = await yard.podium("delegate", "feat/two", "more work", "--repo", yard.root)
+    read = await yard.podium("delegate", "feat/two", "look", "--read-only", "--repo", yard.root)
+
+    assert said.returncode == 2
+    assert re.search(r"take 30\S* kB of the 20 kB that worktrees\.quota allows; the largest: ", said.stderr)
+    assert f"{yard.path('feat/one')} (30" in said.stderr
+    assert "podium worktrees cleanup makes room, and a higher quota would do as well" in said.stderr
+    assert read.returncode == 0, read.stderr
+
+
+async def test_a_worker_that_was_delegated_before_fails_when_the_quota_is_reached_meanwhile(yard: Yard) -> None:
+    yard.set("workers: 1\nworktrees: {quota: 20kB}\n")
+    first = await yard.hire("feat/one", BIG, "done")
+    second = await yard.hire("feat/two", "never said")
+    yard.command()
+
+    ended = [await yard.ended(run) for run in (first, second)]
+
+    assert [one.outcome for one in ended] == ["succeeded", "failed"]
+    assert ended[1].failure is not None
+    assert re.search(r"no worktree can be made, because .* take 30\S* kB of the 20 kB", ended[1].failure.message)
+    assert not yard.path("feat/two").exists()
+
+
+async def test_what_a_checkout_takes_is_remembered_when_its_worker_ends(yard: Yard) -> None:
+    run = await yard.hire("feat/one", BIG, "done")
+    yard.command()
+    await yard.ended(run)
+    await yard.over()
+
+    [noted] = await Ledger(yard.store).worktrees()
+
+    assert 29_900 <= noted.size < 31_000

@@ -13,7 +13,7 @@ import pytest
 
 from podium.errors import Mistake, OutsideFailed
 from podium.store.worktrees import Ledger
-from podium.workspace.cleanup import cleanup, listed, taken
+from podium.workspace.cleanup import cleanup, listed
 from podium.workspace.git import Checkout, Repository
 from podium.workspace.saved import all_saved
 from podium.workspace.worktree import Worktrees
@@ -460,19 +460,6 @@ async def test_forced_cleanup_saves_first(home: Worktrees, repo: Path) -> None:
     [saved] = await all_saved(repo)
     assert (line.act, saved.ref in line.why) == ("removed", True)
     assert said(repo, "show", f"{saved.ref}:new.txt") == "work\n"
-
-
-async def test_how_much_there_is_and_what_would_go_first(home: Worktrees) -> None:
-    await home.create("older")
-    dirty = await home.create("dirty")
-    (dirty.path / "big").write_bytes(b"x" * 1_000_000)
-    await home.create("newer")
-
-    there = await taken(home)
-
-    assert (there.count, [one.branch for one in there.next]) == (3, ["older", "newer"])
-    assert there.size > 1_000_000
-    assert (there.is_beyond(most=2), there.is_beyond(most=3), there.is_beyond(largest=1_000_000)) == (True, False, True)
 
 
 # Dying in the middle

@@ -39,6 +39,7 @@ MEANINGS = {
     "engines.": "a program that is started to think in place of a model",
     "checks.": "a command that agents may run as a check",
     "worktrees.folder": "where the checkouts of workers are made, and so where on this machine things are written",
+    "worktrees.quota": "how much disk the worktrees of all workers may take, before no more are made",
     "worktrees.": "a command that is run in the checkouts of workers, when they are made or before they go",
     "providers.": "where a provider of models is said to be: it gets what agents ask, and your key",
     "mcp__": "a tool of a server, which describes it otherwise than when it was trusted",

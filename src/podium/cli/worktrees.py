@@ -12,11 +12,13 @@ import click
 from ..errors import Mistake
 from ..event import SCHEMA
 from ..settings import Settings
+from ..size import sized
 from ..store.worktrees import Ledger
 from ..workspace.cleanup import Line, Listed, cleanup, listed
 from ..workspace.folder import FOLDER
 from ..workspace.git import Repository
 from ..workspace.preparing import hook
+from ..workspace.quota import Taken, taken
 from ..workspace.worktree import Worktrees
 from .looking import looking
 from .measure import ago, aligned
@@ -25,7 +27,7 @@ from .state import is_over
 from .text import as_json, visible
 
 NOTHING = "no worktrees but the repository's own"
-SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
+FULL = "no more are made; podium worktrees cleanup makes room, and a higher quota would do as well"
 
 in_repo = click.option(
     "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository; by default this one."
@@ -45,13 +47,22 @@ def command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
         if is_json:
             raise click.UsageError(f"--json goes after {ctx.invoked_subcommand}")
         return
-    found = anyio.run(listed, there)
+    found, of_all = anyio.run(_looked, there)
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, "worktrees": [fields(one) for one in found]}))
-    elif not found:
-        say(NOTHING)
-    else:
+        total = {"taken": of_all.size, "quota": of_all.quota, "reached": of_all.is_reached}
+        click.echo(as_json({"schema": SCHEMA, "worktrees": [fields(one) for one in found], **total}))
+        return
+    if found:
         click.echo(visible(table(found, now=time.time())))
+    else:
+        say(NOTHING)
+    if of_all.worktrees:
+        click.echo(f"{of_all}{f'; {FULL}' if of_all.is_reached else ''}")
+
+
+async def _looked(there: Worktrees) -> tuple[list[Listed], Taken]:
+    """The worktrees of the repository, and then what those of the whole store take."""
+    return await listed(there), await taken(there.ledger, there.quota)
 
 
 @command.command("cleanup")
@@ -136,7 +147,7 @@ def table(found: list[Listed], *, now: float) -> str:
                 str(stands.behind) if stands else "-",
                 f"+{stands.added} -{stands.removed}" if stands else "-",
                 str(stands.modified + stands.untracked) if stands else "-",
-                _size(one.size) if one.is_ours else "-",
+                sized(one.size) if one.is_ours else "-",
                 ago(now - one.created) if one.is_ours else "-",
                 str(one.path),
             ]
@@ -155,9 +166,10 @@ def worktrees_of(repository: Repository) -> Worktrees:
         store=settings.store,
         is_sandboxed=settings.sandbox,
     )
-    folder = settings.worktrees.folder or FOLDER
-    return Worktrees(repository=repository, ledger=Ledger(settings.store), folder=folder, teardown=teardown)
-
-
-def _size(size: int) -> str:
-    return next((f"{size / unit:.1f} {name}" for unit, name in SIZES if size >= unit), f"{size} B")
+    return Worktrees(
+        repository=repository,
+        ledger=Ledger(settings.store),
+        folder=settings.worktrees.folder or FOLDER,
+        quota=settings.worktrees.quota,
+        teardown=teardown,
+    )

@@ -181,11 +181,13 @@ def command(slot: Slot) -> tuple[str, ...]:
 
 
 def worktrees(slot: Slot) -> WorktreeSettings:
-    """What is run in a worker's checkout when it is made and before it goes, and where it is."""
+    """What is run in a worker's checkout when it is made and before it goes, where it is, and how much all may take."""
     fields = slot.fields(WorktreeSettings.__struct_fields__)
     given: dict[str, Any] = {key: command(fields[key]) for key in ("setup", "teardown") if key in fields}
     if "folder" in fields:
         given["folder"] = folder(fields["folder"])
+    if "quota" in fields:
+        given["quota"] = fields["quota"].size()
     return WorktreeSettings(**given)
 
 

@@ -21,6 +21,8 @@ from .worktree import WorktreeSettings
 
 SERVER = "mcpServers."
 
+Value = McpServer | Struct | tuple[str, ...] | str | int
+
 
 class Proposal(Struct, frozen=True, kw_only=True):
     """A key of the repository's files with its value; `name` and `digest` are what trust goes by."""
@@ -77,7 +79,7 @@ def _kept(document: Document, keys: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _values(document: Document) -> Iterator[tuple[str, McpServer | Struct | tuple[str, ...] | str]]:
+def _values(document: Document) -> Iterator[tuple[str, Value]]:
     for name, server in document.mcp_servers.items():
         yield f"{SERVER}{name}", server
     for name, launch in document.engines.items():
@@ -91,7 +93,7 @@ def _values(document: Document) -> Iterator[tuple[str, McpServer | Struct | tupl
             yield f"providers.{name}.base_url", limits.base_url
 
 
-def _proposal(key: str, value: McpServer | Struct | tuple[str, ...] | str, repo: Path) -> Proposal:
+def _proposal(key: str, value: Value, repo: Path) -> Proposal:
     content = msgspec.json.encode(value, order="sorted").decode()
     if isinstance(value, McpServer):
         name = trusted_name(value, repo)

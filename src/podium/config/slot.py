@@ -12,6 +12,7 @@ from difflib import get_close_matches
 
 from ..finding import Finding, Severity
 from ..marked import Fields, Items, Scalar, Written, described, quoted, shortened
+from ..size import parse_size
 
 MOST_FINDINGS = 100
 
@@ -107,6 +108,13 @@ class Slot:
                 return value
         self.wrong(right)
         return 1.0
+
+    def size(self) -> int:
+        """Bytes above zero, as a number or with a unit."""
+        size = parse_size(self.written.raw.replace("_", "")) if isinstance(self.written, Scalar) else None
+        if size is None:
+            self.wrong("a size such as 20GB, 500MB or a number of bytes")
+        return size or 1
 
     def choice(self, words: Collection[str]) -> str:
         """One of `words`."""

@@ -58,7 +58,7 @@ from .deadline import Deadlines
 from .latest import Latest
 from .nursery import Child, Spawned, nursery
 from .outlook import look, resting
-from .placing import placed
+from .placing import placed, weighed
 from .worker import Config, Hello, environment
 
 LOOK_SECONDS = 1.0
@@ -185,6 +185,7 @@ class Commander:
         """A worker from its checkout to its end; one that crashes is started again, so often as it may be."""
         try:
             await self._tend(worker)
+            await weighed(self._store, worker.checkout)
         except Exception as error:  # the edge of one worker: its trouble is not the others'
             self._log(worker, f"its commander could not go on with it: {error!r}")
             await self._end(worker.run, partial(self._app.fail, worker.run, f"its commander broke: {error}"))

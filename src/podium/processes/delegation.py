@@ -68,8 +68,8 @@ async def delegate(
         is_unattended=is_unattended,
     )
     if not is_reader:
-        terms = (settings or app.settings).worktrees
-        of = Worktrees(repository=repository, ledger=Ledger(app.settings.store), folder=terms.folder or FOLDER)
+        terms, ledger = (settings or app.settings).worktrees, Ledger(app.settings.store)
+        of = Worktrees(repository=repository, ledger=ledger, folder=terms.folder or FOLDER, quota=terms.quota)
         path = await _free(app.settings.store, crew, of, branch, base, is_shared=is_shared)
         if base or not waits:
             # What is meant now, by whoever delegates, in the checkout that they are in.

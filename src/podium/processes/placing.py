@@ -1,19 +1,21 @@
-"""Giving a worker its checkout: made from its base, or from what the workers before it brought together."""
+"""A worker's checkout: made from its base, or from what the workers before it brought together, and measured."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ..app import App
 from ..errand import Errand
-from ..errors import Mistake
+from ..errors import Mistake, PodiumError
 from ..event import RunStarted, WorkCommitted, WorkerPlaced
 from ..settings import Settings
 from ..store.worktrees import Ledger
 from ..workspace.git import Checkout, Repository
 from ..workspace.merge import Clash, Side, attempt
 from ..workspace.preparing import hook
+from ..workspace.quota import measure
 from ..workspace.revision import contains, tips
 from ..workspace.snapshot import commit_id, committed
 from ..workspace.worktree import Worktrees, checkout_of
@@ -25,9 +27,9 @@ async def placed(app: App, environ: Mapping[str, str], run: str, errand: Errand)
         return None
     repository = Repository.at(Path(errand.root))
     ledger = Ledger(app.settings.store)
-    of = Worktrees(repository=repository, ledger=ledger)
-    await of.reconciled()
     settings = Settings.load(environ, repo=Path(errand.root))
+    of = Worktrees(repository=repository, ledger=ledger, quota=settings.worktrees.quota)
+    await of.reconciled()
     setup = hook(
         settings.worktrees.setup,
         what="setup",
@@ -48,6 +50,17 @@ async def placed(app: App, environ: Mapping[str, str], run: str, errand: Errand)
     base = await base_of(app, repository, errand)
     # Where it was delegated to, whatever the settings name by now: its timeline says that it works there.
     return await of.create(errand.branch, base=base, at=Path(errand.path), run=owner, setup=setup)
+
+
+async def weighed(store: Path, checkout: Checkout | None) -> None:
+    """Remember what the checkout of a worker takes when its work is over."""
+    if checkout is None:
+        return
+    ledger = Ledger(store)
+    # No worker's trouble: whoever counts by what is remembered looks again before anybody is refused.
+    with suppress(PodiumError):
+        noted = [one for one in await ledger.worktrees(checkout.common_dir) if one.path == checkout.path]
+        await measure(ledger, noted)
 
 
 async def base_of(app: App, repository: Repository, errand: Errand) -> str | None:

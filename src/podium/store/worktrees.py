@@ -86,6 +86,14 @@ class Ledger:
 
         return await self._do(write, create=True)
 
+    async def weigh(self, worktree: Recorded, size: int) -> None:
+        """Note what a worktree takes by now, unless it is being removed."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("UPDATE worktree SET size = ? WHERE id = ? AND state = 'ready'", (size, worktree.id))
+
+        await self._do(write, create=False)
+
     async def worktrees(self, repository: Path | None = None) -> list[Recorded]:
         """All that are not gone, of one repository or of every one, the oldest first."""
         if not self.store.exists():

@@ -1,4 +1,4 @@
-"""Cleaning up: which worktrees there are, whose they are, how much they take, and which can go.
+"""Cleaning up: which worktrees there are, whose they are, and which can go.
 
 Only what Podium made is ever removed; every worktree is told of, with the reason.
 """
@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from anyio import to_thread
-
 from ..errors import PodiumError
 from ..store.worktrees import Recorded
 from .branch import worktrees
+from .quota import measure
 from .snapshot import PREFIX
 from .standing import Standing
-from .worktree import Worktrees, checkout_of, size_of
+from .worktree import Worktrees, checkout_of
 
 State = Literal["making", "ready", "removing", "missing", "foreign"]
 Act = Literal["removed", "kept", "left"]
@@ -51,21 +50,12 @@ class Line:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """How much there is: worktrees of ours, their bytes, and what would be cleaned up, in that order."""
-
-    count: int
-    size: int
-    next: tuple[Listed, ...]
-
-    def is_beyond(self, *, most: int | None = None, largest: int | None = None) -> bool:
-        """Whether that is more than is wanted."""
-        return (most is not None and self.count > most) or (largest is not None and self.size > largest)
-
-
 async def listed(of: Worktrees) -> list[Listed]:
-    """All worktrees of a repository but its own: first ours, the oldest first, then those of others."""
+    """All worktrees of a repository but its own: first ours, the oldest first, then those of others.
+
+    What ours take is measured, and remembered.
+    """
+    await measure(of.ledger, await of.ledger.worktrees(of.repository.common_dir))
     ours = await of.ledger.worktrees(of.repository.common_dir)
     known = {one.path for one in ours}
     foreign = [
@@ -74,13 +64,6 @@ async def listed(of: Worktrees) -> list[Listed]:
         if one.path not in known and not one.path.name.startswith(PREFIX)
     ]
     return [await _described(of, one) for one in ours] + foreign
-
-
-async def taken(of: Worktrees) -> Taken:
-    """How much the worktrees take by now, and which would go first."""
-    ours = [one for one in await listed(of) if one.is_ours]
-    free = sorted((one for one in ours if not _kept(one, frozenset())), key=lambda one: one.created)
-    return Taken(count=len(ours), size=sum(one.size for one in ours), next=tuple(free))
 
 
 async def cleanup(
@@ -141,11 +124,10 @@ async def _described(of: Worktrees, noted: Recorded) -> Listed:
     state: State = "missing" if noted.state == "gone" else noted.state
     if noted.state == "ready" and not noted.path.exists():
         state = "missing"
-    stands, size, trouble = None, noted.size, ""
+    stands, trouble = None, ""
     if state == "ready":
         try:
             stands = await of.standing(checkout_of(noted))
-            size = await to_thread.run_sync(size_of, noted.path)
         except PodiumError as error:
             trouble = str(error)
     return Listed(
@@ -154,7 +136,7 @@ async def _described(of: Worktrees, noted: Recorded) -> Listed:
         state=state,
         run=noted.run,
         created=noted.created,
-        size=size,
+        size=noted.size,
         standing=stands,
         trouble=trouble,
     )

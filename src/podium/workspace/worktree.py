@@ -20,6 +20,7 @@ from .branch import HEADS, branches, must_be_name, must_have_room, worktrees
 from .folder import FOLDER, folder_for, must_be_outside
 from .git import Checkout, Repository, git, git_output
 from .include import include
+from .quota import must_be_within_quota, size_of
 from .saved import Saved, save, save_head, way_back
 from .snapshot import commit_id, fill, nested_repositories, registered, remove_folder
 from .standing import Standing, standing
@@ -53,11 +54,15 @@ class Mended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worktrees:
-    """The worktrees of one repository. `folder` is the pattern of where new ones are made."""
+    """The worktrees of one repository. `folder` is the pattern of where new ones are made.
+
+    `quota` is how many bytes all of the ledger's may take.
+    """
 
     repository: Repository
     ledger: Ledger
     folder: str = FOLDER
+    quota: int | None = None
     teardown: Hook | None = None
     """What is done with each before it goes."""
 
@@ -80,6 +85,7 @@ class Worktrees:
             path = self.path_for(branch) if at is None else self._outside(at)
             is_new, start = await self._start(branch, base)
             await self._must_be_free(branch, path, is_new=is_new)
+            await must_be_within_quota(self.ledger, self.quota)
             noted = await self.ledger.begin(
                 path,
                 repository=self.repository.common_dir,
@@ -110,6 +116,7 @@ class Worktrees:
         path = self.path_for(branch)
         is_new, _ = await self._start(branch, base)
         await self._must_be_free(branch, path, is_new=is_new)
+        await must_be_within_quota(self.ledger, self.quota)
         return path
 
     async def remove(self, branch: str, *, force: bool = False) -> Removed:
@@ -351,19 +358,6 @@ def checkout_of(noted: Recorded, *, at: Path | None = None) -> Checkout:
         branch=noted.branch,
         base=noted.base,
     )
-
-
-def size_of(folder: Path) -> int:
-    """The bytes that a folder takes, without what its links lead to."""
-    total = 0
-    for at, _, files, fd in os.fwalk(folder, follow_symlinks=False):
-        del at
-        for name in files:
-            try:
-                total += os.stat(name, dir_fd=fd, follow_symlinks=False).st_size
-            except OSError:
-                continue
-    return total
 
 
 def _is_there(path: Path) -> bool:
