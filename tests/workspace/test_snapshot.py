@@ -85,6 +85,21 @@ async def test_a_snapshot_of_what_has_not_changed_is_the_same_tree(repo: Path) -
     assert said(repo, "rev-parse", f"{commit}^{{tree}}") == said(repo, "rev-parse", "HEAD^{tree}")
 
 
+async def test_a_change_in_the_moment_in_which_the_index_was_written_is_seen(repo: Path) -> None:
+    run_git(repo, "config", "core.trustctime", "false")
+    file, index, moment = repo / "moment.txt", repo / ".git" / "index", (10**18, 10**18)
+    file.write_text("first\n")
+    os.utime(file, ns=moment)
+    run_git(repo, "add", "moment.txt")
+    file.write_text("other\n")
+    for path in (file, index):
+        os.utime(path, ns=moment)
+
+    taken = await snapshot(Repository.at(repo))
+
+    assert said(repo, "show", f"{taken}:moment.txt") == "other\n"
+
+
 async def test_whatever_takes_a_files_place_a_snapshot_is_made(repo: Path) -> None:
     for name in ("pipe", "folder", "link/below"):
         (repo / name).parent.mkdir(exist_ok=True)

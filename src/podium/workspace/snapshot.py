@@ -10,10 +10,9 @@ import fcntl
 import os
 import shutil
 import stat
-import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from anyio import CancelScope, move_on_after, to_thread
 
 from ..errors import Mistake, OutsideFailed
 from .git import Checkout, Place, Repository, folder_of, git, git_output, names, pinned
+from .removal import remove_folder
 
 SNAPSHOT_SECONDS = 600.0
 CLEANUP_SECONDS = 30.0
@@ -41,8 +41,9 @@ async def snapshot(place: Place, *, message: str = "Snapshot of the working tree
         index = folder / "index"
         own = at.git_dir / "index"
         if own.is_file():
-            # A copy knows which files have not changed, so that they need not be read.
-            await to_thread.run_sync(shutil.copyfile, own, index)
+            # A copy knows which files have not changed, so that they need not be read. It has the time of the original:
+            # git reads a file again that was changed in the moment in which the index was written.
+            await to_thread.run_sync(shutil.copy2, own, index)
         else:
             await git_output(at, "read-tree", "HEAD", index=index)
         gone, kept = await _changes(at, index)
@@ -147,27 +148,6 @@ async def fill(checkout: Checkout, *, lock: int) -> None:
     """
     told = ("reset", "--hard", "--no-recurse-submodules", "--quiet")
     await git_output(checkout, *told, timeout=SNAPSHOT_SECONDS, lock=lock)
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder with all that is in it, what is closed to writing included. No link is followed."""
-
-    def opened(function: Callable[[str], object], path: str, _: object) -> None:
-        if not Path(path).is_symlink():
-            with suppress(OSError):
-                Path(path).parent.chmod(0o700)
-                if function in (os.scandir, os.open, os.lstat):  # a folder that could not be looked into
-                    Path(path).chmod(0o700)
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    function(path)
-
-    if folder.is_symlink():
-        raise OutsideFailed(f"{folder} is a link and was left; remove it yourself")
-    if sys.version_info >= (3, 12):
-        shutil.rmtree(folder, onexc=opened)
-    else:
-        shutil.rmtree(folder, onerror=opened)
 
 
 async def _made(place: Repository | Checkout, path: Path, base: str, lock: int) -> Checkout:

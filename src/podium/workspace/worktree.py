@@ -21,8 +21,9 @@ from .folder import FOLDER, folder_for, must_be_outside
 from .git import Checkout, Repository, git, git_output
 from .include import include
 from .quota import must_be_within_quota, size_of
+from .removal import remove_folder
 from .saved import Saved, save, save_head, way_back
-from .snapshot import commit_id, fill, nested_repositories, registered, remove_folder
+from .snapshot import commit_id, fill, nested_repositories, registered
 from .standing import Standing, standing
 
 Hook = Callable[[Checkout], Awaitable[None]]
