@@ -12,7 +12,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from anyio import BrokenResourceError, EndOfStream, Event, IncompleteRead, create_task_group, fail_after, to_thread
+from anyio import (
+    BrokenResourceError,
+    EndOfStream,
+    Event,
+    IncompleteRead,
+    create_task_group,
+    fail_after,
+    move_on_after,
+    to_thread,
+)
 
 from podium.action import Action
 from podium.workers.frame import LONGEST, BadFrame, TooLong
@@ -423,6 +432,40 @@ async def test_a_peer_that_does_not_read_holds_up_its_sender_and_is_then_gone() 
         assert 1 <= len(sent) < 20
         async with raw(desk.path) as other:
             assert (await other.shake(desk.token()))["accepted"]
+
+
+async def test_who_is_not_heard_yet_waits_and_loses_nothing_nor_counts_as_silent() -> None:
+    heard: list[str] = []
+    go_on, done = Event(), Event()
+
+    async def handle(link: Link[Report, Order], _: Handshake) -> None:
+        await go_on.wait()
+        while len(heard) < 100:
+            message = await link.receive()
+            assert isinstance(message, Log)
+            heard.append(message.content.rstrip("x"))
+        done.set()
+
+    sent: list[str] = []
+    limits = Limits(silence=0.05, ping=600.0)
+    async with commanding(handle=handle, limits=limits) as desk, connect(desk.path, hand(desk.token())) as link:
+        await link.accepted()
+
+        async def say() -> None:
+            for number in range(100):
+                await link.send(Log(level="info", content=f"{number}{'x' * 50_000}"))
+                sent.append(str(number))
+
+        async with create_task_group() as group:
+            group.start_soon(say)
+            with move_on_after(0.2):  # longer than it may be silent
+                await done.wait()
+            assert len(sent) < 100
+            go_on.set()
+            with fail_after(LONG):
+                await done.wait()
+
+    assert heard == sent == [str(number) for number in range(100)]
 
 
 async def test_a_sender_that_is_cancelled_leaves_no_half_line() -> None:

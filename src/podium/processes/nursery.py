@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
-from math import inf
 from pathlib import Path
 
 import msgspec
@@ -169,7 +168,7 @@ class Home:
         """Hear what becomes of the children, until there is nobody to tell."""
         try:
             while True:
-                self._hear(msgspec.json.decode(whole(await self._pipe.line(silence=inf)), type=Born | Buried))
+                self._hear(msgspec.json.decode(whole(await self._pipe.line()), type=Born | Buried))
         except Gone:
             pass
         finally:

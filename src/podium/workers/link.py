@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import secrets
 import time
+from asyncio import Event
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Generic, TypeVar
 
-from anyio import (
-    ClosedResourceError,
-    EndOfStream,
-    Event,
-    Lock,
-    create_memory_object_stream,
-    create_task_group,
-    move_on_after,
-    sleep,
-)
+from anyio import Lock, create_task_group, move_on_after, sleep
+from anyio.lowlevel import checkpoint
 
 from ..plain import cut, plain
 from .frame import LONGEST, BadFrame, Line, TooLong
@@ -85,12 +78,18 @@ class Link(Generic[Heard, Said]):
     Its tasks belong to the block that opened it.
     """
 
-    def __init__(self, pipe: Pipe, *, limits: Limits, on_bad: OnBad) -> None:
+    def __init__(
+        self, pipe: Pipe, decode: Callable[[bytes], Heard | Control], *, limits: Limits, on_bad: OnBad
+    ) -> None:
         self._pipe = pipe
+        self._decode = decode
         self._limits = limits
         self._on_bad = on_bad
-        self._sending = Lock()
-        self._put, self._inbox = create_memory_object_stream[Heard](limits.inbox)
+        self._bad = 0
+        self._sending = Lock(fast_acquire=True)
+        self._inbox: deque[Heard] = deque()
+        self._has_news = Event()
+        self._is_over = False
         self._early = bytearray()
         self._ack: HandshakeAck | None = None
         self._is_answered = Event()
@@ -114,10 +113,17 @@ class Link(Generic[Heard, Said]):
 
     async def receive(self) -> Heard:
         """What the other side says next. Raises Gone, after everything that came before."""
-        try:
-            return await self._inbox.receive()
-        except (EndOfStream, ClosedResourceError):
-            raise self._gone() from None
+        if self._inbox:
+            # Who has much to say must not keep others from running.
+            await checkpoint()
+        while not self._inbox:
+            if self._is_over:
+                raise self._gone()
+            self._has_news.clear()
+            await self._has_news.wait()
+        message = self._inbox.popleft()
+        self._take_in()
+        return message
 
     def __aiter__(self) -> Link[Heard, Said]:
         return self
@@ -142,27 +148,29 @@ class Link(Generic[Heard, Said]):
         """How it ended; empty while it has not."""
         return "" if self._ending is None else str(self._ending)
 
-    # Its tasks
+    # What comes
 
-    async def _read(self, decode: Callable[[bytes], Heard | Control]) -> None:
-        bad = 0
+    def _take_in(self) -> None:
+        """Hear what has come, as far as there is room for it."""
+        if self._is_over:
+            return
         try:
-            while True:
-                line = await self._pipe.line(silence=self._limits.silence)
+            while len(self._inbox) < self._limits.inbox and (line := self._pipe.take()) is not None:
                 try:
-                    await self._hear(decode(whole(line)))
-                    bad = 0
+                    self._hear(self._decode(whole(line)))
+                    self._bad = 0
                 except BadFrame as error:
-                    bad += 1
+                    self._bad += 1
                     self._on_bad(error)
-                if bad == self._limits.bad_lines:
-                    raise Gone(f"the other side sent {bad} bad lines in a row")
+                if self._bad == self._limits.bad_lines:
+                    raise Gone(f"the other side sent {self._bad} bad lines in a row")
         except Gone as gone:
             self._end(gone)
-        finally:
-            self._put.close()
+            self._is_over = True
+        if self._inbox or self._is_over:
+            self._has_news.set()
 
-    async def _hear(self, message: Heard | Control) -> None:
+    def _hear(self, message: Heard | Control) -> None:
         if isinstance(message, HandshakeAck):
             self._answered(message)
         elif isinstance(message, Handshake) or not (self._is_open.is_set() or self._ack):
@@ -170,7 +178,7 @@ class Link(Generic[Heard, Said]):
         elif isinstance(message, Ping):
             self._was_pinged.set()
         elif not isinstance(message, Pong):
-            await self._put.send(message)
+            self._inbox.append(message)
 
     def _answered(self, ack: HandshakeAck) -> None:
         if self._ack is not None:
@@ -179,6 +187,8 @@ class Link(Generic[Heard, Said]):
             raise Rejected(f"the commander refused the handshake: {cut(plain(ack.error), 500)}")
         self._ack = ack
         self._is_answered.set()
+
+    # Its tasks
 
     async def _ping(self) -> None:
         """The commander's beat."""
@@ -202,7 +212,7 @@ class Link(Generic[Heard, Said]):
             self._is_open.set()
             while True:
                 await self._was_pinged.wait()
-                self._was_pinged = Event()
+                self._was_pinged.clear()
                 await self._say(Pong())
 
     async def _say(self, message: Ping | Pong) -> None:
@@ -225,8 +235,7 @@ class Link(Generic[Heard, Said]):
 
     def _close(self) -> None:
         self._end(Gone("the connection was closed here"))
-        self._put.close()
-        self._inbox.close()
+        self._inbox.clear()
         self._pipe.close()
 
     def _gone(self) -> Gone:
@@ -236,28 +245,28 @@ class Link(Generic[Heard, Said]):
 @asynccontextmanager
 async def worker_end(pipe: Pipe, *, limits: Limits, on_bad: OnBad) -> AsyncIterator[Link[Order, Report]]:
     """The end of a worker whose handshake is not answered yet, until the block ends."""
-    link: Link[Order, Report] = Link(pipe, limits=limits, on_bad=on_bad)
-    async with _kept(link, partial(link._read, decode_from_commander), link._pong):
+    link: Link[Order, Report] = Link(pipe, decode_from_commander, limits=limits, on_bad=on_bad)
+    async with _kept(link, link._pong):
         yield link
 
 
 @asynccontextmanager
 async def commander_end(pipe: Pipe, *, limits: Limits, on_bad: OnBad) -> AsyncIterator[Link[Report, Order]]:
     """The end of a commander that has let the worker in, until the block ends."""
-    link: Link[Report, Order] = Link(pipe, limits=limits, on_bad=on_bad)
+    link: Link[Report, Order] = Link(pipe, decode_from_worker, limits=limits, on_bad=on_bad)
     link._is_open.set()
-    async with _kept(link, partial(link._read, decode_from_worker), link._ping):
+    async with _kept(link, link._ping):
         yield link
 
 
 @asynccontextmanager
-async def _kept(link: Link[Heard, Said], *tasks: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Run the link's tasks until the block ends, and close it."""
+async def _kept(link: Link[Heard, Said], beat: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Let the link hear, with its beat, until the block ends, and close it."""
     trouble: Exception | None = None
     try:
         async with create_task_group() as group:
-            for task in tasks:
-                group.start_soon(task)
+            group.start_soon(beat)
+            link._pipe.call(link._take_in, silence=link._limits.silence)
             try:
                 yield
             except Exception as error:

@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from hmac import compare_digest
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +198,7 @@ async def _introduced(
         raise Rejected("the connection comes from another user; a commander talks to its own user's workers only")
     try:
         with fail_after(limits.handshake):
-            line = await pipe.line(silence=inf)
+            line = await pipe.line()
         message = decode_from_worker(whole(line))
     except TimeoutError:
         raise Rejected(f"no handshake came within {limits.handshake:g} s") from None
