@@ -75,14 +75,16 @@ def _read(text: str) -> Command:
     )
 
 
+@lru_cache(maxsize=1024)
 def joined(words: Words) -> str:
     """The words as one text in which their borders cannot be mistaken."""
-    return "\0".join(word.replace("\0", "\ufffd") for word in words) + "\0"
+    return "\0".join([word.replace("\0", "\ufffd") for word in words]) + "\0"
 
 
 def _bare(words: Words) -> Words:
     """The command with its program named as rules name it."""
-    return (name_of(words), *words[1:])
+    name = name_of(words)
+    return words if name == words[0] else (name, *words[1:])
 
 
 _remembered = lru_cache(maxsize=512)(_read)
@@ -241,20 +243,30 @@ def _commands(root: Node, found: _Found, *, is_top: bool) -> list[Words]:
         if is_top:
             found.kinds.add(kind)
         if kind == "command":
-            if words := tuple(_said(child) for child in children if child.type not in _NOT_WORDS):
+            if words := tuple([_said(child) for child in children if child.type not in _NOT_WORDS]):
                 simple.append(words)
-        elif kind in ("declaration_command", "unset_command", "test_command"):
-            simple.append(tuple(_text(node).split()))
-        elif kind == "file_redirect":
-            _redirect(children, found)
-        elif kind == "heredoc_body":
-            found.texts.append(_text(node))
-        elif kind == "herestring_redirect":
-            found.texts.append(_said(children[-1]))
-        waiting.extend(reversed(children))
+        elif kind in _NOTED:
+            _note(node, kind, found, simple)
+        if children:
+            waiting.extend(reversed(children))
     if is_top:
         found.simple = list(simple)
     return simple
+
+
+_NOTED = names("declaration_command unset_command test_command file_redirect heredoc_body herestring_redirect")
+
+
+def _note(node: Node, kind: str, found: _Found, simple: list[Words]) -> None:
+    """Put down what else than a command stands there."""
+    if kind == "file_redirect":
+        _redirect(node.children, found)
+    elif kind == "heredoc_body":
+        found.texts.append(_text(node))
+    elif kind == "herestring_redirect":
+        found.texts.append(_said(node.children[-1]))
+    else:
+        simple.append(tuple(_text(node).split()))
 
 
 _NOT_WORDS = frozenset(("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect", "comment"))
@@ -278,6 +290,8 @@ def _text(node: Node) -> str:
 def _said(node: Node) -> str:
     """A word as the program would get it; what only the shell can know stays as it is written."""
     kind, text = node.type, _text(node)
+    if kind == "word":
+        return text if "\\" not in text else re.sub(r"\\(.)", _unescaped, text, flags=re.DOTALL)
     if kind == "raw_string":
         return text[1:-1]
     if kind == "string":
@@ -285,10 +299,12 @@ def _said(node: Node) -> str:
     if kind == "ansi_c_string":
         return re.sub(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|[0-7]{1,3}|.)", _escaped, text[2:-1], flags=re.DOTALL)
     if kind in ("concatenation", "command_name"):
-        return "".join(_said(child) for child in node.children) if node.children else text
-    if kind == "word" and "\\" in text:
-        return re.sub(r"\\(.)", lambda one: "" if one[1] == "\n" else one[1], text, flags=re.DOTALL)
+        return "".join([_said(child) for child in children]) if (children := node.children) else text
     return text
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return "" if escape[1] == "\n" else escape[1]
 
 
 def _escaped(escape: re.Match[str]) -> str:
@@ -312,7 +328,7 @@ def _variants(words: Words) -> Iterator[Words]:
         if not words[at].startswith("-") and not (at > 1 and words[at - 1].startswith("-")):
             break
         yield (words[0], *words[at + 1 :])
-    if name_of(words) in CARRIERS or name_of(words) == "find":
+    if (name := name_of(words)) in CARRIERS or name == "find":
         for start in range(1, min(len(words), MOST_WORDS)):
             yield words[start:]
 

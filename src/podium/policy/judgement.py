@@ -64,13 +64,16 @@ def check(
     large_diff: int = LARGE_DIFF,
 ) -> Verdict:
     """The verdict on an action, or on a shell command in the checkout; `changed_lines` is the size of its diff."""
-    if mode not in get_args(Mode):
-        raise Mistake(f'there is no permission mode "{mode}"; there are {", ".join(get_args(Mode))}')
+    if mode not in _MODES:
+        raise Mistake(f'there is no permission mode "{mode}"; there are {", ".join(_MODES)}')
     judged = _compiled(rules if isinstance(rules, Rules) else parse_rules(rules, "the rules"))
     verdict = _verdict(_subject(what), judged, mode, is_large=changed_lines > large_diff)
     if mode == "dont-ask" and verdict.decision == "ask":
         return Verdict("deny", verdict.rule, f"{verdict.reason}; and nobody is asked in this mode")
     return verdict
+
+
+_MODES: tuple[str, ...] = get_args(Mode)
 
 
 def narrowed(rules: Rules, by: Rules) -> Rules:

@@ -148,6 +148,7 @@ def is_sensitive(path: str) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
 def _parts(path: str) -> str:
     """The path as `/a/b/`, one spelling for all that mean the same on some file system."""
     names = same(path).casefold().replace("\\", "/").split("/")

@@ -64,16 +64,15 @@ def changed(words: Words) -> Iterator[str]:
             yield word.removeprefix("of=")
 
 
-def _paths_in(word: str) -> Iterator[str]:
+@lru_cache(maxsize=4096)
+def _paths_in(word: str) -> tuple[str, ...]:
     """What could be a path in a word: all of it, an option's value, what follows `@`, or `:` as in `HEAD:.env`."""
+    paths = [rest for mark in "=:@" if mark in word and (rest := word.partition(mark)[2])]
     if not word.startswith("-"):
-        yield word
+        paths.insert(0, word)
     elif not word.startswith("--") and len(word) > 2:
-        yield word[2:]
-    for mark in "=:@":
-        rest = word.partition(mark)[2]
-        if rest:
-            yield rest
+        paths.insert(0, word[2:])
+    return tuple(paths)
 
 
 def _path_risks(at: int, word: str) -> Iterator[Risk]:

@@ -285,10 +285,13 @@ class WordsPattern:
 
     def matches(self, said: str) -> bool:
         """Whether a joined command fits."""
-        first, *others = self.pieces
+        first = self.pieces[0]
+        if not said.startswith(first):
+            return False
+        others = self.pieces[1:]
         if not others:
             return said == first
-        if not said.startswith(first) or not said.endswith(others[-1]):
+        if not said.endswith(others[-1]):
             return False
         at, end = len(first), len(said) - len(others[-1])
         for piece in others[:-1]:
