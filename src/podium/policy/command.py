@@ -9,9 +9,10 @@ commands in substitutions, behind other programs, and in texts that a shell woul
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from .options import Words, names
@@ -70,8 +71,8 @@ def _read(text: str) -> Command:
         unread=unread,
         heard=heard,
         said=tuple(dict.fromkeys(said for words in heard for said in (joined(words), joined(_bare(words))))),
-        writes=tuple(dict.fromkeys([*found.redirected, *(path for words in heard for path in changed(words))])),
-        mentions=tuple(dict.fromkeys([*found.sources, *(path for words in heard for path in mentioned(words))])),
+        writes=_once(found.redirected, map(changed, heard)),
+        mentions=_once(found.sources, map(mentioned, heard)),
     )
 
 
@@ -79,6 +80,10 @@ def _read(text: str) -> Command:
 def joined(words: Words) -> str:
     """The words as one text in which their borders cannot be mistaken."""
     return "\0".join([word.replace("\0", "\ufffd") for word in words]) + "\0"
+
+
+def _once(first: Iterable[str], others: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain(first, *others)))
 
 
 def _bare(words: Words) -> Words:
@@ -100,11 +105,9 @@ def _oddity(text: str, found: _Found, parts: tuple[Words, ...]) -> str:
         return "it has control characters or letters that may look like others"
     if len(found.simple) > MOST_PARTS:
         return f"it has {len(found.simple)} parts, more than {MOST_PARTS}"
-    for kind, said in ODD_NODES.items():
-        if kind in found.kinds:
-            return f"it has {said}"
     if other := found.kinds - PLAIN_NODES:
-        return f"it has a {min(other).replace('_', ' ')}"
+        said = next((said for kind, said in ODD_NODES.items() if kind in other), "")
+        return f"it has {said or 'a ' + min(other).replace('_', ' ')}"
     if not parts:
         return "it has a pattern, a brace, a backslash or another sign that the shell would interpret"
     if parts != tuple(found.simple) or any("=" in words[0] or not words[0] for words in parts):
@@ -160,9 +163,9 @@ def _scanned(text: str) -> tuple[Words, ...]:
         if token is None:
             return ()
         at = token.end()
-        if token["word"] is not None:
+        if token.lastgroup == "word":
             words.append(_unquoted(token["word"]))
-        elif token["sign"] is not None:
+        elif token.lastgroup == "sign":
             parts.append(tuple(words))
             words = []
     if words or not text.rstrip().endswith(";"):

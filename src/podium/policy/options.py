@@ -263,8 +263,10 @@ _TAKES_OPERANDS = ("-l", "--list", "--contains", "--no-contains", "--merged", "-
 
 def git_subcommand(words: Words) -> tuple[int, str]:
     """Where git's subcommand stands, and which it is; an option that changes git itself counts as one."""
-    at = next((at for at, word in enumerate(words[1:], 1) if word not in GIT_GLOBAL), len(words))
-    return at, words[at] if at < len(words) else ""
+    for at in range(1, len(words)):
+        if words[at] not in GIT_GLOBAL:
+            return at, words[at]
+    return len(words), ""
 
 
 def _git(words: Words) -> Iterator[Risk]:

@@ -43,25 +43,29 @@ def is_reading(words: Words) -> bool:
     return known and not any(risk.kind == "deed" for risk in risks(words))
 
 
-def mentioned(words: Words) -> Iterator[str]:
+def mentioned(words: Words) -> list[str]:
     """The words that a program could take for paths; none for one that only repeats its words."""
-    if name_of(words) not in TALKERS:
-        for word in words[1:]:
-            yield from _paths_in(word)
+    return [] if name_of(words) in TALKERS else [path for word in words[1:] for path in _paths_in(word)]
 
 
-def changed(words: Words) -> Iterator[str]:
+def changed(words: Words) -> list[str]:
     """The paths that a command is known to write, move or delete."""
+    return [word.removeprefix("of=") for word in _operands(words) if not word.startswith("-")]
+
+
+def _operands(words: Words) -> Words:
+    """The words of a command that are known to be what it changes, with options among them."""
     name = name_of(words)
-    operands = words[1:] if name in WRITERS else words[-1:] if name in COPIERS else ()
+    if name in WRITERS:
+        return words[1:]
+    if name in COPIERS:
+        return words[-1:]
     if name == "git":
         at, subcommand = git_subcommand(words)
-        operands = words[at + 1 :] if subcommand in GIT_WRITES else ()
-    elif name == "sed" and any(re.match(r"-[a-zA-Z]*i|--in", word) for word in words[1:]):
-        operands = words[1:]
-    for word in operands:
-        if not word.startswith("-"):
-            yield word.removeprefix("of=")
+        return words[at + 1 :] if subcommand in GIT_WRITES else ()
+    if name == "sed" and any(re.match(r"-[a-zA-Z]*i|--in", word) for word in words[1:]):
+        return words[1:]
+    return ()
 
 
 @lru_cache(maxsize=4096)
