@@ -1,26 +1,30 @@
 """The outfit: what the agents of one run act with, and how each of them comes to have it.
 
 Which tools there are belongs to `tools` and the MCP client; whether one may be used, to the gate
-of the operation that it is offered to.
+of the operation that it is offered to. A sandbox is looked for and tried out while the model thinks
+about its first words: no tool is used before that is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from functools import cached_property
+from asyncio import Event
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from anyio import Lock
+from anyio import create_task_group
+from anyio.abc import TaskGroup
 
 from .action import Action
 from .agent import Agent
-from .mind import Tool
+from .event import ToolUse
+from .mind import Tool, ToolAnswer
 from .operation import Operation
 from .patience import Unattended
-from .permission import Acting
+from .permission import Acting, Deed
 from .policy import Rules, check
 from .settings import Settings
 
@@ -56,6 +60,9 @@ class Outfit:
         self._notice = notice
         self._boxes: dict[tuple[Rules, Sandboxed | None], Toolbox] = {}
         self._sandboxed: Sandboxed | None = None
+        self._looked: Event | None = None
+        """Set when the sandbox is found; None while nobody looks for one."""
+        self._beside: TaskGroup | None = None
         self._open = AsyncExitStack()
         self._servers: Servers | None = None
         self._noticed: set[str] = set()
@@ -65,12 +72,18 @@ class Outfit:
         agent = op.agent
         if self._directory is None and not self._functions and agent.tools is None:
             return ()
-        box = self._toolbox(op.rules, await self._sandbox(agent))
+        if self._directory is not None and any(map(_runs_commands, agent.tools or ())):
+            self._look_for_sandbox(self._directory)
+        box = self._toolbox(op.rules, self._sandboxed)
         for entry in box.unknown(agent.tools or ()):
             self._tell(f"{agent.name}: there is no tool {entry!r}; podium works on without it.")
-        given, acting = box.given(agent.tools, agent.disallowed_tools), box.acting(agent.tools, agent.disallowed_tools)
+        acting = [
+            self._then(tool, partial(self._bounded, tool.name, op.rules))
+            for tool in box.acting(agent.tools, agent.disallowed_tools)
+        ]
         if self._servers is not None:
-            acting += await self._servers.acting(agent.tools or (), disallowed=agent.disallowed_tools)
+            acting += map(self._then, await self._servers.acting(agent.tools or (), disallowed=agent.disallowed_tools))
+        given = map(self._then, box.given(agent.tools, agent.disallowed_tools))
         return (
             *(op.gate.offer(tool) for tool in acting),
             *(op.gate.offer(tool, is_given=True) for tool in given),
@@ -97,17 +110,39 @@ class Outfit:
             )
         return self._boxes[rules, sandbox]
 
-    async def _sandbox(self, agent: Agent) -> Sandboxed | None:
-        """What bounds the commands of an agent; None where it has none to run. It is looked for once a run."""
-        if self._directory is None or not any(map(_runs_commands, agent.tools or ())):
-            return None
-        async with self._looking:
-            if self._sandboxed is None:
-                self._sandboxed = await self._bounds(self._directory)
-                self._open.callback(self._sandboxed.put_away)
-                if self._sandboxed.notice:
-                    self._tell(self._sandboxed.notice)
-        return self._sandboxed
+    def _look_for_sandbox(self, checkout: Path) -> None:
+        """Begin to look for what bounds the commands of this run, once, beside the run."""
+        if self._looked is None:
+            assert self._beside is not None
+            self._looked = Event()
+            self._beside.start_soon(self._look, checkout, self._looked)
+
+    async def _look(self, checkout: Path, looked: Event) -> None:
+        self._sandboxed = await self._bounds(checkout)
+        self._open.callback(self._sandboxed.put_away)
+        if self._sandboxed.notice:
+            self._tell(self._sandboxed.notice)
+        looked.set()
+
+    def _then(self, tool: Acting, bounded: Callable[[], Acting] | None = None) -> Acting:
+        """The tool, to be used when the sandbox is found, since trying that out leaves traces for a moment.
+
+        `bounded` is the same tool with that sandbox around what it runs.
+        """
+        looked = self._looked
+        if looked is None or looked.is_set():
+            return tool
+
+        async def ready() -> Acting:
+            await looked.wait()
+            return tool if bounded is None else bounded()
+
+        return _Awaiting(tool, ready)
+
+    def _bounded(self, name: str, rules: Rules) -> Acting:
+        assert self._sandboxed is not None
+        (tool,) = self._toolbox(rules, self._sandboxed).acting((name,))
+        return tool
 
     async def _bounds(self, checkout: Path) -> Sandboxed:
         from .workspace.bounds import sandboxed  # here, because most runs have no use for it
@@ -127,11 +162,7 @@ class Outfit:
 
         assert self._directory is not None
         sandbox = "workspace" if self._settings.sandbox else "none"
-        return Evidence(self._directory, commands, bounds=self._bounds, sandbox=sandbox)
-
-    @cached_property
-    def _looking(self) -> Lock:
-        return Lock()
+        return self._then(Evidence(self._directory, commands, bounds=self._bounds, sandbox=sandbox))
 
     def _tell(self, text: str) -> None:
         if text not in self._noticed:
@@ -139,6 +170,8 @@ class Outfit:
             self._notice(text)
 
     async def __aenter__(self) -> Outfit:
+        if self._directory is not None:
+            self._beside = await self._open.enter_async_context(_beside())
         if self._needs_servers:
             self._servers = await self._open.enter_async_context(self._all_servers())
         return self
@@ -161,6 +194,38 @@ class Outfit:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         return await self._open.__aexit__(exc_type, exc, traceback)
+
+
+class _Awaiting:
+    """A tool that is there when its first call is made ready, and until then known by its face."""
+
+    def __init__(self, face: Acting, ready: Callable[[], Awaitable[Acting]]) -> None:
+        self._face = face
+        self._ready = ready
+        self.name: str = face.name
+        self.description: str = face.description
+        self.parameters: dict[str, Any] = face.parameters
+        self.timeout: float = face.timeout
+        self.is_parallel: bool = face.is_parallel
+
+    async def prepare(self, call: ToolUse) -> Deed:
+        return await (await self._ready()).prepare(call)
+
+    async def recover(self, began: Action) -> ToolAnswer | None:
+        return await self._face.recover(began)
+
+
+@asynccontextmanager
+async def _beside() -> AsyncIterator[TaskGroup]:
+    """Tasks beside the block, which ends when they have; what goes wrong in the block itself comes out as it is."""
+    trouble: Exception | None = None
+    async with create_task_group() as group:
+        try:
+            yield group
+        except Exception as error:
+            trouble = error
+    if trouble is not None:
+        raise trouble
 
 
 def _runs_commands(entry: str) -> bool:

@@ -75,6 +75,7 @@ READY = (
     "podium.policy.command",
     "podium.store.worktrees",
     "podium.tools.box",
+    "podium.workspace.bounds",
     "podium.workspace.homecoming",
     "podium.workspace.sandbox",
     "podium.workspace.self_test",

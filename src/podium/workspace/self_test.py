@@ -64,6 +64,7 @@ async def _tried(sandbox: Sandbox) -> list[str]:
             seen_here = _written(sandbox, outside, probe) + _reached(listener)
         finally:
             seen.unlink(missing_ok=True)
+            (sandbox.checkout / probe).unlink(missing_ok=True)
     return list(dict.fromkeys((*seen_here, *_judged(said, sandbox))))
 
 
