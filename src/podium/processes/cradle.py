@@ -95,7 +95,6 @@ def _prepare() -> None:
     from ..engines.model import prices
     from ..engines.names import REHEARSAL
     from ..workspace import seccomp
-    from .worker import _has_uvloop
 
     for module in READY:
         import_module(module)
@@ -104,7 +103,7 @@ def _prepare() -> None:
     with suppress(PodiumError, OSError), TemporaryDirectory() as home:
         seccomp.program()
         Path(home, "config.yaml").write_text(f"model: {REHEARSAL}\n", encoding="utf-8")
-        anyio.run(_rehearse, home, backend_options={"use_uvloop": _has_uvloop()})
+        anyio.run(_rehearse, home)
     # What is shared stays shared for longer where no collector goes over it.
     gc.collect()
     gc.freeze()

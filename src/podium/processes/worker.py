@@ -104,7 +104,9 @@ def main() -> int:
         return TROUBLE
     end_with(hello.parent)
     try:
-        return anyio.run(worked, hello, backend_options={"use_uvloop": _has_uvloop()})
+        # Not uvloop, although it may be there: it copies this process for each program that is started, and a worker
+        # starts many programs and has few connections.
+        return anyio.run(worked, hello)
     except PodiumError as error:
         sys.stderr.write(f"podium: {error}\n")
         return TROUBLE
@@ -282,12 +284,6 @@ async def _say_goodbye(link: Link[Order, Report], result: Result, entries: list[
         )
     except Gone:
         pass
-
-
-def _has_uvloop() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("uvloop") is not None
 
 
 def environment(environ: Mapping[str, str], secret: frozenset[str]) -> dict[str, str]:
