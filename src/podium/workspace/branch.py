@@ -12,6 +12,8 @@ from ..marked import quoted
 from .git import Place, git, git_output
 
 LONGEST = 200
+USUAL = re.compile(r"\w[\w-]*(/\w[\w-]*)*", re.ASCII)
+"""Names that git allows for certain; it need not be asked about them."""
 HEADS = "refs/heads/"
 
 
@@ -28,7 +30,7 @@ async def must_be_name(place: Place, branch: str) -> None:
     if not branch:
         raise Mistake("a worktree needs the name of a branch, and none was given; feat/login would do")
     why = _refused(branch)
-    if not why and (await git(place, "check-ref-format", f"{HEADS}{branch}")).code != 0:
+    if not why and not USUAL.fullmatch(branch) and (await git(place, "check-ref-format", f"{HEADS}{branch}")).code != 0:
         why = "git allows no such name"
     if why:
         raise Mistake(f"{quoted(branch)} cannot be the name of a branch: {why}; feat/login would do")

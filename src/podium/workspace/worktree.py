@@ -171,7 +171,8 @@ class Worktrees:
         head = await git(self.repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if head.code != 0:
             raise Mistake(f"{self.repository.root} has no commits yet, and a worktree begins from one; commit first")
-        start = await commit_id(self.repository, base) if base else head.out.decode().strip()
+        first = head.out.decode().strip()
+        start = await commit_id(self.repository, base) if base and base != first else first
         there = await branches(self.repository)
         if branch not in there:
             must_have_room(branch, there)
