@@ -5,13 +5,24 @@ from __future__ import annotations
 import json
 
 import pytest
+from anyio import to_thread
 
 from podium.errors import Mistake
 from podium.event import ModelReplied, PermissionAnswered, WorkCommitted, WorkerPlaced
 from podium.workspace.train import train
 
+from ..cli.conftest import Desk
+from ..cli.test_terminal import Terminal
 from ..workspace.merging import passing
 from .yard import Yard, bash, write
+
+
+def is_asked(lines: list[str], path: str) -> bool:
+    """Whether the last thing that is asked on a screen is about a file, and can be answered."""
+    begin = max((place for place, line in enumerate(lines) if "asks for permission" in line), default=len(lines))
+    return any(line.endswith(f"path: {path}") for line in lines[begin:]) and any(
+        "[y]" in line for line in lines[begin:]
+    )
 
 
 async def test_three_workers_ask_twice_each_and_are_answered_in_three_ways(yard: Yard) -> None:
@@ -19,14 +30,20 @@ async def test_three_workers_ask_twice_each_and_are_answered_in_three_ways(yard:
     second = await yard.hire("feat/two", write("two.txt"), bash("echo two >>two.txt"), "two is done", allow=())
     third = await yard.hire("feat/three", write("three.txt"), write("other.txt"), "done without it", allow=())
     yard.command()
+    chat = Terminal(Desk(repo=yard.repo.path, home=yard.home, environment=yard.environ), "chat")
 
     for number in (1, 2):
-        yard.answer(first, await yard.asked(first, number), "once")
         told = await yard.podium("approve", (await yard.asked(second, number)).id)
         assert told.returncode == 0, told.stderr
     told = await yard.podium("deny", (await yard.asked(third)).id, "--why", "not that file")
     assert told.returncode == 0, told.stderr
     yard.answer(third, await yard.asked(third, 2), "once")
+    for path in ("one.txt", "one-more.txt"):
+        await to_thread.run_sync(chat.wait_until, lambda lines, path=path: is_asked(lines, path))
+        chat.process.send("y")
+    await yard.ended(first)
+    chat.process.sendeof()
+    assert await to_thread.run_sync(chat.end) == 0
 
     for run in (first, second, third):
         assert (await yard.ended(run)).outcome == "succeeded"
@@ -35,6 +52,7 @@ async def test_three_workers_ask_twice_each_and_are_answered_in_three_ways(yard:
     assert yard.file("feat/one", "one-more.txt") == "x"
     assert yard.file("feat/two", "two.txt") == "x\ntwo"
     assert yard.repo.git("diff", "--name-only", "main...feat/three") == "other.txt"
+    assert [answered.by for answered in yard.events(first, PermissionAnswered)] == ["terminal"] * 2
     assert [answered.comment for answered in yard.events(third, PermissionAnswered)] == ["not that file", ""]
     heard = [received.call.messages[-1].text for received in yard.server.calls]
     assert any("not that file" in text for text in heard)
