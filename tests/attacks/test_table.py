@@ -20,10 +20,12 @@ ROWS = {
     **{f"G{n}": 1 if n in (6, 8, 9, 10) else 0 for n in range(1, 11)},
     **{f"X{n}": 1 if n >= 4 else 0 for n in range(1, 8)},
     **{f"L{n}": 1 if n >= 3 else 0 for n in range(1, 6)},
+    "D10": 0,
+    "D11": 1,
 }
 """Every attack and its priority."""
 
-LATER = {"F5", "F6", "A12"}
+LATER = {"A12"}
 """Attacks of priority 0 on what does not exist yet, or is tested where it does."""
 
 ROW = re.compile(r"^\| (?P<id>[A-Z]\d+) \| (?P<priority>[01]) \| (?P<tried>.+?) \| (?P<answer>.+) \|$", re.MULTILINE)
