@@ -14,7 +14,7 @@ from pathlib import Path
 
 from anyio import Event, move_on_after, to_thread
 
-from ..store.clients import connected_since
+from ..store.clients import connected
 from ..workers.pipe import Gone
 
 
@@ -34,13 +34,15 @@ class Deadlines:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._open: dict[str, Request] = {}
+        self._there: dict[str, float] = {}
+        """Who is there, and since when; the wall's clock may be set to any time meanwhile."""
         self._news = Event()
 
     def expect(
         self, id: str, *, by: str, allowed: Callable[[], float], deny: Callable[[float], Awaitable[None]]
     ) -> None:
         """Deny a request in time. Where it has an answer by then, a late no is none: the first one counts."""
-        self._open[id] = Request(by=by, asked=time.time(), allowed=allowed, deny=deny)
+        self._open[id] = Request(by=by, asked=time.monotonic(), allowed=allowed, deny=deny)
         self.look_again()
 
     def forget(self, by: str) -> None:
@@ -55,8 +57,10 @@ class Deadlines:
         """Keep them, for ever."""
         while True:
             self._news = news = Event()
-            since = await to_thread.run_sync(connected_since, self._store) if self._open else inf
-            now, left = time.time(), inf
+            there = await to_thread.run_sync(connected, self._store)
+            now, left = time.monotonic(), inf
+            self._there = {one: self._there.get(one, now) for one in there}
+            since = min(self._there.values(), default=inf)
             for id, one in tuple(self._open.items()):
                 seconds = one.allowed()
                 rest = max(one.asked, since) + seconds - now

@@ -7,8 +7,7 @@ died is found out and taken down by whoever looks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from math import inf
+from contextlib import contextmanager
 from pathlib import Path
 
 from .bell import Bell, bell_folder, ring_once
@@ -26,12 +25,8 @@ def present(store: Path) -> Iterator[None]:
         bell.close()
 
 
-def connected_since(store: Path) -> float:
-    """When the first of those came who are there now; infinity where nobody is."""
+def connected(store: Path) -> set[str]:
+    """Who is there now, each by a name of its own."""
     folder = bell_folder(store)
     ring_once(folder, "client")
-    since = inf
-    for path in folder.glob("client-*"):
-        with suppress(FileNotFoundError):
-            since = min(since, path.lstat().st_ctime)
-    return since
+    return {path.name for path in folder.glob("client-*")}
