@@ -298,7 +298,7 @@ class Run:
         if ended.outcome != "succeeded":
             await self._engagement.root(self._agent).call_back()
         if self._closing is not None:
-            task = next((line for line in self._request.text.splitlines() if line.strip()), "")
+            task = subject_of(self._request.text, is_sent=bool(self._errand and self._errand.parent))
             why = await self._closing(task if ended.outcome == "succeeded" else f"Unfinished: {task}")
             if why and ended.outcome == "succeeded":
                 failure = Failure(kind="failed", agent=self._agent, message=why)
@@ -385,6 +385,14 @@ class Run:
         """Put away what callers followed the run with."""
         for follower in self._followers:
             follower.close()
+
+
+def subject_of(request: str, *, is_sent: bool) -> str:
+    """What a request is about, in a line. One that a team sent has its own task last, under a heading."""
+    lines = [line for line in request.splitlines() if line.strip()]
+    headings = [place for place, line in enumerate(lines) if line.startswith("#")]
+    begin = headings[-1] + 1 if is_sent and headings else 0
+    return next(iter(lines[begin:]), "").lstrip("# ")
 
 
 def must_be_priced(agents: Iterable[Agent], engine_for: Callable[[Agent], Engine]) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from ..errand import Errand
 from ..errors import PodiumError
-from ..event import KINDS, WorkCommitted, WorkerPlaced
+from ..event import KINDS, Noticed, WorkCommitted, WorkerPlaced
 from ..journal import Timeline
 from ..store.worktrees import Ledger
 from ..workspace.git import Repository
 from ..workspace.homecoming import brought_home
+from ..workspace.snapshot import nested_repositories
 from ..workspace.worktree import Worktrees
 
 
@@ -23,7 +24,11 @@ async def returned(timeline: Timeline, errand: Errand, *, store: Path, subject: 
         of = Worktrees(repository=Repository.at(Path(errand.root)), ledger=Ledger(store))
         # Those that share a checkout may come home at the same moment.
         async with of.ledger.alone() if errand.is_shared else nullcontext():
-            brought = await brought_home(await of.checkout(errand.branch), subject=subject)
+            checkout = await of.checkout(errand.branch)
+            brought = await brought_home(checkout, subject=subject)
+        if nested := await nested_repositories(checkout):
+            inside = ", ".join(nested)
+            timeline.append(Noticed(text=f"{inside}: a repository of its own, whose work is on no branch"), scope="")
     except PodiumError as error:
         return f"its work stays uncommitted in {errand.path}: {error}"
     committed = WorkCommitted(
