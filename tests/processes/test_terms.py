@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from podium import Agent, Settings
 from podium.agent import Budget
@@ -42,9 +43,11 @@ def test_another_model_keeps_all_else_of_a_role(settings: Settings) -> None:
 
 
 def test_what_is_said_of_a_worker_goes_before_its_role(settings: Settings) -> None:
-    worker = suited(AGENT, Terms(role="deep", budget=Budget(turns=3), timeout=9.0), settings)
+    agent = structs.replace(AGENT, budget=Budget(files_changed=0, turns=9))
 
-    assert worker.budget == Budget(turns=3, seconds=9.0)
+    worker = suited(agent, Terms(role="deep", budget=Budget(turns=3), timeout=9.0), settings)
+
+    assert worker.budget == Budget(usd=2, turns=3, seconds=9.0, files_changed=0)
 
 
 @pytest.mark.parametrize("name", ROLES)

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from ..agent import Agent, Budget
+from ..budget import revised
 from ..config.role import ROLES, Role
 from ..errors import Mistake
 from ..settings import Settings
@@ -44,9 +45,9 @@ def suited(agent: Agent, terms: Terms, settings: Settings) -> Agent:
         changes["max_turns"] = terms.max_turns
     if terms.is_reader:
         changes["tools"] = None
-    budget = terms.budget or (None if role is None else role.budget) or agent.budget
-    if terms.timeout is not None:
-        budget = structs.replace(budget or Budget(), seconds=terms.timeout)
+    budget = agent.budget
+    for limits in (None if role is None else role.budget, terms.budget, Budget(seconds=terms.timeout)):
+        budget = budget if limits in (None, Budget()) else revised(budget, limits)
     return structs.replace(agent, **(changes | {"budget": budget}))
 
 
