@@ -86,10 +86,12 @@ class Allowance:
         for name, left in self._left().items():
             wanted = None if own is None else getattr(own, name)
             granted = min(left, left * share if wanted is None else wanted)
-            lent[name] = granted if name == "usd" else int(granted)
+            lent[name] = granted if name == "usd" else min(int(left), max(1, int(granted)))
             if lent[name] <= 0:
                 message = f"nothing of the budget is left for a worker: {left:,.6g} {UNITS[name]}"
                 raise Failed(Failure(kind="budget", agent=agent, message=message))
+        if (files := self._files_left()) is not None:
+            lent["files_changed"] = files
         return Budget(**lent) if lent else None
 
     def _left(self) -> dict[str, float]:
@@ -100,6 +102,12 @@ class Allowance:
                 if limit is not None:
                     left[name] = min(left.get(name, inf), limit - used - kept)
         return left
+
+    def _files_left(self) -> int | None:
+        """How many files may still be changed; None where that is not limited. Nothing is kept of them."""
+        limits = [(one, one.budget.files_changed) for one in self._upwards() if one.budget is not None]
+        left = [most - len(one.timeline.changed_below(one.path)) for one, most in limits if most is not None]
+        return max(0, min(left)) if left else None
 
     def must_change(self, files: set[str], *, agent: str) -> None:
         """Room for changing these files; raises Failed where there is none."""

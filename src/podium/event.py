@@ -531,13 +531,14 @@ class WorkerSent(_Event, frozen=True, kw_only=True, tag="worker_sent"):
 
 
 class WorkerReturned(_Event, frozen=True, kw_only=True, tag="worker_returned"):
-    """A worker that was sent is through: how it ended, what it said, and what it used."""
+    """A worker that was sent is through: how it ended, what it said, what it used and which files it changed."""
 
     run: str
     outcome: Outcome
     text: str = ""
     error: str = ""
     usage: Usage = NOTHING
+    files: tuple[str, ...] = ()
 
 
 class Noticed(_Event, frozen=True, kw_only=True, tag="noticed"):

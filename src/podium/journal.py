@@ -330,6 +330,7 @@ class Timeline:
                 self.usage[operation] = self.usage.get(operation, NOTHING) + event.usage
                 if isinstance(event, WorkerReturned):
                     self.sent.pop(event.run, None)
+                    self.changed.setdefault(operation, set()).update(event.files)
             case WorkerSent():
                 self.sent[event.run] = Sent(operation, event.budget)
             case MessageReceived():

@@ -6,11 +6,15 @@ that it wrote down before, and calls it back when the work is not wanted any mor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from .agent import Agent, Permissions
 from .event import WorkerReturned, WorkerSent
+
+Idle = Callable[[], AbstractContextManager[None]]
+"""A block in which no time passes for whoever waits for a worker."""
 
 
 class Placement(Protocol):
@@ -37,8 +41,8 @@ class Placement(Protocol):
         """
         ...
 
-    async def returned(self, run: str) -> WorkerReturned:
-        """How a worker ended; waits for it."""
+    async def returned(self, run: str, *, idle: Idle = nullcontext) -> WorkerReturned:
+        """How a worker ended; waits for it, `idle` while it waits itself: for its turn, or for a person."""
         ...
 
     async def standing(self, run: str) -> str:

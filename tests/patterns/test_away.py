@@ -6,11 +6,13 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import move_on_after
 from msgspec import structs
 
 from podium import Agent, App, Settings
@@ -18,6 +20,8 @@ from podium.agent import Budget, Member, Permissions, Team
 from podium.errors import Mistake
 from podium.event import (
     OperationEnded,
+    PermissionAnswered,
+    PermissionAsked,
     RunEnded,
     RunStarted,
     ToolAnswered,
@@ -29,6 +33,7 @@ from podium.event import (
 from podium.processes.sending import DEEPEST
 from podium.store.fault import refusal_after
 from podium.store.follow import Follower
+from podium.store.mailbox import post
 from podium.store.reader import Reader
 from podium.testing import ModelServer
 
@@ -316,3 +321,58 @@ async def test_a_worker_does_not_send_workers_without_end(repo: Path, settings: 
             told += [entry.event.text for entry in reader.entries(run) if isinstance(entry.event, ToolAnswered)]
     assert len(runs_of(settings)) == 1 + DEEPEST
     assert any("workers send workers no more than 3 deep" in text for text in told)
+
+
+async def test_time_does_not_pass_for_a_team_while_its_worker_waits_for_a_person(
+    repo: Path, settings: Settings
+) -> None:
+    away = Agent(name="away", prompt=scripted(writes("new.txt"), "done"), tools=("Write",), isolation="process")
+    team = Team(mode="broadcast", members=(Member(agent="away"),), options={"worker_timeout": 2.0})
+    asking = structs.replace(settings, permissions=Permissions())
+    lead = Agent(name="lead", team=team)
+
+    async with (
+        App(asking, environ={}) as app,
+        app.start(lead, "Make it.", repo=repo, agents=[away], is_attended=True) as run,
+    ):
+        async for entry in run.entries():
+            if isinstance(entry.event, WorkerSent):
+                break
+        assert isinstance(entry.event, WorkerSent)
+        with Follower(settings.store, entry.event.run) as worker:
+            async for one in worker:
+                if isinstance(one.event, PermissionAsked):
+                    break
+        assert isinstance(one.event, PermissionAsked)
+        with move_on_after(2.5):  # longer than the worker may take
+            await run.result()
+        answer = PermissionAnswered(id=one.event.id, decision="once", by="me", at=time.time())
+        post(settings.store, entry.event.run, answer, ref=one.event.id)
+        result = await run.result()
+
+    assert [part.outcome for part in result.parts] == ["succeeded"], result.parts
+
+
+async def test_what_was_kept_for_a_worker_that_cannot_be_sent_is_free_again(repo: Path, settings: Settings) -> None:
+    git(repo, "branch", "podium")  # no branch podium/… can be beside it
+    away = Agent(name="away", prompt=scripted("never"), isolation="process", budget=Budget(turns=4))
+    here = Agent(name="here", prompt=scripted("one", "two"))
+    lead = Agent(name="lead", team=Team(mode="sequential", members=(Member(agent="away"), Member(agent="here"))))
+
+    async with App(settings, environ={}) as app:
+        result = await app.run(lead, "Go.", repo=repo, agents=[away, here], budget=Budget(turns=4))
+
+    assert [part.outcome for part in result.parts] == ["failed", "succeeded"], result.parts
+    assert "no worker could be sent" in str(result.parts[0].failure)
+
+
+async def test_a_worker_is_held_to_the_files_that_its_run_may_change(repo: Path, settings: Settings) -> None:
+    away = Agent(name="away", prompt=scripted(writes("one.txt"), writes("two.txt"), "done"), tools=("Write",))
+    away = structs.replace(away, isolation="process")
+    lead = Agent(name="lead", team=Team(mode="broadcast", members=(Member(agent="away"),)))
+
+    async with App(settings, environ={}) as app:
+        result = await app.run(lead, "Make files.", repo=repo, agents=[away], budget=Budget(files_changed=1))
+
+    assert result.parts[0].outcome == "failed"
+    assert "budget of 1 changed files is used up" in str(result.parts[0].failure)

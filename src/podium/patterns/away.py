@@ -7,11 +7,14 @@ branch that the answer names.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 
 from msgspec import structs
 
 from ..agent import Agent, Permissions
-from ..errors import FailureKind, Mistake
+from ..errors import Failed, FailureKind, Mistake
 from ..event import WorkerReturned, WorkerSent
 from ..journal import digest
 from ..operation import Operation
@@ -75,9 +78,19 @@ async def fetched(op: Operation, sent: WorkerSent, agent: Agent) -> WorkerReturn
     place = op.scope.at(f"worker:{sent.run}")
     if (known := place.recall(WorkerReturned)) is not None:
         return known
-    await begun(op, sent, agent)
+    try:
+        await begun(op, sent, agent)
+    except Failed as error:
+        # What was kept for it is free again.
+        place.settle(WorkerReturned(run=sent.run, outcome="failed", error=error.failure.message))
+        raise
     assert op.placement is not None
-    return place.settle(await op.placement.returned(sent.run))
+    return place.settle(await op.placement.returned(sent.run, idle=waiting(op)))
+
+
+def waiting(op: Operation) -> Callable[[], AbstractContextManager[None]]:
+    """A block in which the limits of an operation stand still."""
+    return partial(op.scope.timeline.clock.waiting, op.scope.path)
 
 
 async def begun(op: Operation, sent: WorkerSent, agent: Agent | None, *, after: tuple[str, ...] = ()) -> None:

@@ -13,7 +13,7 @@ from ..event import ToolUse, WorkerReturned, WorkerSent
 from ..mind import Tool, ToolAnswer
 from ..operation import Operation
 from ..scope import Scope
-from .away import SHARE, UNSENT, begun
+from .away import SHARE, UNSENT, begun, waiting
 
 NAMES = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
 LONGEST_WAIT = 45.0
@@ -96,7 +96,7 @@ class _Crew:
         if returned is None:
             assert op.placement is not None
             with move_on_after(LONGEST_WAIT):
-                returned = at.settle(await op.placement.returned(sent.run))
+                returned = at.settle(await op.placement.returned(sent.run, idle=waiting(op)))
         if returned is None:
             return ToolAnswer(text=f"The worker on {sent.branch} is not through yet; ask again.")
         if returned.outcome != "succeeded":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from anyio import to_thread
@@ -12,8 +13,22 @@ from ..agent import Agent, Permissions
 from ..app import App
 from ..errand import Errand
 from ..errors import Mistake
-from ..event import RunEnded, StopAsked, WorkCommitted, WorkerReturned, WorkerSent
+from ..event import (
+    Event,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    StopAsked,
+    WorkCommitted,
+    WorkerReturned,
+    WorkerSent,
+)
 from ..picture import Picture
+from ..placement import Idle
 from ..roster.discover import load
 from ..settings import Settings
 from ..store.follow import Follower
@@ -97,15 +112,19 @@ class Sending:
     def _usual(self) -> list[Agent]:
         return list(load(self._directory, self._app.settings.home).team(AGENT))
 
-    async def returned(self, run: str) -> WorkerReturned:
-        after = 0
-        while True:
-            # A follower ends where the run is paused; whoever resumes that is waited for.
-            with Follower(self._store, run, after) as entries:
-                async for entry in entries:
-                    after = entry.seq
-                    if isinstance(entry.event, RunEnded):
-                        return await to_thread.run_sync(self._result, run)
+    async def returned(self, run: str, *, idle: Idle = nullcontext) -> WorkerReturned:
+        after, waiting = 0, Waiting(idle)
+        try:
+            while True:
+                # A follower ends where the run is paused; whoever resumes that is waited for.
+                with Follower(self._store, run, after) as entries:
+                    async for entry in entries:
+                        after = entry.seq
+                        waiting.hear(entry.event)
+                        if isinstance(entry.event, RunEnded):
+                            return await to_thread.run_sync(self._result, run)
+        finally:
+            waiting.end()
 
     async def standing(self, run: str) -> str:
         picture = await to_thread.run_sync(self._picture, run)
@@ -131,7 +150,48 @@ class Sending:
         text = result.text or "\n\n".join(part.text for part in result.parts if part.text)
         if left is not None:
             text = f"{text}\n\n[on branch {left.branch} at {left.commit[:12]}: {', '.join(left.files) or 'no changes'}]"
-        return WorkerReturned(run=run, outcome=result.outcome, text=text, error=result.error or "", usage=result.usage)
+        return WorkerReturned(
+            run=run,
+            outcome=result.outcome,
+            text=text,
+            error=result.error or "",
+            usage=result.usage,
+            files=() if left is None else left.files,
+        )
+
+
+class Waiting:
+    """Keeps a block open while a worker waits: for its turn, for who resumes it, or for answers."""
+
+    def __init__(self, idle: Idle) -> None:
+        self._idle = idle
+        self._is_begun = False
+        self._asked: set[str] = set()
+        self._open = ExitStack()
+        self._open.enter_context(idle())
+        self._is_waiting = True
+
+    def hear(self, event: Event) -> None:
+        """Take in an entry of the worker's."""
+        match event:
+            case RunResumed():
+                self._is_begun = True
+            case RunPaused():
+                self._is_begun = False
+            case PermissionAsked(id=id) | QuestionAsked(id=id):
+                self._asked.add(id)
+            case PermissionAnswered(id=id) | QuestionAnswered(id=id):
+                self._asked.discard(id)
+        is_waiting = not self._is_begun or bool(self._asked)
+        if is_waiting and not self._is_waiting:
+            self._open.enter_context(self._idle())
+        elif self._is_waiting and not is_waiting:
+            self._open.close()
+        self._is_waiting = is_waiting
+
+    def end(self) -> None:
+        """Wait no more."""
+        self._open.close()
 
 
 def _narrowed(own: Permissions | None, held_to: Permissions) -> Permissions:
