@@ -186,7 +186,11 @@ class App:
         """
         if run and await self.is_known(run):
             return run
+        from .workers.keyring import hand_over  # here, because most runs are no worker's
+
         begun = self._begin(agent, request, errand=errand, id=run, settings=settings, **given)
+        keys = {name: value for name, value in self._environ.items() if name in KEY_NAMES and value}
+        await to_thread.run_sync(hand_over, self.settings.store, begun.id, keys)
         await begun.left()
         ring_once(bell_folder(self.settings.store), "owner")
         return begun.id

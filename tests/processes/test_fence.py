@@ -12,7 +12,7 @@ from podium.store.inbox import waiting
 from podium.workers.place import socket_path
 
 from ..workers.meeting import raw
-from .yard import KEY, Yard, bash, write
+from .yard import KEY, SILENT, Yard, bash, write
 
 APPROVING = """
 import glob, os, socket, sqlite3, sys
@@ -185,3 +185,19 @@ async def test_a_worker_process_whose_commander_is_gone_ends(yard: Yard) -> None
     )
 
     assert done.returncode == 3
+
+
+async def test_a_worker_calls_its_model_with_the_key_of_whoever_hired_it(yard: Yard) -> None:
+    first = await yard.hire("feat/one", SILENT)
+    yard.command(OPENAI_API_KEY="another-key")
+    await yard.called(1)
+
+    second = await yard.hire("feat/two", "two")
+
+    assert (await yard.ended(second)).outcome == "succeeded"
+    keys = [call.headers["authorization"].removeprefix("Bearer ") for call in yard.server.calls]
+    assert keys == ["another-key", KEY]
+    for file in yard.home.rglob("*"):
+        assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
+    yard.stop(first)
+    await yard.over()

@@ -33,6 +33,7 @@ from ..settings import Settings
 from ..store.bell import Bell, bell_folder, ring_once
 from ..store.reader import Reader
 from ..store.workers import Crew
+from ..workers.keyring import Keyring
 from ..workers.link import STANDARD, Limits, Link
 from ..workers.message import (
     Cancel,
@@ -128,11 +129,13 @@ class Commander:
         self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         with bind(self._socket) as listener:
             bell = Bell(bell_folder(self._store), "owner")
+            self._keyring = Keyring(self._store)
             try:
                 without_keys = environment(self._environ, KEY_NAMES)
                 async with nursery(without_keys) as self._nursery, create_task_group() as group:
                     group.start_soon(self._nursery.warm)
                     group.start_soon(self._deadlines.keep)
+                    group.start_soon(self._keyring.keep)
                     group.start_soon(
                         partial(
                             serve,
@@ -146,6 +149,7 @@ class Commander:
                     await self._until_done(bell, group)
                     group.cancel_scope.cancel()
             finally:
+                self._keyring.close()
                 bell.close()
                 # Whoever was killed here has left its bells behind; ringing takes them down.
                 for kind in ("owner", "follower"):
@@ -191,6 +195,7 @@ class Commander:
             await self._end(worker.run, partial(self._app.fail, worker.run, f"its commander broke: {error}"))
         finally:
             del self._at_work[worker.run]
+            self._keyring.forget(worker.run)
             worker.over.set()
             bell.ring()
 
@@ -221,7 +226,7 @@ class Commander:
         """One process of a worker, from its start to its end; how it ended."""
         base = "" if worker.checkout is None else worker.checkout.base
         is_attended = not worker.errand.is_unattended
-        config = Config(root=worker.errand.root, base=base, is_attended=is_attended, environ=self._secrets())
+        config = Config(root=worker.errand.root, base=base, is_attended=is_attended, environ=self._secrets(worker.run))
         token = self._welcome.expect(worker.run, msgspec.to_builtins(config))
 
         def line_for(parent: int) -> str:
@@ -344,8 +349,9 @@ class Commander:
 
     # What is kept
 
-    def _secrets(self) -> dict[str, str]:
-        return {name: value for name, value in self._environ.items() if name in KEY_NAMES}
+    def _secrets(self, run: str) -> dict[str, str]:
+        own = {name: value for name, value in self._environ.items() if name in KEY_NAMES}
+        return own | self._keyring.of(run)
 
     def _log(self, worker: Worker, text: str) -> None:
         # A log that cannot be written keeps nobody from working.

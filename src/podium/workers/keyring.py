@@ -1,0 +1,84 @@
+"""The keyring: keys of model providers that come with an errand, in the memory of the commander and nowhere else.
+
+A commander has the keys of the shell that started it. Whoever hands it an errand later may have others: those are
+said to it over a socket that only its user can reach, before the errand is written down. Where no commander is
+there, the one that is started then has them from its own environment.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from anyio import wait_readable
+from msgspec import Struct
+
+from .place import socket_path
+
+LONGEST = 65536
+SECONDS = 1.0
+"""How long a commander that is busy is waited for."""
+
+
+class Keys(Struct, frozen=True):
+    """What one run's worker calls its models with."""
+
+    run: str
+    environ: dict[str, str]
+
+
+def hand_over(store: Path, run: str, environ: Mapping[str, str]) -> None:
+    """Give the commander of a store, where there is one, the keys for a run."""
+    if not environ:
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
+        ours.settimeout(SECONDS)
+        ours.sendto(msgspec.json.encode(Keys(run, dict(environ))), str(_path(store)))
+
+
+class Keyring:
+    """The keys that a commander was given. Only who holds the commander's own socket may have it."""
+
+    def __init__(self, store: Path) -> None:
+        self._path = _path(store)
+        self._keys: dict[str, dict[str, str]] = {}
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket.setblocking(False)
+        self._path.unlink(missing_ok=True)
+        self._socket.bind(str(self._path))
+        os.chmod(self._path, 0o600)  # noqa: PTH101 - as it is bound
+
+    async def keep(self) -> None:
+        """Take what comes, for ever."""
+        while True:
+            await wait_readable(self._socket)
+            self._take()
+
+    def of(self, run: str) -> dict[str, str]:
+        """The keys that came with a run; none where its commander's own will do."""
+        self._take()
+        return self._keys.get(run, {})
+
+    def forget(self, run: str) -> None:
+        """Let go of a run's keys."""
+        self._keys.pop(run, None)
+
+    def close(self) -> None:
+        """Take nothing more."""
+        self._socket.close()
+        self._path.unlink(missing_ok=True)
+
+    def _take(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                with suppress(msgspec.MsgspecError):
+                    keys = msgspec.json.decode(self._socket.recv(LONGEST), type=Keys)
+                    self._keys[keys.run] = keys.environ
+
+
+def _path(store: Path) -> Path:
+    return socket_path(store).with_suffix(".keys")
