@@ -219,6 +219,14 @@ def test_what_it_brought_is_told() -> None:
     assert worker.seconds == 13.0
 
 
+def test_what_is_on_a_branch_that_several_share_counts_once() -> None:
+    one, two = finished("feat/a", "a1", "a.py"), finished("feat/a", "a2", "a.py", "b.py")
+
+    force = Workforce.of([one, two])
+
+    assert (force.added, force.removed) == (two.added, two.removed)
+
+
 def test_several_workers_come_to_one_report() -> None:
     reader = state_of(Written("", "r1").begun().add(RunEnded(outcome="failed")).entries, owner_alive=False)
 

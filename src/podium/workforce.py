@@ -49,6 +49,8 @@ class Workforce(Struct, frozen=True, kw_only=True):
         them = tuple(workers)
         counted = {run for worker in them for run in worker.counts}
         begun = [worker for worker in them if worker.begun_at]
+        # Several on one branch each tell of all that is on it; the one that came home last knows of everything.
+        last = {worker.name: worker for worker in sorted(them, key=lambda one: one.at)}.values()
         by_file: dict[str, dict[str, None]] = {}
         for worker in them:
             for file in worker.files:
@@ -58,8 +60,8 @@ class Workforce(Struct, frozen=True, kw_only=True):
             shared=tuple(
                 SharedFile(path=path, workers=tuple(names)) for path, names in sorted(by_file.items()) if len(names) > 1
             ),
-            added=sum(worker.added for worker in them),
-            removed=sum(worker.removed for worker in them),
+            added=sum(worker.added for worker in last),
+            removed=sum(worker.removed for worker in last),
             usage=total(worker.usage for worker in them if worker.run not in counted),
             seconds=max(worker.at for worker in begun) - min(worker.begun_at for worker in begun) if begun else 0.0,
         )
