@@ -71,7 +71,7 @@ class Workforce(Struct, frozen=True, kw_only=True):
         return {
             worker.errand.branch: worker.base
             for worker in self.workers
-            if not worker.errand.is_reader and worker.base and worker.commits
+            if worker.errand.has_checkout and worker.base and worker.commits
         }
 
 

@@ -74,7 +74,7 @@ async def _named(there: There, name: str, target: str, known: Mapping[str, Resol
 
 async def _ready(there: There, target: str, known: Mapping[str, Resolver]) -> list[Wagon]:
     """The branches whose newest workers succeeded and that the target does not have."""
-    newest = {worker.errand.branch: worker for worker in there.workers() if not worker.errand.is_reader}
+    newest = {worker.errand.branch: worker for worker in there.workers() if worker.errand.has_checkout}
     found = await tips(there.repository, newest)
     goal = await tip(there.repository, target)
     ready: list[Wagon] = []

@@ -90,7 +90,7 @@ def table(
         rows.append(
             [
                 worker.run,
-                visible(worker.errand.branch) or "(reader)",
+                visible(worker.errand.branch) or ("(here)" if worker.errand.is_here else "(reader)"),
                 worker.state,
                 visible(worker.tool) or "-",
                 line_count(worker, standing.get(worker.run)),

@@ -29,6 +29,8 @@ def command(there: There, branch: str, is_stat: bool) -> None:
     worker = there.worker(branch)
     if worker.errand.is_reader:
         raise Mistake(f"{worker.name} only reads, so there is nothing that it changed; podium workers output shows it")
+    if worker.errand.is_here:
+        raise Mistake(f"{worker.name} works in the repository itself, on no branch of its own; git diff shows it")
     if not worker.base:
         raise Mistake(f"{worker.name} has no checkout yet ({worker.state}), so there is nothing that it changed")
     text = anyio.run(compared, there, worker, is_stat)

@@ -95,7 +95,7 @@ async def at_work(store: Path, workers: Iterable[WorkerState]) -> dict[str, Stan
     """What those that are not over have in their checkouts by now, by their runs; without those that cannot be told."""
     found: dict[str, Standing] = {}
     for worker in workers:
-        if worker.is_over or worker.errand.is_reader or not worker.base:
+        if worker.is_over or not worker.errand.has_checkout or not worker.base:
             continue
         try:
             of = Worktrees(repository=Repository.at(Path(worker.errand.root)), ledger=Ledger(store))

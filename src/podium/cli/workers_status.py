@@ -46,7 +46,8 @@ def described(worker: WorkerState, standing: Standing | None, before: dict[str, 
     yield f"task:     {cut(worker.task, LONGEST_TASK)}"
     role = f", role {errand.role}" if errand.role else ""
     yield f"agent:    {worker.agent}{role}{', reads only' if errand.is_reader else ''}"
-    yield f"works in: {errand.path}{f', from {worker.base[:12]}' if worker.base else ''}"
+    where = ", the repository itself" if errand.is_here else f", from {worker.base[:12]}" if worker.base else ""
+    yield f"works in: {errand.path}{where}"
     if errand.after:
         yield f"after:    {', '.join(before.get(run, run) for run in errand.after)}"
     if worker.tool:

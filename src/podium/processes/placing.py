@@ -22,8 +22,8 @@ from ..workspace.worktree import Worktrees, checkout_of
 
 
 async def placed(app: App, environ: Mapping[str, str], run: str, errand: Errand) -> Checkout | None:
-    """The checkout of a worker, made where there is none yet; None for a reader. Raises Mistake."""
-    if errand.is_reader:
+    """The checkout of a worker, made where there is none yet; None for one that needs none. Raises Mistake."""
+    if not errand.has_checkout:
         return None
     repository = Repository.at(Path(errand.root))
     ledger = Ledger(app.settings.store)
@@ -90,11 +90,11 @@ async def _merged(repository: Repository, whole: Side, side: Side) -> str:
 
 
 async def _brought(app: App, repository: Repository, run: str) -> Side | None:
-    """What a worker left, with what was added to its branch since, where that is still there; None for a reader."""
+    """What a worker left, with what was added to its branch since, where that is still there; None without a branch."""
     entries = await app.entries(run)
     started = entries[0].event
     assert isinstance(started, RunStarted)
-    if started.errand is None or started.errand.is_reader:
+    if started.errand is None or not started.errand.has_checkout:
         return None
     branch = started.errand.branch
     now = (await tips(repository, [branch])).get(branch, "")

@@ -18,7 +18,7 @@ from ..workspace.worktree import Worktrees
 
 async def returned(timeline: Timeline, errand: Errand, *, store: Path, subject: str) -> str:
     """Bring a worker's changes home; why that could not be done, and nothing where it was, or there are none."""
-    if errand.is_reader or not timeline.knows(f"/{KINDS[WorkerPlaced]}#1"):
+    if not errand.has_checkout or not timeline.knows(f"/{KINDS[WorkerPlaced]}#1"):
         return ""
     try:
         of = Worktrees(repository=Repository.at(Path(errand.root)), ledger=Ledger(store))

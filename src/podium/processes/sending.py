@@ -60,7 +60,7 @@ class Sending:
         errand: Errand | None,
         is_unattended: bool,
     ) -> None:
-        self.is_worker = errand is not None and not errand.is_reader
+        self.is_worker = errand is not None and errand.has_checkout
         self._app = app
         self._settings = settings
         self._run = run
