@@ -95,3 +95,13 @@ async def test_where_nobody_is_to_be_asked_a_worker_is_told_no_at_once(yard: Yar
     run = done.stdout.strip()
     assert (await yard.ended(run)).outcome == "succeeded"
     assert "nobody is there to ask" in yard.events(run, ToolAnswered)[0].text
+
+
+@pytest.mark.parametrize("model", ["small:7b", "openai:small:7b"])
+async def test_the_provider_goes_before_a_model_that_has_a_colon_of_its_own(yard: Yard, model: str) -> None:
+    yard.agent(hand("done"))
+
+    done = await yard.podium("delegate", "feat/one", "go", "--agent", "hand", "--provider", "openai", "--model", model)
+
+    assert (await yard.ended(done.stdout.strip())).outcome == "succeeded"
+    assert [received.call.agent for received in yard.server.calls] == ["small:7b"]

@@ -29,7 +29,7 @@ AGENT = "worker"
 @click.argument("task")
 @click.option("--agent", default=AGENT, show_default=True, help="The agent that does it.")
 @click.option("--model", help="What it thinks with, such as openai:gpt-5-mini.")
-@click.option("--provider", help="The provider of --model, where that does not name one.")
+@click.option("--provider", help="The provider of --model: P and M are together P:M.")
 @click.option("--engine", help="The engine that it thinks with.")
 @click.option("--role", help=f"A role of the settings, or one of {', '.join(ROLES)}.")
 @click.option("--auto-approve", "approved", metavar="TOOL,…", help="What it may do without asking: tools, or rules.")
@@ -63,7 +63,7 @@ def command(
     """
     if provider is not None and agreed["model"] is None:
         raise click.UsageError("--provider says whose --model it is; give both")
-    if provider is not None and ":" not in agreed["model"]:
+    if provider is not None and not agreed["model"].startswith(f"{provider}:"):
         agreed["model"] = f"{provider}:{agreed['model']}"
     place = find_repo(repo or Path())
     terms = Terms(**agreed, approved=tuple(filter(None, map(str.strip, (approved or "").split(",")))))
