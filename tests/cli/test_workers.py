@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 
 import pytest
@@ -52,6 +53,22 @@ async def test_waiting_starts_a_commander_for_what_nobody_has_begun(yard: Yard) 
     assert (one["files"], one["added"], one["answer"]) == (["new.txt"], 2, "written")
     cleaned = (await say(yard, "workers", "cleanup", "--dry-run")).stdout
     assert cleaned == f"kept: feat/a in {yard.path('feat/a')}: it has 1 commit that is not merged\n"
+
+
+async def test_what_is_on_the_branch_of_a_worker_is_shown_when_its_folder_is_gone(yard: Yard) -> None:
+    run = await yard.hire("feat/a", write("new.txt"), "written", allow=())
+    yard.command()
+    await yard.asked(run)
+    folder = yard.path("feat/a")
+    (folder / "mine.txt").write_text("one\n")
+    yard.repo.git("-C", str(folder), "add", "mine.txt")
+    yard.repo.git("-C", str(folder), "commit", "-qm", "Mine")
+    shutil.rmtree(folder)
+
+    said = await say(yard, "workers", "diff", "feat/a")
+
+    assert "+one" in said.stdout
+    assert said.stderr == f"feat/a: its folder {folder} is gone; this is what its branch has\n"
 
 
 async def test_a_worker_that_asks_can_be_cancelled_and_its_successor_fails(yard: Yard) -> None:

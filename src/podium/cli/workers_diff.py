@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import anyio
 import click
@@ -33,7 +34,10 @@ def command(there: There, branch: str, is_stat: bool) -> None:
         raise Mistake(f"{worker.name} works in the repository itself, on no branch of its own; git diff shows it")
     if not worker.base:
         raise Mistake(f"{worker.name} has no checkout yet ({worker.state}), so there is nothing that it changed")
-    text = anyio.run(compared, there, worker, is_stat)
+    is_gone = not Path(worker.errand.path).is_dir()
+    text = anyio.run(compared, there, worker, is_stat, not worker.is_over and not is_gone)
+    if is_gone and not worker.is_over:
+        say(f"{worker.name}: its folder {worker.errand.path} is gone; this is what its branch has")
     if not text:
         say(f"{worker.name} has changed nothing{'' if worker.is_over else ' so far'}")
     elif sys.stdout.isatty():
@@ -42,10 +46,10 @@ def command(there: There, branch: str, is_stat: bool) -> None:
         click.echo(os.fsencode(text))  # as it is, so that git apply can take it
 
 
-async def compared(there: There, worker: WorkerState, is_stat: bool) -> str:
-    """The difference between where the work began and what there is of it."""
+async def compared(there: There, worker: WorkerState, is_stat: bool, in_checkout: bool) -> str:
+    """The difference between where the work began and what there is of it, in its checkout or on its branch."""
     place: Place = there.repository
-    if worker.is_over:
+    if not in_checkout:
         now = await tip(place, worker.errand.branch)
     else:
         place = await there.worktrees.checkout(worker.errand.branch)
