@@ -9,15 +9,16 @@ class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Work for a process of its own.
 
     `root` is the repository, `path` the worker's checkout of it on `branch`. Without a branch of its own it has no
-    checkout and works in `root`: it is a reader, or `is_here` to change the repository itself. `base` is what the
-    branch begins at. `after` are the runs of workers that have to succeed first, whose merged result is then the
-    base. `parent` is the run that sent it, and `operation` the place there. With `is_shared` others of its team work
-    in the same checkout. Where it is unattended nobody is asked: what needs leave is denied.
+    checkout and works in `root`: it is a reader, which may have a `name`, or `is_here` to change the repository itself.
+    `base` is what the branch begins at. `after` are the runs of workers that have to succeed first, whose merged
+    result is then the base. `parent` is the run that sent it, and `operation` the place there. With `is_shared`
+    others of its team work in the same checkout. Where it is unattended nobody is asked: what needs leave is denied.
     """
 
     root: str
     path: str
     branch: str = ""
+    name: str = ""
     base: str = ""
     after: tuple[str, ...] = ()
     role: str = ""
@@ -27,6 +28,11 @@ class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_shared: bool = False
     is_unattended: bool = False
     max_restarts: int = 1
+
+    @property
+    def called(self) -> str:
+        """What people call its worker by: its branch, or a reader's name; nothing, where it was given none."""
+        return self.branch or self.name
 
     @property
     def has_checkout(self) -> bool:

@@ -117,7 +117,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """What people call it by."""
-        return self.errand.branch or self.run
+        return self.errand.called or self.run
 
     @property
     def is_over(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ..processes.yard import Yard, hand, write
+from ..processes.yard import SILENT, Yard, hand, write
 from .crew import opened, say, told
 
 
@@ -31,3 +31,42 @@ async def test_a_detached_run_is_said_to_work_in_the_repository_itself(yard: Yar
     assert "reads only" not in status
     assert (await told(yard, "workers", "status", run))["reader"] is False
     assert "works in the repository itself" in (await say(yard, "workers", "diff", run)).stderr
+
+
+async def test_a_reader_is_found_by_its_name(yard: Yard) -> None:
+    yard.agent(hand("it is in report.py"))
+    run = (await say(yard, "delegate", "survey", "where?", "--read-only", "--agent", "hand")).stdout.strip()
+
+    waited = await say(yard, "workers", "wait", "survey")
+    after = await say(yard, "delegate", "next", "and now?", "--read-only", "--agent", "hand", "--after", "survey")
+
+    assert waited.stdout == "survey: complete\n"
+    assert (await say(yard, "workers", "output", "survey")).stdout == "it is in report.py\n"
+    assert (await say(yard, "workers")).stdout.splitlines()[1].split()[:4] == [run, "survey", "(reader)", "complete"]
+    assert (await told(yard, "workers", "status", "next"))["after"] == [run]
+    assert (await yard.ended(after.stdout.strip())).outcome == "succeeded"
+
+
+async def test_a_reader_is_on_no_branch_of_its_name(yard: Yard) -> None:
+    reader = await yard.hire("feat/a", SILENT, tools=None, is_reader=True)
+
+    worker = await yard.hire("feat/a", write("new.txt"), "written")
+    await yard.hire("feat/b", write("more.txt"), "written", follows=["feat/a"])
+    yard.command()
+    await say(yard, "workers", "wait", worker, "feat/b")
+    merged = await say(yard, "merge", "--all", "--yes")
+
+    assert (await told(yard, "workers", "status", reader))["branch"] == ""
+    assert merged.exit_code == 0, merged.stderr
+    assert merged.stdout.count("in: ") == 2
+    assert (yard.repo.path / "more.txt").exists()
+
+
+async def test_a_branch_can_come_after_a_reader_and_begins_where_the_repository_is(yard: Yard) -> None:
+    await yard.hire("survey", "found", tools=None, is_reader=True)
+    run = await yard.hire("feat/a", write("new.txt"), "written", follows=["survey"])
+
+    waited = await say(yard, "workers", "wait")
+
+    assert waited.exit_code == 0, waited.stderr
+    assert (await told(yard, "workers", "status", run))["base"] == yard.repo.git("rev-parse", "HEAD").strip()

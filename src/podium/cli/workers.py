@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import click
 
+from ..errand import Errand
 from ..event import SCHEMA
 from ..roster.place import shown
 from ..store.workers import Crew
@@ -81,6 +82,13 @@ def recent(workers: list[WorkerState]) -> list[WorkerState]:
     return [worker for worker in workers if worker.run not in old]
 
 
+def place(errand: Errand) -> str:
+    """The branch of a worker; what it is instead of on one, where it is on none."""
+    if errand.has_checkout:
+        return errand.branch
+    return f"{errand.name} {'(here)' if errand.is_here else '(reader)'}".lstrip()
+
+
 def table(
     workers: list[WorkerState], standing: Mapping[str, Standing], *, now: float, most: int, with_place: bool = False
 ) -> str:
@@ -90,7 +98,7 @@ def table(
         rows.append(
             [
                 worker.run,
-                visible(worker.errand.branch) or ("(here)" if worker.errand.is_here else "(reader)"),
+                visible(place(worker.errand)),
                 worker.state,
                 visible(worker.tool) or "-",
                 line_count(worker, standing.get(worker.run)),

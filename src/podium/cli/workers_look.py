@@ -110,6 +110,7 @@ def fields(worker: WorkerState, standing: Standing | None = None) -> dict[str, A
     errand = worker.errand
     told: dict[str, Any] = {
         "id": worker.run,
+        "name": worker.name,
         "branch": errand.branch,
         "state": worker.state,
         "agent": worker.agent,

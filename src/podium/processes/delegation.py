@@ -18,13 +18,14 @@ from ..errand import Errand
 from ..errors import Mistake
 from ..event import RunEnded
 from ..settings import Settings
-from ..store.reader import Reader
+from ..store.reader import Reader, Summary
 from ..store.workers import Crew, Hired
 from ..store.worktrees import Ledger
 from ..workspace.folder import FOLDER
 from ..workspace.git import Repository
 from ..workspace.snapshot import commit_id
 from ..workspace.worktree import Worktrees
+from .outlook import began
 
 
 async def delegate(
@@ -67,7 +68,9 @@ async def delegate(
         operation=operation,
         is_unattended=is_unattended,
     )
-    if not is_reader:
+    if is_reader:
+        errand = structs.replace(errand, name=branch)
+    else:
         terms, ledger = (settings or app.settings).worktrees, Ledger(app.settings.store)
         of = Worktrees(repository=repository, ledger=ledger, folder=terms.folder or FOLDER, quota=terms.quota)
         path = await _free(app.settings.store, crew, of, branch, base, is_shared=is_shared)
@@ -93,10 +96,13 @@ async def _free(store: Path, crew: Crew, of: Worktrees, branch: str, base: str, 
 def _is_taken(store: Path, crew: Crew, root: str, branch: str) -> bool:
     """Whether a worker is on a branch, or will be."""
     with Reader(store) as reader:
-        return any(
-            hired.is_open and not isinstance(reader.summary(hired.run).last.event, RunEnded)
-            for hired in crew.of(root, branch)
-        )
+        return any(_is_on_branch(reader.summary(hired.run)) for hired in crew.of(root, branch) if hired.is_open)
+
+
+def _is_on_branch(summary: Summary) -> bool:
+    """Whether it has not ended, and is no reader that is only called like the branch."""
+    errand = began(summary).errand
+    return errand is not None and errand.has_checkout and not isinstance(summary.last.event, RunEnded)
 
 
 def _followed(crew: Crew, root: str, branches: Iterable[str], branch: str) -> list[str]:
@@ -107,20 +113,20 @@ def _followed(crew: Crew, root: str, branches: Iterable[str], branch: str) -> li
             raise Mistake(f"{branch!r} cannot wait for itself; name the branches that have to be done before")
         known = crew.of(root, name)
         if not known:
-            there = ", ".join(dict.fromkeys(one.branch for one in crew.all(root) if one.branch)) or "none"
+            there = ", ".join(dict.fromkeys(one.name for one in crew.all(root) if one.name)) or "none"
             raise Mistake(f"no worker was ever on {name!r}, so nothing can come after it; there are {there}")
         found.append(known[-1].run)
     return found
 
 
 def newest(crew: Crew, root: str, name: str) -> Hired:
-    """The newest worker of a branch, or the one whose run's id begins so. Raises Mistake."""
+    """The newest worker of a branch or a name, or the one whose run's id begins so. Raises Mistake."""
     if known := crew.of(root, name):
         return known[-1]
     begun = [hired for hired in crew.all() if name and hired.run.startswith(name)]
     if len(begun) == 1:
         return begun[0]
-    there = ", ".join(dict.fromkeys(hired.branch or hired.run for hired in crew.all(root))) or "none yet"
+    there = ", ".join(dict.fromkeys(hired.name or hired.run for hired in crew.all(root))) or "none yet"
     raise Mistake(f"there is no worker {name!r} here; there are: {there}")
 
 

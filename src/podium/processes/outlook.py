@@ -103,7 +103,7 @@ def parting(summary: Summary) -> str:
 
 def name_of(run: str, started: RunStarted) -> str:
     """What people call a worker."""
-    return (started.errand.branch if started.errand is not None else "") or run
+    return (started.errand.called if started.errand is not None else "") or run
 
 
 def followed(started: RunStarted) -> tuple[str, ...]:

@@ -18,17 +18,17 @@ STOP = '{"type":"stop_asked"%'
 
 
 class Hired(NamedTuple):
-    """A run that is an errand. `is_open` until a commander has seen its end."""
+    """A run that is an errand. `name` is its branch, or what a reader is called. `is_open` until its end was seen."""
 
     run: str
     root: str
-    branch: str
+    name: str
     is_open: bool
 
 
 def hiring(run: str, errand: Errand) -> Statement:
     """What puts a worker on the list."""
-    return ("INSERT INTO worker (run, root, branch, is_open) VALUES (?, ?, ?, 1)", (run, errand.root, errand.branch))
+    return ("INSERT INTO worker (run, root, branch, is_open) VALUES (?, ?, ?, 1)", (run, errand.root, errand.called))
 
 
 class Crew:
@@ -45,9 +45,9 @@ class Crew:
         """Every worker, or every worker in a repository, in the order in which they were hired."""
         return self._found("", ()) if root is None else self._found("WHERE worker.root = ?", (root,))
 
-    def of(self, root: str, branch: str) -> list[Hired]:
-        """The workers of a branch in a repository, in the order in which they were hired."""
-        return self._found("WHERE worker.root = ? AND worker.branch = ?", (root, branch))
+    def of(self, root: str, name: str) -> list[Hired]:
+        """The workers of a branch, and readers of that name, in the order in which they were hired."""
+        return self._found("WHERE worker.root = ? AND worker.branch = ?", (root, name))
 
     def dismiss(self, run: str) -> None:
         """Note that a worker's run has ended."""
@@ -73,4 +73,4 @@ class Crew:
                 f" JOIN run ON run.id = worker.run {which} ORDER BY run.created, worker.run",
                 values,
             )
-            return [Hired(run, root, branch, bool(is_open)) for run, root, branch, is_open in rows]
+            return [Hired(run, root, name, bool(is_open)) for run, root, name, is_open in rows]

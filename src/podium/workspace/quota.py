@@ -60,7 +60,7 @@ async def must_be_within_quota(ledger: Ledger, quota: int | None) -> None:
     there = await taken(ledger, quota)
     if not there.is_reached:
         # By branches, because a checkout that workers share belongs to the run of their team.
-        at_work = {hired.branch for hired in await to_thread.run_sync(Crew(ledger.store).open)}
+        at_work = {hired.name for hired in await to_thread.run_sync(Crew(ledger.store).open)}
         grown = [one for one in there.worktrees if one.branch in at_work or not one.run]
         with move_on_after(MEASURING_SECONDS):
             # The newest first: of them only is known what they took when they were made.
