@@ -34,17 +34,32 @@ def test_a_person_sees_the_whole_action_and_allows_it_with_a_key(writer: Desk) -
     assert (writer.repo / "a.txt").read_text() == "new\n"
 
 
-def test_enter_and_other_keys_decide_nothing(writer: Desk) -> None:
+def test_enter_and_arrows_decide_nothing(writer: Desk) -> None:
     terminal = Terminal(writer, "run", "writer", "go")
     terminal.wait_for("[y] once")
 
     terminal.process.send("\r")
-    terminal.process.send("q")
+    terminal.process.send("\x1b[A")
     terminal.process.send("n")
     terminal.wait_for("Why not?")
     terminal.process.send("not now\r")
 
     assert terminal.end() == 0
+    assert not (writer.repo / "a.txt").exists()
+
+
+@pytest.mark.parametrize("pieces", [["tell me why\r"], ["t", "ell me wh", "y", "\r"], ["q", "y", "\r"]])
+def test_a_sentence_decides_nothing_whatever_keys_are_in_it(writer: Desk, pieces: list[str]) -> None:
+    terminal = Terminal(writer, "run", "writer", "go")
+    terminal.wait_for("[y] once")
+
+    for piece in pieces:
+        terminal.process.send(piece)
+    terminal.wait_for("that decides nothing; press Enter, then one of the keys")
+    terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
+    terminal.process.send("a")
+
+    assert terminal.end() != 0
     assert not (writer.repo / "a.txt").exists()
 
 

@@ -215,7 +215,7 @@ def test_a_request_is_answered_in_the_chat_with_a_key(writer: Desk) -> None:
     terminal = asked(writer)
     lines = terminal.lines
 
-    terminal.process.send("\rqy")
+    terminal.process.send("\ry")
     terminal.wait_for("The end.")
     terminal.process.sendcontrol("d")
 
@@ -224,6 +224,21 @@ def test_a_request_is_answered_in_the_chat_with_a_key(writer: Desk) -> None:
     assert any("[y] once" in line for line in lines)
     assert terminal.end() == 0
     assert (writer.repo / "a.txt").read_text() == "new\n"
+
+
+def test_a_sentence_decides_nothing_in_the_chat(writer: Desk) -> None:
+    terminal = asked(writer)
+
+    terminal.process.send("tell me why\r")
+    terminal.wait_for("that decides nothing; press Enter, then one of the keys")
+    terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
+    terminal.wait_for("your key>")
+    terminal.process.send("a")
+
+    terminal.wait_for("writer>")
+    terminal.process.sendcontrol("d")
+    terminal.end()
+    assert not (writer.repo / "a.txt").exists()
 
 
 def test_a_request_is_refused_with_a_reason(writer: Desk) -> None:

@@ -1,8 +1,9 @@
 """Asking the person at the terminal: what agents want to do or know, one thing at a time, and the answers.
 
 Whatever is asked is shown in full, with every sign that a terminal would act on made visible. Keys
-that were typed before the question stood there do not count, and Enter alone decides nothing. What
-somebody answers elsewhere meanwhile is told.
+that were typed before the question stood there do not count, and Enter alone decides nothing. After any
+other key that decides nothing, nothing does up to Enter, so that no letter within a sentence answers.
+What somebody answers elsewhere meanwhile is told.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import sys
 import time
 from asyncio import Event as Flag
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -38,6 +39,7 @@ KEYS: dict[str, tuple[Decision, str]] = {
 BY = "terminal"
 GUARD_SECONDS = 0.5
 AT_A_GLANCE = 72
+NO_ANSWER = "that decides nothing; press Enter, then one of the keys"
 
 
 class Keyboard(Protocol):
@@ -49,6 +51,10 @@ class Keyboard(Protocol):
 
     async def key(self) -> str:
         """The next key."""
+        ...
+
+    async def rest(self) -> None:
+        """Let what else is typed of the last key's line not count, up to Enter."""
         ...
 
     async def line(self) -> str:
@@ -139,19 +145,27 @@ class Asking:
         match entry.event:
             case PermissionAsked() as asked:
                 self._tell(described(entry, asked))
-                # A key that is still held down from the last answer decides nothing.
-                await sleep(GUARD_SECONDS)
-                self._keyboard.forget()
-                self._tell("  ".join(f"[{key}] {words}" for key, (_, words) in keys(asked).items()))
-                await self._decide(entry.run, asked)
+                await self._decide(entry.run, asked, await self._chosen(keys(asked)))
             case QuestionAsked() as asked:
                 self._tell(questioned(entry, asked))
                 text = (await self._keyboard.line()).strip()
                 await self._answering.reply(asked.id, chosen(asked, text), by=BY)
 
-    async def _decide(self, run: str, asked: PermissionAsked) -> None:
-        while (key := (await self._keyboard.key()).lower()) not in keys(asked):
-            pass
+    async def _chosen(self, offered: Mapping[str, tuple[Decision, str]]) -> str:
+        """The first key that answers."""
+        while True:
+            # A key that is still held down from the last answer decides nothing, nor does what follows a pasted line.
+            await sleep(GUARD_SECONDS)
+            self._keyboard.forget()
+            self._tell("  ".join(f"[{key}] {words}" for key, (_, words) in offered.items()))
+            while not _is_text(key := (await self._keyboard.key()).lower()):
+                pass
+            if key in offered:
+                return key
+            self._tell(NO_ANSWER)
+            await self._keyboard.rest()
+
+    async def _decide(self, run: str, asked: PermissionAsked, key: str) -> None:
         decision, words = KEYS[key]
         comment = ""
         if decision in ("deny", "deny_and_pause"):
@@ -187,6 +201,11 @@ def keys(asked: PermissionAsked) -> dict[str, tuple[Decision, str]]:
     return {key: answer for key, answer in KEYS.items() if key != "p" or asked.always}
 
 
+def _is_text(key: str) -> bool:
+    """Whether a key may begin a sentence, as Enter and the arrows do not."""
+    return bool(key) and key.isprintable()
+
+
 def questioned(entry: Entry, asked: QuestionAsked) -> str:
     """A question, with its choices by number."""
     choices = [f"  {number}. {choice}" for number, choice in enumerate(asked.choices, 1)]
@@ -217,21 +236,36 @@ def _value(value: object) -> str:
     return text if "\n" not in text else "".join(f"\n    {line}" for line in text.split("\n"))
 
 
+_ENTER = re.compile(r"[\r\n]")
+
+
 class Terminal:
     """The keyboard of a real terminal."""
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
+        self._typed = ""
 
     def forget(self) -> None:
         import termios  # here, because not every system has it
 
+        self._typed = ""
         termios.tcflush(self._input, termios.TCIFLUSH)
 
     async def key(self) -> str:
         with self._key_by_key():
-            await wait_readable(self._input)
-            return os.read(self._input, 16).decode(errors="replace")[:1]
+            # One key may be several signs, and what was pasted comes all at once.
+            await self._read()
+            return self._typed[:1]
+
+    async def rest(self) -> None:
+        with self._key_by_key():
+            while self._typed and not _ENTER.search(self._typed):
+                await self._read()
+
+    async def _read(self) -> None:
+        await wait_readable(self._input)
+        self._typed = os.read(self._input, 4096).decode(errors="replace")
 
     async def line(self) -> str:
         await wait_readable(self._input)

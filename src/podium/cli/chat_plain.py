@@ -90,6 +90,9 @@ class Plain:
         said = (await self.line()).strip()
         return said if len(said) == 1 else ""
 
+    async def rest(self) -> None:
+        """A key was a whole line."""
+
     async def line(self) -> str:
         self._answers = Queue()
         try:

@@ -35,6 +35,7 @@ from .text import visible
 QUIET_SECONDS = 0.5
 MENU_ROWS = 6
 TICK_SECONDS = 0.5
+ENTER = ("\r", "\n")
 
 Words = Callable[[str], Iterable[str]]
 """What the last word of a line may become."""
@@ -151,6 +152,11 @@ class Prompt:
     async def key(self) -> str:
         async with self._asked("key"):
             return await self._keys.get()
+
+    async def rest(self) -> None:
+        async with self._asked("key"):
+            while await self._keys.get() not in ENTER:
+                pass
 
     async def line(self) -> str:
         async with self._asked("line"):
