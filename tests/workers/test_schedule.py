@@ -68,3 +68,28 @@ def test_a_worker_whose_parent_waits_for_it_is_started_though_all_places_are_tak
     found = steps(jobs, rest={}, running=["lead"], most=1)
 
     assert found.start == ["child"]
+
+
+def test_past_the_limit_a_parent_has_one_worker_at_work_and_the_next_when_that_is_over() -> None:
+    jobs = [Job("lead", "lead"), *(Job(str(n), str(n), (), "lead") for n in range(8))]
+
+    first = steps(jobs, rest={}, running=["lead"], most=1)
+    meanwhile = steps(jobs, rest={}, running=["lead", "0"], most=1)
+    then = steps(jobs[:1] + jobs[2:], rest={"0": "succeeded"}, running=["lead"], most=1)
+
+    assert (first.start, meanwhile.start, then.start) == (["0"], [], ["1"])
+
+
+@given(st.lists(st.integers(-1, 11), max_size=12), st.sets(st.integers(0, 11)), st.integers(1, 5))
+def test_the_limit_is_passed_by_one_worker_for_each_parent_that_has_none(
+    parents: list[int], at_work: set[int], most: int
+) -> None:
+    jobs = [Job(str(n), str(n), (), str(parent) if parent < n else "") for n, parent in enumerate(parents)]
+    running = {job.run for job in jobs if int(job.run) in at_work}
+    attended = {job.parent for job in jobs if job.run in running}
+    waiting = {job.parent for job in jobs if job.run not in running and job.parent in running} - attended
+
+    start = steps(jobs, rest={}, running=running, most=most).start
+
+    assert len(running) + len(start) <= max(most, len(running)) + len(waiting)
+    assert waiting <= {job.parent for job in jobs if job.run in start}

@@ -37,8 +37,10 @@ def steps(
     """The next steps. `rest` tells how runs stand, also of workers that are over; only who runs takes a place.
 
     Those that wait are started in the order in which they were hired, each when all it waits for succeeded.
-    `told` has, of workers that are over, who they were and how they ended.
+    `told` has, of workers that are over, who they were and how they ended. Past the limit each parent that runs
+    has one worker at work, and no more.
     """
+    attended = {job.parent for job in jobs if job.run in running}
     start: list[str] = []
     doomed: list[tuple[str, str]] = []
     for job in jobs:
@@ -49,8 +51,9 @@ def steps(
             why = (told or {}).get(failed[0], f"{failed[0]}, which it was to follow, has not succeeded")
             doomed.append((job.run, why))
         elif all(rest.get(run) == "succeeded" for run in job.after) and (
-            # Who waits for it has a place already, and would wait for ever.
-            len(running) + len(start) < most or job.parent in running
+            # Who waits for it has a place already, and would wait for ever where nobody works for it.
+            len(running) + len(start) < most or (job.parent in running and job.parent not in attended)
         ):
             start.append(job.run)
+            attended.add(job.parent)
     return Steps(start, doomed)
