@@ -68,18 +68,20 @@ async def delegate(
         operation=operation,
         is_unattended=is_unattended,
     )
-    if is_reader:
-        errand = structs.replace(errand, name=branch)
-    else:
-        terms, ledger = (settings or app.settings).worktrees, Ledger(app.settings.store)
-        of = Worktrees(repository=repository, ledger=ledger, folder=terms.folder or FOLDER, quota=terms.quota)
-        path = await _free(app.settings.store, crew, of, branch, base, is_shared=is_shared)
-        if base or not waits:
-            # What is meant now, by whoever delegates, in the checkout that they are in.
-            base = await commit_id(repository, base or "HEAD")
-        errand = structs.replace(errand, path=str(path), branch=branch, base=base, is_shared=is_shared)
     given["repo"] = repository.main
-    return await app.enqueue(agent, task, errand, run=run, settings=settings, **given)
+    # What was found to be free stays so until the worker is hired.
+    async with crew.alone():
+        if is_reader:
+            errand = structs.replace(errand, name=branch)
+        else:
+            terms, ledger = (settings or app.settings).worktrees, Ledger(app.settings.store)
+            of = Worktrees(repository=repository, ledger=ledger, folder=terms.folder or FOLDER, quota=terms.quota)
+            path = await _free(app.settings.store, crew, of, branch, base, is_shared=is_shared)
+            if base or not waits:
+                # What is meant now, by whoever delegates, in the checkout that they are in.
+                base = await commit_id(repository, base or "HEAD")
+            errand = structs.replace(errand, path=str(path), branch=branch, base=base, is_shared=is_shared)
+        return await app.enqueue(agent, task, errand, run=run, settings=settings, **given)
 
 
 async def _free(store: Path, crew: Crew, of: Worktrees, branch: str, base: str, *, is_shared: bool) -> Path:

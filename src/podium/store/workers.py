@@ -6,11 +6,13 @@ run, so that nobody has to look through all of them.
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import NamedTuple
 
 from ..errand import Errand
+from .lock import alone
 from .schema import connect, explained
 from .writer import Statement
 
@@ -36,6 +38,12 @@ class Crew:
 
     def __init__(self, store: Path) -> None:
         self._store = store
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Nobody else hires a worker in this store meanwhile."""
+        async with alone(self._store, "hiring", doing="hiring workers"):
+            yield
 
     def open(self) -> list[Hired]:
         """Those that are not known to be over, in the order in which they were hired."""

@@ -6,8 +6,6 @@ leaves nothing unknown. What is true of the folder itself is for those to say wh
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
@@ -16,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from anyio import sleep, to_thread
+from anyio import to_thread
 
-from ..errors import StoreFailed
-from .schema import LOCK_SECONDS, connect, explained
+from .lock import alone
+from .schema import connect, explained
 
 State = Literal["making", "ready", "removing", "gone"]
 
@@ -113,14 +111,8 @@ class Ledger:
         So what is found half made or half removed in this block was left by a process that is gone. The
         descriptor is for programs that work on worktrees: they keep the lock where we are killed.
         """
-        self.store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        name = self.store.with_name(f"{self.store.name}-worktrees.lock")
-        lock = os.open(name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            await _locked(lock, name)
+        async with alone(self.store, "worktrees", doing="making or removing worktrees") as lock:
             yield lock
-        finally:
-            os.close(lock)
 
     async def _do(self, work: Callable[[sqlite3.Connection], T], *, create: bool) -> T:
         def done() -> T:
@@ -129,19 +121,6 @@ class Ledger:
                 return work(connection)
 
         return await to_thread.run_sync(done)
-
-
-async def _locked(lock: int, name: Path) -> None:
-    give_up = time.monotonic() + 20 * LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > give_up:
-                raise StoreFailed(f"another process has been making or removing worktrees for long ({name})") from None
-            await sleep(0.02)
-        else:
-            return
 
 
 def _found(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[Recorded]:
