@@ -52,6 +52,21 @@ async def test_all_that_workers_brought_is_merged_and_the_target_moves_on_a_yes(
     assert integrations(yard) == [integration]
 
 
+async def test_a_later_worker_that_never_had_the_checkout_keeps_no_branch_out(yard: Yard) -> None:
+    await yard.hire("feat/one", write("one.txt", "one\n"), "done")
+    await say(yard, "workers", "wait")
+    await say(yard, "worktrees", "remove", "feat/one", "--force")
+    late = await yard.hire("feat/one", "done")
+    yard.path("feat/one").mkdir()
+    await say(yard, "workers", "wait")
+    assert (await yard.ended(late)).outcome == "failed"
+
+    merged = await say(yard, "merge", "--all", "--yes")
+
+    assert (merged.exit_code, "left aside" in merged.stderr) == (0, False)
+    assert (yard.repo.path / "one.txt").read_text() == "one\n"
+
+
 async def test_a_branch_that_fails_a_check_is_left_out_and_checks_reach_nothing_outside(yard: Yard) -> None:
     yard.repo.branch("good", {"good.txt": "good\n"})
     yard.repo.branch("bad", {"bad.txt": "bad\n"})

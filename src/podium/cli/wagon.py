@@ -61,10 +61,10 @@ async def _named(there: There, name: str, target: str, known: Mapping[str, Resol
     """A branch that the person named: that of a worker, or any other."""
     if name == target:
         raise Mistake(f"{name} cannot be merged onto itself; --onto TARGET says what it is merged onto")
-    on_it = [worker for worker in there.workers() if worker.errand.branch == name]
-    if not on_it and name in await tips(there.repository, [name]):
+    on_it = _newest(there).get(name)
+    if on_it is None and name in await tips(there.repository, [name]):
         return Wagon(branch=name, base=target, notice=f"{name}: no worker was on it; it is merged as it is")
-    worker = on_it[-1] if on_it else there.worker(name)
+    worker = on_it or there.worker(name)
     notice = ""
     if worker.state != "complete":
         what = "has not succeeded" if worker.is_over else "is not over"
@@ -74,7 +74,7 @@ async def _named(there: There, name: str, target: str, known: Mapping[str, Resol
 
 async def _ready(there: There, target: str, known: Mapping[str, Resolver]) -> list[Wagon]:
     """The branches whose newest workers succeeded and that the target does not have."""
-    newest = {worker.errand.branch: worker for worker in there.workers() if worker.errand.has_checkout}
+    newest = _newest(there)
     found = await tips(there.repository, newest)
     goal = await tip(there.repository, target)
     ready: list[Wagon] = []
@@ -93,6 +93,16 @@ async def _ready(there: There, target: str, known: Mapping[str, Resolver]) -> li
         else:
             ready.append(await _wagon(there, worker, target, known))
     return ready
+
+
+def _newest(there: There) -> dict[str, WorkerState]:
+    """The newest worker of each branch; one that came to its end without a checkout says nothing of the branch."""
+    newest: dict[str, WorkerState] = {}
+    for worker in there.workers():
+        branch, has_been_there = worker.errand.branch, bool(worker.base)
+        if branch and (has_been_there or not worker.is_over or branch not in newest):
+            newest[branch] = worker
+    return newest
 
 
 async def _resolved_by(
