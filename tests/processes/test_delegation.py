@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from anyio import create_task_group
 
 from podium import App
@@ -30,3 +31,30 @@ async def test_of_several_that_delegate_on_one_branch_at_once_one_is_accepted(ya
     assert [hired.run for hired in Crew(yard.store).all()] == accepted
     assert len(accepted) == 1
     assert refused == ["a worker is on 'feat/one' already; podium workers shows it, and another branch would do"] * 3
+
+
+async def test_what_a_worker_that_waits_will_take_is_refused_to_others(yard: Yard) -> None:
+    run = await yard.hire("feat/a-b", "done")
+
+    with pytest.raises(Mistake) as folder:
+        await yard.hire("feat-a/b", "done")
+    with pytest.raises(Mistake) as below:
+        await yard.hire("feat/a-b/c", "done")
+    with pytest.raises(Mistake) as above:
+        await yard.hire("feat", "done")
+
+    path = yard.path("feat/a-b")
+    assert str(folder.value) == f"{path} will be the worktree of 'feat/a-b'; another name than 'feat-a/b' would do"
+    assert str(below.value).startswith("git cannot keep the branches 'feat/a-b/c' and 'feat/a-b' side by side")
+    assert str(above.value).startswith("git cannot keep the branches 'feat' and 'feat/a-b' side by side")
+    assert [hired.run for hired in Crew(yard.store).all()] == [run]
+
+
+async def test_what_a_worker_would_have_taken_is_free_once_it_is_cancelled(yard: Yard) -> None:
+    first = await yard.hire("feat/a-b", "done")
+    async with App(yard.settings(), environ=yard.environ) as app:
+        await app.stop(first)
+
+    second = await yard.hire("feat-a/b", "done")
+
+    assert [hired.run for hired in Crew(yard.store).all()] == [first, second]

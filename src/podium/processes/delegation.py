@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Unpack
 
@@ -15,12 +16,13 @@ from msgspec import structs
 from ..agent import Agent
 from ..app import App, Given
 from ..errand import Errand
-from ..errors import Mistake
+from ..errors import Mistake, StoreCorrupt
 from ..event import RunEnded
 from ..settings import Settings
 from ..store.reader import Reader, Summary
 from ..store.workers import Crew, Hired
 from ..store.worktrees import Ledger
+from ..workspace.branch import must_have_room
 from ..workspace.folder import FOLDER
 from ..workspace.git import Repository
 from ..workspace.snapshot import commit_id
@@ -92,7 +94,14 @@ async def _free(store: Path, crew: Crew, of: Worktrees, branch: str, base: str, 
             return noted.path
     elif await to_thread.run_sync(_is_taken, store, crew, str(of.repository.main), branch):
         raise Mistake(f"a worker is on {branch!r} already; podium workers shows it, and another branch would do")
-    return await of.must_be_free(branch, base=base or None)
+    path = await of.must_be_free(branch, base=base or None)
+    root, others = str(of.repository.main), await to_thread.run_sync(_others, store, crew, branch)
+    for other in others:
+        if other.path == str(path):
+            of_whom = repr(other.branch) if other.root == root else f"{other.branch!r} of {other.root}"
+            raise Mistake(f"{path} will be the worktree of {of_whom}; another name than {branch!r} would do")
+    must_have_room(branch, [other.branch for other in others if other.root == root])
+    return path
 
 
 def _is_taken(store: Path, crew: Crew, root: str, branch: str) -> bool:
@@ -105,6 +114,22 @@ def _is_on_branch(summary: Summary) -> bool:
     """Whether it has not ended, and is no reader that is only called like the branch."""
     errand = began(summary).errand
     return errand is not None and errand.has_checkout and not isinstance(summary.last.event, RunEnded)
+
+
+def _others(store: Path, crew: Crew, branch: str) -> list[Errand]:
+    """The errands of all that have a checkout on another branch, or will have one."""
+    found: list[Errand] = []
+    with Reader(store) as reader:
+        for hired in crew.open():
+            # What cannot be read keeps nobody else from working.
+            with suppress(StoreCorrupt):
+                summary = reader.summary(hired.run)
+                errand = began(summary).errand
+                if errand is None or errand.is_reader or isinstance(summary.last.event, RunEnded):
+                    continue
+                if errand.branch != branch:
+                    found.append(errand)
+    return found
 
 
 def _followed(crew: Crew, root: str, branches: Iterable[str], branch: str) -> list[str]:
