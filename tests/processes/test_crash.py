@@ -53,6 +53,34 @@ async def test_a_worker_that_crashes_again_has_failed_and_says_what_it_said_last
     yard.check(run)
 
 
+DIES_AT_ITS_FIRST_BIRTH = """
+import os, signal, sys
+from pathlib import Path
+
+if "podium.processes.cradle" in sys.orig_argv:
+    died = Path(__file__).with_name("died")
+    if not died.exists():
+        died.touch()
+        os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+async def test_a_worker_whose_cradle_is_killed_during_its_birth_is_born_in_another(yard: Yard) -> None:
+    modules = yard.folder / "modules"
+    modules.mkdir()
+    (modules / "sitecustomize.py").write_text(DIES_AT_ITS_FIRST_BIRTH)
+    run = await yard.hire("feat/one", write("one.txt"), "done")
+
+    yard.command(PYTHONPATH=str(modules))
+
+    assert (await yard.ended(run)).outcome == "succeeded"
+    await yard.over()
+    assert (modules / "died").exists()
+    assert "the nursery has made no process for a worker: it is gone" in yard.logs(run)
+    assert len(yard.events(run, RunResumed)) == 1
+    yard.check(run)
+
+
 async def test_a_worker_that_says_nothing_any_more_is_ended_and_started_again(yard: Yard) -> None:
     run = await yard.hire("feat/one", {"says": "done", "silent": 1})
     async with App(yard.settings(), environ=yard.environ) as app, create_task_group() as group:

@@ -25,7 +25,7 @@ from anyio.abc import TaskGroup
 
 from ..app import KEY_NAMES, App
 from ..errand import Errand
-from ..errors import Mistake, PodiumError, RunHeld, first_error
+from ..errors import Mistake, OutsideFailed, PodiumError, RunHeld, first_error
 from ..event import RunStarted
 from ..plain import cut, plain
 from ..policy import Rules
@@ -212,18 +212,27 @@ class Commander:
             await self._end(worker.run, partial(self._app.stop, worker.run))
             return
         for attempt in range(worker.errand.max_restarts + 1):
-            code = await self._worked(worker)
+            how = await self._worked(worker)
             if await to_thread.run_sync(self._rest_of, worker.run) != "open":
                 return
             if worker.is_ending:
                 await self._end(worker.run, partial(self._app.stop, worker.run))
                 return
-            self._log(worker, f"process exited with code {code} (start {attempt + 1})")
-        why = f"process exited with code {code}: {self._tail(worker)}"
+            self._log(worker, f"{how} (start {attempt + 1})")
+        why = f"{how}: {self._tail(worker)}"
         await self._end(worker.run, partial(self._app.fail, worker.run, why))
 
-    async def _worked(self, worker: Worker) -> int:
-        """One process of a worker, from its start to its end; how it ended."""
+    async def _worked(self, worker: Worker) -> str:
+        """One process of a worker, from its start to its end; how it ended, also where it came to none."""
+        try:
+            return f"process exited with code {await self._exited(worker)}"
+        except OutsideFailed as error:
+            if not error.retryable:
+                raise
+            return str(error)
+
+    async def _exited(self, worker: Worker) -> int:
+        """The code with which a process of a worker ended. Raises OutsideFailed where there is no process."""
         base = "" if worker.checkout is None else worker.checkout.base
         is_attended = not worker.errand.is_unattended
         config = Config(root=worker.errand.root, base=base, is_attended=is_attended, environ=self._secrets(worker.run))
