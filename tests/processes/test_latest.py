@@ -82,3 +82,13 @@ def test_repositories_are_kept_apart(home: Path, repo: Path, tmp_path: Path) -> 
 
     assert there.settings(str(repo)).narrowing.deny == ("Bash(rm)",)
     assert there.settings(str(tmp_path / "other")).narrowing.deny == ()
+
+
+def test_without_a_repository_the_files_of_the_person_hold(home: Path, repo: Path) -> None:
+    there = latest(home)
+    (repo / "podium.yaml").write_text("workers: 7\n")
+    before = there.settings().workers
+
+    (home / "config.yaml").write_text("workers: 2\n")
+
+    assert (before, there.settings().workers) == (4, 2)

@@ -7,7 +7,7 @@ from functools import partial
 from anyio import create_task_group
 
 from podium import App
-from podium.event import RunResumed
+from podium.event import RunEnded, RunResumed
 from podium.processes.commander import commanded
 from podium.processes.delegation import delegate
 from podium.store.follow import Follower
@@ -38,6 +38,34 @@ async def test_twenty_workers_share_four_places_and_all_end(yard: Yard) -> None:
     assert {(await yard.ended(run)).outcome for run in runs} == {"succeeded"}
     assert 2 <= most <= 4
     yard.check(*runs)
+
+
+async def test_in_a_repository_that_says_so_one_works_after_the_other(yard: Yard) -> None:
+    (yard.repo.path / "podium.yaml").write_text("workers: 1\n")
+    runs = await yard.hire_all({f"feat/{number}": ["done"] for number in range(3)}, tools=None, is_reader=True)
+
+    yard.command()
+
+    await yard.over()
+    moments = [
+        entry.at for run in runs for entry in yard.entries(run) if isinstance(entry.event, RunResumed | RunEnded)
+    ]
+    assert len(moments) == 6
+    assert moments == sorted(moments)
+    yard.check(*runs)
+
+
+async def test_a_limit_that_is_raised_counts_while_the_commander_lives(yard: Yard) -> None:
+    yard.set("workers: 1\n")
+    runs = await yard.hire_all({"feat/one": [SILENT], "feat/two": [SILENT]}, tools=None, is_reader=True)
+    yard.command()
+    await yard.called(1)
+
+    yard.set("workers: 3\n")
+    runs.append(await yard.hire("feat/three", SILENT, tools=None, is_reader=True))
+
+    await yard.called(3)
+    assert len(yard.workers(*runs)) == 3
 
 
 async def test_of_two_commanders_one_works_and_the_other_ends(yard: Yard) -> None:

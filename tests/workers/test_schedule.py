@@ -93,3 +93,19 @@ def test_the_limit_is_passed_by_one_worker_for_each_parent_that_has_none(
 
     assert len(running) + len(start) <= max(most, len(running)) + len(waiting)
     assert waiting <= {job.parent for job in jobs if job.run in start}
+
+
+def test_a_repository_has_no_more_at_work_than_it_says_and_keeps_no_other_waiting() -> None:
+    jobs = [*(Job(run, run, root="here") for run in "abc"), *(Job(run, run, root="there") for run in "de")]
+
+    found = steps(jobs, rest={}, running=["a"], most=4, within={"here": 2, "there": 9})
+
+    assert found.start == ["b", "d", "e"]
+
+
+def test_a_worker_whose_parent_waits_for_it_is_started_though_its_repository_has_no_place() -> None:
+    jobs = [Job("lead", "lead", root="here"), *(Job(run, run, (), "lead", "here") for run in "ab")]
+
+    found = steps(jobs, rest={}, running=["lead"], most=4, within={"here": 1})
+
+    assert found.start == ["a"]

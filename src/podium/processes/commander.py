@@ -162,7 +162,8 @@ class Commander:
             # Who ends during the look is seen as it was before; it rings, and is seen as it is by the next one.
             at_work = frozenset(self._at_work)
             outlook = await to_thread.run_sync(partial(look, self._store, ours=at_work))
-            next_steps = outlook.steps(running=at_work, most=self._app.settings.workers)
+            most, within = self._places(), {root: self._places(root) for root in outlook.roots}
+            next_steps = outlook.steps(running=at_work, most=most, within=within)
             for run in outlook.stopped:
                 await self._stop(run, group)
             for run, why in next_steps.doomed:
@@ -177,6 +178,13 @@ class Commander:
                 return
             with move_on_after(LOOK_SECONDS if outlook.is_taken else None):
                 await wait_readable(bell)
+
+    def _places(self, root: str = "") -> int:
+        """How many may be at work at once, in all or in a repository, as the settings say by now."""
+        try:
+            return self._latest.settings(root).workers
+        except PodiumError:
+            return self._app.settings.workers  # no reason to stop: who works there is told what is wrong
 
     def has_work(self) -> bool:
         """Whether anybody could be started now, or has to be ended, or told that it never will be."""

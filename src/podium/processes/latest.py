@@ -47,14 +47,15 @@ class Latest:
         self._mine = [os.fspath(home / name) for name in (USER_FILE, ALLOWED, CONFIRMED, TRUST)]
         self._known: dict[str, Known] = {}
 
-    def settings(self, repo: str) -> Settings:
-        """Those that hold there now. Raises Mistake."""
+    def settings(self, repo: str = "") -> Settings:
+        """Those that hold there now, or without a repository. Raises Mistake."""
         # Looked at before it is read: what changes in between is seen at the next question.
-        marks = [_mark(path) for path in (*self._mine, f"{repo}/{REPO_FILE}", f"{repo}/{MCP_FILE}")]
+        theirs = (f"{repo}/{REPO_FILE}", f"{repo}/{MCP_FILE}") if repo else ()
+        marks = [_mark(path) for path in (*self._mine, *theirs)]
         known = self._known.get(repo)
         if known is not None and known.marks == marks:
             return known.settings
-        settings = Settings.load(self._environ, repo=Path(repo))
+        settings = Settings.load(self._environ, repo=Path(repo) if repo else None)
         settled = time.time_ns() - SETTLED_NS
         if all(mark is None or mark.changed < settled for mark in marks):
             self._known[repo] = Known(marks, settings)

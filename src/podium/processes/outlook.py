@@ -27,13 +27,15 @@ class Outlook:
     stopped: frozenset[str]
     """Those that somebody wants to end, and that nobody else works on."""
 
-    def steps(self, *, running: Collection[str] = (), most: int) -> Steps:
-        """Whom to start, and who cannot be started any more."""
-        jobs = [
-            Job(run, name_of(run, started), followed(started), "" if started.errand is None else started.errand.parent)
-            for run, started in self.started.items()
-        ]
-        return steps(jobs, rest=self.rest, running=running, most=most, told=self.told)
+    @property
+    def roots(self) -> frozenset[str]:
+        """The repositories that they work in."""
+        return frozenset(started.errand.root for started in self.started.values() if started.errand is not None)
+
+    def steps(self, *, running: Collection[str] = (), most: int, within: Mapping[str, int] | None = None) -> Steps:
+        """Whom to start, and who cannot be started any more; `within` is the most in each repository."""
+        jobs = [job_of(run, started) for run, started in self.started.items()]
+        return steps(jobs, rest=self.rest, running=running, most=most, within=within, told=self.told)
 
     @property
     def is_taken(self) -> bool:
@@ -99,6 +101,14 @@ def parting(summary: Summary) -> str:
         how = {"cancelled": "was cancelled", "timed_out": "timed out"}.get(outcome, str(outcome))
         why = "" if failure is None else f": {failure}"
     return f"{name_of(summary.id, began(summary))}, which it was to follow, {how}{why}"
+
+
+def job_of(run: str, started: RunStarted) -> Job:
+    """A worker as the schedule sees it."""
+    name, errand = name_of(run, started), started.errand
+    if errand is None:
+        return Job(run, name)
+    return Job(run, name, after=errand.after, parent=errand.parent, root=errand.root)
 
 
 def name_of(run: str, started: RunStarted) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -17,6 +18,8 @@ class Job(NamedTuple):
     after: tuple[str, ...] = ()
     parent: str = ""
     """The run that sent it, and may be waiting for it."""
+    root: str = ""
+    """The repository that it works in."""
 
 
 class Steps(NamedTuple):
@@ -32,15 +35,17 @@ def steps(
     rest: Mapping[str, Rest],
     running: Collection[str],
     most: int,
+    within: Mapping[str, int] | None = None,
     told: Mapping[str, str] | None = None,
 ) -> Steps:
     """The next steps. `rest` tells how runs stand, also of workers that are over; only who runs takes a place.
 
     Those that wait are started in the order in which they were hired, each when all it waits for succeeded.
-    `told` has, of workers that are over, who they were and how they ended. Past the limit each parent that runs
-    has one worker at work, and no more.
+    `most` may be at work, and in a repository no more than `within` says of it. Past these limits each parent that
+    runs has one worker at work. `told` has, of workers that are over, who they were and how they ended.
     """
     attended = {job.parent for job in jobs if job.run in running}
+    busy = Counter(job.root for job in jobs if job.run in running)
     start: list[str] = []
     doomed: list[tuple[str, str]] = []
     for job in jobs:
@@ -50,10 +55,12 @@ def steps(
         if failed:
             why = (told or {}).get(failed[0], f"{failed[0]}, which it was to follow, has not succeeded")
             doomed.append((job.run, why))
-        elif all(rest.get(run) == "succeeded" for run in job.after) and (
-            # Who waits for it has a place already, and would wait for ever where nobody works for it.
-            len(running) + len(start) < most or (job.parent in running and job.parent not in attended)
-        ):
+            continue
+        has_place = len(running) + len(start) < most and busy[job.root] < (within or {}).get(job.root, most)
+        # Who waits for it has a place already, and would wait for ever where nobody works for it.
+        is_awaited = job.parent in running and job.parent not in attended
+        if all(rest.get(run) == "succeeded" for run in job.after) and (has_place or is_awaited):
             start.append(job.run)
             attended.add(job.parent)
+            busy[job.root] += 1
     return Steps(start, doomed)
