@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,23 @@ async def test_a_stopped_run_cannot_be_resumed(studio: Studio) -> None:
 
     with pytest.raises(Mistake, match=r"has ended \(cancelled\)"):
         await studio.resume(run.id)
+
+
+async def test_nothing_comes_after_the_end_however_often_a_run_is_stopped(studio: Studio) -> None:
+    studio.agent("slow", says=SILENT)
+
+    async def stop() -> None:
+        with suppress(Mistake):  # it has ended by now
+            await run.stop()
+
+    async with studio.start("slow", "well?") as run:
+        await started(run, "slow")
+        async with create_task_group() as group:
+            for _ in range(40):
+                group.start_soon(stop)
+        result = await run.result()
+
+    assert studio.kinds(result).index("run_ended") == len(studio.kinds(result)) - 1
 
 
 async def test_stopping_a_chain_stops_the_whole_chain(studio: Studio) -> None:

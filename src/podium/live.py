@@ -225,6 +225,7 @@ class Run:
 
     async def rest(self) -> None:
         """Pause a run that nobody works on."""
+        self._lease.deliver = None
         self._timeline.append(RunPaused(), scope="")
         self._store.release(self._lease)
         await self._timeline.settled()
@@ -232,8 +233,9 @@ class Run:
     async def fail(self, why: str) -> None:
         """End the run for a reason that lies outside its work."""
         failure = Failure(kind="failed", agent=self._agent, message=why)
-        ended = RunEnded(outcome="failed", failure=failure, parts=await self._parts())
-        self._timeline.append(await self._closed(ended), scope="")
+        ended = await self._closed(RunEnded(outcome="failed", failure=failure, parts=await self._parts()))
+        self._lease.deliver = None
+        self._timeline.append(ended, scope="")
         self._store.release(self._lease, is_over=True)
         await self._timeline.settled()
 
@@ -278,6 +280,8 @@ class Run:
         ended = ended or await self._cut()
         if isinstance(ended, RunEnded):
             ended = await self._closed(ended)
+        # Nothing comes after the end: who says something now says it to a run that is over.
+        self._lease.deliver = None
         timeline.append(ended, scope="")
         self._store.release(self._lease, is_over=isinstance(ended, RunEnded))
         await timeline.settled()
