@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -27,7 +25,7 @@ from ..app import KEY_NAMES, App
 from ..errand import Errand
 from ..errors import Mistake, OutsideFailed, PodiumError, RunHeld, first_error
 from ..event import RunStarted
-from ..plain import cut, plain
+from ..plain import plain
 from ..policy import Rules
 from ..settings import Settings
 from ..store.bell import Bell, bell_folder, ring_once
@@ -57,6 +55,7 @@ from ..workspace.git import Checkout
 from .clearance import cleared, held_to
 from .deadline import Deadlines
 from .latest import Latest
+from .logs import Logs
 from .nursery import Child, Spawned, nursery
 from .outlook import look, resting
 from .placing import placed, weighed
@@ -67,9 +66,6 @@ LOOK_SECONDS = 1.0
 
 GRACE_SECONDS = 1.0
 """How long a worker that is told to end may take before it is terminated, and then before it is killed."""
-
-TAIL_LINES = 8
-LOGS = "logs"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,11 +118,11 @@ class Commander:
         self._at_work: dict[str, Worker] = {}
         self._together = Lock()
         self._socket = socket_path(self._store)
-        self._logs = app.settings.home / LOGS
+        self._logs = Logs(app.settings.home)
 
     async def command(self) -> None:
         """Work until nothing is left to do. Raises Held where another commander does."""
-        self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._logs.make()
         with bind(self._socket) as listener:
             bell = Bell(bell_folder(self._store), "owner")
             self._keyring = Keyring(self._store)
@@ -199,7 +195,7 @@ class Commander:
             await self._tend(worker)
             await weighed(self._store, worker.checkout)
         except Exception as error:  # the edge of one worker: its trouble is not the others'
-            self._log(worker, f"its commander could not go on with it: {error!r}")
+            self._logs.note(worker.run, f"its commander could not go on with it: {error!r}")
             await self._end(worker.run, partial(self._app.fail, worker.run, f"its commander broke: {error}"))
         finally:
             del self._at_work[worker.run]
@@ -226,8 +222,8 @@ class Commander:
             if worker.is_ending:
                 await self._end(worker.run, partial(self._app.stop, worker.run))
                 return
-            self._log(worker, f"{how} (start {attempt + 1})")
-        why = f"{how}: {self._tail(worker)}"
+            self._logs.note(worker.run, f"{how} (start {attempt + 1})")
+        why = f"{how}: {self._logs.tail(worker.run)}"
         await self._end(worker.run, partial(self._app.fail, worker.run, why))
 
     async def _worked(self, worker: Worker) -> str:
@@ -260,7 +256,7 @@ class Commander:
             )
             return msgspec.json.encode(hello).decode()
 
-        log = self._logs / f"{worker.run}.log"
+        log = self._logs.of(worker.run)
         process = worker.process = await self._nursery.born(line_for, log=log, folder=Path(worker.errand.root))
         try:
             return await process.wait()
@@ -326,7 +322,7 @@ class Commander:
             with move_on_after(GRACE_SECONDS):
                 await process.wait()
             if process.returncode is None:
-                self._log(worker, f"it is gone: {why}")
+                self._logs.note(worker.run, f"it is gone: {why}")
                 await process.kill(signal.SIGKILL)
 
     async def _hear(self, worker: Worker, report: Report, link: Link[Report, Order]) -> None:
@@ -336,7 +332,7 @@ class Commander:
             case TaskComplete(success=success):
                 worker.state = moved(worker.state, "complete" if success else "failed")
             case Log(level=level, content=content):
-                self._log(worker, f"{level}: {content}")
+                self._logs.note(worker.run, f"{level}: {content}")
             case PermissionRequest():
                 response = self._decided(worker, report)
                 if response is not None:
@@ -355,7 +351,7 @@ class Commander:
             settings = self._latest.settings(worker.errand.root)
             return cleared(request, settings, worker.held_to, run=worker.run)
         except PodiumError as error:
-            self._log(worker, f"the rules cannot be read, so a person decides: {error}")
+            self._logs.note(worker.run, f"the rules cannot be read, so a person decides: {error}")
             return None
 
     def _patience(self, worker: Worker) -> float:
@@ -369,19 +365,6 @@ class Commander:
     def _secrets(self, run: str) -> dict[str, str]:
         own = {name: value for name, value in self._environ.items() if name in KEY_NAMES}
         return own | self._keyring.of(run)
-
-    def _log(self, worker: Worker, text: str) -> None:
-        # A log that cannot be written keeps nobody from working.
-        with suppress(OSError), (self._logs / f"{worker.run}.log").open("a", encoding="utf-8") as log:
-            log.write(f"{time.strftime('%H:%M:%S')} {plain(text)}\n")
-
-    def _tail(self, worker: Worker) -> str:
-        try:
-            with (self._logs / f"{worker.run}.log").open(encoding="utf-8", errors="replace") as log:
-                lines = deque(log, maxlen=TAIL_LINES)
-        except OSError:
-            return "it left no log"
-        return cut(" / ".join(plain(line.strip()) for line in lines), 2000)
 
     def _note_trouble(self, worker: str, error: PodiumError) -> None:
         sys.stderr.write(f"{worker or 'a stranger'}: {plain(str(error))}\n")
