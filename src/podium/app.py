@@ -397,7 +397,8 @@ class App:
     async def _brought_home(self, timeline: Timeline, errand: Errand, subject: str) -> str:
         from .processes.returning import returned  # here, because most runs are no worker's
 
-        return await returned(timeline, errand, store=self.settings.store, subject=subject)
+        home, store = self.settings.home, self.settings.store
+        return await returned(timeline, errand, home=home, store=store, subject=subject)
 
     def _engine_for(self, settings: Settings, agent: Agent) -> Engine:
         named = ("" if agent.model == "inherit" else agent.model) or settings.model

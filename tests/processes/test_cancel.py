@@ -9,7 +9,7 @@ from anyio.lowlevel import checkpoint
 
 from podium.event import ActionBegan, ModelReplied, RunResumed, RunStarted, TurnStarted, WorkCommitted, WorkerPlaced
 
-from .yard import LONG, SILENT, Yard, bash, write
+from .yard import LONG, SILENT, Yard, bash, gone, write
 
 
 async def test_a_worker_that_thinks_is_cancelled_and_what_it_did_is_kept(yard: Yard) -> None:
@@ -69,6 +69,29 @@ async def test_a_worker_whose_checkout_is_still_being_prepared_is_cancelled_at_o
     assert (await yard.ended(run)).outcome == "cancelled"
     await yard.over()
     assert yard.events(run, RunResumed, WorkerPlaced)[1:] == []
+    yard.check(run)
+
+
+async def test_a_worker_that_was_killed_in_a_command_leaves_nothing_of_its_sandbox_when_it_is_cancelled(
+    yard: Yard,
+) -> None:
+    run = await yard.hire("feat/one", bash("sleep 999"), "never")
+    commander = yard.command()
+    guarded = yard.path("feat/one") / ".envrc"
+    await yard.wait_for(run, ActionBegan)
+    with fail_after(LONG):
+        while not guarded.exists():
+            await checkpoint()  # nothing tells that a command has begun
+    commander.kill()
+    await gone(commander.pid)
+    await yard.deserted()
+
+    yard.stop(run)
+    yard.command()
+
+    assert (await yard.ended(run)).outcome == "cancelled"
+    await yard.over()
+    assert not guarded.exists()
     yard.check(run)
 
 

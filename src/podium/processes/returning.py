@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 
+from anyio import to_thread
+
 from ..errand import Errand
 from ..errors import PodiumError
 from ..event import KINDS, Noticed, WorkCommitted, WorkerPlaced
@@ -12,11 +14,13 @@ from ..journal import Timeline
 from ..store.worktrees import Ledger
 from ..workspace.git import Repository
 from ..workspace.homecoming import brought_home
+from ..workspace.placeholder import Placeholders
+from ..workspace.sandbox import GUARDED
 from ..workspace.snapshot import nested_repositories
 from ..workspace.worktree import Worktrees
 
 
-async def returned(timeline: Timeline, errand: Errand, *, store: Path, subject: str) -> str:
+async def returned(timeline: Timeline, errand: Errand, *, home: Path, store: Path, subject: str) -> str:
     """Bring a worker's changes home; why that could not be done, and nothing where it was, or there are none."""
     if not errand.has_checkout or not timeline.knows(f"/{KINDS[WorkerPlaced]}#1"):
         return ""
@@ -26,6 +30,8 @@ async def returned(timeline: Timeline, errand: Errand, *, store: Path, subject: 
         async with of.ledger.alone() if errand.is_shared else nullcontext():
             checkout = await of.checkout(errand.branch)
             brought = await brought_home(checkout, subject=subject)
+        # One that was killed in the middle of a command has left them there.
+        await to_thread.run_sync(Placeholders(checkout.path, GUARDED, home=home).sweep)
         if nested := await nested_repositories(checkout):
             inside = ", ".join(nested)
             timeline.append(Noticed(text=f"{inside}: a repository of its own, whose work is on no branch"), scope="")

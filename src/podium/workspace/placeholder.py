@@ -78,6 +78,13 @@ class Placeholders:
             self._descriptor = None
             atexit.unregister(self.remove)
 
+    def sweep(self) -> None:
+        """Take away what a process left that was killed, unless a command runs."""
+        with self._turn:
+            if self._descriptor is None and self._record.exists():
+                self._descriptor = self._opened()
+        self.remove()
+
     def _postpone(self) -> None:
         if self._later is not None:
             self._later.cancel()
