@@ -384,7 +384,7 @@ class App:
             patience=self._patience if settings is self.settings else settings.whole_patience(),
             past=past,
         )
-        closing = None if started.errand is None else partial(self._brought_home, timeline, started.errand)
+        closing = None if started.errand is None else partial(self._brought_home, timeline, started)
         return Run(self._store, lease, first=first, engagement=engagement, outfit=outfit, closing=closing)
 
     def _sending(self, settings: Settings, run: str, started: RunStarted, unattended: Unattended | None) -> Placement:
@@ -394,11 +394,10 @@ class App:
             self, settings, run, Path(started.repo), errand=started.errand, is_unattended=unattended == "deny"
         )
 
-    async def _brought_home(self, timeline: Timeline, errand: Errand, subject: str) -> str:
+    async def _brought_home(self, timeline: Timeline, started: RunStarted, succeeded: bool) -> str:
         from .processes.returning import returned  # here, because most runs are no worker's
 
-        home, store = self.settings.home, self.settings.store
-        return await returned(timeline, errand, home=home, store=store, subject=subject)
+        return await returned(timeline, started, self.settings, succeeded=succeeded)
 
     def _engine_for(self, settings: Settings, agent: Agent) -> Engine:
         named = ("" if agent.model == "inherit" else agent.model) or settings.model

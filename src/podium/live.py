@@ -67,7 +67,7 @@ class Run:
         first: Entry,
         engagement: Engagement,
         outfit: AbstractAsyncContextManager[object],
-        closing: Callable[[str], Awaitable[str]] | None = None,
+        closing: Callable[[bool], Awaitable[str]] | None = None,
     ) -> None:
         assert isinstance(first.event, RunStarted)
         self.id = lease.run
@@ -77,7 +77,7 @@ class Run:
         self._engagement = engagement
         self._outfit = outfit
         self._closing = closing
-        """What is done before the run ends, however it does; it says what went wrong with that."""
+        """What is done before the run ends, with or without success; it says what went wrong with that."""
         self._agent = first.event.agent
         self._agents = working_names(first.event.agents)
         self._request = first.event.request
@@ -302,8 +302,7 @@ class Run:
         if ended.outcome != "succeeded":
             await self._engagement.root(self._agent).call_back()
         if self._closing is not None:
-            task = subject_of(self._request.text, is_sent=bool(self._errand and self._errand.parent))
-            why = await self._closing(task if ended.outcome == "succeeded" else f"Unfinished: {task}")
+            why = await self._closing(ended.outcome == "succeeded")
             if why and ended.outcome == "succeeded":
                 failure = Failure(kind="failed", agent=self._agent, message=why)
                 ended = RunEnded(outcome="failed", failure=failure, parts=await self._parts())
@@ -389,14 +388,6 @@ class Run:
         """Put away what callers followed the run with."""
         for follower in self._followers:
             follower.close()
-
-
-def subject_of(request: str, *, is_sent: bool) -> str:
-    """What a request is about, in a line. One that a team sent has its own task last, under a heading."""
-    lines = [line for line in request.splitlines() if line.strip()]
-    headings = [place for place, line in enumerate(lines) if line.startswith("#")]
-    begin = headings[-1] + 1 if is_sent and headings else 0
-    return next(iter(lines[begin:]), "").lstrip("# ")
 
 
 def must_be_priced(agents: Iterable[Agent], engine_for: Callable[[Agent], Engine]) -> None:

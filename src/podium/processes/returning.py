@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from anyio import to_thread
 
-from ..errand import Errand
 from ..errors import PodiumError
-from ..event import KINDS, Noticed, WorkCommitted, WorkerPlaced
+from ..event import KINDS, Noticed, RunStarted, WorkCommitted, WorkerPlaced
 from ..journal import Timeline
+from ..settings import Settings
 from ..store.worktrees import Ledger
 from ..workspace.git import Repository
 from ..workspace.homecoming import brought_home
@@ -20,21 +20,19 @@ from ..workspace.snapshot import nested_repositories
 from ..workspace.worktree import Worktrees
 
 
-async def returned(timeline: Timeline, errand: Errand, *, home: Path, store: Path, subject: str) -> str:
+async def returned(timeline: Timeline, started: RunStarted, settings: Settings, *, succeeded: bool) -> str:
     """Bring a worker's changes home; why that could not be done, and nothing where it was, or there are none."""
+    errand = started.errand
+    assert errand is not None
     if not errand.has_checkout or not timeline.knows(f"/{KINDS[WorkerPlaced]}#1"):
         return ""
     try:
-        of = Worktrees(repository=Repository.at(Path(errand.root)), ledger=Ledger(store))
+        of = Worktrees(repository=Repository.at(Path(errand.root)), ledger=Ledger(settings.store))
         # Those that share a checkout may come home at the same moment.
         async with of.ledger.alone() if errand.is_shared else nullcontext():
             checkout = await of.checkout(errand.branch)
-            brought = await brought_home(checkout, subject=subject)
-        # One that was killed in the middle of a command has left them there.
-        await to_thread.run_sync(Placeholders(checkout.path, GUARDED, home=home).sweep)
-        if nested := await nested_repositories(checkout):
-            inside = ", ".join(nested)
-            timeline.append(Noticed(text=f"{inside}: a repository of its own, whose work is on no branch"), scope="")
+            task = subject_of(started.request.text, is_sent=bool(errand.parent))
+            brought = await brought_home(checkout, subject=task if succeeded else f"Unfinished: {task}")
     except PodiumError as error:
         return f"its work stays uncommitted in {errand.path}: {error}"
     committed = WorkCommitted(
@@ -48,4 +46,18 @@ async def returned(timeline: Timeline, errand: Errand, *, home: Path, store: Pat
     before = timeline.below("", WorkCommitted)
     if committed not in before:
         timeline.append(committed, scope="", key=f"/{KINDS[WorkCommitted]}#{len(before) + 1}")
+    with suppress(PodiumError, OSError):  # the work is home, whatever becomes of the rest
+        # One that was killed in the middle of a command has left them there.
+        await to_thread.run_sync(Placeholders(checkout.path, GUARDED, home=settings.home).sweep)
+        if nested := await nested_repositories(checkout):
+            inside = ", ".join(nested)
+            timeline.append(Noticed(text=f"{inside}: a repository of its own, whose work is on no branch"), scope="")
     return ""
+
+
+def subject_of(request: str, *, is_sent: bool) -> str:
+    """What a request is about, in a line. One that a team sent has its own task last, under a heading."""
+    lines = [line for line in request.splitlines() if line.strip()]
+    headings = [place for place, line in enumerate(lines) if line.startswith("#")]
+    begin = headings[-1] + 1 if is_sent and headings else 0
+    return next(iter(lines[begin:]), "").lstrip("# ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podium.live import subject_of
+from podium.processes.returning import subject_of
 
 
 @pytest.mark.parametrize(
