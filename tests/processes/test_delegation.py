@@ -6,8 +6,11 @@ import pytest
 from anyio import create_task_group
 
 from podium import App
+from podium.errand import Errand
 from podium.errors import Mistake
+from podium.event import RunStarted
 from podium.processes.delegation import delegate
+from podium.store.reader import Reader
 from podium.store.workers import Crew
 
 from .yard import Yard, hand
@@ -58,3 +61,23 @@ async def test_what_a_worker_would_have_taken_is_free_once_it_is_cancelled(yard:
     second = await yard.hire("feat-a/b", "done")
 
     assert [hired.run for hired in Crew(yard.store).all()] == [first, second]
+
+
+async def test_who_shares_a_checkout_is_hired_while_the_first_one_s_is_still_in_the_making(yard: Yard) -> None:
+    branch, path = "team/members", yard.path("team/members")
+
+    async with App(yard.settings(), environ=yard.environ) as app:
+        one = await delegate(app, hand("done"), "go", at=yard.repo.path, branch=branch, is_shared=True)
+        yard.repo.git("worktree", "add", "-q", "-b", branch, str(path))  # and nobody has noted it yet
+        other = await delegate(app, hand("done"), "go", at=yard.repo.path, branch=branch, is_shared=True)
+
+    assert [hired.run for hired in Crew(yard.store).all()] == [one, other]
+    with Reader(yard.store) as reader:
+        assert [errand_of(reader, run).path for run in (one, other)] == [str(path), str(path)]
+
+
+def errand_of(reader: Reader, run: str) -> Errand:
+    began = reader.summary(run).first.event
+    assert isinstance(began, RunStarted)
+    assert began.errand is not None
+    return began.errand

@@ -87,21 +87,28 @@ async def delegate(
 
 
 async def _free(store: Path, crew: Crew, of: Worktrees, branch: str, base: str, *, is_shared: bool) -> Path:
-    """Where a worker's checkout will be, or is where others of its team have it already. Raises Mistake."""
+    """Where a worker's checkout will be, or where others of its team have theirs or will have it. Raises Mistake."""
+    root = str(of.repository.main)
     if is_shared:
-        there = await of.ledger.worktrees(of.repository.common_dir)
-        if (noted := next((one for one in there if one.branch == branch), None)) is not None:
-            return noted.path
-    elif await to_thread.run_sync(_is_taken, store, crew, str(of.repository.main), branch):
+        if (shared := await to_thread.run_sync(_shared, store, crew, root, branch)) is not None:
+            return shared
+    elif await to_thread.run_sync(_is_taken, store, crew, root, branch):
         raise Mistake(f"a worker is on {branch!r} already; podium workers shows it, and another branch would do")
     path = await of.must_be_free(branch, base=base or None)
-    root, others = str(of.repository.main), await to_thread.run_sync(_others, store, crew, branch)
+    others = await to_thread.run_sync(_others, store, crew, branch)
     for other in others:
         if other.path == str(path):
             of_whom = repr(other.branch) if other.root == root else f"{other.branch!r} of {other.root}"
             raise Mistake(f"{path} will be the worktree of {of_whom}; another name than {branch!r} would do")
     must_have_room(branch, [other.branch for other in others if other.root == root])
     return path
+
+
+def _shared(store: Path, crew: Crew, root: str, branch: str) -> Path | None:
+    """Where the first of those that share a branch was sent to: its checkout may be there, or be in the making."""
+    with Reader(store) as reader:
+        errands = [began(reader.summary(hired.run)).errand for hired in crew.of(root, branch)]
+    return next((Path(errand.path) for errand in errands if errand is not None and errand.is_shared), None)
 
 
 def _is_taken(store: Path, crew: Crew, root: str, branch: str) -> bool:
