@@ -108,13 +108,17 @@ async def test_marks_that_a_resolver_leaves_never_reach_the_target_and_another_m
 
     first = await sent(yard, "--all", "--yes")
     before = yard.repo.tip()
-    code, result, _ = await merged(yard, "--all", "--yes")
+    named, result, _ = await merged(yard, first, "--yes")
+    code, rest, said = await merged(yard, "--all", "--yes")
 
-    assert (code, *branches(result)) == (6, [], [("feat/two-resolved", "unresolved")])
+    assert (named, *branches(result)) == (6, [], [("feat/two-resolved", "unresolved")])
     assert result["left_out"][0]["files"] == ["a.txt"]
+    assert (code, *branches(rest)) == (6, [], [("feat/two", "conflict")])
+    assert "feat/two-resolved: left aside, since marks of its conflict are left in a.txt\n" in said
+    assert "in its place" not in said
     assert yard.repo.tip() == before
     fixer(yard, write("a.txt", edited(0, "both")), "kept both")
-    second = await sent(yard, "feat/two")
+    second = await sent(yard, "--all")
     code, result, _ = await merged(yard, "--all", "--yes")
     assert (first, second) == ("feat/two-resolved", "feat/two-resolved-2")
     assert (code, *branches(result)) == (0, ["feat/two-resolved-2"], [])

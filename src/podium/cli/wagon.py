@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ..errors import Mistake
 from ..worker_state import WorkerState
 from ..workspace.git import Repository
-from ..workspace.resolution import Beginning, begun_at, settles
+from ..workspace.resolution import Beginning, begun_at, settles, unresolved
 from ..workspace.revision import SHORT, contains, tip, tips
 from .say import say
 from .workers_look import There, seen
@@ -90,6 +90,8 @@ async def _ready(there: There, target: str, known: Mapping[str, Resolver]) -> li
             )
         elif other := await _resolved_by(there.repository, found[branch], mine, known):
             say(f"{branch}: left aside, since {other} is to resolve its conflict and is not done")
+        elif mine is not None and (files := await unresolved(there.repository, found[branch], mine.resolves)):
+            say(f"{branch}: left aside, since marks of its conflict are left in {', '.join(files)}")
         else:
             ready.append(await _wagon(there, worker, target, known))
     return ready
