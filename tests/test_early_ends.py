@@ -108,9 +108,9 @@ async def test_a_silent_member_is_marked_too(studio: Studio) -> None:
 
     async with studio.app() as app:
         agents = studio.agents.values()
-        result = await app.run(studio.agents["lead"], "go", agents=agents, budget=Budget(seconds=0.3))
+        result = await app.run(studio.agents["lead"], "go", agents=agents, budget=Budget(seconds=1.5))
 
-    assert result.error == "lead: the run's budget of 0.3 s is used up"
+    assert result.error == "lead: the run's budget of 1.5 s is used up"
     assert [(part.agent, part.outcome, part.text) for part in result.parts] == [
         ("quick", "succeeded", "quick is done"),
         ("slow", "cancelled", ""),

@@ -322,12 +322,12 @@ async def test_silence_is_a_refusal(studio: Studio, repo: Path) -> None:
 
 
 async def test_an_agent_is_not_late_while_a_person_thinks(studio: Studio, repo: Path) -> None:
-    patience = structs.replace(studio.settings.patience, running_tool=0.1, used_tools=5.0)
+    patience = structs.replace(studio.settings.patience, running_tool=0.8, used_tools=5.0)
     studio.settings = structs.replace(studio.settings, patience=patience)
-    writer(studio, timeout=0.2)
+    writer(studio, timeout=0.8)
 
     async def slowly(run: Run, asked: PermissionAsked) -> None:
-        await anyio.sleep(0.4)
+        await anyio.sleep(1.0)
         await run.answer(asked.id, "once", by="me")
 
     result = await run_attended(studio, repo, slowly)

@@ -276,7 +276,7 @@ async def test_a_pause_that_was_asked_for_before_the_run_is_resumed_is_over_with
         await run.result()
     post(studio.settings.store, run.id, PauseAsked(by="late"))
 
-    with fail_after(10):
+    with fail_after(40):
         result = await studio.resume(run.id)
 
     assert result.text == "two"
@@ -394,7 +394,7 @@ async def test_whoever_watches_a_run_that_its_store_gave_up_on_is_not_left_waiti
 
     async with studio.app(fault=refusal_after(6)) as app:
         async with app.start(studio.agents["first"], "go", agents=studio.agents.values()) as run:
-            with fail_after(10):
+            with fail_after(40):
                 seen = [entry.seq async for entry in run.entries()]
             result = await run.result()
 
@@ -566,7 +566,7 @@ async def test_a_hundred_sessions_cancelled_in_the_middle_leave_nothing_behind(t
                     group.start_soon(app.run, agent, "hello")
                 await server.wait_calls(100)
                 group.cancel_scope.cancel()
-            with fail_after(5):
+            with fail_after(40):
                 await server.wait_idle()
     await wait_all_tasks_blocked()
     gc.collect()

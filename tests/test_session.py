@@ -418,7 +418,7 @@ async def test_a_word_is_seen_soon_even_when_no_other_follows(bench: Callable[..
 
     async with place.session() as session, create_task_group() as group:
         group.start_soon(session.ask, "hi")
-        with Follower(place.path, "r") as entries, fail_after(5):
+        with Follower(place.path, "r") as entries, fail_after(40):
             async for entry in entries:
                 if isinstance(entry.event, TextStreamed):
                     break

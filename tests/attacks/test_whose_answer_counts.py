@@ -35,7 +35,7 @@ async def test_ids_of_requests_cannot_be_guessed(studio: Studio, repo: Path) -> 
 
 
 async def test_an_answer_to_another_runs_request_or_to_none_counts_nowhere(studio: Studio, repo: Path) -> None:
-    studio.settings = structs.replace(studio.settings, approval_seconds=0.3)
+    studio.settings = structs.replace(studio.settings, approval_seconds=1.5)
     sly(studio, COUNT)
     other = await run(studio, repo)
     [theirs] = studio.events(other, PermissionAsked)

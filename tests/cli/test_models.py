@@ -143,10 +143,10 @@ async def test_a_server_that_says_nothing_is_not_waited_for() -> None:
         ]
         began = time.monotonic()
 
-        found = await find_servers(asked)
+        found = await find_servers(asked, seconds=1)
 
     assert found == (Server(provider="ollama", url=server.url, models=("small",)),)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from podium.testing import ModelServer
 async def test_a_local_server_is_found_agreed_to_and_thought_with(tmp_path: Path) -> None:
     async with ModelServer("from my own machine") as server:
         environ = {"OLLAMA_HOST": server.url.removeprefix("http://").removesuffix("/v1")}
-        found = await find_servers([place for place in places(environ) if place.provider == "ollama"])
+        found = await find_servers([place for place in places(environ) if place.provider == "ollama"], seconds=5)
         before = Settings.load(environ, home=tmp_path)
         confirm(tmp_path, Confirmed(url=found[0].url, provider="ollama", model="llama3.2"))
         settings = Settings.load(environ, home=tmp_path)

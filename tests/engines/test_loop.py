@@ -314,7 +314,7 @@ async def test_a_store_that_fails_ends_the_run_though_another_call_waits_for_a_p
     asks = {"calls": [{"name": "ask_person", "arguments": {"question": "?"}}, {"name": "ask_person", "arguments": {}}]}
     lead = given(studio, asks, tools=("ask_person",))
     for number in range(6, 14):
-        with anyio.fail_after(10):
+        with anyio.fail_after(40):
             async with studio.app(fault=refusal_after(number)) as app:
                 async with app.start(lead, "go", is_attended=True) as run:
                     with anyio.move_on_after(0.2):

@@ -31,7 +31,7 @@ async def test_the_agent_hears_every_advisor_in_the_listed_order(studio: Studio)
 
 async def test_advisors_get_the_request_itself_and_begin_at_once(studio: Studio) -> None:
     for name in ("a", "b", "c"):
-        studio.agent(name, says=[{"says": name, "delay": 0.2}])
+        studio.agent(name, says=[{"says": name, "delay": 1}])
     studio.agent("boss", advisors=["a", "b", "c"])
 
     result = await studio.run("boss", "well?")
@@ -39,18 +39,18 @@ async def test_advisors_get_the_request_itself_and_begin_at_once(studio: Studio)
     assert [studio.heard(name) for name in ("a", "b", "c")] == [["well?"]] * 3
     kinds = studio.kinds(result)
     assert kinds[: kinds.index("model_replied")].count("turn_started") == 3
-    assert result.usage.seconds < 0.6
+    assert result.usage.seconds < 2
 
 
 async def test_a_failed_advisor_is_a_section_that_says_so(studio: Studio) -> None:
     studio.agent("legal", says=SILENT)
     studio.agent("risk", says=["small"])
-    studio.agent("boss", says=["go"], advisors=Advisors(agents=("legal", "risk"), timeout=0.05))
+    studio.agent("boss", says=["go"], advisors=Advisors(agents=("legal", "risk"), timeout=0.8))
 
     result = await studio.run("boss", "well?")
 
     assert result.succeeded
-    assert "### From legal\n\nunavailable: timed out after 0.05 s\n\n### From risk\n\nsmall" in studio.heard("boss")[0]
+    assert "### From legal\n\nunavailable: timed out after 0.8 s\n\n### From risk\n\nsmall" in studio.heard("boss")[0]
     [ended] = [event for event in studio.events(result, OperationEnded) if event.outcome == "timed_out"]
     assert ended.failure is not None
     assert ended.failure.agent == "legal"
@@ -89,8 +89,8 @@ async def test_all_or_a_number_of_advisors_can_be_required(studio: Studio) -> No
 
 
 async def test_a_slow_advisor_is_cancelled_and_its_cost_is_counted(studio: Studio) -> None:
-    studio.agent("slow", says=[{"says": "one two three four", "pieces": 4, "pace": 30}])
-    studio.agent("boss", says=["go"], advisors=Advisors(agents=("slow",), timeout=0.1, require="none"))
+    studio.agent("slow", says=[{"says": "one two three four", "pieces": 4, "pace": 3}])
+    studio.agent("boss", says=["go"], advisors=Advisors(agents=("slow",), timeout=0.8, require="none"))
 
     result = await studio.run("boss", "x" * 400)
 

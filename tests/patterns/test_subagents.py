@@ -30,12 +30,12 @@ async def test_an_agent_calls_another_and_goes_on_with_what_it_said(studio: Stud
 
 async def test_several_calls_at_once_run_side_by_side(studio: Studio) -> None:
     for name in ("a", "b"):
-        studio.agent(name, says=[{"says": name, "delay": 0.2}])
+        studio.agent(name, says=[{"says": name, "delay": 1}])
     studio.agent("lead", says=[calls(("a", "x"), ("b", "y"), ("a", "z")), "done"], agents=["a", "b"])
 
     result = await studio.run("lead", "go")
 
-    assert result.usage.seconds < 0.55
+    assert result.usage.seconds < 2
     answers = [message.text for message in studio.calls[-1].messages if message.role == "tool"]
     assert answers == ["a", "b", "a"]
     assert sorted(studio.heard("a")) == ["x", "z"]

@@ -167,7 +167,7 @@ async def test_one_dead_worker_of_five_leaves_a_partial_synthesis(studio: Studio
     studio.agent("dead", says=[{"silent": True}])
     names = ("a", "b", "c", "d", "dead")
     says = [plan(*((name, "go") for name in names)), "without dead"]
-    lead(studio, "orchestrate", *names, says=says, worker_timeout=0.1)
+    lead(studio, "orchestrate", *names, says=says, worker_timeout=0.8)
 
     result = await studio.run("lead", "go")
 
@@ -355,7 +355,7 @@ async def test_a_silent_and_a_failing_member_hold_up_nobody(studio: Studio) -> N
     studio.agent("silent", says=[{"silent": True}] * 3)
     studio.agent("broken", says=[{"fails": {"status": 400}}] * 3)
     studio.agent("good", says=ready())
-    lead(studio, "discuss", "silent", "broken", "good", says=["the end"], round_timeout=0.2)
+    lead(studio, "discuss", "silent", "broken", "good", says=["the end"], round_timeout=1.0)
 
     result = await studio.run("lead", "Talk.")
 

@@ -240,7 +240,7 @@ async def test_placeholders_go_by_themselves_when_no_command_follows(tmp_path: P
 
     await said(sandbox, ["/bin/true"])
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         while list(checkout.iterdir()):
             await anyio.lowlevel.checkpoint()  # a thread of the product removes them, and tells nobody
 
