@@ -66,10 +66,10 @@ async def weighed(store: Path, checkout: Checkout | None) -> None:
 async def base_of(app: App, repository: Repository, errand: Errand) -> str | None:
     """Where a branch begins: at its base, with what the workers that it follows have brought. Raises Mistake."""
     sides = [side for side in [await _brought(app, repository, run) for run in errand.after] if side is not None]
+    if not sides:
+        return errand.base or None
     if errand.base:
         sides.insert(0, Side(name=errand.base, commit=await commit_id(repository, errand.base)))
-    if not sides:
-        return None
     whole = sides[0]
     for side in sides[1:]:
         whole = Side(name=whole.name, commit=await _merged(repository, whole, side))

@@ -168,11 +168,7 @@ class Worktrees:
 
     async def _start(self, branch: str, base: str | None) -> tuple[bool, str]:
         """Whether the branch is new, and the commit that the work is compared with."""
-        head = await git(self.repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        if head.code != 0:
-            raise Mistake(f"{self.repository.root} has no commits yet, and a worktree begins from one; commit first")
-        first = head.out.decode().strip()
-        start = await commit_id(self.repository, base) if base and base != first else first
+        start = await commit_id(self.repository, base) if base else await self._first()
         there = await branches(self.repository)
         if branch not in there:
             must_have_room(branch, there)
@@ -181,6 +177,13 @@ class Worktrees:
         if common.code == 0:
             return False, common.out.decode().strip()
         return False, await commit_id(self.repository, f"{HEADS}{branch}")
+
+    async def _first(self) -> str:
+        """The commit that is checked out. Raises Mistake where there is none."""
+        head = await git(self.repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        if head.code != 0:
+            raise Mistake(f"{self.repository.root} has no commits yet, and a worktree begins from one; commit first")
+        return head.out.decode().strip()
 
     async def _must_be_free(self, branch: str, path: Path, *, is_new: bool) -> None:
         for one in await self.ledger.worktrees():
