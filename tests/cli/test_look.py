@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from podium.cli.ps import MOST_ENDED, recent
+from podium.event import SCHEMA
 from podium.store.reader import Summary
 
 from .conftest import SLOW, Desk, ended, wait_for
@@ -210,3 +211,10 @@ def test_a_store_that_is_none_is_told_apart(desk: Desk) -> None:
 
     assert said.exit_code == 8
     assert "is not a readable store" in said.stderr
+
+
+@pytest.mark.parametrize("words", [["agents"], ["check"], ["graph", "answer"]])
+def test_what_is_told_of_agents_to_programs_names_its_schema(desk: Desk, words: list[str]) -> None:
+    told = json.loads(desk.invoke(*words, "--json").stdout)
+
+    assert told["schema"] == SCHEMA

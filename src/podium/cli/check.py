@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ..event import SCHEMA
 from ..finding import errors
 from ..roster.place import find_repo, user_home
 from ..roster.review import Review, review
@@ -49,4 +50,11 @@ def counted(number: int, word: str) -> str:
 
 def rendered_json(found: Review) -> str:
     """The same for programs."""
-    return as_json({"agents": found.agents, "errors": len(errors(found.findings)), "findings": found.findings})
+    return as_json(
+        {
+            "schema": SCHEMA,
+            "agents": found.agents,
+            "errors": len(errors(found.findings)),
+            "findings": found.findings,
+        }
+    )

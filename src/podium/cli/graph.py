@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ..event import SCHEMA
 from ..roster.discover import load
 from ..roster.graph import Agents, edges, label, mermaid, terminal, tree
 from ..roster.place import find_repo, user_home
@@ -46,4 +47,4 @@ def rendered_json(agents: Agents, name: str) -> str:
         }
         for agent in agents.values()
     ]
-    return as_json({"agent": name, "terminal": owners, "agents": drawn})
+    return as_json({"schema": SCHEMA, "agent": name, "terminal": owners, "agents": drawn})
