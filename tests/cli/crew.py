@@ -32,9 +32,9 @@ async def opened() -> AsyncIterator[Yard]:
                 await yard.close()
 
 
-async def say(yard: Yard, *arguments: str) -> Said:
+async def say(yard: Yard, *arguments: str, **variables: str) -> Said:
     """Call podium in this process, whose model goes on answering meanwhile."""
-    return await to_thread.run_sync(lambda: CliRunner().invoke(podium, arguments, env=yard.environ))
+    return await to_thread.run_sync(lambda: CliRunner().invoke(podium, arguments, env={**yard.environ, **variables}))
 
 
 async def told(yard: Yard, *arguments: str) -> Any:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.cli.measure import ago, aligned, counted, cut, span, tail, used, width
+from podium.cli.measure import ago, aligned, counted, cut, fitted, leaner, span, tail, used, width
 from podium.usage import Usage
 
 
@@ -50,3 +50,19 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
     rows = aligned([["a", "日本", "x"], ["long", "b", "much longer"]])
 
     assert rows == [["a   ", "日本", "x"], ["long", "b   ", "much longer"]]
+
+
+def test_the_last_column_takes_what_the_others_leave_and_is_never_narrower_than_the_least() -> None:
+    rows = [["ab", "one two three"], ["c", "four"]]
+
+    assert fitted(rows, most=11, least=4) == ["ab  one tw…", "c   four"]
+    assert fitted(rows, most=5, least=4) == ["ab  one…", "c   four"]
+    assert fitted([], most=11) == []
+
+
+def test_where_a_table_is_too_wide_columns_that_say_nothing_go_first_and_then_those_that_can_be_spared() -> None:
+    rows = [["NAME", "SIZE", "COST", "AGE"], ["cart", "12 kB", "-", "3m"]]
+
+    assert leaner(rows, most=80, spare=("SIZE", "COST")) == rows
+    assert leaner(rows, most=17, spare=("SIZE", "COST"))[0] == ["NAME", "SIZE", "AGE"]
+    assert leaner(rows, most=3, spare=("SIZE", "COST"))[1] == ["cart", "3m"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from podium.cli.measure import width
 from podium.cli.team import NAMES
 
 from ..roster.test_squad import TEAM, files, put, squad
@@ -54,6 +55,15 @@ def test_teams_are_listed_in_three_sections(crew: Desk) -> None:
     assert "triage" in [line.split()[0] for line in lines[built_in + 1 : own]]
     assert "builtin:debate" in [line.split()[0] for line in lines[built_in + 1 : own]]
     assert [line.split()[:4] for line in lines[own + 1 :]] == [["debate", "discuss", "2", "members"]]
+
+
+@pytest.mark.parametrize("words", [["teams"], ["team", "show", "pr-review"], ["agents"]])
+def test_lists_keep_to_the_width_of_the_terminal(desk: Desk, words: list[str]) -> None:
+    said = desk.podium(*words, COLUMNS="90").stdout.splitlines()
+
+    tables = [line for line in said if line.startswith("  ") or words == ["agents"]]
+    assert any(line.endswith("…") for line in tables)
+    assert [line for line in tables if width(line) > 90] == []
 
 
 def test_where_there_is_no_team_in_a_section_it_says_so(desk: Desk) -> None:

@@ -42,7 +42,9 @@ async def test_waiting_starts_a_commander_for_what_nobody_has_begun(yard: Yard) 
     waited = await say(yard, "workers", "wait")
 
     assert (waited.exit_code, waited.stdout) == (0, "feat/a: complete\n")
-    lines = (await say(yard, "workers")).stdout.splitlines()
+    narrow = (await say(yard, "workers", COLUMNS="60")).stdout.splitlines()
+    assert narrow[0].split() == ["WORKER", "BRANCH", "STATE", "LINES", "TASK"]
+    lines = (await say(yard, "workers", COLUMNS="200")).stdout.splitlines()
     assert lines[0].split() == ["WORKER", "BRANCH", "STATE", "TOOL", "LINES", "TOKENS", "COST", "WAITS", "TASK"]
     assert lines[1].split()[:6] == [run, "feat/a", "complete", "-", "+2", "-0"]
     assert (await say(yard, "workers", "output", run[:6])).stdout == "written\n"

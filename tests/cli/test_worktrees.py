@@ -65,9 +65,12 @@ def test_the_list_tells_how_each_stands(desk: Desk, made: Callable[..., Checkout
     run_git(checkout.path, "commit", "-q", "-a", "-m", "the work")
     run_git(desk.repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
 
-    lines = desk.invoke("worktrees").stdout.splitlines()
+    lines = desk.podium("worktrees", COLUMNS="300").stdout.splitlines()
+    narrow = desk.podium("worktrees", COLUMNS="60").stdout.splitlines()
     told = json.loads(desk.invoke("worktrees", "--json").stdout)["worktrees"]
 
+    assert narrow[0].split() == ["BRANCH", "STATE", "AHEAD", "LINES", "OPEN", "FOLDER"]
+    assert narrow[1].endswith(str(checkout.path))
     assert lines[0].split() == ["BRANCH", "STATE", "AHEAD", "BEHIND", "LINES", "OPEN", "SIZE", "MADE", "FOLDER"]
     assert lines[1].split()[:7] == ["feat/a", "ready", "1", "0", "+2", "-1", "1"]
     assert lines[1].endswith(str(checkout.path))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import click
 
 from ..agent import Agent
+from ..event import SCHEMA
 from ..finding import errors
 from ..roster.discover import PREFIX, Roster, load
 from ..roster.place import find_repo, user_home
+from .measure import fitted
 from .text import as_json, visible
-
-WIDEST = 100
 
 
 @click.command("agents")
@@ -24,20 +25,17 @@ def command(repo: Path | None, is_json: bool) -> None:
     """List all agents with their sources; those that another of the same name hides come last."""
     home = user_home()
     roster = load(repo or find_repo(Path.cwd(), home=home), home)
-    click.echo(rendered_json(roster) if is_json else rendered(roster))
+    click.echo(rendered_json(roster) if is_json else rendered(roster, most=shutil.get_terminal_size().columns))
 
 
-def rendered(roster: Roster) -> str:
-    """A table of names, sources and descriptions."""
+def rendered(roster: Roster, *, most: int) -> str:
+    """A table of names, sources and descriptions; these are cut to what the terminal leaves of them."""
     rows: list[tuple[str, str, str]] = [
         (agent.name, agent.source, agent.description) for agent in roster.agents.values()
     ]
     rows += [(name, "broken", str(errors(findings)[0])) for name, findings in roster.broken.items()]
     rows += [(hidden_name(roster, agent), agent.source, f"(shadowed) {agent.description}") for agent in roster.shadowed]
-    names = max((len(name) for name, _, _ in rows), default=0)
-    sources = max((len(source) for _, source, _ in rows), default=0)
-    lines = (f"{name:{names}}  {source:{sources}}  {short(text)}" for name, source, text in rows)
-    return visible("\n".join(line.rstrip() for line in lines))
+    return "\n".join(fitted([list(map(visible, row)) for row in rows], most=most))
 
 
 def hidden_name(roster: Roster, agent: Agent) -> str:
@@ -46,15 +44,11 @@ def hidden_name(roster: Roster, agent: Agent) -> str:
     return name if roster.placed.get(name) is agent else agent.name
 
 
-def short(text: str) -> str:
-    """`text` cut to what a line of the table takes."""
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
-
-
 def rendered_json(roster: Roster) -> str:
     """The same for programs."""
     return as_json(
         {
+            "schema": SCHEMA,
             "agents": [described(agent) for agent in roster.agents.values()],
             "shadowed": [described(agent) for agent in roster.shadowed],
             "broken": [{"name": name, "findings": findings} for name, findings in roster.broken.items()],

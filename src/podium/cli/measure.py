@@ -83,6 +83,27 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     ]
 
 
+def fitted(rows: Sequence[Sequence[str]], *, most: int, least: int = 20) -> list[str]:
+    """Rows in columns, a line each; the last cell is cut to what the others leave of the width, or to `least`."""
+    padded = aligned(rows)
+    room = max([least, *(most - width("  ".join([*row[:-1], ""])) for row in padded[:1])])
+    return ["  ".join([*row[:-1], cut(row[-1], room)]).rstrip() for row in padded]
+
+
+def leaner(rows: Sequence[Sequence[str]], *, most: int, spare: Sequence[str]) -> list[list[str]]:
+    """Rows under a head without as many of the columns `spare`, in that order, as it takes to fit.
+
+    Those that say nothing in any row go first.
+    """
+    kept = [list(column) for column in zip(*rows, strict=True)]
+    empty = [head for head, *cells in kept if head in spare and set(cells) <= {"-"}]
+    for head in [*empty, *(one for one in spare if one not in empty)]:
+        if sum(max(map(width, column)) + 2 for column in kept) - 2 <= most:
+            break
+        kept = [column for column in kept if column[0] != head]
+    return [list(row) for row in zip(*kept, strict=True)]
+
+
 def _columns(sign: str) -> int:
     if category(sign) in ("Mn", "Me"):
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import click
 from ..event import SCHEMA
 from ..roster.definition import Definition, find
 from .config import as_object, in_repo
-from .measure import aligned, cut
+from .measure import aligned, cut, fitted, width
 from .team_place import place
 from .text import as_json, visible
 
 WIDEST = 72
+NARROWEST = 12
 
 
 @click.command("show")
@@ -29,7 +31,7 @@ def command(name: str, repo: Path | None, is_json: bool) -> None:
     if is_json:
         click.echo(as_json({"schema": SCHEMA, **fields, "notices": here.notices()}))
     else:
-        click.echo(visible("\n".join(told(fields))))
+        click.echo("\n".join(told(fields, most=shutil.get_terminal_size().columns)))
         here.tell()
 
 
@@ -64,19 +66,24 @@ def described(found: Definition) -> dict[str, Any]:
     }
 
 
-def told(fields: dict[str, Any]) -> Iterator[str]:
+def told(fields: dict[str, Any], *, most: int) -> Iterator[str]:
     """The same for people."""
-    yield f"{fields['name']}  {fields['description']}"
-    yield f"{fields['kind']}, {fields['path']}"
-    yield f"mode {fields['mode']}, led with {fields['model'] or 'the default model'}"
+    yield visible(f"{fields['name']}  {fields['description']}")
+    yield visible(f"{fields['kind']}, {fields['path']}")
+    yield visible(f"mode {fields['mode']}, led with {fields['model'] or 'the default model'}")
     if fields["evaluator"]:
-        yield f"judged by {fields['evaluator']}"
+        yield visible(f"judged by {fields['evaluator']}")
     for key, value in fields["options"].items():
         is_long = isinstance(value, str) and (len(value) > WIDEST or "\n" in value)
-        yield f"{key}: {len(value):,} characters" if is_long else f"{key}: {value}"
+        yield visible(f"{key}: {len(value):,} characters" if is_long else f"{key}: {value}")
     yield "members"
-    rows = [
-        [f"  {one['name']}", one["model"] or "default", cut(one["role"], WIDEST // 2), cut(one["prompt"], WIDEST)]
-        for one in fields["members"]
-    ]
-    yield from ("  ".join(row).rstrip() for row in aligned(rows))
+    yield from _members(fields["members"], most=most)
+
+
+def _members(members: list[dict[str, Any]], *, most: int) -> list[str]:
+    """A line for each; its role and its prompt share what the terminal leaves of them."""
+    named = [[f"  {visible(one['name'])}", visible(one["model"] or "default")] for one in members]
+    room = most - max((sum(map(width, row)) for row in aligned([[*row, ""] for row in named])), default=0) - 6
+    roles = [cut(visible(one["role"]), max(room // 2, NARROWEST)) for one in members]
+    rows = [[*row, role, visible(one["prompt"])] for row, role, one in zip(named, roles, members, strict=True)]
+    return fitted(rows, most=most, least=NARROWEST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from ..roster.definition import is_team
 from ..roster.discover import Roster
 from .agents import hidden_name
 from .config import as_object, in_repo
-from .measure import aligned, counted, cut
+from .measure import counted, fitted
 from .team_place import place
 from .text import as_json, visible
 
@@ -23,7 +24,6 @@ SECTIONS: tuple[tuple[Source, str], ...] = (
     ("built-in", "Built-in"),
     ("user", "Mine"),
 )
-WIDEST = 100
 
 
 @click.command("teams")
@@ -36,7 +36,7 @@ def command(repo: Path | None, is_json: bool) -> None:
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "teams": rows, "notices": here.notices()}))
     else:
-        click.echo(visible("\n".join(told(rows))))
+        click.echo("\n".join(told(rows, most=shutil.get_terminal_size().columns)))
         here.tell()
 
 
@@ -61,20 +61,20 @@ def described(agent: Agent, name: str, is_hidden: bool = False) -> dict[str, Any
     }
 
 
-def told(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """The teams in their sections."""
+def told(rows: list[dict[str, Any]], *, most: int) -> Iterator[str]:
+    """The teams in their sections; descriptions are cut to what the terminal leaves of them."""
     for source, title in SECTIONS:
         yield title
         cells = [
             [
-                f"  {row['name']}",
+                f"  {visible(row['name'])}",
                 row["mode"],
                 counted(len(row["members"]), "member" if row["mode"] != "router" else "destination"),
-                cut(f"{'(hidden) ' if row['shadowed'] else ''}{row['description']}", WIDEST),
+                visible(f"{'(hidden) ' if row['shadowed'] else ''}{row['description']}"),
             ]
             for row in rows
             if row["source"] == source
         ]
-        yield from ("  ".join(line).rstrip() for line in aligned(cells))
+        yield from fitted(cells, most=most)
         if not cells:
             yield "  none"

@@ -20,7 +20,7 @@ from ..roster.place import shown
 from ..store.workers import Crew
 from ..worker_state import WorkerState
 from ..workspace.standing import Standing
-from .measure import aligned, cut, span, width
+from .measure import fitted, leaner, span
 from .say import say
 from .text import as_json, visible
 from .workers_look import NOBODY, There, as_object, at_work, fields, first_line, in_repo, line_count, money, seen
@@ -29,6 +29,8 @@ NAMES = ("status", "wait", "cancel", "logs", "output", "diff", "merge", "cleanup
 ELSEWHERE = {"merge": "merge"}
 MOST_OVER = 20
 NARROWEST_TASK = 12
+SPARE = ("TOKENS", "TOOL", "COST", "LINES", "WAITS")
+"""What a narrow terminal can do without, from the first on."""
 
 
 class Parts(click.Group):
@@ -92,9 +94,10 @@ def place(errand: Errand) -> str:
 def table(
     workers: list[WorkerState], standing: Mapping[str, Standing], *, now: float, most: int, with_place: bool = False
 ) -> str:
-    """Workers in columns; the task takes what the others leave of the width."""
-    rows = [["WORKER", "BRANCH", "STATE", "TOOL", "LINES", "TOKENS", "COST", "WAITS", ""]]
+    """Workers in columns; the task takes what the others leave of the width, and where that is too little some go."""
+    rows = [["WORKER", "BRANCH", "STATE", "TOOL", "LINES", "TOKENS", "COST", "WAITS", "TASK"]]
     for worker in workers:
+        where = f"{shown(Path(worker.errand.root))}: " if with_place else ""
         rows.append(
             [
                 worker.run,
@@ -105,13 +108,10 @@ def table(
                 f"{worker.usage.tokens:,}",
                 money(worker),
                 span(now - worker.waiting_since) if worker.waiting_since else "-",
-                "",
+                f"{where}{visible(first_line(worker.task))}",
             ]
         )
-    head, *lines = ["  ".join(row) for row in aligned(rows)]
-    room = max(most - width(head), NARROWEST_TASK)
-    told = [f"{head}TASK"]
-    for line, worker in zip(lines, workers, strict=True):
-        where = f"{shown(Path(worker.errand.root))}: " if with_place else ""
-        told.append(line + cut(f"{where}{visible(first_line(worker.task))}", room))
-    return "\n".join(told)
+    tasks = [row.pop() for row in rows]
+    lean = leaner(rows, most=most - NARROWEST_TASK - 2, spare=SPARE)
+    told = [[*row, task] for row, task in zip(lean, tasks, strict=True)]
+    return "\n".join(fitted(told, most=most, least=NARROWEST_TASK))

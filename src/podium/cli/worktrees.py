@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,15 @@ from ..workspace.preparing import hook
 from ..workspace.quota import Taken, taken
 from ..workspace.worktree import Worktrees
 from .looking import looking
-from .measure import ago, aligned
+from .measure import ago, aligned, leaner
 from .say import say
 from .state import is_over
 from .text import as_json, visible
 
 NOTHING = "no worktrees but the repository's own"
 FULL = "no more are made; podium worktrees cleanup makes room, and a higher quota would do as well"
+SPARE = ("MADE", "SIZE", "BEHIND")
+"""What a narrow terminal can do without, from the first on."""
 
 in_repo = click.option(
     "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository; by default this one."
@@ -53,7 +56,7 @@ def command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
         click.echo(as_json({"schema": SCHEMA, "worktrees": [fields(one) for one in found], **total}))
         return
     if found:
-        click.echo(visible(table(found, now=time.time())))
+        click.echo(visible(table(found, now=time.time(), most=shutil.get_terminal_size().columns)))
     else:
         say(NOTHING)
     if of_all.worktrees:
@@ -134,8 +137,8 @@ def fields(one: Listed) -> dict[str, Any]:
     }
 
 
-def table(found: list[Listed], *, now: float) -> str:
-    """Worktrees in columns."""
+def table(found: list[Listed], *, now: float, most: int) -> str:
+    """Worktrees in columns; on a narrow terminal some go, and the folder stays whole."""
     rows = [["BRANCH", "STATE", "AHEAD", "BEHIND", "LINES", "OPEN", "SIZE", "MADE", "FOLDER"]]
     for one in found:
         stands = one.standing
@@ -152,7 +155,7 @@ def table(found: list[Listed], *, now: float) -> str:
                 str(one.path),
             ]
         )
-    lines = ["  ".join(row) for row in aligned(rows)]
+    lines = ["  ".join(row) for row in aligned(leaner(rows, most=most, spare=SPARE))]
     return "\n".join([*lines, *(f"{one.branch}: {one.trouble}" for one in found if one.trouble)])
 
 
