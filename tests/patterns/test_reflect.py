@@ -413,6 +413,25 @@ async def test_the_answer_has_no_verdict_and_no_list_of_what_was_missing_in_it(s
     assert result.text == "the work"
 
 
+@pytest.mark.parametrize(
+    ("slip", "told"),
+    [
+        ("@worker:nobody more\n@end", "nobody: no worker has that name"),
+        (f"not yet\n{AGAIN}", "it says that more is needed, and assigns nothing"),
+    ],
+)
+async def test_a_later_plan_that_reaches_nobody_is_no_claim_and_is_told_to_the_lead(
+    studio: Studio, slip: str, told: str
+) -> None:
+    lead(studio, "reflect", "a", says=[plan(("a", "x")), f"half\n{AGAIN}", slip, plan(("a", "y")), f"whole\n{DONE}"])
+
+    result = await studio.run("lead", "go")
+
+    assert (result.text, ended(studio, result).iterations) == ("whole", 3)
+    assert f"About your last plan: {told}" in studio.heard("lead")[3]
+    assert [one.rationale for one in studio.events(result, Evaluated)] == ["half", "whole"]
+
+
 async def test_parts_are_in_member_order_whatever_the_plan_says(studio: Studio) -> None:
     lead(studio, "orchestrate", "a", "b", "c", says=[plan(("c", "3"), ("a", "1"), ("b", "2")), "all"])
 

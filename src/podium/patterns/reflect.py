@@ -22,7 +22,7 @@ from .prompts import filled
 from .standing import Standing, Verdict, judged, looked_for_repetition
 from .subagents import subagents
 from .team import Options, Worked, dispatched, members, options, told
-from .verdict import answer_of, feedback, is_complete, neutralise, parse_score, self_score
+from .verdict import answer_of, feedback, is_complete, needs_iteration, neutralise, parse_score, self_score
 
 GOAL = 0.9
 MOST_ERRORS = 3
@@ -115,6 +115,8 @@ class Teamwork:
         plan = await self._planned(iteration)
         if not plan.assignments and not standing.has_worked:
             return self._answered_directly(iteration)
+        if not plan.assignments and not standing.is_claimed:
+            return False
         results: list[Worked] = []
         if plan.assignments:
             results = await dispatched(op, self._request, self._workers, plan.assignments)
@@ -123,7 +125,7 @@ class Teamwork:
             standing.has_worked = True
             standing.parts = tuple(result.part for result in results)
             standing.synthesis = await self._synthesised(results)
-        verdict = await self._verdict(is_claimed=not plan.assignments)
+        verdict = await self._verdict()
         is_met = await judged(op, self._own, standing, verdict, iteration, members=self._workers)
         if plan.assignments and not is_met:
             looked_for_repetition(op, standing)
@@ -138,7 +140,7 @@ class Teamwork:
         return True
 
     async def _planned(self, iteration: int) -> Plan:
-        """The assignments of an iteration; none where the lead says that nothing is missing."""
+        """The assignments of an iteration; none where it says that nothing is missing, or is to be asked again."""
         op, standing = self._op, self.standing
         if not standing.has_worked:
             reply = await self._lead.ask(planning(op, self._own, self._request, self._workers))
@@ -148,6 +150,10 @@ class Teamwork:
             reply = await self._lead.ask(self._next_prompt(iteration))
             plan = recorded(op, parse_plan(reply.text, list(self._workers)), iteration=iteration)
         standing.skipped = [*skipped(plan), *flagged(plan)]
+        if not plan.assignments and needs_iteration(reply.text):
+            standing.skipped.append("it says that more is needed, and assigns nothing")
+        # A plan for somebody who is not there is a slip, and no word about the work.
+        standing.is_claimed = not plan.assignments and not standing.skipped
         return plan
 
     def _next_prompt(self, iteration: int) -> str:
@@ -171,13 +177,14 @@ class Teamwork:
             words += filled(self._own.prompts, "evaluation")
         return (await self._lead.ask(words)).text
 
-    async def _verdict(self, *, is_claimed: bool) -> Verdict:
+    async def _verdict(self) -> Verdict:
         """What the judge says: the evaluator where there is one, else the lead in its own reply."""
         op, text = self._op, self.standing.synthesis
         if self._evaluator is None:
-            claims = is_claimed or is_complete(text)
+            claims = self.standing.is_claimed or is_complete(text)
             score = 1.0 if claims else self_score(text)
-            return Verdict(claims, score, feedback(text), op.agent.name, op.agent.model)
+            why = feedback(answer_of(text) if claims else text)
+            return Verdict(claims, score, why, op.agent.name, op.agent.model)
         judge = op.agents[self._evaluator]
         words = filled(self._own.prompts, "score", request=self._request.original, work=neutralise(text))
         part = await op.child(judge, "member").outcome(

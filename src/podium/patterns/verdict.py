@@ -47,6 +47,11 @@ def is_complete(text: str, group: bool = True) -> bool:
     return _stands(GROUP_COMPLETE if group else COMPLETE, text) and not _stands(NEEDS_ITERATION, text)
 
 
+def needs_iteration(text: str) -> bool:
+    """Whether the judge says that the work needs another iteration."""
+    return _stands(NEEDS_ITERATION, text)
+
+
 def answer_of(text: str) -> str:
     """What a judge's reply says about the work, without its verdict and what it says is missing."""
     kept: list[str] = []
