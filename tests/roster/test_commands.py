@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from podium.cli import agents, check, graph
 from podium.cli.text import HIDDEN, visible
 from podium.errors import BadAgent
+from podium.event import SCHEMA
 from podium.roster.discover import BUILT_IN
 
 SHIPPED = len(list(BUILT_IN.glob("*.md")))
@@ -81,6 +82,7 @@ def test_a_check_for_programs_is_json(repo: Path) -> None:
 
     assert result.exit_code == 1
     assert json.loads(result.output) == {
+        "schema": SCHEMA,
         "agents": SHIPPED,
         "errors": 1,
         "findings": [
