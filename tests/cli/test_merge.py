@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import AsyncIterator
 
 import pytest
@@ -134,6 +135,22 @@ async def test_what_cannot_be_merged_is_told(yard: Yard) -> None:
     assert "name the branches to merge, or say --all" in nothing.stderr
     assert "main cannot be merged onto itself" in itself.stderr
     assert "there is no worker 'nowhere' here; there are: none yet" in unknown.stderr
+
+
+async def test_a_check_that_is_empty_is_refused_before_anything_is_merged(yard: Yard) -> None:
+    said = await say(yard, "merge", "--all", "--check", " ", "--yes")
+
+    assert (said.exit_code, said.stdout) == (2, "")
+    assert "an empty --check checks nothing; give a command" in said.stderr
+
+
+def test_without_a_commit_there_is_nothing_to_merge_onto(desk: Desk) -> None:
+    subprocess.run(["git", "init", "-q", desk.repo], check=True)
+
+    said = desk.podium("merge", "--all")
+
+    assert said.returncode == 2
+    assert said.stderr == f"podium: {desk.repo} has no commits yet, so that there is no branch; commit first\n"
 
 
 async def test_changes_of_the_persons_own_are_not_touched(yard: Yard) -> None:

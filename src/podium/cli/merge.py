@@ -84,6 +84,8 @@ def command(
         raise click.UsageError("name the branches to merge, or say --all" if not is_all else "name branches, or --all")
     if resolver is not None and not is_resolving:
         raise click.UsageError("--resolver says who it is that --resolve sends; give both")
+    if not all(text.strip() for text in commands):
+        raise click.UsageError("an empty --check checks nothing; give a command that has to pass, such as 'make test'")
     there = There(repo) if repo is not None else ctx.find_object(There) or There()
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     target = onto or anyio.run(forecasts.current_branch, there.repository)

@@ -34,6 +34,8 @@ async def tips(repo: Place, branches: Iterable[str]) -> dict[str, str]:
 async def tip(repo: Place, branch: str) -> str:
     """The commit of a branch. Raises Mistake where there is none of that name."""
     if (found := (await tips(repo, [branch])).get(branch)) is None:
+        if not await git_output(repo, "for-each-ref", "--count=1", HEADS):
+            raise Mistake(f"{folder_of(repo)} has no commits yet, so that there is no branch; commit first")
         raise Mistake(
             f"there is no branch {plain(branch)!r} in {folder_of(repo)}; `git branch` lists those that are there"
         )
