@@ -109,12 +109,16 @@ def test_a_question_is_answered_from_the_command_line(desk: Desk) -> None:
     desk.agent("asker", ask, "The end.", tools=["ask_person"])
     desk.podium("run", "asker", "go", "--park")
     [one] = waiting(desk)
+    listed, shown = desk.podium("approvals"), desk.podium("approvals", str(one["id"]))
 
     desk.podium("answer", str(one["id"]), "2")
     resumed = desk.podium("resume", desk.run_id())
 
     assert resumed.stdout == "The end.\n"
     assert '"blue"' in desk.podium("logs", desk.run_id()).stdout
+    assert listed.stderr.endswith(f"podium answer {one['id']} TEXT\n")
+    assert shown.stdout.splitlines()[-1] == "  2. blue"
+    assert shown.stderr == f"answer it with: podium answer {one['id']} TEXT\n"
 
 
 def test_who_approved_what_can_be_looked_up(parked: Desk) -> None:

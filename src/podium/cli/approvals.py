@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -36,11 +37,12 @@ def command(id: str | None, is_json: bool) -> None:
         say("nothing waits for you")
     elif id is not None:
         click.echo(visible(whole(there[0])))
+        say(f"answer it with: {ways(there)}")
     else:
         same = Counter(wish(one) for one in there)
         for one in there:
             click.echo(visible(line(one, same[wish(one)])))
-        say("podium approvals ID shows one in full; podium approve ID, podium deny ID --why TEXT")
+        say(f"podium approvals ID shows one in full; {ways(there)}")
 
 
 def fields(one: Waiting) -> dict[str, Any]:
@@ -71,6 +73,14 @@ def whole(one: Waiting) -> str:
     if isinstance(one.asked, PermissionAsked):
         return described(one.entry, one.asked).strip()
     return questioned(one.entry, one.asked).strip()
+
+
+def ways(there: Sequence[Waiting]) -> str:
+    """The commands that answer what waits."""
+    id = there[0].asked.id if len(there) == 1 else "ID"
+    kinds = {isinstance(one.asked, PermissionAsked) for one in there}
+    answers = [f"podium approve {id}, podium deny {id} --why TEXT"] if True in kinds else []
+    return ", ".join([*answers, f"podium answer {id} TEXT"] if False in kinds else answers)
 
 
 def wish(one: Waiting) -> str:

@@ -147,7 +147,7 @@ class Asking:
                 self._tell(described(entry, asked))
                 await self._decide(entry.run, asked, await self._chosen(keys(asked)))
             case QuestionAsked() as asked:
-                self._tell(questioned(entry, asked))
+                self._tell(f"{questioned(entry, asked)}\nYour answer:")
                 text = (await self._keyboard.line()).strip()
                 await self._answering.reply(asked.id, chosen(asked, text), by=BY)
 
@@ -209,7 +209,7 @@ def _is_text(key: str) -> bool:
 def questioned(entry: Entry, asked: QuestionAsked) -> str:
     """A question, with its choices by number."""
     choices = [f"  {number}. {choice}" for number, choice in enumerate(asked.choices, 1)]
-    return "\n".join(["", f"{agent_of(entry.operation)} asks ({asked.id}): {asked.text}", *choices, "Your answer:"])
+    return "\n".join(["", f"{agent_of(entry.operation)} asks ({asked.id}): {asked.text}", *choices])
 
 
 _SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")
