@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from podium.agent import Budget
+from podium.cli.budget import since
 from podium.event import BudgetChanged
 from podium.store.reader import Reader
 
@@ -38,6 +40,12 @@ def test_a_limit_below_what_is_used_ends_the_run_with_what_there_is(desk: Desk) 
     assert process.returncode == 5
     assert "the run's budget of 1 model calls has no room" in said
     assert "some advice" in desk.invoke("results", desk.run_id()).stdout
+
+
+def test_when_changed_limits_begin_to_hold_is_told() -> None:
+    assert since(Budget(turns=5)) == "from the next model call on"
+    assert since(Budget(seconds=5)) == "from now on"
+    assert since(Budget(seconds=5, turns=5)) == "from the next model call on, seconds from now"
 
 
 def test_seconds_end_a_run_that_thinks(desk: Desk) -> None:

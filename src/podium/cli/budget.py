@@ -65,13 +65,22 @@ def changed(store: Path, summary: Summary, limits: Budget) -> str:
         )
     match anyio.run(wait_for_verdict, store, run, summary.last.seq, change):
         case BudgetChanged():
-            return f"run {run}: {limits_told(limits)} holds from the next model call on"
+            return f"run {run}: {limits_told(limits)} holds {since(limits)}"
         case Noticed(text=text):
             raise Mistake(text)
         case RunEnded(outcome=outcome):
             raise Mistake(f"run {run} has ended meanwhile ({outcome}), so its budget stays as it was")
     return (
         f"nobody works on run {run} any more: {limits_told(limits)} will hold when it goes on with podium resume {run}"
+    )
+
+
+def since(limits: Budget) -> str:
+    """From when on changed limits hold: one of seconds does not wait for a call."""
+    if limits.seconds is None:
+        return "from the next model call on"
+    return (
+        "from now on" if limits == Budget(seconds=limits.seconds) else "from the next model call on, seconds from now"
     )
 
 
