@@ -144,6 +144,33 @@ def test_a_discussion_tells_who_voted_and_why_it_ended(desk: Desk) -> None:
     assert "  ann: ready in round 1, all said" in said
 
 
+def test_a_discussion_in_which_nobody_voted_is_one_sentence(desk: Desk) -> None:
+    desk.agent("lead", "moderated", "decided", team={"mode": "discuss", "members": ["ann"], "max_rounds": 1})
+    desk.agent("ann", "all said")
+    desk.podium("run", "lead", "go")
+
+    said = desk.invoke("results", desk.run_id()).stdout
+
+    assert said.endswith("Discussion led by lead: 1 round, 1 message, ended by max_rounds.\n")
+
+
+def test_what_held_a_verdict_back_stays_on_its_line(desk: Desk) -> None:
+    subprocess.run(["git", "init", "-q", desk.repo], check=True)
+    plan = "@worker:ann do it\n@end"
+    team = {"mode": "reflect", "members": ["ann"], "checks": ["false"], "max_iterations": 1}
+    desk.agent("lead", plan, "done\n[[GROUP_REFLECT_COMPLETE]]", team=team)
+    desk.agent("ann", "did it")
+    git = ["git", "-C", str(desk.repo), "-c", "user.name=A", "-c", "user.email=a@b"]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    desk.podium("run", "lead", "go")
+
+    said = desk.invoke("results", desk.run_id()).stdout.splitlines()
+
+    [verdict] = [line for line in said if line.startswith("  iteration 1:")]
+    assert "the checks do not pass: Not done: it was refused" in verdict
+    assert verdict.endswith("; done")
+
+
 def test_two_forms_at_once_are_a_mistake(desk: Desk) -> None:
     assert desk.invoke("results", "x", "--json", "--markdown").exit_code == 2
 

@@ -192,7 +192,9 @@ def rendered(word: State, report: Report, icons: int) -> list[str]:
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
     told = list(lines)
-    return ["", f"{title}:", *told] if told or title not in ("Parts", "Open points", "Changed files") else []
+    if told:
+        return ["", f"{title}:", *told]
+    return [] if title in ("Parts", "Open points", "Changed files") else ["", f"{title}."]
 
 
 def _answer(word: State, report: Report) -> list[str]:
@@ -242,7 +244,7 @@ def _judged(one: Reflection) -> list[str]:
 
 
 def _verdict_line(verdict: Evaluated) -> str:
-    how = "complete" if verdict.is_complete else verdict.held_back or "not complete"
+    how = "complete" if verdict.is_complete else " ".join(verdict.held_back.split()) or "not complete"
     why = " ".join(verdict.rationale.split())
     told = f"iteration {verdict.iteration}: {verdict.score:.2f} ({verdict.trend}) by {verdict.by}: {how}"
     return f"{told}; {why}" if why and why != how else told
