@@ -55,6 +55,22 @@ def test_help_with_a_command_is_that_commands_help(desk: Desk) -> None:
     assert desk.invoke("help", "run").stdout == desk.invoke("run", "--help").stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["workers", "outptu", "feat/a"], "'outptu'; did you mean output? podium workers --help shows what it takes"),
+        (["run", "--mdoel", "x"], "'--mdoel'; did you mean --model? podium run --help shows what it takes"),
+        (["ps", "--repo", "x"], "'--repo'; podium ps --help shows what it takes"),
+    ],
+)
+def test_an_unknown_part_or_option_gets_the_closest_one(desk: Desk, words: list[str], sentence: str) -> None:
+    said = desk.invoke(*words)
+
+    assert said.exit_code == 2
+    assert said.stderr.endswith(f"{sentence}\n")
+    assert len(said.stderr.splitlines()) == 1
+
+
 def test_an_unknown_command_gets_the_closest_one(desk: Desk) -> None:
     said = desk.podium("rnu", "x")
 

@@ -118,9 +118,23 @@ def _sentence(error: BaseException) -> str:
 
 def _usage(error: click.ClickException) -> str:
     """What was wrong with the call, as one sentence in our own manner."""
-    said = error.format_message().rstrip(".")
-    command = getattr(getattr(error, "ctx", None), "command_path", "podium")
-    return f"{said[:1].lower()}{said[1:]}; {command} --help shows what it takes"
+    # Click's own guesses are left out: with nothing close at hand they come down to --help.
+    said = (error.message if hasattr(error, "possibilities") else error.format_message()).rstrip(".")
+    ctx: click.Context | None = getattr(error, "ctx", None)
+    command = "podium" if ctx is None else ctx.command_path
+    return f"{said[:1].lower()}{said[1:]}; {_meant(error, ctx)}{command} --help shows what it takes"
+
+
+def _meant(error: click.ClickException, ctx: click.Context | None) -> str:
+    """The option or the part of a command that is closest to one that is not there."""
+    if ctx is None:
+        return ""
+    wrong = getattr(error, "option_name", None) or getattr(error, "command_name", None) or ""
+    known = [name for one in ctx.command.params for name in one.opts]
+    if isinstance(ctx.command, click.Group) and not wrong.startswith("-"):
+        known = ctx.command.list_commands(ctx)
+    close = get_close_matches(wrong, known, n=1)
+    return f"did you mean {close[0]}? " if close else ""
 
 
 def _closest(name: str) -> str:
