@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.cli.chat_slash import arguments, named
+from podium.cli.chat_slash import arguments, help_lines, named
+from podium.cli.measure import width
 from podium.errors import Mistake
 
 HERE = Path("/shop")
@@ -56,3 +57,18 @@ def test_quotes_that_do_not_end_among_options_are_a_mistake() -> None:
 
 def test_workers_are_those_of_the_chats_repository() -> None:
     assert called("workers cancel feat/x") == ["workers", "--repo=/shop", "cancel", "feat/x"]
+
+
+def test_the_list_of_commands_fits_on_a_terminal_of_eighty_columns() -> None:
+    assert [line for line in help_lines() if width(line) > 80] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("xyzzy", "/help lists all, and"), ("statsu", "did you mean /status?"), ("", "/help lists all, and")],
+)
+def test_an_unknown_command_is_told_in_one_sentence(name: str, near: str) -> None:
+    with pytest.raises(Mistake) as told:
+        named(name)
+
+    assert str(told.value) == f"there is no command /{name}; {near} //{name} goes to the agent with one slash"

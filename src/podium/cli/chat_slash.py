@@ -89,7 +89,7 @@ SLASHES = {
     ),
     "workers": Slash(
         takes="[COMMAND]",
-        does="the workers and how they stand; as podium workers",
+        does="the workers and how they stand",
         calls=_split("workers"),
         is_local=True,
     ),
@@ -106,14 +106,14 @@ SLASHES = {
         does="the runs and how they stand, or one of them",
         calls=lambda rest: _split("show" if rest else "ps")(rest),
     ),
-    "cost": Slash(takes="[RUN]", does="what this chat has used, and all runs or one of them", calls=_split("cost")),
+    "cost": Slash(takes="[RUN]", does="what this chat has used, and what runs cost", calls=_split("cost")),
     "team": Slash(
         takes="[NAME]",
         does="the teams there are, or one of them",
         calls=lambda rest: _split("team", "show")(rest) if rest else ["teams"],
         is_local=True,
     ),
-    "agent": Slash(takes="[NAME]", does="talk to another agent; without NAME, list them"),
+    "agent": Slash(takes="[NAME]", does="talk to another agent, or list them"),
     "clear": Slash(does="forget what was said, and begin anew"),
     "quit": Slash(does="leave, as Ctrl-D does"),
 }
@@ -124,7 +124,8 @@ def help_lines() -> list[str]:
     rows = [[f"/{name} {slash.takes}".strip(), slash.does] for name, slash in SLASHES.items()]
     return [
         *("  ".join(["", *row]) for row in aligned(rows)),
-        "Ctrl-C stops the agent, twice it leaves. What you say while an agent works reaches it at its next step.",
+        "Ctrl-C stops the agent, twice it leaves.",
+        "What you say while an agent works reaches it at its next step.",
         "A line that begins with // goes to the agent with one slash.",
     ]
 
@@ -135,7 +136,9 @@ def named(name: str) -> Slash:
         return SLASHES[name]
     close = get_close_matches(name, SLASHES, n=1, cutoff=0.5)
     near = f"did you mean /{close[0]}?" if close else "/help lists all"
-    raise Mistake(f"there is no command /{name}; {near} A line for the agent that begins with a slash takes two")
+    raise Mistake(
+        f"there is no command /{name}; {near}{' ' if close else ', and '}//{name} goes to the agent with one slash"
+    )
 
 
 def arguments(slash: Slash, rest: str, *, place: Path) -> list[str]:
