@@ -235,6 +235,20 @@ def test_a_file_that_holds_no_team_is_refused(desk: Desk, tmp_path: Path, text: 
     assert not (desk.repo / ".squad").exists()
 
 
+def test_a_file_that_is_not_there_is_told_without_numbers_of_the_system(desk: Desk) -> None:
+    said = desk.invoke("team", "save", "x", "--from", "nosuch.json")
+
+    sentence = "nosuch.json cannot be read as a team (No such file or directory); podium team export writes such files"
+    assert said.stderr == f"podium: {sentence}\n"
+
+
+def test_an_empty_name_is_nobodys(desk: Desk) -> None:
+    said = desk.invoke("team", "show", "")
+
+    assert said.exit_code == 2
+    assert said.stderr.startswith('podium: there is no team ""; there are ')
+
+
 def test_a_broken_presets_file_is_told_in_one_sentence_and_nothing_is_lost(crew: Desk) -> None:
     put(crew.home / "presets.json", "{ my teams")
     there = files(crew.repo)

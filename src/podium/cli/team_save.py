@@ -64,7 +64,8 @@ def written(file: str) -> Preset:
         text = spoken("-") if file == "-" else Path(file).read_text(encoding="utf-8")
         preset = msgspec.json.decode(text, type=Preset)
     except (msgspec.MsgspecError, OSError, UnicodeDecodeError, RecursionError) as error:
-        raise Mistake(f"{file} cannot be read as a team ({error}); podium team export writes such files") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise Mistake(f"{file} cannot be read as a team ({why}); podium team export writes such files") from error
     if not preset.workers:
         raise Mistake(f"the team in {file} has no workers, so that there is nothing to save; add one")
     return msgspec.structs.replace(preset, source="")

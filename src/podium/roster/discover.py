@@ -103,6 +103,8 @@ class Roster:
         """
         if name in self.agents or name in self.broken or name in self.placed:
             return name
+        if not name.strip():
+            return None
         place, colon, rest = name.partition(":")
         if colon and place in PREFIX.values():
             start = f"{place}:"
