@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,6 +14,7 @@ from podium.journal import Timeline
 from podium.store.sqlite import SqliteStore
 
 from ..processes.yard import SILENT, Yard, call, gone, write
+from .conftest import Desk
 from .crew import opened, say, told
 
 
@@ -248,3 +251,25 @@ async def note(yard: Yard, run: str, *events: WorkerSent | WorkerReturned) -> No
             timeline.append(event, scope="")
         store.release(lease)
         await timeline.settled()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--model", "sonnet"], "worker thinks with a model of anthropic, but ANTHROPIC_API_KEY is not set"),
+        (["--timeout", "nan"], "'nan' is no number of seconds"),
+        (["--timeout", "1e400"], "'1e400' is no number of seconds"),
+    ],
+)
+def test_what_no_worker_could_keep_to_is_refused_and_nobody_is_hired(
+    desk: Desk, words: list[str], sentence: str
+) -> None:
+    git = ["git", "-C", str(desk.repo), "-c", "user.name=A", "-c", "user.email=a@b"]
+    subprocess.run(["git", "init", "-q", desk.repo], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+
+    said = desk.podium("delegate", "feat/a", "go", *words)
+
+    assert (said.returncode, said.stdout) == (2, "")
+    assert sentence in said.stderr
+    assert json.loads(desk.podium("workers", "--json").stdout)["workers"] == []

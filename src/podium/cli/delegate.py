@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,14 @@ from .text import as_json
 AGENT = "worker"
 
 
+class Seconds(click.FloatRange):
+    """A time that ends: neither infinite nor no number at all."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        return seconds if isfinite(seconds) else self.fail(f"{value!r} is no number of seconds", param, ctx)
+
+
 @click.command("delegate")
 @click.argument("branch")
 @click.argument("task")
@@ -35,7 +44,7 @@ AGENT = "worker"
 @click.option("--auto-approve", "approved", metavar="TOOL,…", help="What it may do without asking: tools, or rules.")
 @click.option("--after", multiple=True, metavar="BRANCH", help="Begin when the worker of this branch has succeeded.")
 @click.option("--base", default="", help="What the branch begins at; by default what is checked out.")
-@click.option("--timeout", type=click.FloatRange(min=1), help="Seconds until it is ended with what there is.")
+@click.option("--timeout", type=Seconds(min=1), help="Seconds until it is ended with what there is.")
 @click.option("--max-turns", type=click.IntRange(min=1), help="So many model calls at most.")
 @click.option("--budget", type=BudgetText(), help="What it may use, such as usd=2,tokens=200000.")
 @click.option("--read-only", "is_reader", is_flag=True, help="It only reads, and needs no checkout.")
@@ -69,7 +78,11 @@ def command(
     terms = Terms(**agreed, approved=tuple(filter(None, map(str.strip, (approved or "").split(",")))))
     # A reader's whole team only reads, whatever tools its members have.
     mode = "plan" if terms.is_reader else None
-    settings = permitting(Settings.load(repo=place, permission_mode=mode), terms)
+    settings = Settings.load(repo=place, permission_mode=mode)
+    if terms.model and not settings.model:
+        # A model that was asked for by name is refused where it cannot be reached, and not rehearsed.
+        settings = Settings.load(repo=place, permission_mode=mode, model=terms.model)
+    settings = permitting(settings, terms)
     hired = partial(_hired, settings, place, agent, spoken(task), terms, branch=branch, base=base, after=after)
     run = anyio.run(hired)
     if is_json:
