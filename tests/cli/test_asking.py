@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
+import anyio
 import pytest
+
+from podium.event import PermissionAsked
+from podium.store.follow import Follower
 
 from .conftest import Desk
 from .test_terminal import Terminal
@@ -46,6 +52,38 @@ def test_enter_and_arrows_decide_nothing(writer: Desk) -> None:
 
     assert terminal.end() == 0
     assert not (writer.repo / "a.txt").exists()
+
+
+async def asked(desk: Desk, count: int) -> None:
+    """Wait until the newest run has asked so often."""
+    with Follower(desk.store, desk.run_id()) as entries:
+        async for entry in entries:
+            count -= isinstance(entry.event, PermissionAsked)
+            if not count:
+                return
+
+
+def test_what_is_put_off_comes_again_after_the_others_and_stays_open_where_there_are_none(desk: Desk) -> None:
+    for name in ("a", "b"):
+        write = {"name": "write_file", "arguments": {"path": f"{name}.txt", "content": "x"}}
+        desk.agent(name, {"calls": [write]}, "The end.", tools=["Write"])
+    desk.agent("lead", team={"mode": "broadcast", "members": ["a", "b"]})
+    terminal = Terminal(desk, "run", "lead", "go", rows=100)
+    terminal.wait_for("[s] later")
+    anyio.run(asked, desk, 2)
+
+    terminal.process.send("s")
+    second = terminal.wait_until(lambda lines: sum("[s] later" in line for line in lines) == 2)
+    terminal.process.send("y")
+    terminal.wait_until(lambda lines: sum("[s] later" in line for line in lines) == 3)
+    terminal.process.send("s")
+    terminal.wait_for("is left open; podium approvals lists it.")
+    [left] = json.loads(desk.invoke("approvals", "--json").stdout)["waiting"]
+    desk.invoke("approve", left["id"])
+
+    assert any("[1 more request after this one]" in line for line in second)
+    assert terminal.end() == 0
+    assert {path.name for path in desk.repo.glob("*.txt")} == {"a.txt", "b.txt"}
 
 
 @pytest.mark.parametrize("pieces", [["tell me why\r"], ["t", "ell me wh", "y", "\r"], ["q", "y", "\r"]])

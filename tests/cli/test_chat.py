@@ -325,7 +325,7 @@ def test_a_worker_is_sent_and_answered_in_the_chat(staffed: Desk) -> None:
 
     say(terminal, "/delegate feat/a write it")
     terminal.wait_for("feat/a: a worker is on it")
-    terminal.wait_for("worker asks for permission")
+    terminal.wait_for("worker on feat/a asks for permission")
     terminal.wait_for("your key>")
     terminal.process.send("y")
     terminal.wait_for("once.")

@@ -3,7 +3,7 @@
 Whatever is asked is shown in full, with every sign that a terminal would act on made visible. Keys
 that were typed before the question stood there do not count, and Enter alone decides nothing. After any
 other key that decides nothing, nothing does up to Enter, so that no letter within a sentence answers.
-What somebody answers elsewhere meanwhile is told.
+What somebody answers elsewhere meanwhile is told. What is put off comes again after the others that wait.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from asyncio import Event as Flag
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import click
 from anyio import CancelScope, sleep, wait_readable
@@ -24,6 +24,7 @@ from anyio import CancelScope, sleep, wait_readable
 from ..config.allowed import Allowed, allow
 from ..event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
 from .answer import chosen
+from .measure import counted
 from .render import agent_of
 from .text import as_json, visible
 from .view import View
@@ -36,6 +37,9 @@ KEYS: dict[str, tuple[Decision, str]] = {
     "x": ("deny_and_pause", "no, and pause"),
     "a": ("abort", "no, and stop"),
 }
+LATER = "s"
+ROWS = ("yrp", f"nxa{LATER}")
+"""The keys as they are shown: those that allow it, and those that do not."""
 BY = "terminal"
 GUARD_SECONDS = 0.5
 AT_A_GLANCE = 72
@@ -70,6 +74,13 @@ class Answering(Protocol):
     async def reply(self, id: str, text: str, *, by: str = "") -> bool: ...
 
 
+class Asked(NamedTuple):
+    """What is to be put to the person; `worker` is who asks it from elsewhere."""
+
+    entry: Entry
+    worker: str
+
+
 class Asking:
     """Puts to the person what agents ask, with `tell`; `view` rests meanwhile."""
 
@@ -87,7 +98,7 @@ class Asking:
         self._view = view
         self._keyboard = keyboard
         self._tell = tell or say
-        self._waiting: dict[str, Entry] = {}
+        self._waiting: dict[str, Asked] = {}
         self._answered_by: dict[str, str] = {}
         self._is_asked = Flag()
         self._current: tuple[str, CancelScope] | None = None
@@ -97,11 +108,11 @@ class Asking:
         """Whether the person is being asked something."""
         return self._current is not None
 
-    def hear(self, entry: Entry) -> None:
-        """Take in an entry of a run."""
+    def hear(self, entry: Entry, *, worker: str = "") -> None:
+        """Take in an entry of a run, or of a worker."""
         match entry.event:
             case PermissionAsked(id=id) | QuestionAsked(id=id):
-                self._waiting[id] = entry
+                self._waiting[id] = Asked(entry, worker)
                 self._is_asked.set()
             case PermissionAnswered(id=id, by=by) | QuestionAnswered(id=id, by=by):
                 self.withdraw(id, by)
@@ -124,14 +135,17 @@ class Asking:
             await self._is_asked.wait()
             self._is_asked.clear()
             while self._waiting:
-                id, entry = next(iter(self._waiting.items()))
+                id, one = next(iter(self._waiting.items()))
+                is_put_off = False
                 with self._view.at_rest(), CancelScope() as scope:
                     self._current = id, scope
-                    await self._ask(entry)
+                    is_put_off = await self._ask(one)
                 self._current = None
-                if scope.cancelled_caught:
-                    self._tell(self._ended(id))
                 self._waiting.pop(id, None)
+                if is_put_off and self._waiting:
+                    self._waiting[id] = one
+                elif is_put_off or scope.cancelled_caught:
+                    self._tell(self._ended(id))
 
     def _ended(self, id: str) -> str:
         """Why something is not asked any more that nobody has answered here."""
@@ -140,24 +154,30 @@ class Asking:
         by = self._answered_by[id]
         return f"{id}: time is over." if by == "podium" else f"{id} was answered by {by or 'somebody'}."
 
-    async def _ask(self, entry: Entry) -> None:
+    async def _ask(self, one: Asked) -> bool:
+        """Ask, and take the answer; whether that is put off."""
         self._keyboard.forget()
+        entry, others = one.entry, len(self._waiting) - 1
         match entry.event:
             case PermissionAsked() as asked:
-                self._tell(described(entry, asked))
-                await self._decide(entry.run, asked, await self._chosen(keys(asked)))
+                self._tell(described(entry, asked, worker=one.worker, others=others))
+                key = await self._chosen(keys(asked))
+                if key == LATER:
+                    return True
+                await self._decide(entry.run, asked, key)
             case QuestionAsked() as asked:
-                self._tell(f"{questioned(entry, asked)}\nYour answer:")
+                self._tell(f"{questioned(entry, asked, worker=one.worker, others=others)}\nYour answer:")
                 text = (await self._keyboard.line()).strip()
                 await self._answering.reply(asked.id, chosen(asked, text), by=BY)
+        return False
 
-    async def _chosen(self, offered: Mapping[str, tuple[Decision, str]]) -> str:
+    async def _chosen(self, offered: Mapping[str, str]) -> str:
         """The first key that answers."""
         while True:
             # A key that is still held down from the last answer decides nothing, nor does what follows a pasted line.
             await sleep(GUARD_SECONDS)
             self._keyboard.forget()
-            self._tell("  ".join(f"[{key}] {words}" for key, (_, words) in offered.items()))
+            self._tell("\n".join("  ".join(f"[{key}] {offered[key]}" for key in row if key in offered) for row in ROWS))
             while not _is_text(key := (await self._keyboard.key()).lower()):
                 pass
             if key in offered:
@@ -179,12 +199,12 @@ class Asking:
             allow(self._home, Allowed(rule=rule, at=time.time(), by=BY, run=run))
 
 
-def described(entry: Entry, asked: PermissionAsked) -> str:
+def described(entry: Entry, asked: PermissionAsked, *, worker: str = "", others: int = 0) -> str:
     """The whole action, for a person who decides on it."""
     action = asked.action
     lines = [
-        "",
-        f"{agent_of(entry.operation)} asks for permission ({asked.id}): {action.tool}",
+        *_waiting(others),
+        f"{_whoever(entry, worker)} asks for permission ({asked.id}): {action.tool}",
         *(f"  {name}{_size(value)}: {_value(value)}" for name, value in action.arguments.items()),
         f"  in {action.directory or 'no directory'}, because {asked.reason}",
     ]
@@ -196,9 +216,10 @@ def described(entry: Entry, asked: PermissionAsked) -> str:
     return "\n".join(lines)
 
 
-def keys(asked: PermissionAsked) -> dict[str, tuple[Decision, str]]:
-    """The keys that answer a request."""
-    return {key: answer for key, answer in KEYS.items() if key != "p" or asked.always}
+def keys(asked: PermissionAsked) -> dict[str, str]:
+    """The keys that answer a request, or put it off, and what they mean."""
+    answers = {key: words for key, (_, words) in KEYS.items() if key != "p" or asked.always}
+    return answers | {LATER: "later"}
 
 
 def _is_text(key: str) -> bool:
@@ -206,10 +227,20 @@ def _is_text(key: str) -> bool:
     return bool(key) and key.isprintable()
 
 
-def questioned(entry: Entry, asked: QuestionAsked) -> str:
+def questioned(entry: Entry, asked: QuestionAsked, *, worker: str = "", others: int = 0) -> str:
     """A question, with its choices by number."""
     choices = [f"  {number}. {choice}" for number, choice in enumerate(asked.choices, 1)]
-    return "\n".join(["", f"{agent_of(entry.operation)} asks ({asked.id}): {asked.text}", *choices])
+    return "\n".join([*_waiting(others), f"{_whoever(entry, worker)} asks ({asked.id}): {asked.text}", *choices])
+
+
+def _waiting(others: int) -> list[str]:
+    """How much else waits for an answer, after a line that is free."""
+    return ["", f"[{counted(others, 'more request')} after this one]"] if others else [""]
+
+
+def _whoever(entry: Entry, worker: str) -> str:
+    agent = agent_of(entry.operation)
+    return f"{agent} on {worker}" if worker else agent
 
 
 _SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")
