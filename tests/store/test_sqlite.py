@@ -124,6 +124,28 @@ def expired(path: Path) -> Iterator[None]:
     yield
 
 
+async def test_of_several_who_claim_a_run_in_one_process_one_gets_it(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        lease = store.begin("r")
+        note(Timeline("r", lease))
+        store.release(lease)
+        await lease.settled()
+        epochs, refused = [], []
+
+        async def claim() -> None:
+            try:
+                epochs.append((await store.claim("r")).epoch)
+            except RunHeld as error:
+                refused.append(error)
+
+        async with create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(claim)
+
+        assert epochs == [2]
+        assert len(refused) == 2
+
+
 async def test_a_late_writer_with_an_old_epoch_is_refused_and_writes_nothing_more(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as slow:

@@ -73,6 +73,7 @@ class SqliteStore:
         self._fault = fault
         self._owner = secrets.token_hex(8)
         self._leases: dict[str, SqliteLease] = {}
+        self._claiming: set[str] = set()
 
     async def __aenter__(self) -> SqliteStore:
         self._side = connect(self.path, create=True)
@@ -116,14 +117,19 @@ class SqliteStore:
 
     async def claim(self, run: str) -> SqliteLease:
         """Take over a run that no live process owns."""
-        if run in self._leases:
+        if run in self._leases or run in self._claiming:
             raise RunHeld(run, host=socket.gethostname(), pid=os.getpid())
 
         def take() -> int:
             with explained(self.path), closing(connect(self.path, create=False)) as connection:
                 return claim(connection, run, self._owner)
 
-        epoch = await to_thread.run_sync(take)
+        # The store tells processes apart, and not what goes on within one.
+        self._claiming.add(run)
+        try:
+            epoch = await to_thread.run_sync(take)
+        finally:
+            self._claiming.discard(run)
         lease = self._leases[run] = SqliteLease(self, run, epoch)
         return lease
 
