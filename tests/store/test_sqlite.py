@@ -146,6 +146,19 @@ async def test_of_several_who_claim_a_run_in_one_process_one_gets_it(tmp_path: P
         assert len(refused) == 2
 
 
+async def test_a_run_that_was_let_go_is_nobodys_once_that_is_settled(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        lease = store.begin("r")
+        note(Timeline("r", lease))
+        await lease.settled()
+
+        store.release(lease)
+        await lease.settled()
+
+        with Reader(store.path) as reader:
+            assert reader.summary("r").owner is None
+
+
 async def test_a_late_writer_with_an_old_epoch_is_refused_and_writes_nothing_more(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as slow:

@@ -134,12 +134,12 @@ class SqliteStore:
         return lease
 
     def release(self, lease: SqliteLease, *, is_over: bool = False) -> None:
-        """Give the run back; anybody may go on with it from here, unless it is over."""
+        """Give the run back; anybody may go on with it once that is settled, unless it is over."""
         self._leases.pop(lease.run, None)
         if not is_over:
             # Not as the lease's holder: one that could not write any more can still let go.
             let_go = "UPDATE run SET owner = NULL WHERE id = ? AND epoch = ?"
-            self.writer.enqueue(Write(None, after=(let_go, (lease.run, lease.epoch))))
+            lease._last = self.writer.enqueue(Write(None, after=(let_go, (lease.run, lease.epoch))))
 
     async def rows(self, run: str) -> list[Row]:
         """A run's whole timeline."""
