@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypedDict, Unpack
 
-from anyio import create_task_group, to_thread
+from anyio import CancelScope, create_task_group, to_thread
 from msgspec import structs
 
 from . import __version__
@@ -190,8 +190,10 @@ class App:
 
         begun = self._begin(agent, request, errand=errand, id=run, settings=settings, **given)
         keys = {name: value for name, value in self._environ.items() if name in KEY_NAMES and value}
-        await to_thread.run_sync(hand_over, self.settings.store, begun.id, keys)
-        await begun.left()
+        # Not to be cut short: what is written down and not let go of could be worked on by nobody.
+        with CancelScope(shield=True):
+            await to_thread.run_sync(hand_over, self.settings.store, begun.id, keys)
+            await begun.left()
         ring_once(bell_folder(self.settings.store), "owner")
         return begun.id
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from anyio import create_task_group
+from anyio import CancelScope, create_task_group
 
 from podium import App
 from podium.errand import Errand
 from podium.errors import Mistake
 from podium.event import RunStarted
 from podium.processes.delegation import delegate
+from podium.processes.outlook import look
 from podium.store.reader import Reader
 from podium.store.workers import Crew
 
@@ -61,6 +62,18 @@ async def test_what_a_worker_would_have_taken_is_free_once_it_is_cancelled(yard:
     second = await yard.hire("feat-a/b", "done")
 
     assert [hired.run for hired in Crew(yard.store).all()] == [first, second]
+
+
+async def test_who_is_hired_by_one_that_is_cut_short_is_left_to_a_commander_all_the_same(yard: Yard) -> None:
+    async with App(yard.settings(), environ=yard.environ) as app:
+        with CancelScope() as hiring:
+            hiring.cancel()
+            await app.enqueue(hand("done"), "go", Errand(root=yard.root, path=yard.root))
+
+        outlook = look(yard.store, ours=())
+
+        assert len(outlook.started) == 1
+        assert not outlook.is_taken
 
 
 async def test_who_shares_a_checkout_is_hired_while_the_first_one_s_is_still_in_the_making(yard: Yard) -> None:
