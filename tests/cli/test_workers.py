@@ -8,10 +8,14 @@ import subprocess
 from collections.abc import AsyncIterator
 
 import pytest
+from anyio import to_thread
 
-from podium.event import RunPaused, RunResumed, WorkerReturned, WorkerSent
+from podium.cli.workers_resume import go_on
+from podium.errors import RunOver
+from podium.event import RunEnded, RunPaused, RunResumed, WorkerReturned, WorkerSent
 from podium.journal import Timeline
 from podium.store.sqlite import SqliteStore
+from podium.worker_state import Course, WorkerState
 
 from ..processes.yard import SILENT, Yard, call, gone, write
 from .conftest import Desk
@@ -138,6 +142,26 @@ async def test_a_paused_worker_and_its_successor_are_not_waited_for_and_it_goes_
     assert waited.stdout == "feat/a: paused, it is paused\nfeat/b: queued, nobody has begun with it yet\n"
     assert "goes on with feat/a" in named.stderr
     assert (await yard.ended(run)).outcome == "succeeded"
+
+
+async def test_a_worker_that_was_cancelled_just_before_it_was_to_go_on_stays_so(yard: Yard) -> None:
+    run = await yard.hire("feat/a", "never said")
+    await say(yard, "pause", run)
+    seen = worker_of(yard, run)
+    await say(yard, "workers", "cancel", "feat/a")
+
+    with pytest.raises(RunOver, match=r"has ended \(cancelled\) and stays as it is"):
+        await to_thread.run_sync(go_on, yard.settings(), [seen])
+
+    assert seen.state == "paused"
+    assert isinstance(yard.events(run)[-1], RunEnded)
+
+
+def worker_of(yard: Yard, run: str) -> WorkerState:
+    course = Course()
+    for entry in yard.entries(run):
+        course.apply(entry)
+    return course.state(owner_alive=False)
 
 
 async def test_the_workers_of_other_repositories_are_listed_only_when_asked_for(yard: Yard) -> None:

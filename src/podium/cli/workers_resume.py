@@ -11,7 +11,7 @@ import anyio
 import click
 
 from ..errors import Mistake
-from ..event import SCHEMA, RunResumed
+from ..event import SCHEMA, RunResumed, decode
 from ..settings import Settings
 from ..store.bell import bell_folder, ring_once
 from ..worker_state import AT_REST, WorkerState
@@ -66,15 +66,20 @@ def go_on(settings: Settings, workers: Iterable[WorkerState]) -> list[WorkerStat
 
 
 async def _let_go_on(store: Path, runs: list[str]) -> None:
-    """Note that runs are paused no longer, and leave them to whoever works on them."""
+    """Note that runs are paused no longer, and leave them to whoever works on them. Raises RunOver."""
     from ..journal import Timeline
+    from ..preflight import must_not_have_ended
     from ..store.sqlite import SqliteStore
 
     async with SqliteStore(store) as opened:
         for run in runs:
             lease = await opened.claim(run)
-            timeline = Timeline(run, lease)
-            timeline.load(await opened.rows(run))
-            timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
-            opened.release(lease)
+            try:
+                rows = await opened.rows(run)
+                must_not_have_ended(run, decode(rows[-1].line))  # somebody may have cancelled it meanwhile
+                timeline = Timeline(run, lease)
+                timeline.load(rows)
+                timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
+            finally:
+                opened.release(lease)
             await timeline.settled()
