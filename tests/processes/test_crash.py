@@ -10,7 +10,7 @@ import pytest
 from anyio import create_task_group
 
 from podium import App
-from podium.event import PermissionAsked, RunEnded, RunResumed, ToolAnswered, WorkCommitted
+from podium.event import PermissionAsked, RunEnded, RunPaused, RunResumed, ToolAnswered, WorkCommitted
 from podium.processes.commander import Commander
 from podium.store.bell import bell_folder
 from podium.store.fault import refusal_after
@@ -78,6 +78,48 @@ async def test_a_worker_whose_cradle_is_killed_during_its_birth_is_born_in_anoth
     assert (modules / "died").exists()
     assert "the nursery has made no process for a worker: it is gone" in yard.logs(run)
     assert len(yard.events(run, RunResumed)) == 1
+    yard.check(run)
+
+
+GOES_ON_AS_ITS_PROCESS_ENDS = """
+import os, sys
+
+def end(code, end=os._exit):
+    import anyio
+    from pathlib import Path
+    from podium.cli.workers_resume import let_go_on
+    from podium.settings import Settings
+
+    resumed = Path(__file__).with_name("resumed")
+    if not resumed.exists():
+        resumed.touch()
+        somebody = os.fork()
+        if somebody == 0:
+            anyio.run(let_go_on, Settings.load().store, [Path(__file__).with_name("run").read_text()])
+            end(0)
+        os.waitpid(somebody, 0)
+    end(code)
+
+if "podium.processes.cradle" in sys.orig_argv:
+    os._exit = end
+"""
+
+
+async def test_a_paused_worker_that_goes_on_before_its_process_has_ended_has_not_crashed(yard: Yard) -> None:
+    modules = yard.folder / "modules"
+    modules.mkdir()
+    (modules / "sitecustomize.py").write_text(GOES_ON_AS_ITS_PROCESS_ENDS)
+    run = await yard.hire("feat/one", write("one.txt"), "another way", allow=())
+    (modules / "run").write_text(run)
+    yard.command(PYTHONPATH=str(modules))
+
+    yard.answer(run, await yard.asked(run), "deny_and_pause")
+
+    paused = await yard.wait(run, lambda entry: isinstance(entry.event, RunPaused))
+    await yard.wait(run, lambda entry: isinstance(entry.event, RunEnded), after=paused.seq)
+    await yard.over()
+    assert (modules / "resumed").exists()
+    assert "process exited" not in yard.logs(run)
     yard.check(run)
 
 

@@ -58,14 +58,14 @@ def go_on(settings: Settings, workers: Iterable[WorkerState]) -> list[WorkerStat
         if worker.state not in AT_REST:
             raise Mistake(f"{worker.name} is at work ({worker.state}); podium workers logs {worker.name} -f follows it")
     if paused := [worker.run for worker in them if worker.state == "paused"]:
-        anyio.run(_let_go_on, settings.store, paused)
+        anyio.run(let_go_on, settings.store, paused)
     if them:
         ring_once(bell_folder(settings.store), "owner")  # for a commander that is there already
         start_commander(settings)
     return them
 
 
-async def _let_go_on(store: Path, runs: list[str]) -> None:
+async def let_go_on(store: Path, runs: list[str]) -> None:
     """Note that runs are paused no longer, and leave them to whoever works on them. Raises RunOver."""
     from ..journal import Timeline
     from ..preflight import must_not_have_ended

@@ -57,7 +57,7 @@ from .deadline import Deadlines
 from .latest import Latest
 from .logs import Logs
 from .nursery import Child, Spawned, nursery
-from .outlook import look, resting
+from .outlook import look, resting, was_paused_by
 from .placing import placed, weighed
 from .worker import Config, Hello, environment
 
@@ -217,7 +217,7 @@ class Commander:
             return
         for attempt in range(worker.errand.max_restarts + 1):
             how = await self._worked(worker)
-            if await to_thread.run_sync(self._rest_of, worker.run) != "open":
+            if not how or await to_thread.run_sync(self._rest_of, worker.run) != "open":
                 return
             if worker.is_ending:
                 await self._end(worker.run, partial(self._app.stop, worker.run))
@@ -227,16 +227,22 @@ class Commander:
         await self._end(worker.run, partial(self._app.fail, worker.run, why))
 
     async def _worked(self, worker: Worker) -> str:
-        """One process of a worker, from its start to its end; how it ended, also where it came to none."""
+        """One process of a worker, from its start to its end; how it crashed, and nothing where it has paused its run.
+
+        Such a run may be open by now, because somebody goes on with it: that is for the next look, and no crash.
+        """
         try:
-            return f"process exited with code {await self._exited(worker)}"
+            process = await self._exited(worker)
         except OutsideFailed as error:
             if not error.retryable:
                 raise
             return str(error)
+        if await to_thread.run_sync(was_paused_by, self._store, worker.run, process.pid):
+            return ""
+        return f"process exited with code {process.returncode}"
 
-    async def _exited(self, worker: Worker) -> int:
-        """The code with which a process of a worker ended. Raises OutsideFailed where there is no process."""
+    async def _exited(self, worker: Worker) -> Child | Spawned:
+        """A process of a worker, once it has ended. Raises OutsideFailed where there is none."""
         base = "" if worker.checkout is None else worker.checkout.base
         is_attended = not worker.errand.is_unattended
         config = Config(root=worker.errand.root, base=base, is_attended=is_attended, environ=self._secrets(worker.run))
@@ -259,7 +265,8 @@ class Commander:
         log = self._logs.of(worker.run)
         process = worker.process = await self._nursery.born(line_for, log=log, folder=Path(worker.errand.root))
         try:
-            return await process.wait()
+            await process.wait()
+            return process
         finally:
             worker.process = worker.link = None
             self._welcome.forget(worker.run)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import StoreCorrupt
-from ..event import Entry, RunEnded, RunPaused, RunStarted
+from ..event import KINDS, Entry, RunEnded, RunPaused, RunResumed, RunStarted, decode
 from ..store.reader import Reader, Summary
 from ..store.workers import Crew
 from ..workers.schedule import Job, Rest, Steps, steps
@@ -91,6 +91,18 @@ def resting(last: Entry) -> Rest:
             return "paused"
         case _:
             return "open"
+
+
+def was_paused_by(store: Path, run: str, pid: int) -> bool:
+    """Whether a process has paused a run that it worked on, whatever became of that since."""
+    is_paused = False
+    with Reader(store) as reader:
+        for row in reversed(reader.of_kinds(run, (KINDS[RunPaused], KINDS[RunResumed]))):
+            event = decode(row.line).event
+            if isinstance(event, RunResumed) and event.pid == pid:
+                return is_paused
+            is_paused = is_paused or isinstance(event, RunPaused)
+    return False
 
 
 def parting(summary: Summary) -> str:
