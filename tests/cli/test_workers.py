@@ -16,6 +16,7 @@ from podium.event import RunEnded, RunPaused, RunResumed, WorkerReturned, Worker
 from podium.journal import Timeline
 from podium.store.sqlite import SqliteStore
 from podium.worker_state import Course, WorkerState
+from podium.workers.place import bind, socket_path
 
 from ..processes.yard import SILENT, Yard, call, gone, write
 from .conftest import Desk
@@ -62,6 +63,16 @@ async def test_waiting_starts_a_commander_for_what_nobody_has_begun(yard: Yard) 
     assert (one["files"], one["added"], one["answer"]) == (["new.txt"], 2, "written")
     cleaned = (await say(yard, "workers", "cleanup", "--dry-run")).stdout
     assert cleaned == f"kept: feat/a in {yard.path('feat/a')}: it has 1 commit that is not merged\n"
+
+
+async def test_a_commander_whose_workers_have_not_begun_is_waited_for_and_no_other_is_started(yard: Yard) -> None:
+    await yard.hire("feat/a", "never said")
+
+    with bind(socket_path(yard.store)):
+        waited = await say(yard, "workers", "wait", "--timeout", "0.1")
+
+    assert waited.exit_code == 5
+    assert not (yard.home / "logs" / "commander.log").exists()
 
 
 async def test_what_is_on_the_branch_of_a_worker_is_shown_when_its_folder_is_gone(yard: Yard) -> None:

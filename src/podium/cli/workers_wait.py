@@ -15,6 +15,7 @@ from ..store.bell import Bell, bell_folder, ring_once
 from ..store.reader import Reader
 from ..store.workers import Crew
 from ..worker_state import AT_REST, Course, Word, WorkerState
+from ..workers.place import is_answered, socket_path
 from ..workers.schedule import Job, Rest, steps
 from . import exits
 from .say import say
@@ -23,7 +24,7 @@ from .workers_look import There, as_object, fields
 
 LOOK_SECONDS = 1.0
 COMING_SECONDS = 5.0
-"""How long nobody may be at work before a commander is started once more."""
+"""How long no commander may be there before one is started once more."""
 MOST_STARTS = 3
 
 RESTS: Mapping[Word, Rest] = {
@@ -135,7 +136,8 @@ class Watch:
         if not can_go_on(self._states.values()):
             return False
         now = current_time()
-        if any(_is_live(worker) for worker in self._states.values()):
+        # Who makes a checkout for long has no worker at work meanwhile.
+        if any(_is_live(worker) for worker in self._states.values()) or is_answered(socket_path(self._store)):
             self._starts, self._quiet_since = 0, now
         elif self._quiet_since is None or now - self._quiet_since > COMING_SECONDS:
             if self._starts == MOST_STARTS:

@@ -57,6 +57,14 @@ def bind(path: Path) -> Iterator[socket.socket]:
         os.close(lock)
 
 
+def is_answered(path: Path) -> bool:
+    """Whether a commander listens at a path of `socket_path`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        code = probe.connect_ex(str(path))
+    return code not in (errno.ECONNREFUSED, errno.ENOENT)
+
+
 def _lock_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.lock")
 
@@ -91,16 +99,9 @@ def _make_room(path: Path) -> None:
     if not stat.S_ISSOCK(found.st_mode):
         raise Held(f"{path} is not a socket, and the commander's socket belongs there; remove it")
     # A lock file can be removed while its commander lives, so the socket itself is asked too.
-    if _is_answered(path):
+    if is_answered(path):
         raise _alive(path)
     path.unlink()
-
-
-def _is_answered(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        code = probe.connect_ex(str(path))
-    return code not in (errno.ECONNREFUSED, errno.ENOENT)
 
 
 def _alive(path: Path) -> Held:
