@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -434,9 +435,9 @@ async def test_cleanup_tells_of_every_worktree_and_removes_only_what_can_go(
     subprocess.run(["rm", "-r", missing.path], check=True)
     run_git(repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
 
-    tried = await cleanup(home, busy=["r1"], dry_run=True)
+    tried = await cleanup(home, busy=lambda: ["r1"], dry_run=True)
     assert clean.path.exists()
-    done = await cleanup(home, busy=["r1"])
+    done = await cleanup(home, busy=lambda: ["r1"])
 
     assert done == tried
     assert [(line.branch, line.act, line.why) for line in done] == [
@@ -449,6 +450,19 @@ async def test_cleanup_tells_of_every_worktree_and_removes_only_what_can_go(
     assert [one.path.exists() for one in (clean, dirty, busy)] == [False, True, True]
     assert (tmp_path / "mine").exists()
     assert await states(home) == {"dirty": "ready", "busy": "ready"}
+
+
+async def test_cleanup_keeps_the_worktree_of_a_worker_that_is_hired_meanwhile(home: Worktrees) -> None:
+    checkout = await home.create("feat", run="r1")
+    hired: list[str] = []
+
+    async with anyio.create_task_group() as group:
+        async with home.ledger.alone():
+            group.start_soon(partial(cleanup, home, busy=lambda: hired))
+            await anyio.wait_all_tasks_blocked()
+            hired.append("r1")
+
+    assert checkout.path.exists()
 
 
 async def test_forced_cleanup_saves_first(home: Worktrees, repo: Path) -> None:

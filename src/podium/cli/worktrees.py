@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def clean(there: Worktrees, dry_run: bool, force: bool, is_json: bool) -> None:
     """Remove the worktrees of workers that are not needed any more, and say of each what became of it."""
 
     async def work() -> list[Line]:
-        return await cleanup(there, busy=unfinished(there.ledger.store), force=force, dry_run=dry_run)
+        return await cleanup(there, busy=partial(unfinished, there.ledger.store), force=force, dry_run=dry_run)
 
     lines = anyio.run(work)
     if is_json:

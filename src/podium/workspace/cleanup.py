@@ -5,7 +5,7 @@ Only what Podium made is ever removed; every worktree is told of, with the reaso
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -67,11 +67,11 @@ async def listed(of: Worktrees) -> list[Listed]:
 
 
 async def cleanup(
-    of: Worktrees, *, busy: Collection[str] = (), force: bool = False, dry_run: bool = False
+    of: Worktrees, *, busy: Callable[[], Collection[str]] = tuple, force: bool = False, dry_run: bool = False
 ) -> list[Line]:
     """Remove what is not needed any more, and say of every worktree what became of it.
 
-    `busy` are runs that have not ended. With `force` unmerged and uncommitted work is saved, and goes as
+    `busy` tells which runs have not ended. With `force` unmerged and uncommitted work is saved, and goes as
     well; with `dry_run` nothing is touched.
     """
     lines = []
@@ -79,8 +79,11 @@ async def cleanup(
         for one in await of.reconciled():
             if not one.path.exists():
                 lines.append(Line(path=one.path, branch=one.branch, act="removed", why=one.what))
-    for worktree in await listed(of):
-        lines.append(await _cleaned(of, worktree, busy=busy, force=force, dry_run=dry_run))
+    there = await listed(of)
+    # Asked only now: a worker that was hired meanwhile may have its worktree among these already.
+    unfinished = busy()
+    for worktree in there:
+        lines.append(await _cleaned(of, worktree, busy=unfinished, force=force, dry_run=dry_run))
     return lines
 
 
