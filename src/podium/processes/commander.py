@@ -115,6 +115,7 @@ class Commander:
         self._latest = Latest(environ)
         self._deadlines = Deadlines(self._store)
         self._welcome = Welcome()
+        self._keyring = Keyring(self._store)
         self._at_work: dict[str, Worker] = {}
         self._together = Lock()
         self._socket = socket_path(self._store)
@@ -125,7 +126,7 @@ class Commander:
         self._logs.make()
         with bind(self._socket) as listener:
             bell = Bell(bell_folder(self._store), "owner")
-            self._keyring = Keyring(self._store)
+            self._keyring.open()
             try:
                 without_keys = environment(self._environ, KEY_NAMES)
                 async with nursery(without_keys) as self._nursery, create_task_group() as group:
@@ -386,9 +387,9 @@ async def commanded(environ: Mapping[str, str]) -> None:
     """Be the commander of the store that the environment names, for as long as there is work."""
     settings = Settings.load(environ)
     async with App(settings, environ=environ) as app:
-        has_work = True
+        # The same all the time: keys may come for a worker that is seen only after the socket was gone.
+        commander, has_work = Commander(app, environ), True
         while has_work:
-            commander = Commander(app, environ)
             try:
                 await commander.command()
             except Held:

@@ -41,11 +41,14 @@ def hand_over(store: Path, run: str, environ: Mapping[str, str]) -> None:
 
 
 class Keyring:
-    """The keys that a commander was given. Only who holds the commander's own socket may have it."""
+    """The keys that a commander was given. Only who holds the commander's own socket may open it."""
 
     def __init__(self, store: Path) -> None:
         self._path = _path(store)
         self._keys: dict[str, dict[str, str]] = {}
+
+    def open(self) -> None:
+        """Have a place to which keys can come."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
         self._path.unlink(missing_ok=True)
@@ -68,7 +71,8 @@ class Keyring:
         self._keys.pop(run, None)
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Take nothing more than has come: what it is for may be found only after this."""
+        self._take()
         self._socket.close()
         self._path.unlink(missing_ok=True)
 
