@@ -139,6 +139,42 @@ async def test_a_worker_that_says_nothing_any_more_is_ended_and_started_again(ya
     yard.check(run)
 
 
+IS_TOLD_OF_LATE = """
+import os, sys
+from pathlib import Path
+
+def wait():
+    if not told.exists():
+        told.touch()
+        told.with_name("tell").read_text()
+
+if "podium.processes.cradle" in sys.orig_argv:
+    told = Path(__file__).with_name("told")
+    os.register_at_fork(after_in_parent=wait)
+"""
+
+
+async def test_a_worker_that_came_before_its_birth_was_told_of_is_ended_when_it_says_nothing(yard: Yard) -> None:
+    modules = yard.folder / "modules"
+    modules.mkdir()
+    (modules / "sitecustomize.py").write_text(IS_TOLD_OF_LATE)
+    os.mkfifo(modules / "tell")
+    run = await yard.hire("feat/one", {"says": "done", "silent": 1})
+    async with App(yard.settings(), environ=yard.environ) as app, create_task_group() as group:
+        environ = {**yard.environ, "PYTHONPATH": str(modules)}
+        group.start_soon(Commander(app, environ, limits=Limits(ping=0.3, silence=2.0)).command)
+        worker = await yard.worker(run)
+        await yard.called(1)
+        (modules / "tell").write_text("now")
+
+        worker.kill(signal.SIGSTOP)
+
+        assert (await yard.ended(run)).outcome == "succeeded"
+    await yard.deserted()
+    assert "it is gone: the other side was silent for 2 s" in yard.logs(run)
+    yard.check(run)
+
+
 async def test_a_request_stays_open_when_the_commander_dies_and_is_answered_after(yard: Yard) -> None:
     run = await yard.hire("feat/one", write("one.txt"), "done", allow=())
     first = yard.command()

@@ -315,15 +315,16 @@ class Commander:
         worker = self._at_work.get(handshake.worker)
         if worker is None:
             return
-        worker.link, process = link, worker.process
+        worker.link = link
         try:
             async for report in link:
                 await self._hear(worker, report, link)
         finally:
             self._deadlines.forget(worker.run)
             # One that says nothing any more is at its end, or hangs; then it is ended, and counts as crashed.
-            if process is not None:
-                await self._bury(worker, process, link.ending)
+            # Asked only now: a worker may come before its birth is told of, and another may be born since.
+            if worker.link is link and worker.process is not None:
+                await self._bury(worker, worker.process, link.ending)
 
     async def _bury(self, worker: Worker, process: Child | Spawned, why: str) -> None:
         with CancelScope(shield=True):
