@@ -327,7 +327,7 @@ async def test_time_does_not_pass_for_a_team_while_its_worker_waits_for_a_person
     repo: Path, settings: Settings
 ) -> None:
     away = Agent(name="away", prompt=scripted(writes("new.txt"), "done"), tools=("Write",), isolation="process")
-    team = Team(mode="broadcast", members=(Member(agent="away"),), options={"worker_timeout": 2.0})
+    team = Team(mode="broadcast", members=(Member(agent="away"),), options={"worker_timeout": 6.0})
     asking = structs.replace(settings, permissions=Permissions())
     lead = Agent(name="lead", team=team)
 
@@ -344,7 +344,7 @@ async def test_time_does_not_pass_for_a_team_while_its_worker_waits_for_a_person
                 if isinstance(one.event, PermissionAsked):
                     break
         assert isinstance(one.event, PermissionAsked)
-        with move_on_after(2.5):  # longer than the worker may take
+        with move_on_after(6.5):  # longer than the worker may take
             await run.result()
         answer = PermissionAnswered(id=one.event.id, decision="once", by="me", at=time.time())
         post(settings.store, entry.event.run, answer, ref=one.event.id)

@@ -126,7 +126,7 @@ async def test_a_paused_worker_that_goes_on_before_its_process_has_ended_has_not
 async def test_a_worker_that_says_nothing_any_more_is_ended_and_started_again(yard: Yard) -> None:
     run = await yard.hire("feat/one", {"says": "done", "silent": 1})
     async with App(yard.settings(), environ=yard.environ) as app, create_task_group() as group:
-        commander = Commander(app, yard.environ, limits=Limits(ping=0.3, silence=2.0))
+        commander = Commander(app, yard.environ, limits=Limits(ping=0.3, silence=4.0))
         group.start_soon(commander.command)
         worker = await yard.worker(run)
         await yard.called(1)
@@ -135,7 +135,7 @@ async def test_a_worker_that_says_nothing_any_more_is_ended_and_started_again(ya
 
         assert (await yard.ended(run)).outcome == "succeeded"
     await yard.deserted()
-    assert "it is gone: the other side was silent for 2 s" in yard.logs(run)
+    assert "it is gone: the other side was silent for 4 s" in yard.logs(run)
     yard.check(run)
 
 
@@ -162,7 +162,7 @@ async def test_a_worker_that_came_before_its_birth_was_told_of_is_ended_when_it_
     run = await yard.hire("feat/one", {"says": "done", "silent": 1})
     async with App(yard.settings(), environ=yard.environ) as app, create_task_group() as group:
         environ = {**yard.environ, "PYTHONPATH": str(modules)}
-        group.start_soon(Commander(app, environ, limits=Limits(ping=0.3, silence=2.0)).command)
+        group.start_soon(Commander(app, environ, limits=Limits(ping=0.3, silence=4.0)).command)
         worker = await yard.worker(run)
         await yard.called(1)
         (modules / "tell").write_text("now")
@@ -171,7 +171,7 @@ async def test_a_worker_that_came_before_its_birth_was_told_of_is_ended_when_it_
 
         assert (await yard.ended(run)).outcome == "succeeded"
     await yard.deserted()
-    assert "it is gone: the other side was silent for 2 s" in yard.logs(run)
+    assert "it is gone: the other side was silent for 4 s" in yard.logs(run)
     yard.check(run)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from anyio import create_task_group
 
@@ -10,34 +12,40 @@ from podium import App
 from podium.event import RunEnded, RunResumed
 from podium.processes.commander import commanded
 from podium.processes.delegation import delegate
-from podium.store.follow import Follower
 
-from .yard import SILENT, Process, Yard, gone, hand
+from .yard import SILENT, Yard, gone, hand
 
 
 async def test_twenty_workers_share_four_places_and_all_end(yard: Yard) -> None:
     yard.set("workers: 4\n")
-    runs = await yard.hire_all({f"feat/{number}": ["done"] for number in range(20)}, tools=None, is_reader=True)
-    at_work: dict[str, Process] = {}
-    most = 0
-
-    async def follow(run: str) -> None:
-        nonlocal most
-        with Follower(yard.store, run) as entries:
-            async for entry in entries:
-                if isinstance(entry.event, RunResumed):
-                    at_work[run] = Process(entry.event.pid)
-                    most = max(most, sum(one.is_there for one in at_work.values()))
-
+    crew: dict[str, Sequence[Any]] = {f"feat/{number}": [SILENT if number < 4 else "done"] for number in range(20)}
+    runs = await yard.hire_all(crew, tools=None, is_reader=True)
     yard.command()
-    async with create_task_group() as group:
-        for run in runs:
-            group.start_soon(follow, run)
+    await yard.called(4)
+    at_first = yard.workers(*runs)
 
+    for run in runs[:4]:
+        yard.stop(run)
+
+    ends = [await yard.ended(run) for run in runs]
     await yard.over()
-    assert {(await yard.ended(run)).outcome for run in runs} == {"succeeded"}
-    assert 2 <= most <= 4
+    assert [end.outcome for end in ends] == ["cancelled"] * 4 + ["succeeded"] * 16
+    assert len(at_first) == 4
+    assert most_at_once(yard, runs) == 4
     yard.check(*runs)
+
+
+def most_at_once(yard: Yard, runs: list[str]) -> int:
+    """How many runs were worked on at the same moment, by their timelines."""
+    at_work: set[str] = set()
+    most = 0
+    for entry in sorted((entry for run in runs for entry in yard.entries(run)), key=lambda entry: entry.at):
+        if isinstance(entry.event, RunResumed):
+            at_work.add(entry.run)
+        elif isinstance(entry.event, RunEnded):
+            at_work.discard(entry.run)
+        most = max(most, len(at_work))
+    return most
 
 
 async def test_in_a_repository_that_says_so_one_works_after_the_other(yard: Yard) -> None:
