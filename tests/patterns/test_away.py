@@ -134,6 +134,27 @@ async def test_stopping_a_run_ends_the_workers_that_it_sent(repo: Path, settings
     assert events[-1].outcome == "cancelled"
 
 
+async def test_a_run_that_waits_for_a_worker_has_another_commander_see_to_it_when_that_dies(
+    repo: Path, settings: Settings, server: ModelServer
+) -> None:
+    away = Agent(name="away", prompt=scripted({"says": "I am back.", "silent": 1}), isolation="process")
+    lead = Agent(name="lead", team=Team(mode="broadcast", members=(Member(agent="away"),)))
+
+    async with App(settings, environ={}) as app, app.start(lead, "Wait.", repo=repo, agents=[away]) as run:
+        await server.wait_calls(1)
+        for pid in commanders(settings):
+            os.kill(pid, signal.SIGKILL)
+        result = await run.result()
+
+    assert [part.outcome for part in result.parts] == ["succeeded"], result.parts
+    assert result.parts[0].text.startswith("I am back.")
+
+
+def commanders(settings: Settings) -> list[int]:
+    ours = [one for one in Path("/proc").glob("[0-9]*") if f"={settings.home}\0".encode() in _environ(one)]
+    return [int(one.name) for one in ours if b"podium.processes.commander" in (one / "cmdline").read_bytes()]
+
+
 async def test_an_agent_sends_a_worker_waits_for_it_and_uses_what_it_brought(repo: Path, settings: Settings) -> None:
     task = scripted(writes("by-worker.txt"), "The worker is done.")
     boss = Agent(

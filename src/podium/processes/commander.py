@@ -57,7 +57,7 @@ from .deadline import Deadlines
 from .latest import Latest
 from .logs import Logs
 from .nursery import Child, Spawned, nursery
-from .outlook import look, resting, was_paused_by
+from .outlook import has_work, look, resting, was_paused_by
 from .placing import placed, weighed
 from .worker import Config, Hello, environment
 
@@ -182,11 +182,6 @@ class Commander:
             return self._latest.settings(root).workers
         except PodiumError:
             return self._app.settings.workers  # no reason to stop: who works there is told what is wrong
-
-    def has_work(self) -> bool:
-        """Whether anybody could be started now, or has to be ended, or told that it never will be."""
-        outlook = look(self._store, ours=())
-        return any(outlook.steps(most=1)) or outlook.is_taken or bool(outlook.stopped)
 
     # One worker
 
@@ -389,14 +384,14 @@ async def commanded(environ: Mapping[str, str]) -> None:
     settings = Settings.load(environ)
     async with App(settings, environ=environ) as app:
         # The same all the time: keys may come for a worker that is seen only after the socket was gone.
-        commander, has_work = Commander(app, environ), True
-        while has_work:
+        commander, is_needed = Commander(app, environ), True
+        while is_needed:
             try:
                 await commander.command()
             except Held:
                 return
             # Somebody may have hired just before the socket was gone, and found a commander there.
-            has_work = await to_thread.run_sync(commander.has_work)
+            is_needed = await to_thread.run_sync(has_work, settings.store)
 
 
 def main() -> int:

@@ -67,6 +67,12 @@ def look(store: Path, *, ours: Collection[str]) -> Outlook:
     return Outlook(started=started, rest=rest, told=told, stopped=stopped)
 
 
+def has_work(store: Path) -> bool:
+    """Whether a commander could start anybody now, has to end somebody, or to tell that it never will be started."""
+    outlook = look(store, ours=())
+    return any(outlook.steps(most=1)) or outlook.is_taken or bool(outlook.stopped)
+
+
 def standing(summary: Summary, *, is_ours: bool) -> Rest:
     """How a worker's run stands; one that a live process has that is none of our workers is taken."""
     rest = resting(summary.last)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
-from anyio import to_thread
+from anyio import move_on_after, to_thread
 from msgspec import structs
 
 from ..agent import Agent, Permissions
@@ -14,6 +14,7 @@ from ..app import App
 from ..errand import Errand
 from ..errors import Mistake
 from ..event import (
+    Entry,
     Event,
     PermissionAnswered,
     PermissionAsked,
@@ -34,11 +35,15 @@ from ..settings import Settings
 from ..store.follow import Follower
 from ..store.mailbox import post
 from ..store.reader import Reader
+from ..workers.place import is_answered, socket_path
 from .delegation import delegate, start_commander
-from .outlook import began
+from .outlook import began, has_work
 
 AGENT = "worker"
 """Who is sent where nobody is named."""
+
+LOOK_SECONDS = 5.0
+"""How often to look whether there is a commander; its death does not ring."""
 
 DEEPEST = 3
 """How many workers may stand above one another."""
@@ -118,13 +123,24 @@ class Sending:
             while True:
                 # A follower ends where the run is paused; whoever resumes that is waited for.
                 with Follower(self._store, run, after) as entries:
-                    async for entry in entries:
+                    while (entry := await self._next(entries)) is not None:
                         after = entry.seq
                         waiting.hear(entry.event)
                         if isinstance(entry.event, RunEnded):
                             return await to_thread.run_sync(self._result, run)
         finally:
             waiting.end()
+
+    async def _next(self, entries: Follower) -> Entry | None:
+        """The next entry, None after the last; where their commander is gone meanwhile, there will be another."""
+        while True:
+            with move_on_after(LOOK_SECONDS):
+                return await anext(entries, None)
+            await to_thread.run_sync(self._see_to_a_commander)
+
+    def _see_to_a_commander(self) -> None:
+        if not is_answered(socket_path(self._store)) and has_work(self._store):
+            start_commander(self._app.settings)
 
     async def standing(self, run: str) -> str:
         picture = await to_thread.run_sync(self._picture, run)
