@@ -7,17 +7,20 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from ..errors import PodiumError
+from ..errors import OutsideFailed, PodiumError
 from ..event import KINDS, Noticed, RunStarted, WorkCommitted, WorkerPlaced
 from ..journal import Timeline
 from ..settings import Settings
 from ..store.worktrees import Ledger
-from ..workspace.git import Repository
-from ..workspace.homecoming import brought_home
+from ..workspace.git import Checkout, Repository
+from ..workspace.homecoming import Brought, brought_home
 from ..workspace.placeholder import Placeholders
 from ..workspace.sandbox import GUARDED
 from ..workspace.snapshot import nested_repositories
 from ..workspace.worktree import Worktrees
+
+TRIES = 10
+"""How often work is brought home from a checkout in which others go on working, before that has failed."""
 
 
 async def returned(timeline: Timeline, started: RunStarted, settings: Settings, *, succeeded: bool) -> str:
@@ -32,7 +35,8 @@ async def returned(timeline: Timeline, started: RunStarted, settings: Settings, 
         async with of.ledger.alone() if errand.is_shared else nullcontext():
             checkout = await of.checkout(errand.branch)
             task = subject_of(started.request.text, is_sent=bool(errand.parent))
-            brought = await brought_home(checkout, subject=task if succeeded else f"Unfinished: {task}")
+            subject = task if succeeded else f"Unfinished: {task}"
+            brought = await _brought(checkout, subject, tries=TRIES if errand.is_shared else 1)
     except PodiumError as error:
         return f"its work stays uncommitted in {errand.path}: {error}"
     committed = WorkCommitted(
@@ -53,6 +57,14 @@ async def returned(timeline: Timeline, started: RunStarted, settings: Settings, 
             inside = ", ".join(nested)
             timeline.append(Noticed(text=f"{inside}: a repository of its own, whose work is on no branch"), scope="")
     return ""
+
+
+async def _brought(checkout: Checkout, subject: str, *, tries: int) -> Brought:
+    """Bring home what a checkout holds. At a file that another writes to just then git fails, and not the next time."""
+    for _ in range(tries - 1):
+        with suppress(OutsideFailed):
+            return await brought_home(checkout, subject=subject)
+    return await brought_home(checkout, subject=subject)
 
 
 def subject_of(request: str, *, is_sent: bool) -> str:
