@@ -70,6 +70,9 @@ from .store.sqlite import SqliteLease, SqliteStore
 from .store.workers import hiring
 
 KEY_NAMES = frozenset(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
+ADDRESS_NAMES = frozenset(
+    name for provider in PROVIDERS.values() for name in (provider.url_name, provider.host_name) if name is not None
+)
 BYPASSED = "Permissions are bypassed: what no rule denies is done without asking."
 
 
@@ -189,7 +192,8 @@ class App:
         from .workers.keyring import hand_over  # here, because most runs are no worker's
 
         begun = self._begin(agent, request, errand=errand, id=run, settings=settings, **given)
-        keys = {name: value for name, value in self._environ.items() if name in KEY_NAMES and value}
+        # Each, also where it is not set: no key may go to the address that another shell has given.
+        keys = {name: self._environ.get(name, "") for name in KEY_NAMES | ADDRESS_NAMES}
         # Not to be cut short: what is written down and not let go of could be worked on by nobody.
         with CancelScope(shield=True):
             await to_thread.run_sync(hand_over, self.settings.store, begun.id, keys)

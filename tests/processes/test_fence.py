@@ -9,6 +9,7 @@ from pathlib import Path
 
 from podium.event import PermissionAsked, ToolAnswered
 from podium.store.inbox import waiting
+from podium.testing import ModelServer
 from podium.workers.place import socket_path
 
 from ..workers.meeting import raw
@@ -201,3 +202,28 @@ async def test_a_worker_calls_its_model_with_the_key_of_whoever_hired_it(yard: Y
         assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
     yard.stop(first)
     await yard.over()
+
+
+async def test_no_key_goes_to_an_address_that_another_shell_has_given(yard: Yard) -> None:
+    async with ModelServer() as elsewhere:
+        moved = {"ANTHROPIC_BASE_URL": elsewhere.url.removesuffix("/v1"), "ANTHROPIC_API_KEY": "not-for-here"}
+        first = await yard.hire("feat/one", SILENT)
+        yard.command(**moved, OPENAI_API_KEY="another-key")
+        await yard.called(1)
+        anthropic = {"ANTHROPIC_BASE_URL": yard.server.url.removesuffix("/v1"), "ANTHROPIC_API_KEY": KEY}
+        script = "```script\n[]\n```"
+
+        told = [
+            await yard.podium("delegate", "feat/two", script, "--model", "anthropic:m", "--json", **anthropic),
+            await yard.podium("delegate", "feat/three", script, "--json", OPENAI_API_KEY=""),
+        ]
+
+        for one in told:
+            assert one.returncode == 0, one.stderr
+            await yard.ended(json.loads(one.stdout)["id"])
+        assert elsewhere.calls == []
+        _, second, third = yard.server.calls
+        assert second.headers["x-api-key"] == KEY
+        assert "another-key" not in third.headers.get("authorization", "")
+        yard.stop(first)
+        await yard.over()

@@ -1,8 +1,8 @@
 """The keyring: keys of model providers that come with an errand, in the memory of the commander and nowhere else.
 
-A commander has the keys of the shell that started it. Whoever hands it an errand later may have others: those are
-said to it over a socket that only its user can reach, before the errand is written down. Where no commander is
-there, the one that is started then has them from its own environment.
+A commander has the keys of the shell that started it. Whoever hands it an errand later may have others, or none, and
+other addresses that they are for: those are said to it over a socket that only its user can reach, before the errand
+is written down. Where no commander is there, the one that is started then has them from its own environment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECONDS = 1.0
 
 
 class Keys(Struct, frozen=True):
-    """What one run's worker calls its models with."""
+    """What one run's worker calls its models with: variables with keys and addresses, empty where there is none."""
 
     run: str
     environ: dict[str, str]
@@ -33,8 +33,6 @@ class Keys(Struct, frozen=True):
 
 def hand_over(store: Path, run: str, environ: Mapping[str, str]) -> None:
     """Give the commander of a store, where there is one, the keys for a run."""
-    if not environ:
-        return
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
         ours.settimeout(SECONDS)
         ours.sendto(msgspec.json.encode(Keys(run, dict(environ))), str(_path(store)))
