@@ -4,6 +4,7 @@
     ├── Mistake            the person asked for something that cannot be: say it, change it, try again
     │   ├── BadAgent           an agent file or a reference between agents is wrong
     │   └── NoSuchRun          no run, or more than one, has that id
+    ├── Answered           somebody else was faster with an answer
     ├── Failed             an agent's work came to nothing; carries the failure as it is on the timeline
     ├── OutsideFailed      a model, an engine or another program did not do its part
     ├── StoreFailed        the store cannot take or give what was asked; nothing was half written
@@ -66,6 +67,16 @@ class NoSuchRun(Mistake):
 
 class RunOver(Mistake):
     """A run has ended, and nothing can be done with it any more."""
+
+
+class Answered(PodiumError):
+    """What an agent asked has an answer already, and only the first counts."""
+
+    def __init__(self, id: str, *, how: str, by: str) -> None:
+        super().__init__(f"{id} was decided before: {how} by {by or 'somebody'}")
+        self.id = id
+        self.how = how
+        self.by = by
 
 
 class Failed(PodiumError):

@@ -84,10 +84,13 @@ def test_the_second_answer_is_told_who_decided(parked: Desk) -> None:
         ref=str(one["id"]),
     )
 
-    late = parked.podium("approve", str(one["id"]))
+    late = parked.podium("approve", str(one["id"])[:6])
+    parked.podium("resume", parked.run_id())
+    later = parked.podium("deny", str(one["id"]))
 
-    assert late.returncode == 2
-    assert "nothing waits at all" in late.stderr
+    for told in (late, later):
+        assert told.returncode == 6
+        assert f"{one['id']} was decided before: deny by ada" in told.stderr
 
 
 def test_what_is_allowed_for_good_is_a_rule_from_then_on(desk: Desk) -> None:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import getpass
 from pathlib import Path
 
-from ..event import PermissionAnswered
-from ..store.inbox import Answer, Waiting, answer
+from ..store.inbox import Answer, Waiting, answer, decided
 from . import exits
 from .say import say
 from .state import state
 
 
 def told(store: Path, one: Waiting, given: Answer) -> int:
-    """Give the answer and tell whether it counts; the exit code says the same."""
+    """Give the answer and say so; the exit code. Raises Answered where somebody was faster."""
     counts = answer(store, one, given)
     if counts != given:
-        how = counts.decision if isinstance(counts, PermissionAnswered) else "answered"
-        say(f"{given.id} was decided before: {how} by {counts.by or 'somebody'}")
-        return exits.CONFLICT
+        raise decided(counts)
     if state(one.summary) == "running":
         say(f"{given.id} is answered")
     else:

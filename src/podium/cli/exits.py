@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import Failed, Failure, FailureKind, Inconsistent, LeaseLost, Mistake, RunHeld, StoreCorrupt
+from ..errors import Answered, Failed, Failure, FailureKind, Inconsistent, LeaseLost, Mistake, RunHeld, StoreCorrupt
 from ..request import Outcome
 
 GOAL_MET = 0
@@ -20,6 +20,7 @@ SIGNALLED = 128
 # The first that fits counts.
 _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (Mistake, USAGE),
+    (Answered, CONFLICT),
     (RunHeld, CONFLICT),
     (LeaseLost, CONFLICT),
     (StoreCorrupt, INTEGRITY),

@@ -6,13 +6,15 @@ unique by the request's id, and that letter is the decision.
 
 from __future__ import annotations
 
+import glob
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from ..errors import Mistake
+from ..errors import Answered, Mistake
 from ..event import (
     Entry,
     PermissionAnswered,
@@ -51,7 +53,7 @@ def waiting(store: Path) -> list[Waiting]:
 
 
 def find(store: Path, prefix: str) -> Waiting:
-    """The one thing that waits whose id begins so. Raises Mistake."""
+    """The one thing that waits whose id begins so. Raises Answered where somebody was faster, and Mistake."""
     there = waiting(store)
     found = [one for one in there if one.asked.id.startswith(prefix)] if prefix else []
     exact = [one for one in found if one.asked.id == prefix]
@@ -60,6 +62,8 @@ def find(store: Path, prefix: str) -> Waiting:
     if found:
         ids = ", ".join(one.asked.id for one in found)
         raise Mistake(f"{prefix!r} is the beginning of several requests: {ids}; give more of the one you mean")
+    if (before := _posted(store, prefix)) is not None:
+        raise decided(before)
     ids = ", ".join(one.asked.id for one in there)
     raise Mistake(f"nothing called {prefix!r} waits for you; " + (f"there is {ids}" if ids else "nothing waits at all"))
 
@@ -68,7 +72,13 @@ def answer(store: Path, one: Waiting, answered: Answer) -> Answer:
     """Give an answer. What counts is returned: another one where somebody was faster."""
     if post(store, one.summary.id, answered, ref=answered.id):
         return answered
-    return _posted(store, one.summary.id, answered.id) or answered
+    return _posted(store, answered.id, run=one.summary.id) or answered
+
+
+def decided(before: Answer) -> Answered:
+    """That somebody has answered before, and how."""
+    how = before.decision if isinstance(before, PermissionAnswered) else "answered"
+    return Answered(before.id, how=how, by=before.by)
 
 
 def _of_run(reader: Reader, summary: Summary) -> list[Waiting]:
@@ -89,11 +99,20 @@ def _is_expired(asked: PermissionAsked | QuestionAsked) -> bool:
     return isinstance(asked, PermissionAsked) and 0 < asked.action.expires_at < time.time()
 
 
-def _posted(store: Path, run: str, ref: str) -> Answer | None:
+def _posted(store: Path, prefix: str, *, run: str = "*") -> Answer | None:
+    """The one answer that was given to a request whose id begins so, or is that, of a run or of any."""
     connection = connect(store, create=False)
     try:
         with explained(store):
-            row = connection.execute("SELECT line FROM mail WHERE run = ? AND ref = ?", (run, ref)).fetchone()
+            found = connection.execute(
+                "SELECT line FROM mail WHERE ref GLOB ? AND run GLOB ?", (f"{glob.escape(prefix)}*", run)
+            )
+            rows = found.fetchall()
     finally:
         connection.close()
-    return None if row is None else msgspec.json.decode(row[0], type=Answer)
+    given: list[Answer] = []
+    for (line,) in rows:
+        with suppress(msgspec.ValidationError):  # another letter, which is no answer
+            given.append(msgspec.json.decode(line, type=Answer))
+    exact = [one for one in given if one.id == prefix]
+    return next(iter(exact or given), None) if prefix and (exact or len(given) == 1) else None
