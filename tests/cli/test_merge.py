@@ -45,8 +45,8 @@ async def test_all_that_workers_brought_is_merged_and_the_target_moves_on_a_yes(
     assert lines[2].endswith("(base.txt)")
     assert "feat/fails: left aside, since its worker is failed" in asked.stderr
     assert f"{integration} has what was merged" in asked.stderr
-    assert "  podium merge feat/base feat/more --onto main --yes\n" in asked.stderr
     result = json.loads(agreed.stdout)
+    assert f"  podium merge feat/base feat/more --onto main --tree {result['tree']} --yes\n" in asked.stderr
     assert (agreed.exit_code, result["moved"], result["commit"]) == (6, True, yard.repo.tip())
     assert (yard.repo.path / "more.txt").read_text() == "more\n"
     assert [one["reason"] for one in result["left_out"]] == ["conflict"]
@@ -112,6 +112,26 @@ async def test_on_a_terminal_the_person_is_asked(yard: Yard) -> None:
 
     assert agreeing.end() == 0
     assert (yard.repo.path / "good.txt").exists()
+
+
+async def test_what_was_agreed_to_by_its_tree_is_all_that_the_target_moves_to(yard: Yard) -> None:
+    yard.repo.branch("good", {"good.txt": "good\n"})
+    before = yard.repo.tip()
+    asked = json.loads((await say(yard, "merge", "good", "--json")).stdout)
+    yard.repo.git("switch", "-q", "good")
+    (yard.repo.path / "good.txt").write_text("pushed after the review\n")
+    yard.repo.git("commit", "-q", "-a", "-m", "later")
+    yard.repo.git("switch", "-q", "main")
+
+    moved_on = await say(yard, "merge", "good", "--tree", asked["tree"], "--yes")
+    assert (moved_on.exit_code, yard.repo.tip()) == (6, before)
+    short = await say(yard, "merge", "good", "--tree", "", "--yes")
+    yard.repo.git("branch", "-f", "good", "good~1")
+    agreed = await say(yard, "merge", "good", "--tree", asked["tree"], "--yes")
+
+    assert f"not {asked['tree'][:12]}" in moved_on.stderr
+    assert (short.exit_code, agreed.exit_code) == (2, 0)
+    assert (yard.repo.path / "good.txt").read_text() == "good\n"
 
 
 async def test_what_is_merged_already_needs_nothing(yard: Yard) -> None:

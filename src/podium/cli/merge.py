@@ -59,6 +59,7 @@ class Built:
 @click.option("--resolve", "is_resolving", is_flag=True, help="Send a worker to each branch that clashes.")
 @click.option("--resolver", metavar="AGENT", help=f"The agent that resolves; by default {AGENT}.")
 @click.option("--yes", "is_agreed", is_flag=True, help="Move the target without asking.")
+@click.option("--tree", metavar="TREE", help="Move it to this tree only, as an earlier merge has told it.")
 @in_repo
 @as_object
 @click.pass_context
@@ -71,13 +72,15 @@ def command(
     is_resolving: bool,
     resolver: str | None,
     is_agreed: bool,
+    tree: str | None,
     repo: Path | None,
     is_json: bool,
 ) -> int:
     """Merge the branches of workers, one after the other, and run the checks on each step.
 
     All of it happens on a new branch, podium/merge-…, and in temporary folders; a branch that clashes or fails
-    a check is left out. The target moves to exactly what was checked, after your yes or with --yes.
+    a check is left out. The target moves to exactly what was checked, after your yes or with --yes; with --tree
+    only where that has the tree that you have looked at.
     With --resolve, a worker is sent to each conflict, on a branch of its own that is merged in its place.
     """
     if bool(branches) == is_all:
@@ -86,6 +89,8 @@ def command(
         raise click.UsageError("--resolver says who it is that --resolve sends; give both")
     if not all(text.strip() for text in commands):
         raise click.UsageError("an empty --check checks nothing; give a command that has to pass, such as 'make test'")
+    if tree is not None and len(tree) < SHORT:
+        raise click.UsageError(f"--tree {tree!r} is too short to mean one tree; its first {SHORT} digits would do")
     there = There(repo) if repo is not None else ctx.find_object(There) or There()
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     target = onto or anyio.run(forecasts.current_branch, there.repository)
@@ -109,7 +114,7 @@ def command(
     if team:
         built = replace(built, resolving=tuple(anyio.run(sent, there, built.train, team)))
         tell(built.resolving, is_json=is_json)
-    return _concluded(there, built, commands, is_agreed=is_agreed, is_json=is_json)
+    return _concluded(there, built, commands, is_agreed=is_agreed, tree=tree, is_json=is_json)
 
 
 # The train
@@ -163,7 +168,9 @@ class _Checking:
 # What becomes of it
 
 
-def _concluded(there: There, built: Built, commands: Sequence[str], *, is_agreed: bool, is_json: bool) -> int:
+def _concluded(
+    there: There, built: Built, commands: Sequence[str], *, is_agreed: bool, tree: str | None, is_json: bool
+) -> int:
     """Move the target where somebody agrees; the exit code."""
     result = built.train
     if result.ref is None:
@@ -173,12 +180,16 @@ def _concluded(there: There, built: Built, commands: Sequence[str], *, is_agreed
         say(f"{result.target} has all of it already")
         return _told(built, is_json, code=_code(result.left_out), is_moved=False)
     branch = result.ref.removeprefix(HEADS)
+    if tree is not None and not result.tree.startswith(tree):
+        say(f"{result.target} stays where it is: what came out has the tree {result.tree[:SHORT]}, not {tree[:SHORT]}")
+        say(f"a branch or {result.target} has changed since that was told; look at {branch}, and agree to that")
+        return _told(built, is_json, code=exits.CONFLICT, is_moved=False)
     if not is_agreed:
         if is_json or not is_attended():
             say(f"{result.target} stays where it is, and {branch} has what was merged; this moves it:")
             say(f"  {_agreeing(result, commands)}")
             return _told(built, is_json, code=exits.ASKS, is_moved=False)
-        question = f"Move {result.target} from {result.base[:SHORT]} to {result.commit[:SHORT]}, as checked?"
+        question = f"Move {result.target} from {result.base[:SHORT]} to the tree {result.tree[:SHORT]}, as checked?"
         if not click.confirm(visible(question), default=None, err=True):
             say(f"{result.target} stays where it is, and {branch} has what was merged")
             return exits.DENIED
@@ -193,10 +204,10 @@ def _concluded(there: There, built: Built, commands: Sequence[str], *, is_agreed
 
 
 def _agreeing(result: Train, commands: Sequence[str]) -> str:
-    """The command that merges the same and moves the target."""
+    """The command that merges the same and moves the target, to what was checked now and nothing else."""
     checks = [word for text in commands for word in ("--check", text)]
-    words = ["podium", "merge", *(one.branch for one in result.coupled), "--onto", result.target, *checks, "--yes"]
-    return shlex.join(words)
+    branches = [one.branch for one in result.coupled]
+    return shlex.join(["podium", "merge", *branches, "--onto", result.target, *checks, "--tree", result.tree, "--yes"])
 
 
 async def _moved(repository: Repository, result: Train) -> None:
