@@ -198,6 +198,17 @@ async def test_who_is_not_there_is_told_of_who_is(yard: Yard) -> None:
     assert yard.processes() == []
 
 
+async def test_an_id_that_several_workers_share_the_beginning_of_is_told_with_all_of_them(yard: Yard) -> None:
+    for run, branch in (("abc1", "feat/a"), ("abc2", "feat/b"), ("abd3", "feat/c")):
+        await yard.hire(branch, "done", run=run)
+
+    said = await say(yard, "workers", "status", "abc")
+
+    assert said.exit_code == 2
+    assert "several workers' ids: abc1 (feat/a), abc2 (feat/b); give more" in said.stderr
+    assert (await say(yard, "workers", "status", "abd")).exit_code == 0
+
+
 async def test_the_results_of_a_run_tell_of_the_workers_that_it_sent(yard: Yard) -> None:
     parent = await yard.hire("lead", SILENT)
     child = await yard.hire("feat/a", write("new.txt"), "# written", parent=parent)

@@ -160,6 +160,9 @@ def newest(crew: Crew, root: str, name: str) -> Hired:
     begun = [hired for hired in crew.all() if name and hired.run.startswith(name)]
     if len(begun) == 1:
         return begun[0]
+    if begun:
+        several = ", ".join(f"{hired.run} ({hired.name})" if hired.name else hired.run for hired in begun)
+        raise Mistake(f"{name!r} is the beginning of several workers' ids: {several}; give more of the one you mean")
     there = ", ".join(dict.fromkeys(hired.name or hired.run for hired in crew.all(root))) or "none yet"
     raise Mistake(f"there is no worker {name!r} here; there are: {there}")
 
