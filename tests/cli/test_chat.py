@@ -327,8 +327,10 @@ def test_a_worker_is_sent_and_answered_in_the_chat(staffed: Desk) -> None:
     terminal.wait_for("feat/a: a worker is on it")
     terminal.wait_for("worker on feat/a asks for permission")
     terminal.wait_for("your key>")
+    listed = staffed.podium("approvals").stdout
     terminal.process.send("y")
     terminal.wait_for("once.")
+    assert f"worker on feat/a in {staffed.run_id()}: write_file a.txt" in listed
 
     assert staffed.podium("logs", staffed.run_id(), "-f").returncode == 0
     shown = subprocess.run(["git", "show", "feat/a:a.txt"], cwd=staffed.repo, capture_output=True, text=True)

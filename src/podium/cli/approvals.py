@@ -12,7 +12,7 @@ import click
 from ..event import SCHEMA, PermissionAsked
 from ..settings import Settings
 from ..store.inbox import Waiting, waiting
-from .asking import described, questioned
+from .asking import described, questioned, who
 from .measure import ago, cut
 from .render import agent_of
 from .say import say
@@ -52,6 +52,7 @@ def fields(one: Waiting) -> dict[str, Any]:
         "run": one.summary.id,
         "state": state(one.summary),
         "agent": agent_of(one.entry.operation),
+        "worker": one.worker or None,
         "asked_at": one.entry.at,
         "asked": one.asked,
         "action_id": one.asked.action.id if isinstance(one.asked, PermissionAsked) else None,
@@ -64,15 +65,15 @@ def line(one: Waiting, same: int) -> str:
         f"{one.asked.action.tool} {_subject(one.asked)}" if isinstance(one.asked, PermissionAsked) else one.asked.text
     )
     again = f"  (one of {same} for the same)" if same > 1 else ""
-    who = f"{agent_of(one.entry.operation)} in {one.summary.id}"
-    return f"{one.asked.id}  {ago(time.time() - one.entry.at)}  {who}: {cut(' '.join(what.split()), 90)}{again}"
+    asks = f"{who(one.entry, one.worker)} in {one.summary.id}"
+    return f"{one.asked.id}  {ago(time.time() - one.entry.at)}  {asks}: {cut(' '.join(what.split()), 90)}{again}"
 
 
 def whole(one: Waiting) -> str:
     """All there is to know about a request."""
     if isinstance(one.asked, PermissionAsked):
-        return described(one.entry, one.asked).strip()
-    return questioned(one.entry, one.asked).strip()
+        return described(one.entry, one.asked, one.worker).strip()
+    return questioned(one.entry, one.asked, one.worker).strip()
 
 
 def ways(there: Sequence[Waiting]) -> str:

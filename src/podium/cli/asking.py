@@ -108,7 +108,7 @@ class Asking:
         """Whether the person is being asked something."""
         return self._current is not None
 
-    def hear(self, entry: Entry, *, worker: str = "") -> None:
+    def hear(self, entry: Entry, worker: str = "") -> None:
         """Take in an entry of a run, or of a worker."""
         match entry.event:
             case PermissionAsked(id=id) | QuestionAsked(id=id):
@@ -160,13 +160,13 @@ class Asking:
         entry, others = one.entry, len(self._waiting) - 1
         match entry.event:
             case PermissionAsked() as asked:
-                self._tell(described(entry, asked, worker=one.worker, others=others))
+                self._tell(described(entry, asked, one.worker, others=others))
                 key = await self._chosen(keys(asked))
                 if key == LATER:
                     return True
                 await self._decide(entry.run, asked, key)
             case QuestionAsked() as asked:
-                self._tell(f"{questioned(entry, asked, worker=one.worker, others=others)}\nYour answer:")
+                self._tell(f"{questioned(entry, asked, one.worker, others=others)}\nYour answer:")
                 text = (await self._keyboard.line()).strip()
                 await self._answering.reply(asked.id, chosen(asked, text), by=BY)
         return False
@@ -199,12 +199,17 @@ class Asking:
             allow(self._home, Allowed(rule=rule, at=time.time(), by=BY, run=run))
 
 
-def described(entry: Entry, asked: PermissionAsked, *, worker: str = "", others: int = 0) -> str:
+def who(entry: Entry, worker: str) -> str:
+    """Who asks something, with what people call the worker, where it is one."""
+    return f"{agent_of(entry.operation)} on {worker}" if worker else agent_of(entry.operation)
+
+
+def described(entry: Entry, asked: PermissionAsked, worker: str = "", *, others: int = 0) -> str:
     """The whole action, for a person who decides on it."""
     action = asked.action
     lines = [
         *_waiting(others),
-        f"{_whoever(entry, worker)} asks for permission ({asked.id}): {action.tool}",
+        f"{who(entry, worker)} asks for permission ({asked.id}): {action.tool}",
         *(f"  {name}{_size(value)}: {_value(value)}" for name, value in action.arguments.items()),
         f"  in {action.directory or 'no directory'}, because {asked.reason}",
     ]
@@ -227,20 +232,15 @@ def _is_text(key: str) -> bool:
     return bool(key) and key.isprintable()
 
 
-def questioned(entry: Entry, asked: QuestionAsked, *, worker: str = "", others: int = 0) -> str:
+def questioned(entry: Entry, asked: QuestionAsked, worker: str = "", *, others: int = 0) -> str:
     """A question, with its choices by number."""
     choices = [f"  {number}. {choice}" for number, choice in enumerate(asked.choices, 1)]
-    return "\n".join([*_waiting(others), f"{_whoever(entry, worker)} asks ({asked.id}): {asked.text}", *choices])
+    return "\n".join([*_waiting(others), f"{who(entry, worker)} asks ({asked.id}): {asked.text}", *choices])
 
 
 def _waiting(others: int) -> list[str]:
     """How much else waits for an answer, after a line that is free."""
     return ["", f"[{counted(others, 'more request')} after this one]"] if others else [""]
-
-
-def _whoever(entry: Entry, worker: str) -> str:
-    agent = agent_of(entry.operation)
-    return f"{agent} on {worker}" if worker else agent
 
 
 _SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")

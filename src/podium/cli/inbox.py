@@ -18,11 +18,11 @@ from ..event import Decision, PermissionAnswered, QuestionAnswered, RunEnded, Ru
 from ..request import readable
 from ..store.bell import Bell, bell_folder, ring_once
 from ..store.clients import present
-from ..store.inbox import Answer, waiting
+from ..store.inbox import Answer, Waiting, waiting
 from ..store.mailbox import post
 from ..store.reader import Reader, Summary
 from ..store.workers import Crew
-from .asking import Asked, Asking
+from .asking import Asking
 
 LOOK_SECONDS = 0.5
 """A look goes through all runs; workers that say much do not bring about more of them than this."""
@@ -89,16 +89,16 @@ class Watch:
         finally:
             bell.close()
 
-    def _asked(self) -> dict[str, Asked]:
+    def _asked(self) -> dict[str, Waiting]:
         """What workers ask, by its id."""
-        workers = {hired.run: hired.name for hired in Crew(self._store).open()}
+        workers = {hired.run for hired in Crew(self._store).open()}
         if not workers:
             return {}
         asked = [one for one in waiting(self._store) if one.summary.id in workers]
         if self._of:
             with Reader(self._store) as reader:
                 asked = [one for one in asked if self._of in senders(reader, one.summary)]
-        return {one.asked.id: Asked(one.entry, workers[one.summary.id]) for one in asked}
+        return {one.asked.id: one for one in asked}
 
     def _answered(self, gone: set[str]) -> dict[str, str]:
         """Who has answered what is not open any more; `podium` where its run has ended without an answer.
@@ -114,15 +114,15 @@ class Watch:
                 by |= {event.id: event.by for event in events if isinstance(event, Answer) and event.id in gone}
         return by
 
-    def _take(self, asked: dict[str, Asked], answered: dict[str, str]) -> None:
+    def _take(self, asked: dict[str, Waiting], answered: dict[str, str]) -> None:
         for id, by in answered.items():
             self._asking.withdraw(id, by)
             del self._open[id]
-        for id, (entry, worker) in asked.items():
+        for id, one in asked.items():
             if id not in self._open:
-                self._open[id] = entry.run
-                self._letters.expect(id, entry.run)
-                self._asking.hear(entry, worker=worker)
+                self._open[id] = one.entry.run
+                self._letters.expect(id, one.entry.run)
+                self._asking.hear(one.entry, one.worker)
 
 
 def senders(reader: Reader, summary: Summary) -> Iterator[str]:

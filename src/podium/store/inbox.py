@@ -22,6 +22,7 @@ from ..event import (
     QuestionAnswered,
     QuestionAsked,
     RunEnded,
+    RunStarted,
     decode,
 )
 from .mailbox import post
@@ -40,6 +41,12 @@ class Waiting(NamedTuple):
     summary: Summary
     entry: Entry
     asked: PermissionAsked | QuestionAsked
+
+    @property
+    def worker(self) -> str:
+        """What people call the worker that asks, mostly its branch; empty where it is none."""
+        started = self.summary.first.event
+        return started.errand.called if isinstance(started, RunStarted) and started.errand is not None else ""
 
 
 def waiting(store: Path) -> list[Waiting]:
