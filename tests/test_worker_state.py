@@ -199,7 +199,8 @@ def finished(branch: str, run: str, *files: str) -> WorkerState:
     written.add(ToolAnswered(id="c0", text="There is no check 'x'.", is_error=True), CALL)
     written.add(ToolCalled(id="c1", action=action("run_checks")), CALL)
     written.add(ActionBegan(action=action("run_checks", name="tests, lint"), allowed_by="a rule"), CALL)
-    written.add(ToolAnswered(id="c1", text="FAIL", is_error=True), CALL)
+    said = "PASS tests, FAIL lint\n\nPASS tests [exit code 0]\nPASS lint\n\nFAIL lint [exit code 1]"
+    written.add(ToolAnswered(id="c1", text=said, is_error=True), CALL)
     written.add(Checked(commands=("make test", "make lint"), passed=True), "worker")
     written.add(OperationEnded(outcome="succeeded", text="built"), "worker")
     written.add(WorkCommitted(branch=branch, commit="c9", commits=("c9",), files=files, added=3, removed=1))
@@ -213,7 +214,8 @@ def test_what_it_brought_is_told() -> None:
     assert (worker.base, worker.commit, worker.files) == ("b0", "c9", ("a.py",))
     assert (worker.added, worker.removed, worker.usage.tokens, worker.usage.usd) == (3, 1, 12, 0.5)
     assert worker.checks == (
-        CheckRun(name="tests, lint", passed=False),
+        CheckRun(name="tests", passed=True),
+        CheckRun(name="lint", passed=False),
         CheckRun(name="make test; make lint", passed=True),
     )
     assert worker.seconds == 13.0

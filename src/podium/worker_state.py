@@ -6,6 +6,7 @@ Whether anybody works on the run is not on the timeline, and is told by whoever 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -73,6 +74,8 @@ SENT = "workers"
 """What is named as the tool of one that waits for workers of its own."""
 
 CHECKS = "run_checks"
+VERDICT = re.compile(r"(PASS|FAIL) (.+?)(?=, (?:PASS|FAIL) |$)")
+"""What the first line of an answer of that tool says of each check, where it ran several."""
 
 
 class CheckRun(Struct, frozen=True, kw_only=True):
@@ -200,7 +203,7 @@ class Course:
             case ToolAnswered() as event:
                 self._tools.pop(entry.scope, None)
                 if name := self._checking.pop(entry.scope, ""):
-                    self._checks.append(CheckRun(name=name, passed=not event.is_error))
+                    self._checks += _checked(name, event)
             case ActionBegan(action=action) if action.tool == CHECKS:
                 self._checking[entry.scope] = str(action.arguments.get("name") or CHECKS)
             case Checked() as event:
@@ -316,6 +319,14 @@ class Course:
             case "waiting_permission":
                 return "it waits for an answer from you"
         return "it has not ended"
+
+
+def _checked(name: str, answered: ToolAnswered) -> list[CheckRun]:
+    """The checks that a call ran, each by itself where the answer tells them apart."""
+    said = VERDICT.findall(answered.text.partition("\n")[0])
+    if len(said) > 1 and ", ".join(one for _, one in said) == name:
+        return [CheckRun(name=one, passed=verdict == "PASS") for verdict, one in said]
+    return [CheckRun(name=name, passed=not answered.is_error)]
 
 
 def _is_below(scope: str, place: str) -> bool:

@@ -24,7 +24,8 @@ async def test_each_check_passes_or_fails_with_the_end_of_its_output(tmp_path: P
     answer = await do(checks(tmp_path))
 
     assert answer.is_error
-    passed, failed = answer.text.split("\n\n")
+    which, passed, failed = answer.text.split("\n\n")
+    assert which == "PASS tests, FAIL lint"
     assert passed == "PASS tests [exit code 0]\n2 passed"
     assert failed.startswith("FAIL lint [exit code 2]\n[… ")
     assert failed.endswith("9999\nbad")

@@ -55,10 +55,14 @@ class RunChecks:
         chosen = dict(self._checks) if asked.name is None else {asked.name: self._checks[asked.name]}
 
         async def act() -> ToolAnswer:
-            parts = [await self._checked(name, argv) for name, argv in chosen.items()]
-            return ToolAnswer(
-                text="\n\n".join(part.text for part in parts), is_error=any(part.is_error for part in parts)
-            )
+            parts = {name: await self._checked(name, argv) for name, argv in chosen.items()}
+            texts = [part.text for part in parts.values()]
+            if len(parts) > 1:
+                # First, where nothing that a check prints can stand.
+                texts.insert(
+                    0, ", ".join(f"{'FAIL' if part.is_error else 'PASS'} {name}" for name, part in parts.items())
+                )
+            return ToolAnswer(text="\n\n".join(texts), is_error=any(part.is_error for part in parts.values()))
 
         command = " && ".join(shlex.join(argv) for argv in chosen.values())
         return Deed(
