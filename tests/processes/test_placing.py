@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from podium.event import WorkerPlaced
@@ -39,6 +40,37 @@ async def test_a_folder_that_leads_into_the_repository_by_now_is_not_used(yard: 
     assert ended.failure is not None
     assert "would be inside the repository" in ended.failure.message
     assert yard.repo.git("branch", "--list", "feat/one") == ""
+
+
+async def test_a_branch_that_exists_is_worked_on_only_where_it_has_the_base_that_was_named(yard: Yard) -> None:
+    other = yard.repo.branch("other", {"other.txt": "x\n"})
+    yard.repo.branch("old", {"old.txt": "x\n"})
+    yard.repo.branch("young", {"young.txt": "x\n"}, start="other")
+
+    refused = await yard.podium("delegate", "old", "go on", "--base", "other")
+    taken = await yard.podium("delegate", "young", "go on", "--base", "other", "--json")
+
+    assert refused.returncode == 2
+    assert "old exists already and has not all of other, which it should begin with" in refused.stderr
+    run = json.loads(taken.stdout)["id"]
+    await yard.ended(run)
+    await yard.over()
+    [placed] = yard.events(run, WorkerPlaced)
+    assert placed.base == other
+
+
+async def test_a_branch_that_exists_without_what_its_worker_follows_is_not_worked_on(yard: Yard) -> None:
+    yard.repo.branch("old", {"old.txt": "x\n"})
+    first = await yard.hire("feat/one", write("one.txt"), "done")
+    second = await yard.hire("old", "done", follows=["feat/one"])
+    yard.command()
+
+    assert (await yard.ended(first)).outcome == "succeeded"
+    ended = await yard.ended(second)
+
+    assert ended.failure is not None
+    assert "old exists already and has not all of feat/one" in ended.failure.message
+    assert not yard.path("old").exists()
 
 
 async def test_a_worker_is_refused_when_it_is_delegated_once_the_quota_is_reached(yard: Yard) -> None:

@@ -25,6 +25,7 @@ from ..store.worktrees import Ledger
 from ..workspace.branch import must_have_room
 from ..workspace.folder import FOLDER
 from ..workspace.git import Repository
+from ..workspace.revision import must_hold
 from ..workspace.snapshot import commit_id
 from ..workspace.worktree import Worktrees
 from .outlook import began
@@ -95,6 +96,8 @@ async def _free(store: Path, crew: Crew, of: Worktrees, branch: str, base: str, 
     elif await to_thread.run_sync(_is_taken, store, crew, root, branch):
         raise Mistake(f"a worker is on {branch!r} already; podium workers shows it, and another branch would do")
     path = await of.must_be_free(branch, base=base or None)
+    if base:
+        await must_hold(of.repository, branch, {base: await commit_id(of.repository, base)})
     others = await to_thread.run_sync(_others, store, crew, branch)
     for other in others:
         if other.path == str(path):

@@ -16,7 +16,7 @@ from ..workspace.git import Checkout, Repository
 from ..workspace.merge import Clash, Side, attempt
 from ..workspace.preparing import hook
 from ..workspace.quota import measure
-from ..workspace.revision import contains, tips
+from ..workspace.revision import contains, must_hold, tips
 from ..workspace.snapshot import commit_id, committed
 from ..workspace.worktree import Worktrees, checkout_of
 
@@ -70,6 +70,7 @@ async def base_of(app: App, repository: Repository, errand: Errand) -> str | Non
         return errand.base or None
     if errand.base:
         sides.insert(0, Side(name=errand.base, commit=await commit_id(repository, errand.base)))
+    await must_hold(repository, errand.branch, {side.name: side.commit for side in sides})
     whole = sides[0]
     for side in sides[1:]:
         whole = Side(name=whole.name, commit=await _merged(repository, whole, side))

@@ -5,7 +5,7 @@ Names move and ids do not, so a name is looked up once and everything after that
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..errors import Mistake, OutsideFailed
@@ -53,6 +53,18 @@ async def contains(repo: Place, commit: str, earlier: str) -> bool:
     if done.code not in (0, 1):
         raise OutsideFailed(f"git merge-base failed: {plain(cut(done.err, 300))}")
     return done.code == 0
+
+
+async def must_hold(repo: Place, branch: str, commits: Mapping[str, str]) -> None:
+    """Raise Mistake where a branch exists and lacks one of these commits, each given by what people call it."""
+    if (now := (await tips(repo, [branch])).get(branch)) is None:
+        return
+    for name, commit in commits.items():
+        if not await contains(repo, now, commit):
+            raise Mistake(
+                f"{plain(branch)} exists already and has not all of {plain(name)}, which it should begin with; "
+                f"merge that into it, or name a new branch"
+            )
 
 
 def path_text(raw: bytes) -> str:
