@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from podium.event import WorkerPlaced
+from podium.store.workers import Crew
 
 from ..workspace.merging import LINES, edited
 from .yard import SILENT, Yard, bash, hand, write
@@ -82,19 +83,19 @@ async def test_a_worker_resolves_what_clashed_and_its_branch_is_merged_in_its_pl
 
     code, result, told = await merged(yard, "--all", "--resolve")
     assert (code, result["coupled"], result["left_out"], result["resolving"]) == (0, [], [], [])
-    assert "feat/two: left aside, since feat/two-resolved is to resolve its conflict and is not done" in told
+    assert "feat/two: left aside, since feat/two-resolved is to resolve it and is not done" in told
     _, result, told = await merged(yard, "feat/two", "--resolve")
     assert result["resolving"] == []
-    assert "feat/two: a worker is on its conflict already" in told
+    assert "feat/two: a worker is on it already" in told
     yard.answer(run, asked, "once")
     assert (await yard.ended(run)).outcome == "succeeded"
     await yard.deserted()
 
     _, result, told = await merged(yard, "feat/two", "--resolve")
-    assert "feat/two: feat/two-resolved has its conflict resolved; podium merge feat/two-resolved takes that" in told
+    assert "feat/two: feat/two-resolved has it resolved; podium merge feat/two-resolved takes that" in told
     code, result, told = await merged(yard, "--all", "--yes")
     assert (code, *branches(result)) == (0, ["feat/two-resolved"], [])
-    assert "feat/two: feat/two-resolved goes along in its place, with the conflict resolved" in told
+    assert "feat/two: feat/two-resolved goes along in its place, resolved" in told
     assert (yard.repo.path / "a.txt").read_text() == edited(0, "one and two")
     assert (await yard.podium("merge", "--all")).stderr == "no worker has brought anything that main does not have\n"
     [placed] = yard.events(run, WorkerPlaced)
@@ -199,3 +200,35 @@ async def test_a_resolver_that_failed_leaves_the_branch_to_another(yard: Yard) -
 
     assert (one["on"], again) == ("feat/two-resolved", "feat/two-resolved-2")
     assert (code, *branches(result)) == (0, ["feat/two-resolved-2"], [])
+
+
+async def test_a_branch_that_fails_a_check_is_given_to_a_worker_too(yard: Yard) -> None:
+    await done(yard, {"feat/good": [write("good.txt"), "good"]})
+    await done(yard, {"feat/bad": [write("bad.txt"), "bad"]})
+    fixer(yard, bash("rm bad.txt"), write("better.txt"), "mended")
+    check = ("--check", "test ! -f bad.txt || { echo it is bad; exit 1; }")
+
+    on = await sent(yard, "--all", *check)
+    code, result, _ = await merged(yard, "--all", *check, "--yes")
+
+    [run] = [hired.run for hired in Crew(yard.store).of(yard.root, on)]
+    task = yard.events(run)[0].request.text
+    assert task.splitlines()[0] == "Mend feat/bad, with which a check fails on main + feat/good"
+    assert "it is bad" in task
+    assert (on, code, branches(result)) == ("feat/bad-resolved", 0, (["feat/good", "feat/bad-resolved"], []))
+    assert result["moved"]
+    assert (yard.repo.path / "better.txt").exists()
+    assert not (yard.repo.path / "bad.txt").exists()
+
+
+async def test_what_still_fails_its_check_stays_out_and_goes_to_another_worker(yard: Yard) -> None:
+    await done(yard, {"feat/bad": [write("bad.txt"), "bad"]})
+    fixer(yard, write("other.txt"), "not mended at all")
+    check = ("--check", "test ! -f bad.txt")
+
+    first = await sent(yard, "--all", *check)
+    second = await sent(yard, "--all", *check)
+    _, result, _ = await merged(yard, "--all", *check, "--yes")
+
+    assert (first, second) == ("feat/bad-resolved", "feat/bad-resolved-2")
+    assert (branches(result), result["moved"]) == (([], [("feat/bad-resolved-2", "check")]), False)

@@ -56,7 +56,7 @@ class Built:
 @click.option("--all", "is_all", is_flag=True, help="Every branch whose worker succeeded and that is not merged yet.")
 @click.option("--onto", default="", metavar="TARGET", help="The branch to merge onto; by default what is checked out.")
 @click.option("--check", "commands", multiple=True, metavar="COMMAND", help="A command that has to pass each time.")
-@click.option("--resolve", "is_resolving", is_flag=True, help="Send a worker to each branch that clashes.")
+@click.option("--resolve", "is_resolving", is_flag=True, help="Send a worker to each branch that clashes or fails.")
 @click.option("--resolver", metavar="AGENT", help=f"The agent that resolves; by default {AGENT}.")
 @click.option("--yes", "is_agreed", is_flag=True, help="Move the target without asking.")
 @click.option("--tree", metavar="TREE", help="Move it to this tree only, as an earlier merge has told it.")
@@ -81,7 +81,7 @@ def command(
     All of it happens on a new branch, podium/merge-…, and in temporary folders; a branch that clashes or fails
     a check is left out. The target moves to exactly what was checked, after your yes or with --yes; with --tree
     only where that has the tree that you have looked at.
-    With --resolve, a worker is sent to each conflict, on a branch of its own that is merged in its place.
+    With --resolve, a worker is sent to each that clashes or fails a check, on a branch that is merged in its place.
     """
     if bool(branches) == is_all:
         raise click.UsageError("name the branches to merge, or say --all" if not is_all else "name branches, or --all")

@@ -1,4 +1,4 @@
-"""Resolvers: the workers that `podium merge --resolve` sends to the branches that clash."""
+"""Resolvers: the workers that `podium merge --resolve` sends to the branches that clash or fail a check."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def resolving_team(there: There, name: str) -> tuple[Agent, ...]:
 
 
 async def sent(there: There, result: Train, team: tuple[Agent, ...]) -> list[Resolving]:
-    """A worker for each branch that clashes, where none has resolved it or is about to."""
-    clashing = [one for one in result.left_out if one.reason == "conflict"]
-    if not clashing:
+    """A worker for each branch that clashes or fails a check, where none has resolved it or is about to."""
+    wanting = [one for one in result.left_out if one.reason in ("conflict", "check")]
+    if not wanting:
         return []
     from ..app import App  # here, because most merges need none of it
     from ..processes.delegation import start_commander
@@ -41,31 +41,31 @@ async def sent(there: There, result: Train, team: tuple[Agent, ...]) -> list[Res
     known = await resolvers(there)
     found: list[Resolving] = []
     async with App(there.settings) as app:
-        for one in clashing:
+        for one in wanting:
             if already := await _already(there, one, known):
                 say(already)
                 continue
             try:
                 found.append(await have_resolved(app, team[0], one, result, at=there.place, agents=team[1:]))
             except PodiumError as error:
-                say(f"{one.branch}: nobody is sent to its conflict: {error}")
+                say(f"{one.branch}: nobody is sent to resolve it: {error}")
     if found:
         start_commander(there.settings)
     return found
 
 
 async def _already(there: There, left_out: LeftOut, known: Mapping[str, Resolver]) -> str:
-    """Why nobody needs to be sent to a conflict; empty where somebody does."""
+    """Why nobody needs to be sent to a branch; empty where somebody does."""
     for branch, resolver in reversed(list(known.items())):
         if resolver.resolves.theirs != left_out.commit:
             continue
         if not resolver.worker.is_over:
-            return f"{left_out.branch}: a worker is on its conflict already; podium workers shows {branch}"
+            return f"{left_out.branch}: a worker is on it already; podium workers shows {branch}"
         at = (await tips(there.repository, [branch])).get(branch)
         if resolver.worker.state != "complete" or at is None:
             continue
         if not await unresolved(there.repository, at, resolver.resolves):
-            return f"{left_out.branch}: {branch} has its conflict resolved; podium merge {branch} takes that"
+            return f"{left_out.branch}: {branch} has it resolved; podium merge {branch} takes that"
     return ""
 
 

@@ -89,7 +89,7 @@ async def _ready(there: There, target: str, known: Mapping[str, Resolver]) -> li
                 f"{branch}: left aside, since its worker is {worker.state}; podium merge {branch} takes it all the same"
             )
         elif other := await _resolved_by(there.repository, found[branch], mine, known):
-            say(f"{branch}: left aside, since {other} is to resolve its conflict and is not done")
+            say(f"{branch}: left aside, since {other} is to resolve it and is not done")
         elif mine is not None and (files := await unresolved(there.repository, found[branch], mine.resolves)):
             say(f"{branch}: left aside, since marks of its conflict are left in {', '.join(files)}")
         else:
@@ -143,7 +143,7 @@ async def _arranged(repository: Repository, found: Sequence[Wagon]) -> list[Wago
     at = await tips(repository, [wagon.branch for wagon in found])
     instead = await _instead(repository, found, at)
     for branch, other in instead.items():
-        say(f"{branch}: {other} goes along in its place, with the conflict resolved")
+        say(f"{branch}: {other} goes along in its place, resolved")
     going = [wagon for wagon in found if wagon.branch not in instead and wagon.branch in at]
     kept: list[Wagon] = [wagon for wagon in found if wagon.branch not in at]
     for wagon in going:

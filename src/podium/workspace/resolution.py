@@ -1,4 +1,4 @@
-"""A resolution: a merge that clashes, laid down as a commit to work on, and what is left of the clash after that.
+"""A resolution: a merge that clashes or fails a check, laid down as a commit to work on, and what is left of it then.
 
 The commit holds what git made of the merge, marks included, and both sides are its parents. So whatever is
 built on it contains both, and its history tells what clashed, to everybody and for good. Who resolves it is
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ..errors import Mistake, OutsideFailed
 from ..plain import cut, plain
 from .git import Place, git, git_output, names
-from .merge import LONGEST, Clash, Side, attempt
+from .merge import LONGEST, Clash, Merged, Side, attempt
 from .revision import contains, path_text
 from .snapshot import committed
 
@@ -34,13 +34,17 @@ class Beginning:
     theirs: str
 
 
-async def begin(place: Place, clash: Clash, ours: Side, theirs: Side) -> Beginning:
-    """Lay a clash down as a commit, which no ref names yet. Raises Mistake where git made nothing of it."""
-    if not clash.tree:
-        why = "; ".join(plain(one.text) for one in clash.conflicts)
+async def begin(place: Place, tried: Clash | Merged, ours: Side, theirs: Side) -> Beginning:
+    """Lay a merge that clashes, or fails a check, down as a commit, which no ref names yet.
+
+    Raises Mistake where git made nothing of it.
+    """
+    if not tried.tree:
+        why = "; ".join(plain(one.text) for one in tried.conflicts) if isinstance(tried, Clash) else "it is empty"
         raise Mistake(f"{plain(theirs.name)} cannot be given to anybody to resolve: {why}; bring them together by hand")
-    message = f"Merge branch '{theirs.name}' with its conflicts\n\n{NOTE}: to be resolved"
-    commit = await committed(place, clash.tree, [ours.commit, theirs.commit], message)
+    what = "with its conflicts" if isinstance(tried, Clash) else "with a check that fails"
+    message = f"Merge branch '{theirs.name}' {what}\n\n{NOTE}: to be resolved"
+    commit = await committed(place, tried.tree, [ours.commit, theirs.commit], message)
     return Beginning(commit=commit, ours=ours.commit, theirs=theirs.commit)
 
 

@@ -258,8 +258,13 @@ def conflict_text(left_out: LeftOut) -> str:
     )
     if not left_out.output:
         return told
-    fence = "`" * max(3, *(len(run) + 1 for run in ("", *re.findall("`+", left_out.output))))
-    return f"{told}\n\nBoth sides, the train's first:\n{fence}\n{left_out.output}\n{fence}"
+    return f"{told}\n\nBoth sides, the train's first:\n{fenced(left_out.output)}"
+
+
+def fenced(output: str) -> str:
+    """What is quoted in a text for an agent, between marks that are not in it."""
+    fence = "`" * max(3, *(len(run) + 1 for run in ("", *re.findall("`+", output))))
+    return f"{fence}\n{output}\n{fence}"
 
 
 async def _must_be_a_branch_name(place: Place, name: str) -> None:
