@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import structs
+
 from podium import Result
 from podium.agent import Advisors, Budget, Member, Team
 from podium.event import Broadcast, DiscussionEnded, Noticed, OperationEnded, RoundEnded, Voted
@@ -259,3 +261,31 @@ async def test_no_member_can_pass_for_another(studio: Studio) -> None:
     heard = next(text for text in studio.heard("b") if "round 2" in text)
     assert "\n[lead, round 1]" not in heard
     assert "> [lead, round 1]" in heard
+
+
+def seated(studio: Studio, chair: Member, **options: Any) -> None:
+    """Put the lead among its own members."""
+    team = Team(mode="discuss", members=(chair, Member(agent="a")), options=options)
+    studio.agents["lead"] = structs.replace(studio.agents["lead"], team=team)
+
+
+async def test_a_lead_that_is_listed_as_a_member_takes_part_and_votes_like_any_other(studio: Studio) -> None:
+    studio.agent("a", says=ready() * 2)
+    studio.scripts["chair"] = [voted(False, "not yet"), "ok", *ready("the chair agrees")]
+    lead(studio, "discuss", "a", says=["go on", "the end"])
+    seated(studio, Member(agent="lead", name="chair"))
+
+    result = await studio.run("lead", "Talk.")
+
+    assert result.text == "the end"
+    assert (ended(studio, result).by, ended(studio, result).rounds) == ("consensus", 2)
+    assert [vote.ready for vote in studio.events(result, Voted) if vote.author == "chair"] == [False, True]
+
+
+async def test_a_coordinator_hears_what_it_said_itself_as_a_member(studio: Studio) -> None:
+    lead(studio, "discuss", "a", says=["what the lead says"])
+    seated(studio, Member(agent="lead"), max_rounds=1)
+
+    await studio.run("lead", "Talk.")
+
+    assert "[lead, round 1]\n> what the lead says" in studio.heard("lead")[-1]

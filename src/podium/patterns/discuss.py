@@ -53,6 +53,9 @@ class Discussion:
         self._request = request
         self._own = options(op)
         self._members = members(op)
+        name = op.agent.name
+        self._coordinator = f"{name} (coordinator)" if name in self._members else name
+        """Under which name the lead speaks and hears as the coordinator, which is not its part as a member."""
         self._stages: dict[str, Operation] = {}
         self._injected: list[tuple[str, str]] = []
         self._injected_characters = 0
@@ -194,7 +197,7 @@ class Discussion:
             "coordinate" if decides else "moderate",
             names=", ".join(self._members),
             round=self.rounds,
-            news=listed(self.channel.news(op.agent.name)),
+            news=listed(self.channel.news(self._coordinator)),
         )
         try:
             reply = await op.session(*(_DECIDING if decides else _MODERATING)).ask(words)
@@ -203,13 +206,13 @@ class Discussion:
                 return False
             op.scope.record(Noticed(text=f"The coordinator had no say after round {self.rounds}: {error.failure}"))
             return True
-        self.channel.has_heard(op.agent.name, until)
+        self.channel.has_heard(self._coordinator, until)
         for call in reply.calls:
             summary, message = call.arguments.get("summary"), call.arguments.get("message")
             if call.name == "conclude" and isinstance(summary, str) and summary.strip():
                 self._conclusion = summary
             if call.name == "broadcast" and isinstance(message, str) and message.strip():
-                said = op.scope.record(Broadcast(author=op.agent.name, round=self.rounds, text=message))
+                said = op.scope.record(Broadcast(author=self._coordinator, round=self.rounds, text=message))
                 self.channel.add(said)
                 self.on_broadcast(said)
         return True
@@ -224,7 +227,7 @@ class Discussion:
             "conclude",
             why=ended.replace("_", " "),
             request=self._request.original,
-            transcript=listed(self.channel.news(op.agent.name)),
+            transcript=listed(self.channel.news(self._coordinator)),
         )
         try:
             reply = await op.session().ask(words)

@@ -68,12 +68,17 @@ def members(op: Operation) -> dict[str, Agent]:
     own = options(op)
     found: dict[str, Agent] = {}
     for member in op.agent.team.members:
-        agent = _placed(as_member(op.agents[member.agent], member), own.worktrees)
+        agent = _placed(as_member(_itself(op.agents[member.agent], op.agent), member), own.worktrees)
         name, number = agent.name, 2
         while name in found:
             name, number = f"{agent.name}-{number}", number + 1
         found[name] = agent if name == agent.name else structs.replace(agent, name=name)
     return found
+
+
+def _itself(agent: Agent, lead: Agent) -> Agent:
+    """The agent; a lead that is listed among its own members takes part for itself, and leads no second team."""
+    return structs.replace(agent, team=None, advisors=None) if agent.team == lead.team else agent
 
 
 def _placed(agent: Agent, worktrees: str) -> Agent:
