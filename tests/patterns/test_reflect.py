@@ -203,6 +203,26 @@ async def test_a_lead_that_never_assigns_anything_fails_at_once_and_says_so(stud
     assert len(studio.heard("lead")) == 4
 
 
+async def test_a_later_plan_for_strangers_alone_is_no_claim_and_the_lead_is_asked_again(studio: Studio) -> None:
+    says = [plan(("a", "x")), f"half of it\n{AGAIN}\ntests", plan(("tester", "tests")), plan(("a", "tests"))]
+    lead(studio, "reflect", "a", says=[*says, f"all of it\n{DONE}"])
+
+    result = await studio.run("lead", "go")
+
+    assert (result.succeeded, result.text) == (True, "all of it")
+    assert "tester: no worker has that name" in studio.heard("lead")[3]
+
+
+async def test_a_lead_that_goes_on_planning_for_strangers_fails_with_what_there_is(studio: Studio) -> None:
+    says = [plan(("a", "x")), f"half of it\n{AGAIN}\ntests", *[plan(("tester", "tests"))] * 4]
+    lead(studio, "reflect", "a", says=says)
+
+    result = await studio.run("lead", "go")
+
+    assert ended(studio, result).end == "error_budget"
+    assert "half of it" in [part.text for part in result.parts]
+
+
 async def test_an_exhausted_budget_ends_the_loop_with_what_there_is(studio: Studio) -> None:
     lead(studio, "reflect", "a", says=[plan(("a", "x")), f"half an answer\n{AGAIN}"] * 9, max_iterations=9)
 

@@ -46,23 +46,32 @@ def planning(op: Operation, own: Options, request: Request, workers: dict[str, A
 
 
 async def planned(
-    op: Operation, own: Options, request: Request, workers: dict[str, Agent], lead: Session, reply: Reply
+    op: Operation,
+    own: Options,
+    request: Request,
+    workers: dict[str, Agent],
+    lead: Session,
+    reply: Reply,
+    *,
+    iteration: int = 1,
 ) -> Plan:
     """The plan in a reply; the lead is asked again where it assigns nothing.
 
-    An empty plan is given back only where the reply itself is to be the answer.
+    An empty plan is given back where the first reply itself is to be the answer, and in a later iteration,
+    where it says that nothing is missing. A plan for strangers alone is neither: there is work, and nobody does it.
     """
+    is_first = iteration == 1
     for attempt in range(MOST_PLANS + 1):
         plan = parse_plan(reply.text, list(workers))
-        if plan.assignments:
-            return recorded(op, plan, iteration=1)
-        if own.answer_directly and attempt == 0 and not plan.skipped:
+        if plan.assignments or (not is_first and not plan.skipped):
+            return recorded(op, plan, iteration=iteration)
+        if is_first and own.answer_directly and attempt == 0 and not plan.skipped:
             return plan
         if attempt < MOST_PLANS:
             why = f" ({'; '.join(skipped(plan))})" if plan.skipped else ""
             reply = await lead.ask(filled(own.prompts, "plan_again", why=why, names=", ".join(workers)))
-    if own.dispatch == "force":
-        return recorded(op, Plan([Assignment(name, request.text) for name in workers], []), iteration=1)
+    if is_first and own.dispatch == "force":
+        return recorded(op, Plan([Assignment(name, request.text) for name in workers], []), iteration=iteration)
     message = f"its lead assigned nothing to {', '.join(workers)}, though it was asked {MOST_PLANS + 1} times"
     raise Unplanned(op.failed("failed", message).failure)
 

@@ -16,8 +16,8 @@ from ..operation import Operation
 from ..request import Answer, Request
 from .adjust import propose
 from .delegating import delegating
-from .dispatch import Plan, parse_plan
-from .orchestrate import Unplanned, flagged, must_have_worked, planned, planning, recorded, skipped
+from .dispatch import Plan
+from .orchestrate import Unplanned, flagged, must_have_worked, planned, planning, skipped
 from .prompts import filled
 from .standing import Standing, Verdict, judged, looked_for_repetition
 from .subagents import subagents
@@ -148,7 +148,7 @@ class Teamwork:
             standing.synthesis = "" if plan.assignments else reply.text
         else:
             reply = await self._lead.ask(self._next_prompt(iteration))
-            plan = recorded(op, parse_plan(reply.text, list(self._workers)), iteration=iteration)
+            plan = await planned(op, self._own, self._request, self._workers, self._lead, reply, iteration=iteration)
         standing.skipped = [*skipped(plan), *flagged(plan)]
         if not plan.assignments and needs_iteration(reply.text):
             standing.skipped.append("it says that more is needed, and assigns nothing")
