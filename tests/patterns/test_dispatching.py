@@ -54,6 +54,14 @@ async def test_a_lead_that_plans_only_when_asked_again_still_has_its_work_done_a
     assert (ended.end, ended.iterations) == ("goal_met", 2)
 
 
+async def test_a_lead_is_told_before_it_answers_what_of_its_plan_went_to_nobody(studio: Studio) -> None:
+    lead(studio, "orchestrate", "a", says=[plan(("a", "x"), ("tester", "y")), "the answer"])
+
+    await studio.run("lead", "go")
+
+    assert "About your plan: tester: no worker has that name" in studio.heard("lead")[1]
+
+
 async def test_a_worker_that_was_cut_can_work_in_the_next_iteration(studio: Studio) -> None:
     studio.agent("a", says=[{"says": "at last", "silent": True}])
     says = [plan(("a", "x"), ("b", "y")), f"one\n{AGAIN}", plan(("a", "again")), f"two\n{DONE}"]

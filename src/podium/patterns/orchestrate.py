@@ -11,8 +11,10 @@ from ..session import Reply, Session
 from .dispatch import Assignment, Plan, parse_plan, shared_tasks
 from .prompts import filled
 from .team import Options, Worked, described, dispatched, members, nobody_succeeded, options, told
+from .verdict import needs_iteration, neutralise
 
 MOST_PLANS = 3
+UNASSIGNED = "it says that more is needed, and assigns nothing"
 
 
 class Unplanned(Failed):
@@ -28,7 +30,7 @@ async def orchestrate(op: Operation, request: Request) -> Answer:
         return Answer(text=reply.text)
     results = await dispatched(op, request, workers, plan.assignments)
     must_have_worked(op, results)
-    final = await lead.ask(filled(own.prompts, "synthesis", request=request.original, results=told(results)))
+    final = await lead.ask(synthesis(own, request, plan, results))
     return Answer(text=final.text, parts=tuple(result.part for result in results))
 
 
@@ -45,6 +47,13 @@ def planning(op: Operation, own: Options, request: Request, workers: dict[str, A
     ).strip()
 
 
+def synthesis(own: Options, request: Request, plan: Plan, results: list[Worked]) -> str:
+    """The prompt for the answer: what came back, and what of the plan went to nobody."""
+    missed = "; ".join([*skipped(plan), *flagged(plan)])
+    about = f"About your plan: {neutralise(missed)}\n" if missed else ""
+    return filled(own.prompts, "synthesis", request=request.original, results=told(results), skipped=about)
+
+
 async def planned(
     op: Operation,
     own: Options,
@@ -58,17 +67,19 @@ async def planned(
     """The plan in a reply; the lead is asked again where it assigns nothing.
 
     An empty plan is given back where the first reply itself is to be the answer, and in a later iteration,
-    where it says that nothing is missing. A plan for strangers alone is neither: there is work, and nobody does it.
+    where it says that nothing is missing. A plan for strangers alone, or one that only says that more is needed, is
+    neither: there is work, and nobody does it.
     """
     is_first = iteration == 1
     for attempt in range(MOST_PLANS + 1):
         plan = parse_plan(reply.text, list(workers))
-        if plan.assignments or (not is_first and not plan.skipped):
+        slips = [*skipped(plan), *([UNASSIGNED] if not plan.assignments and needs_iteration(reply.text) else ())]
+        if plan.assignments or (not is_first and not slips):
             return recorded(op, plan, iteration=iteration)
         if is_first and own.answer_directly and attempt == 0 and not plan.skipped:
             return plan
         if attempt < MOST_PLANS:
-            why = f" ({'; '.join(skipped(plan))})" if plan.skipped else ""
+            why = f" ({'; '.join(slips)})" if slips else ""
             reply = await lead.ask(filled(own.prompts, "plan_again", why=why, names=", ".join(workers)))
     if is_first and own.dispatch == "force":
         return recorded(op, Plan([Assignment(name, request.text) for name in workers], []), iteration=iteration)

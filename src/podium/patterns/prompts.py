@@ -62,7 +62,7 @@ SHARED = """\
 SYNTHESIS = """\
 Your workers are done. Write the answer to the request from their results, and from nothing else: where a result is
 missing or failed, say so and do not fill it in.
-
+{skipped}
 ## Request
 {request}
 

@@ -17,12 +17,12 @@ from ..request import Answer, Request
 from .adjust import propose
 from .delegating import delegating
 from .dispatch import Plan
-from .orchestrate import Unplanned, flagged, must_have_worked, planned, planning, skipped
+from .orchestrate import Unplanned, flagged, must_have_worked, planned, planning, skipped, synthesis
 from .prompts import filled
 from .standing import Standing, Verdict, judged, looked_for_repetition
 from .subagents import subagents
-from .team import Options, Worked, dispatched, members, options, told
-from .verdict import answer_of, feedback, is_complete, needs_iteration, neutralise, parse_score, self_score
+from .team import Options, Worked, dispatched, members, options
+from .verdict import answer_of, feedback, is_complete, neutralise, parse_score, self_score
 
 GOAL = 0.9
 MOST_ERRORS = 3
@@ -115,8 +115,6 @@ class Teamwork:
         plan = await self._planned(iteration)
         if not plan.assignments and not standing.has_worked:
             return self._answered_directly(iteration)
-        if not plan.assignments and not standing.is_claimed:
-            return False
         results: list[Worked] = []
         if plan.assignments:
             results = await dispatched(op, self._request, self._workers, plan.assignments)
@@ -124,8 +122,8 @@ class Teamwork:
             must_have_worked(op, results)
             standing.has_worked = True
             standing.parts = tuple(result.part for result in results)
-            standing.synthesis = await self._synthesised(results)
-        verdict = await self._verdict()
+            standing.synthesis = await self._synthesised(plan, results)
+        verdict = await self._verdict(is_claimed=not plan.assignments)
         is_met = await judged(op, self._own, standing, verdict, iteration, members=self._workers)
         if plan.assignments and not is_met:
             looked_for_repetition(op, standing)
@@ -140,7 +138,7 @@ class Teamwork:
         return True
 
     async def _planned(self, iteration: int) -> Plan:
-        """The assignments of an iteration; none where it says that nothing is missing, or is to be asked again."""
+        """The assignments of an iteration; none where the lead says that nothing is missing."""
         op, standing = self._op, self.standing
         if not standing.has_worked:
             reply = await self._lead.ask(planning(op, self._own, self._request, self._workers))
@@ -150,10 +148,6 @@ class Teamwork:
             reply = await self._lead.ask(self._next_prompt(iteration))
             plan = await planned(op, self._own, self._request, self._workers, self._lead, reply, iteration=iteration)
         standing.skipped = [*skipped(plan), *flagged(plan)]
-        if not plan.assignments and needs_iteration(reply.text):
-            standing.skipped.append("it says that more is needed, and assigns nothing")
-        # A plan for somebody who is not there is a slip, and no word about the work.
-        standing.is_claimed = not plan.assignments and not standing.skipped
         return plan
 
     def _next_prompt(self, iteration: int) -> str:
@@ -171,17 +165,17 @@ class Teamwork:
             request=self._request.original,
         )
 
-    async def _synthesised(self, results: list[Worked]) -> str:
-        words = filled(self._own.prompts, "synthesis", request=self._request.original, results=told(results))
+    async def _synthesised(self, plan: Plan, results: list[Worked]) -> str:
+        words = synthesis(self._own, self._request, plan, results)
         if self._evaluator is None:
             words += filled(self._own.prompts, "evaluation")
         return (await self._lead.ask(words)).text
 
-    async def _verdict(self) -> Verdict:
+    async def _verdict(self, *, is_claimed: bool) -> Verdict:
         """What the judge says: the evaluator where there is one, else the lead in its own reply."""
         op, text = self._op, self.standing.synthesis
         if self._evaluator is None:
-            claims = self.standing.is_claimed or is_complete(text)
+            claims = is_claimed or is_complete(text)
             score = 1.0 if claims else self_score(text)
             why = feedback(answer_of(text) if claims else text)
             return Verdict(claims, score, why, op.agent.name, op.agent.model)

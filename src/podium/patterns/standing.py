@@ -40,8 +40,6 @@ class Standing:
     scores: list[float] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)
     has_worked: bool = False
-    is_claimed: bool = False
-    """Whether the lead's last plan says that nothing is missing."""
     skipped: list[str] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
     """What was changed, or should be thought of, since the last plan."""
