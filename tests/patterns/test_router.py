@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +52,29 @@ async def test_the_tool_lists_the_destinations_with_what_they_are_for(desk: Stud
     assert tool.name == "route_to"
     assert tool.parameters["properties"]["agent"]["enum"] == ["billing", "support"]
     assert "- billing: Invoices and refunds." in tool.description
+
+
+async def test_a_router_with_turns_and_tools_may_look_before_it_chooses(desk: Studio, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("invoices go to billing")
+    looks = {"calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}]}
+    router = Router(destinations=("billing", "support"), max_turns=2)
+    desk.agent("reception", says=[looks, routes_to("billing")], router=router, tools=["Read"])
+
+    async with desk.app() as app:
+        result = await app.run(desk.agents["reception"], "help", repo=tmp_path, agents=desk.agents.values())
+
+    assert result.text == "paid"
+    assert [tool.name for tool in desk.calls[0].tools] == ["route_to", "read_file"]
+    assert "invoices go to billing" in desk.calls[1].messages[-1].text
+
+
+async def test_a_router_of_one_turn_has_its_one_tool_only(desk: Studio, tmp_path: Path) -> None:
+    desk.agent("reception", says=[routes_to("billing")], router=True, agents=["billing"], tools=["Read"])
+
+    async with desk.app() as app:
+        await app.run(desk.agents["reception"], "help", repo=tmp_path, agents=desk.agents.values())
+
+    assert [tool.name for tool in desk.calls[0].tools] == ["route_to"]
 
 
 async def test_a_json_object_routes_as_well_as_the_tool(desk: Studio) -> None:

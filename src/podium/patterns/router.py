@@ -46,7 +46,7 @@ async def choose(op: Operation, request: Request) -> Routed:
     """Whom the router names; the fallback, or a failure, when it names nobody it may name."""
     destinations, router = op.agent.destinations, op.agent.router
     assert router is not None
-    session = op.session(route_to(op), max_turns=router.max_turns)
+    session = op.session(route_to(op), *await looking(op), max_turns=router.max_turns)
     prompt = f"{request.prompt()}\n\n{instructions(destinations)}"
     for _ in range(1 + CORRECTIONS):
         choice = choice_in(await _reply(session, prompt))
@@ -57,6 +57,13 @@ async def choose(op: Operation, request: Request) -> Routed:
     if router.fallback is not None:
         return Routed(agent=router.fallback, reason=refusal(choice.agent, destinations), is_fallback=True)
     raise op.failed("routing", f"routing failed: {refusal(choice.agent, destinations)}")
+
+
+async def looking(op: Operation) -> tuple[Tool, ...]:
+    """What a router may look around with before it chooses: the tools that it lists, where it has turns for that."""
+    router = op.agent.router
+    assert router is not None
+    return await op.offered() if router.max_turns > 1 and op.agent.tools is not None else ()
 
 
 async def _reply(session: Session, prompt: str) -> Reply:
