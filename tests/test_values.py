@@ -16,7 +16,7 @@ from podium import Agent
 from podium.action import Action
 from podium.agent import Advisors, Router
 from podium.errors import Failure
-from podium.event import KINDS, Event, decode, encode
+from podium.event import KINDS, Event, ReflectEnd, ReflectEnded, decode, encode
 from podium.request import Note, Request
 from podium.usage import Usage, total
 
@@ -119,3 +119,12 @@ def test_no_note_can_pass_for_another(text: str, notes: list[str]) -> None:
 
     assert lines[0] == "the request"
     assert all(line == "" or line.startswith("> ") or line == "[context: n]" for line in lines[1:])
+
+
+@pytest.mark.parametrize("end", get_args(ReflectEnd))
+def test_only_one_end_of_a_loop_is_a_success_and_all_others_but_a_pause_are_none(end: ReflectEnd) -> None:
+    ended = ReflectEnded(end=end, iterations=1)
+
+    assert ended.succeeded == ended.goal_met == (end == "goal_met")
+    assert ended.is_stalled == (end == "stalled")
+    assert ended.is_cancelled == (end not in ("goal_met", "paused"))

@@ -462,6 +462,24 @@ class ReflectEnded(_Event, frozen=True, kw_only=True, tag="reflect_ended"):
     most: int = 0
     """How many iterations it might have had."""
 
+    @property
+    def succeeded(self) -> bool:
+        """Whether the loop came to what was wanted; no other end is a success."""
+        return self.end == "goal_met"
+
+    @property
+    def goal_met(self) -> bool:
+        return self.succeeded
+
+    @property
+    def is_stalled(self) -> bool:
+        return self.end == "stalled"
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it ended without success; one that is paused has not ended."""
+        return self.end not in ("goal_met", "paused")
+
 
 class Broadcast(_Event, frozen=True, kw_only=True, tag="broadcast"):
     """A member of a discussion said something to all of them."""
