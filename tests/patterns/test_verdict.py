@@ -15,6 +15,7 @@ from podium.patterns.verdict import (
     Score,
     feedback,
     is_complete,
+    missing,
     neutralise,
     parse_pass_fail,
     parse_score,
@@ -125,7 +126,12 @@ def test_feedback_is_what_follows_the_sentinel_up_to_the_next_plan() -> None:
 
     assert feedback(text) == "Add tests.\nAnd docs."
     assert feedback("1\n2\n3\n4\n5\n6\n") == "2\n3\n4\n5\n6"
-    assert feedback(f"Add tests.\n{NEEDS}") == "Add tests."
+    assert feedback(f"Add tests.\n{NEEDS}") == ""
+
+
+def test_what_a_judge_says_before_a_bare_sentinel_is_what_is_missing() -> None:
+    assert missing(f"Add tests.\n{NEEDS}") == "Add tests."
+    assert missing(f"Good.\n{NEEDS}\nAdd tests.") == "Add tests."
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from .prompts import filled
 from .standing import Standing, Verdict, judged, looked_for_repetition
 from .subagents import subagents
 from .team import Options, Worked, dispatched, members, options
-from .verdict import answer_of, feedback, is_complete, neutralise, parse_score, self_score
+from .verdict import answer_of, is_complete, missing, neutralise, parse_score, self_score
 
 GOAL = 0.9
 MOST_ERRORS = 3
@@ -177,7 +177,7 @@ class Teamwork:
         if self._evaluator is None:
             claims = is_claimed or is_complete(text)
             score = 1.0 if claims else self_score(text)
-            why = feedback(answer_of(text) if claims else text)
+            why = missing(answer_of(text) if claims else text)
             return Verdict(claims, score, why, op.agent.name, op.agent.model)
         judge = op.agents[self._evaluator]
         words = filled(self._own.prompts, "score", request=self._request.original, work=neutralise(text))
@@ -214,7 +214,7 @@ class Alone:
         verdict = Verdict(
             claims=is_complete(reply.text, group=False),
             score=self_score(reply.text, group=False),
-            rationale=feedback(reply.text),
+            rationale=missing(reply.text),
             by=op.agent.name,
             model=op.agent.model,
         )

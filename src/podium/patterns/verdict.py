@@ -101,9 +101,12 @@ def feedback(text: str) -> str:
     told = text.replace("\r\n", "\n").replace("\r", "\n")
     if (sentinel := _LINES[NEEDS_ITERATION].search(told)) is None:
         return _last_lines(told)
-    after = MARKER.split(told[sentinel.end() :], maxsplit=1)[0].strip()
-    # A judge that says why before the sentinel has said it too.
-    return after or _last_lines(told[: sentinel.start()])
+    return MARKER.split(told[sentinel.end() :], maxsplit=1)[0].strip()
+
+
+def missing(text: str) -> str:
+    """What the next plan should know of a judge's reply: its feedback, or what it said before a bare sentinel."""
+    return feedback(text) or _last_lines(answer_of(text))
 
 
 def trend(scores: Sequence[float]) -> Trend:
