@@ -7,6 +7,7 @@ import gc
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from anyio import CancelScope, create_task_group, fail_after, wait_all_tasks_blocked
@@ -14,7 +15,7 @@ from msgspec import structs
 
 import podium
 from podium import Agent, App, Settings
-from podium.agent import Advisors, Router
+from podium.agent import Advisors, Member, Router, Team
 from podium.engines.model.caller import Model
 from podium.engines.model.loop import ModelEngine
 from podium.engines.scripted import ScriptedWire
@@ -378,6 +379,72 @@ async def test_agents_in_code_need_names_that_fit_into_keys(studio: Studio) -> N
 
     with pytest.raises(BadAgent, match="a/b"):
         await studio.run("a/b", "go")
+
+
+async def test_agents_in_code_may_say_what_files_say_as_mappings(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[f"{name} is done"])
+    studio.agent("lead", team={"mode": "broadcast", "members": ["a", {"agent": "b", "name": "second"}]})
+    studio.scripts["second"] = ["second is done"]
+    studio.agent("advised", says=["ok"], advisors={"agents": ["a"], "require": 1}, tools="Read, Agent(a, b)")
+
+    result = await studio.run("lead", "go")
+
+    assert [part.agent for part in result.parts] == ["a", "second"]
+    assert studio.agents["advised"].advisors == Advisors(agents=("a",), require=1)
+    assert studio.agents["advised"].tools == ("Read", "Agent(a, b)")
+    assert Agent(name="x", team={"mode": "orchestrator", "members": ["a"]}) == Agent(  # type: ignore[arg-type] # short
+        name="x", team=Team(mode="orchestrate", members=(Member(agent="a"),))
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({"handoff": ["a"]}, "handoff"),
+        ({"router": {"dest": ["a"]}}, "there is no key 'dest'; there are destinations, fallback, max_turns"),
+        ({"team": {"mode": "chaos", "members": ["a"]}}, "'chaos'"),
+        ({"team": Team(mode="chaos", members=(Member(agent="a"),))}, "'chaos'"),  # type: ignore[arg-type] # wrong
+        ({"team": {"mode": "reflect", "members": ["a"], "max_iterations": "many"}}, "max_iterations"),
+        ({"advisors": Advisors(agents=("a",), require=2)}, "2 of 1 advisors cannot succeed"),
+        ({"budget": {"tokens": "many"}}, "tokens"),
+    ],
+)
+async def test_what_is_wrong_with_an_agent_in_code_is_said_before_it_runs(
+    studio: Studio, keys: dict[str, Any], why: str
+) -> None:
+    studio.agent("a")
+
+    with pytest.raises(Mistake, match=why):
+        studio.agent("lead", **keys)
+        await studio.run("lead", "go")
+
+    assert not studio.calls
+
+
+async def test_a_function_among_an_agents_tools_is_that_agents_alone(studio: Studio) -> None:
+    def stock(item: str) -> int:
+        """How many of an item there are."""
+        return len(item)
+
+    counts = {"calls": [{"name": "stock", "arguments": {"item": "lamp"}}]}
+    studio.agent("clerk", says=[counts, "four"], tools=[stock], handoff="writer")
+    studio.agent("writer", says=["done"])
+
+    await studio.run("clerk", "How many?")
+
+    assert studio.calls[1].messages[-1].text == "4"
+    assert [tool.name for tool in studio.calls[0].tools] == ["stock"]
+    assert "stock" not in [tool.name for tool in studio.calls[2].tools]
+
+
+async def test_a_budget_may_be_a_mapping(studio: Studio) -> None:
+    studio.agent("solo", says=["done"])
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["solo"], "go " * 100, budget={"tokens": 1})
+
+    assert "budget of 1 tokens" in (result.error or "")
 
 
 async def test_a_run_that_does_not_exist_cannot_be_resumed(studio: Studio) -> None:

@@ -6,16 +6,23 @@ agents from files and checking that they fit together belongs to the roster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeVar
 
+import msgspec
 from msgspec import Struct, structs
+
+from .errors import BadAgent
 
 Source = Literal["built-in", "user", "repo", "code"]
 Mode = Literal["broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate"]
 Isolation = Literal["shared", "worktree", "process", "together"]
 """Where an agent works; `together` is in a checkout that the members of its team have in common."""
 Edge = Literal["handoff", "route", "advice", "member", "tool"]
+
+MODES_ELSEWHERE = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"}
+"""What other systems call some of our modes."""
 
 
 class Router(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,6 +60,14 @@ class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
     evaluator: str | None = None
     options: dict[str, Any] = {}
 
+    def __post_init__(self) -> None:
+        """Members may be given by their names alone, and the mode as others call it."""
+        put = structs.force_setattr
+        members: Iterable[Any] = self.members
+        put(self, "members", tuple(Member(agent=one) if isinstance(one, str) else one for one in members))
+        if self.mode in MODES_ELSEWHERE:
+            put(self, "mode", MODES_ELSEWHERE[self.mode])
+
 
 class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Limits; None is no limit."""
@@ -82,7 +97,8 @@ class Reference(Struct, frozen=True):
 class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One agent, from a file or built in code.
 
-    In code, `advisors` may be a list of names and `router` may be True, as in a file.
+    In code, what a file writes as a mapping may be one, such as `team`; `advisors` may be a list of names, `router`
+    may be True, and `tools` may have functions among them.
     """
 
     name: str
@@ -115,8 +131,14 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Bring the short forms of code and files into the one form that the rest reads."""
         put = structs.force_setattr
         for field in ("tools", "disallowed_tools", "capabilities", "agents"):
-            if isinstance(value := getattr(self, field), list):
+            value = getattr(self, field)
+            if isinstance(value, list):
                 put(self, field, tuple(value))
+            elif isinstance(value, str):
+                put(self, field, tuple(word for one in _COMMA.split(value) if (word := one.strip())))
+        for field, kind in _MAPPED.items():
+            if isinstance(value := getattr(self, field), Mapping):
+                put(self, field, _told(value, kind, of=f"agent {self.name}: {field}"))
         advisors: Any = self.advisors
         if isinstance(advisors, list | tuple):
             put(self, "advisors", Advisors(agents=tuple(advisors)))
@@ -157,6 +179,42 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_terminal(self) -> bool:
         """Whether its answer is its own, and not that of an agent it hands to or routes to."""
         return self.handoff is None and self.router is None
+
+
+_COMMA = re.compile(r",(?![^()]*\))")
+_MAPPED: Mapping[str, type[Struct]] = {
+    "router": Router,
+    "advisors": Advisors,
+    "team": Team,
+    "budget": Budget,
+    "permissions": Permissions,
+}
+
+S = TypeVar("S", bound=Struct)
+
+
+def _told(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
+    """What a mapping says, as in a file; for a team, what is no key of every team is one of its mode's own."""
+    keys = kind.__struct_fields__
+    given = dict(written)
+    if kind is Team and "options" not in given:
+        given = {key: value for key, value in written.items() if key in keys}
+        options = given["options"] = {key: value for key, value in written.items() if key not in keys}
+        given.setdefault("mode", "discuss" if {"termination", "max_rounds"} & set(options) else "orchestrate")
+        given["mode"] = MODES_ELSEWHERE.get(given["mode"], given["mode"])
+        members = given.get("members", ())
+        given["members"] = [{"agent": one} if isinstance(one, str) else one for one in members]
+    if unknown := [key for key in given if key not in keys]:
+        raise BadAgent(f"{of}: there is no key {unknown[0]!r}; there are {', '.join(keys)}")
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise BadAgent(f"{of}: {error}") from None
+
+
+def as_budget(given: Budget | Mapping[str, Any]) -> Budget:
+    """Limits, which may also be given as a mapping. Raises BadAgent for a key or a value that is none."""
+    return given if isinstance(given, Budget) else _told(given, Budget, of="budget")
 
 
 def working_names(agents: Iterable[Agent]) -> list[str]:

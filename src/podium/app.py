@@ -20,9 +20,9 @@ from anyio import CancelScope, create_task_group, to_thread
 from msgspec import structs
 
 from . import __version__
-from .agent import Agent, Budget, Mode
+from .agent import Agent, Budget, Mode, as_budget
 from .budget import Allowance
-from .casting import Casting
+from .casting import Casting, named
 from .config.role import resolved
 from .driving import driven
 from .engines.choice import Engines
@@ -89,7 +89,7 @@ class Given(TypedDict, total=False):
     repo: str | Path | None
     agents: Iterable[Agent]
     tools: Sequence[Callable[..., object]]
-    budget: Budget | None
+    budget: Budget | Mapping[str, float] | None
     is_attended: bool
     mode: Mode | None
     max_iterations: int | None
@@ -243,7 +243,7 @@ class App:
         repo: str | Path | None = None,
         agents: Iterable[Agent] = (),
         tools: Sequence[Callable[..., object]] = (),
-        budget: Budget | None = None,
+        budget: Budget | Mapping[str, float] | None = None,
         is_attended: bool = False,
         mode: Mode | None = None,
         max_iterations: int | None = None,
@@ -257,13 +257,17 @@ class App:
         must_be_a_request(request)
         place = None if repo is None else find_repo(Path(repo))
         settings = settings or self.settings
-        settings = settings if budget is None else structs.replace(settings, budget=budget)
-        team, notices = self._casting.cast(agent, tuple(agents), place)
+        settings = settings if budget is None else structs.replace(settings, budget=as_budget(budget))
+        first, *others = map(named, (agent, *agents))
+        team, notices = self._casting.cast(
+            first.agent, tuple(one.agent for one in others if isinstance(one.agent, Agent)), place
+        )
         if mode is not None or max_iterations is not None:
             team = (reshaped(team[0], mode, max_iterations), *team[1:])
             way_of(team[0])
         must_have_a_repository(team, place)
-        functions = _functions(tools)
+        own = [function for one in (first, *others) for function in one.functions if function not in tools]
+        functions = _functions(tuple(dict.fromkeys((*tools, *own))))
         if settings.budget is not None:
             must_be_a_budget(settings.budget)
         if settings.budget is not None and settings.budget.usd is not None:
@@ -281,14 +285,22 @@ class App:
         id = id or secrets.token_hex(6)
         lease = self._store.begin(id, None if errand is None else hiring(id, errand))
         timeline = Timeline(lease.run, lease, redaction=self._redaction)
-        first = timeline.append(started, scope="")
+        begun = timeline.append(started, scope="")
         if settings.permission_mode == "bypass":
             notices = [*notices, BYPASSED]
         for notice in (*settings.notices, *notices):
             timeline.append(Noticed(text=notice), scope="")
         ways = PATTERNS if on_discussion is None else Patterns(on_discussion)
         return self._run(
-            lease, timeline, first, settings, functions=functions, is_attended=is_attended, ways=ways, past=past
+            lease,
+            timeline,
+            begun,
+            settings,
+            functions=functions,
+            for_all=len(tools),
+            is_attended=is_attended,
+            ways=ways,
+            past=past,
         )
 
     async def _started(self, run: str) -> RunStarted:
@@ -349,6 +361,7 @@ class App:
         settings: Settings,
         *,
         functions: Sequence[Acting],
+        for_all: int | None = None,
         is_attended: bool,
         ways: Ways = PATTERNS,
         past: tuple[Past, ...] = (),
@@ -366,6 +379,7 @@ class App:
             started.agents,
             directory=Path(started.repo) if started.repo else None,
             functions=functions,
+            for_all=for_all,
             environ=self._environ,
             unattended=unattended,
             notice=notice,

@@ -5,20 +5,21 @@ They are taken as a resumed run will read them from its timeline, so that it run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import structs
 
 from .agent import Agent
 from .engines.names import REHEARSAL
-from .errors import Mistake
+from .errors import BadAgent, Mistake
 from .live import must_be_priced
 from .mind import Engine
 from .patterns.output import must_be_schema
+from .patterns.team import must_be_a_team
 from .patterns.ways import way_of
 from .preflight import below
 from .redaction import Redaction
@@ -58,11 +59,13 @@ class Casting:
     def cast(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> Cast:
         """The agent and all that it may need, checked. Files are read only for what code does not give."""
         if isinstance(agent, str):
+            _must_be_sound(others)
             return self._fit(load(repo or find_repo(Path()), self._settings.home), agent, others)
         given = (agent, *others)
         key = tuple(map(id, given))
         if key in self._teams:
             return self._teams[key].team
+        _must_be_sound(given)
         names = {one.name for one in given}
         if not all(reference.name in names for one in given for reference in one.references()):
             return self._fit(load(repo or find_repo(Path()), self._settings.home), agent.name, given)
@@ -98,6 +101,7 @@ class Casting:
         first = team[0]
         for agent in team:
             way_of(agent)
+            must_be_a_team(agent)
             must_be_schema(agent)
             engines.add(self._engine_for(settings, agent).name)
             if agent.isolation != "shared" and agent is first:
@@ -115,3 +119,29 @@ class Casting:
     def must_be_priced(self, agents: Iterable[Agent], settings: Settings) -> None:
         """A limit on money needs the price of every model under it. Raises Mistake."""
         must_be_priced(agents, partial(self._engine_for, settings))
+
+
+class Named(NamedTuple):
+    """An agent whose tools are all named, and the functions that some of them are."""
+
+    agent: str | Agent
+    functions: tuple[Callable[..., object], ...]
+
+
+def named(agent: str | Agent) -> Named:
+    """The agent with the functions among its tools by their names: these can be written down."""
+    tools: Sequence[Any] = () if isinstance(agent, str) else agent.tools or ()
+    functions = tuple(tool for tool in tools if callable(tool))
+    if isinstance(agent, str) or not functions:
+        return Named(agent, ())
+    names = tuple(getattr(tool, "__name__", "") if callable(tool) else tool for tool in tools)
+    return Named(structs.replace(agent, tools=names), functions)
+
+
+def _must_be_sound(agents: Iterable[Agent]) -> None:
+    """Refuse an agent built in code whose values are not what they should be. Raises BadAgent."""
+    for agent in agents:
+        try:
+            msgspec.convert(msgspec.to_builtins(agent), Agent)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise BadAgent(f"agent {agent.name} cannot be used as it was built: {error}") from None

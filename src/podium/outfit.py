@@ -47,6 +47,7 @@ class Outfit:
         *,
         directory: Path | None,
         functions: Sequence[Acting],
+        for_all: int | None = None,
         environ: Mapping[str, str],
         unattended: Unattended | None,
         notice: Callable[[str], None],
@@ -55,6 +56,8 @@ class Outfit:
         self._needs_servers = any(_is_of_a_server(entry) for agent in agents for entry in agent.tools or ())
         self._directory = directory
         self._functions = functions
+        self._for_all = tuple(tool.name for tool in functions[:for_all])
+        """The functions of those who list no tools; the others belong to agents that list them."""
         self._environ = environ
         self._unattended = unattended
         self._notice = notice
@@ -83,7 +86,8 @@ class Outfit:
         ]
         if self._servers is not None:
             acting += map(self._then, await self._servers.acting(agent.tools or (), disallowed=agent.disallowed_tools))
-        given = map(self._then, box.given(agent.tools, agent.disallowed_tools))
+        wanted = self._for_all if agent.tools is None else agent.tools
+        given = map(self._then, box.given(wanted, agent.disallowed_tools))
         return (
             *(op.gate.offer(tool) for tool in acting),
             *(op.gate.offer(tool, is_given=True) for tool in given),

@@ -10,7 +10,7 @@ from anyio import create_task_group
 from msgspec import Struct, structs
 
 from ..agent import Agent, Member
-from ..errors import Failed
+from ..errors import Failed, Mistake
 from ..operation import Operation
 from ..request import Note, Outcome, Part, Request, escaped
 from .dispatch import Assignment, merge
@@ -60,6 +60,16 @@ def options(op: Operation) -> Options:
     """The team's own keys."""
     assert op.agent.team is not None
     return msgspec.convert(op.agent.team.options, Options)
+
+
+def must_be_a_team(agent: Agent) -> None:
+    """Refuse a team whose own keys have values that they cannot have. Raises Mistake."""
+    if agent.team is None:
+        return
+    try:
+        msgspec.convert(agent.team.options, Options)
+    except msgspec.ValidationError as error:
+        raise Mistake(f"{agent.name} leads a team that cannot work: {error}") from None
 
 
 def members(op: Operation) -> dict[str, Agent]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from ..agent import Agent, Reference
+from ..agent import Advisors, Agent, Reference
 from ..finding import Finding
 from ..marked import quoted
 from .graph import edges, terminal
@@ -50,10 +50,20 @@ def missing(agents: Agents, *, known: Collection[str] = (), broken: Collection[s
 def combinations(agents: Agents) -> Iterator[Finding]:
     """An error for every agent that wants two things which exclude each other, or lacks what it cannot do without."""
     for agent in agents.values():
+        if agent.advisors is not None:
+            yield from _advisors(agent.advisors, agent)
         if agent.router is not None:
             yield from _router(agent)
         if agent.team is not None:
             yield from _team(agent)
+
+
+def _advisors(advisors: Advisors, agent: Agent) -> Iterator[Finding]:
+    """What cannot be asked of advisors."""
+    number, count = advisors.require, len(advisors.agents)
+    if isinstance(number, int) and number > count:
+        message = f"{number} of {count} advisors cannot succeed; a number up to {count} would be right"
+        yield _error(agent, "advisors.require", message)
 
 
 def _router(agent: Agent) -> Iterator[Finding]:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
 
-from ..agent import Member, Mode, Team
+from ..agent import MODES_ELSEWHERE, Member, Mode, Team
 from ..marked import Fields, Items, Scalar
 from .slot import Slot
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate")
-MODES_ELSEWHERE = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"}
 TERMINATIONS = ("consensus", "max_rounds", "coordinator_decides")
 TERMINATIONS_ELSEWHERE = {"maxRounds": "max_rounds", "coordinatorDecides": "coordinator_decides"}
 MEMBER_KEYS = ("agent", "name", "role", "capabilities", "model", "prompt")

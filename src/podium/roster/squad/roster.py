@@ -8,8 +8,8 @@ from typing import cast
 
 from msgspec import Struct
 
-from ...agent import Mode
-from ..team import MODES, MODES_ELSEWHERE
+from ...agent import MODES_ELSEWHERE, Mode
+from ..team import MODES
 from .markdown import Row, Table, at, bare, heading, key, lines_of, spoken, tables
 from .team import Member
 
