@@ -1,7 +1,12 @@
 """Drawing a workflow: who may give the final answer, as a tree and as a flowchart."""
 
+from xml.etree import ElementTree
+
 from podium.agent import Advisors, Agent, Member, Router, Team
 from podium.roster.graph import mermaid, reachable, terminal, tree
+from podium.roster.svg import svg
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def by_name(*agents: Agent) -> dict[str, Agent]:
@@ -117,3 +122,21 @@ def test_a_cycle_and_a_very_long_chain_are_drawn_and_end() -> None:
     assert len(reachable(agents, "a0")) == 5000
     assert mermaid(agents, "a0").count("-->") == 5000
     assert "a40 ..." in tree(agents, "a0")
+
+
+def test_a_picture_shows_every_agent_and_who_may_give_the_final_answer() -> None:
+    drawn = ElementTree.fromstring(svg(LEAD, "desk"))
+
+    texts = [text.text for text in drawn.iter(f"{SVG}text")]
+    finals = [box for box in drawn.iter(f"{SVG}rect") if box.get("class") == "final"]  # b is reached in two ways
+    assert all(any((text or "").startswith(name) for text in texts) for name in reachable(LEAD, "desk"))
+    assert (len(finals), terminal(LEAD, "desk")) == (3, ("a", "b"))
+
+
+def test_no_name_breaks_out_of_a_picture() -> None:
+    evil = '"><script>alert(1)</script>\x1b'
+
+    drawn = ElementTree.fromstring(svg(by_name(Agent(name=evil, handoff="ghost")), evil))
+
+    assert list(drawn.iter("script")) == []
+    assert any((text.text or "").startswith("ghost (missing)") for text in drawn.iter(f"{SVG}text"))

@@ -10,6 +10,7 @@ from ..event import SCHEMA
 from ..roster.discover import load
 from ..roster.graph import Agents, edges, label, mermaid, terminal, tree
 from ..roster.place import find_repo, user_home
+from ..roster.svg import svg
 from .text import as_json, visible
 
 
@@ -19,17 +20,20 @@ from .text import as_json, visible
     "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to look in."
 )
 @click.option("--mermaid", "is_mermaid", is_flag=True, help="Print a Mermaid flowchart.")
+@click.option("--svg", "is_svg", is_flag=True, help="Print a picture, as SVG.")
 @click.option("--json", "is_json", is_flag=True, help="Print the graph as JSON.")
-def command(agent: str, repo: Path | None, is_mermaid: bool, is_json: bool) -> None:
+def command(agent: str, repo: Path | None, is_mermaid: bool, is_svg: bool, is_json: bool) -> None:
     """Draw who works for AGENT, and who may give its final answer."""
-    if is_mermaid and is_json:
-        raise click.UsageError("--mermaid and --json exclude each other")
+    if is_mermaid + is_svg + is_json > 1:
+        raise click.UsageError("--mermaid, --svg and --json exclude each other")
     home = user_home()
     team = load(repo or find_repo(Path.cwd(), home=home), home).team(agent)
     agents = {member.name: member for member in team}
     name = team[0].name
     if is_json:
         click.echo(rendered_json(agents, name))
+    elif is_svg:
+        click.echo(svg(agents, name))
     else:
         click.echo(visible(mermaid(agents, name) if is_mermaid else tree(agents, name)))
 

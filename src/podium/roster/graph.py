@@ -85,7 +85,7 @@ def tree(agents: Agents, name: str) -> str:
             lines.append(f"{branch.start}{branch.name}{mark} ...")
         else:
             drawn.add(branch.name)
-            lines.append(f"{branch.start}{branch.name}{mark}{_nature(agent)}")
+            lines.append(f"{branch.start}{branch.name}{mark}{nature(agent)}")
             waiting.extend(reversed(_branches(agent, branch)))
     return "\n".join([*lines, "", LEGEND])
 
@@ -105,7 +105,7 @@ def _branches(agent: Agent, branch: Branch) -> list[Branch]:
     ]
 
 
-def _nature(agent: Agent) -> str:
+def nature(agent: Agent) -> str:
     """What an agent is besides an agent."""
     if agent.team is not None:
         return f"  [team: {agent.team.mode}]"
@@ -119,7 +119,7 @@ def mermaid(agents: Agents, name: str) -> str:
     lines = ["flowchart TD", f"    %% round ends: {LEGEND.removeprefix('* ')}"]
     for reached, node in ids.items():
         agent = agents.get(reached)
-        text = _escaped(reached + (_nature(agent) if agent else " (missing)"))
+        text = _escaped(reached + (nature(agent) if agent else " (missing)"))
         lines.append(f'    {node}(["{text}"])' if reached in owners else f'    {node}["{text}"]')
     for reached, node in ids.items():
         if (agent := agents.get(reached)) is not None:
