@@ -42,6 +42,7 @@ LAYERS = (
     {
         "action",
         "agent",
+        "attachment",
         "errand",
         "errors",
         "event",

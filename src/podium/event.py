@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from .action import Action
 from .agent import Agent, Budget
+from .attachment import Attachment
 from .errand import Errand
 from .errors import Failure, StoreCorrupt
 from .request import Outcome, Part, Request
@@ -107,6 +108,7 @@ class MessageReceived(_Event, frozen=True, kw_only=True, tag="message_received")
     to: str
     text: str
     by: str = ""
+    attachments: tuple[Attachment, ...] = ()
 
 
 class MessagesDelivered(_Event, frozen=True, kw_only=True, tag="messages_delivered"):

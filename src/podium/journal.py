@@ -177,6 +177,8 @@ class Timeline:
         self.stop_asked = False
         self.is_pausing = False
         self.when_quiet: Callable[[], object] = lambda: None
+        self.attached: Callable[[str], bytes | None] = lambda digest: None
+        """What came with messages to this run, by its digest."""
         self._lease = lease
         self._clock = clock
         self._hash = GENESIS

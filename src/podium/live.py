@@ -9,16 +9,18 @@ from __future__ import annotations
 import secrets
 import time
 from asyncio import Event
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Any
 
 from anyio import move_on_after, to_thread
 from msgspec import structs
 
 from .agent import Agent, Budget, working_names
+from .attachment import Attached, attached
 from .budget import STAYS
 from .clock import Limit
 from .engines.model.loop import ModelEngine
@@ -90,6 +92,7 @@ class Run:
         self._over = Event()
         self.trouble: BaseException | None = None
         lease.deliver = self._deliver
+        self._timeline.attached = partial(store.attached, self.id)
 
     # What the caller can do
 
@@ -117,12 +120,22 @@ class Run:
         """Whether this process has stopped working on it."""
         return self._over.is_set()
 
-    async def send(self, text: str, *, to: str | None = None, by: str = "") -> None:
-        """Say something to an agent of the run, the first one by default; it hears it at its next turn."""
+    async def send(self, text: str, *, to: str | None = None, by: str = "", attach: Sequence[str | Path] = ()) -> None:
+        """Say something to an agent of the run, the first one by default; it hears it at its next turn.
+
+        `attach` are images and text files that go with it. Raises Mistake for what cannot be attached.
+        """
         if to is not None:
             self._must_have(to)
-        message = MessageReceived(id=secrets.token_hex(6), to=to or self._agent, text=self._clean(text), by=by)
-        await self._post(message)
+        files = await to_thread.run_sync(attached, attach) if attach else ()
+        message = MessageReceived(
+            id=secrets.token_hex(6),
+            to=to or self._agent,
+            text=self._clean(text),
+            by=by,
+            attachments=tuple(one.about for one in files),
+        )
+        await self._post(message, files=files)
 
     async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
         """Decide on a request for permission; False where somebody else already has.
@@ -199,12 +212,12 @@ class Run:
         if self._result is not None:
             raise Mistake(f"nobody works on run {self.id} here any more: it is {self._result.outcome}")
 
-    async def _post(self, wish: Wish, *, ref: str = "") -> bool:
+    async def _post(self, wish: Wish, *, ref: str = "", files: Sequence[Attached] = ()) -> bool:
         if self._result is not None and self._result.outcome not in ("paused", "interrupted"):
             raise Mistake(f"run {self.id} has ended ({self._result.outcome}) and hears nothing any more")
         if ref in self._timeline.answers:
             return False
-        is_first = await to_thread.run_sync(partial(post, self._store.path, self.id, wish, ref=ref))
+        is_first = await to_thread.run_sync(partial(post, self._store.path, self.id, wish, ref=ref, files=files))
         if not self.is_over:
             self._store.collect_mail(self._lease)
         return is_first
@@ -308,6 +321,8 @@ class Run:
                 ended = RunEnded(outcome="failed", failure=failure, parts=await self._parts())
         for message in self._timeline.messages.values():
             self._timeline.append(Noticed(text=f"{message.to} did not hear the message: {message.text}"), scope="")
+            if message.attachments:
+                self._store.drop_attached(self._lease, message.id)
         return ended
 
     async def _answered(self) -> Answer:

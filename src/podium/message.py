@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .event import MessagesDelivered
-from .request import quoted
+from .event import MessageReceived, MessagesDelivered
+from .journal import Timeline
+from .request import quoted, readable
 from .scope import Scope
 
 
@@ -20,6 +21,20 @@ def delivered(place: Scope, agent: str) -> str:
     waiting = place.timeline.undelivered(agent)
     if not waiting:
         return ""
-    text = "\n\n".join(f"[message from {message.by or 'the person'}]{quoted(message.text)}" for message in waiting)
+    text = "\n\n".join(_told(message, place.timeline) for message in waiting)
     place.at("messages").settle(MessagesDelivered(ids=tuple(message.id for message in waiting), text=text))
     return text
+
+
+def _told(message: MessageReceived, timeline: Timeline) -> str:
+    """A message with what came with it: texts in full, images as a mark in whose place a model is shown them."""
+    told = [f"[message from {message.by or 'the person'}]{quoted(message.text)}"]
+    for one in message.attachments:
+        data = timeline.attached(one.digest)
+        if data is None:
+            told.append(f"[file {one.name}, which is not there any more]")
+        elif one.is_image:
+            told.append(one.mark)
+        else:
+            told.append(f"[file {one.name}]{quoted(timeline.redaction.text(readable(data.decode())))}")
+    return "\n".join(told)

@@ -7,6 +7,7 @@ import pytest
 
 from podium.action import Action
 from podium.agent import Budget
+from podium.attachment import Attachment
 from podium.cli.render import agent_of, json_line, line
 from podium.errors import Failure
 from podium.event import (
@@ -83,6 +84,12 @@ LINES: list[tuple[Event, str | None]] = [
         "run 3f2a: budget changed by me to usd=5,tokens=300000",
     ),
     (MessageReceived(id="1", to="law", text="hi"), 'message for law: "hi"'),
+    (
+        MessageReceived(
+            id="1", to="law", text="hi", attachments=(Attachment(name="a.png", media="image/png", digest="0", size=9),)
+        ),
+        'message for law: "hi", with a.png',
+    ),
     (MessagesDelivered(ids=("1",)), "law: hears 1 message"),
     (OperationStarted(agent="law", trigger="advice", request=Request(text="x")), "law: begins (advice for lead)"),
     (OperationStarted(agent="law", trigger="request", request=Request(text="x")), "law: begins"),

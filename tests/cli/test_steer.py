@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from podium.event import MessageReceived
+from podium.event import MessageReceived, TurnStarted
 from podium.store.reader import Reader
 
 from .conftest import SLOW, Desk, ended, wait_for
@@ -97,6 +97,24 @@ def test_a_message_for_a_run_that_nobody_works_on_waits(desk: Desk, interrupted:
     with Reader(desk.store) as reader:
         heard = [entry.event for entry in reader.entries(run) if isinstance(entry.event, MessageReceived)]
     assert [(message.to, message.text) for message in heard] == [("lead", "be brief\n")]
+
+
+def test_files_go_with_a_message(desk: Desk, interrupted: Callable[[], str]) -> None:
+    run = interrupted()
+    (desk.repo / "notes.md").write_text("mind the gap\n")
+    (desk.repo / "shot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (desk.repo / "video").write_bytes(b"\xff\xfe\0")
+
+    refused = desk.podium("send", run, "look", "--attach", "video")
+    desk.podium("send", run, "look", "--attach", "notes.md", "--attach", "shot.png")
+    resumed = desk.invoke("resume", run)
+
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("podium: video is neither text in UTF-8 nor an image")
+    assert 'message for lead: "look", with notes.md, with shot.png' in resumed.stderr
+    with Reader(desk.store) as reader:
+        turns = [entry.event.prompt for entry in reader.entries(run) if isinstance(entry.event, TurnStarted)]
+    assert any("[file notes.md]\n> mind the gap\n[image shot.png, sha256 " in prompt for prompt in turns)
 
 
 @pytest.mark.parametrize(

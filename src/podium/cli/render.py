@@ -103,7 +103,8 @@ def _of_run(entry: Entry) -> str | None:
         case BudgetChanged() as event:
             return f"run {entry.run}: budget changed{_by(event.by)} to {limits_told(event.budget)}"
         case MessageReceived() as event:
-            return f"message for {event.to}{_by(event.by)}: {_quoted(event.text)}"
+            files = "".join(f", with {one.name}" for one in event.attachments)
+            return f"message for {event.to}{_by(event.by)}: {_quoted(event.text)}{files}"
         case PermissionAnswered(is_allowed=True) as event:
             return f"request {event.id}: allowed ({event.decision}){_by(event.by)}"
         case PermissionAnswered() as event:

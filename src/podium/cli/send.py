@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 from difflib import get_close_matches
+from pathlib import Path
 
 import click
 
 from ..agent import working_names
+from ..attachment import attached
 from ..errors import Mistake
 from ..event import MessageReceived, RunStarted
 from ..settings import Settings
@@ -22,18 +24,27 @@ from .state import is_over, state
 @click.command("send")
 @click.argument("run", metavar="RUN[/AGENT]")
 @click.argument("text")
-def command(run: str, text: str) -> None:
+@click.option(
+    "--attach",
+    "paths",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="An image or a text file that goes with it; may be given several times.",
+)
+def command(run: str, text: str, paths: tuple[Path, ...]) -> None:
     """Say TEXT to an agent of RUN, the first one by default; it hears it when its next turn begins.
 
     A TEXT of - is read from standard input.
     """
     prefix, _, agent = run.partition("/")
-    words = spoken(text)
+    words, files = spoken(text), attached(paths)
     store = Settings.load().store
     with looking(store) as reader:
         summary = reader.summary(reader.find(prefix))
     to = addressee(summary, agent)
-    post(store, summary.id, MessageReceived(id=secrets.token_hex(6), to=to, text=words))
+    message = MessageReceived(id=secrets.token_hex(6), to=to, text=words, attachments=tuple(one.about for one in files))
+    post(store, summary.id, message, files=files)
     if state(summary) == "running":
         say(f"{to} hears it when its next turn begins")
     else:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import secrets
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from ..attachment import Attached
 from ..event import (
     BudgetChanged,
     MemberChanged,
@@ -25,6 +27,7 @@ from ..event import (
     QuestionAnswered,
     StopAsked,
 )
+from .attachments import keep
 from .bell import bell_folder, ring_once
 from .schema import connect, explained
 
@@ -42,16 +45,23 @@ class Letter(NamedTuple):
     event: Wish
 
 
-def post(path: Path, run: str, event: Wish, *, ref: str = "") -> bool:
-    """Put a letter into a run's mailbox and ring. False when there is one with this `ref` already."""
+def post(path: Path, run: str, event: Wish, *, ref: str = "", files: Sequence[Attached] = ()) -> bool:
+    """Put a letter into a run's mailbox and ring. False when there is one with this `ref` already.
+
+    `files` are what comes with a message.
+    """
     connection = connect(path, create=False)
     try:
         with explained(path):
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN IMMEDIATE")
+            if files and isinstance(event, MessageReceived):
+                keep(connection, run, event.id, files)
             posted = connection.execute(
                 "INSERT OR IGNORE INTO mail (run, ref, at, line) VALUES (?, ?, ?, ?)",
                 (run, ref or secrets.token_hex(8), time.time(), msgspec.json.encode(event)),
             ).rowcount
+            connection.execute("COMMIT")
     finally:
         connection.close()
     ring_once(bell_folder(path), "owner")

@@ -105,6 +105,15 @@ MIGRATIONS = (
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX worker_branch ON worker (root, branch);
     """,
+    """
+    CREATE TABLE attachment (
+        run TEXT NOT NULL,
+        message TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (run, message, digest)
+    ) STRICT;
+    """,
 )
 
 

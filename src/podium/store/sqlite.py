@@ -20,6 +20,7 @@ from anyio import CancelScope, to_thread
 
 from ..errors import PodiumError, RunHeld
 from ..journal import Row
+from .attachments import dropping, kept
 from .bell import Bell, Ringer, bell_folder
 from .mailbox import Letter, addressees, letters
 from .ownership import LEASE_SECONDS, claim, enlist, renewal
@@ -140,6 +141,15 @@ class SqliteStore:
             # Not as the lease's holder: one that could not write any more can still let go.
             let_go = "UPDATE run SET owner = NULL WHERE id = ? AND epoch = ?"
             lease._last = self.writer.enqueue(Write(None, after=(let_go, (lease.run, lease.epoch))))
+
+    def attached(self, run: str, digest: str) -> bytes | None:
+        """What came with a message to a run."""
+        with explained(self.path):
+            return kept(self._side, run, digest)
+
+    def drop_attached(self, lease: SqliteLease, message: str) -> None:
+        """Drop what came with a message that nobody heard."""
+        lease.write(Write(lease, after=dropping(lease.run, message)))
 
     async def rows(self, run: str) -> list[Row]:
         """A run's whole timeline."""

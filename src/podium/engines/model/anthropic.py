@@ -8,6 +8,7 @@ the model; what it thought goes back to it as it came, because it is signed.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
@@ -15,12 +16,13 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from ...attachment import Image
 from ...event import ToolUse
 from ...mind import Reasoning, Text, Tool
 from ...usage import Usage
 from .http import Endpoint, address, broken
 from .sse import NOT_JSON, Events, Failing, Wanted, encode, estimated, uses
-from .wire import Call, Called, Ended, Heard, Message
+from .wire import Call, Called, Ended, Heard, Message, asked_size
 
 VERSION = "2023-06-01"
 LONGEST_REPLY = 8192
@@ -65,7 +67,7 @@ class AnthropicWire:
 
     def stream(self, call: Call) -> AsyncGenerator[Heard, None]:
         body = encode(_payload(call, max_tokens=self._max_tokens))
-        reply = Reply(failed=self._endpoint.failed, sent=len(body), place=len(call.messages))
+        reply = Reply(failed=self._endpoint.failed, sent=asked_size(call, body), place=len(call.messages))
         return self._endpoint.stream(call, body, reply)
 
 
@@ -112,7 +114,12 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
         return sealed
     # A text of nothing but blanks is refused.
     said = [{"type": "text", "text": message.text}] if message.text.strip() else []
-    return said + [_used(use) for use in message.calls]
+    return said + [*map(_shown, message.images)] + [_used(use) for use in message.calls]
+
+
+def _shown(image: Image) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": image.media, "data": b64encode(image.data).decode()}
+    return {"type": "image", "source": source}
 
 
 def _used(use: ToolUse) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ...scope import Scope
 from ...usage import Usage
 from .conversation import CHARACTERS_A_TOKEN, Conversation
 from .traffic import Traffic
-from .wire import Call, Called, Ended, Heard, Wire
+from .wire import IMAGE_CHARACTERS, Call, Called, Ended, Heard, Message, Wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +242,7 @@ class _Reply:
 
     def estimate(self, output_tokens: int) -> Usage:
         """About what the call will use."""
-        sent = len(self._call.system) + sum(len(message.text) for message in self._call.messages)
+        sent = len(self._call.system) + sum(map(_size, self._call.messages))
         tokens = -(-sent // CHARACTERS_A_TOKEN)
         return Usage(calls=1, input_tokens=tokens, output_tokens=output_tokens, estimated=1)
 
@@ -250,6 +250,10 @@ class _Reply:
         """What a call that did not come to its end will have cost."""
         said = sum(map(len, self._said))
         return self._model.priced(self.estimate(-(-said // CHARACTERS_A_TOKEN)))
+
+
+def _size(message: Message) -> int:
+    return len(message.text) + IMAGE_CHARACTERS * len(message.images)
 
 
 def refused(agent: str) -> Failed:

@@ -10,11 +10,12 @@ from itertools import count
 
 from msgspec import structs
 
+from ...attachment import Image, marked, media_of
 from ...event import CallFailed, ContextCompacted, ModelReplied, ToolAnswered, ToolUse
 from ...message import recalled
 from ...mind import Past
 from ...scope import Scope
-from .wire import Message
+from .wire import IMAGE_CHARACTERS, Message
 
 CHARACTERS_A_TOKEN = 4
 LONGEST_KEPT_REQUEST = 8000
@@ -28,9 +29,10 @@ class Conversation:
         for past in history:
             self._recall(past)
 
-    def ask(self, text: str) -> None:
-        """Add what the agent is asked, or told in between."""
-        self.messages.append(Message(role="user", text=text))
+    def ask(self, text: str, place: Scope | None = None) -> None:
+        """Add what the agent is asked, or told in between; images that it marks are those of the place's timeline."""
+        images = () if place is None else _images(text, place)
+        self.messages.append(Message(role="user", text=text, images=images))
 
     def reply(self, reply: ModelReplied) -> None:
         """Add what the model said."""
@@ -83,11 +85,11 @@ class Conversation:
 
     def _recall(self, past: Past) -> None:
         """Add a turn that is over as the messages it was, read from the steps it left on the timeline."""
-        self.ask(past.prompt)
+        self.ask(past.prompt, past.scope)
         for number in count(1):
             place = past.scope.at(f"call#{number}")
             if said := recalled(place):
-                self.ask(said)
+                self.ask(said, place)
             if (compacted := place.at("compaction").recall(ContextCompacted)) is not None:
                 self.compact(compacted)
             reply = _reply_at(place)
@@ -99,6 +101,11 @@ class Conversation:
                 self.answer(call, answered.text if answered else "")
         if self.messages[-1].role == "user":
             self.messages.append(Message(role="assistant", text=past.reply))
+
+
+def _images(text: str, place: Scope) -> tuple[Image, ...]:
+    found = map(place.timeline.attached, marked(text))
+    return tuple(Image(media_of(data), data) for data in found if data is not None)
 
 
 def _reply_at(place: Scope) -> ModelReplied | None:
@@ -121,7 +128,8 @@ def shortened(text: str, longest: int) -> str:
 
 
 def _size(message: Message) -> int:
-    return len(message.text) + sum(len(call.name) + len(str(call.arguments)) for call in message.calls)
+    shown = len(message.text) + IMAGE_CHARACTERS * len(message.images)
+    return shown + sum(len(call.name) + len(str(call.arguments)) for call in message.calls)
 
 
 def _told(message: Message) -> str:

@@ -66,7 +66,7 @@ class Loop:
         return aclosing(self._pieces(prompt, turn))
 
     async def _pieces(self, prompt: str, turn: Scope) -> AsyncGenerator[Piece]:
-        self._talk.ask(prompt)
+        self._talk.ask(prompt, turn)
         for number in range(1, self._spec.max_turns + 1):
             place = turn.next("call")
             if number > 1:
@@ -124,7 +124,7 @@ class Loop:
         """Take in what the person said since the last call; nothing new where this call was made before."""
         said = recalled(place) if place.is_settled else delivered(place, self._spec.agent.name)
         if said:
-            self._talk.ask(said)
+            self._talk.ask(said, place)
 
     # A conversation that grows too long
 

@@ -6,6 +6,7 @@ add or leave out, so whatever can be understood is.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
@@ -13,12 +14,13 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from ...attachment import Image
 from ...event import ToolUse
 from ...mind import Reasoning, Text, Tool
 from ...usage import Usage
 from .http import Endpoint, address, broken
 from .sse import NOT_JSON, Events, Failing, Wanted, encode, estimated, used, uses
-from .wire import Call, Called, Ended, Heard, Message
+from .wire import Call, Called, Ended, Heard, Message, asked_size
 
 
 class OpenAIWire:
@@ -53,7 +55,7 @@ class OpenAIWire:
 
     def stream(self, call: Call) -> AsyncGenerator[Heard, None]:
         body = encode(_payload(call, asks_usage=self._asks_usage, takes_schema=self._takes_schema))
-        reply = Reply(failed=self._endpoint.failed, sent=len(body), place=len(call.messages))
+        reply = Reply(failed=self._endpoint.failed, sent=asked_size(call, body), place=len(call.messages))
         return self._endpoint.stream(call, body, reply)
 
 
@@ -77,11 +79,17 @@ def _payload(call: Call, *, asks_usage: bool, takes_schema: bool) -> dict[str, A
 def _message(message: Message) -> dict[str, Any]:
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.answers, "content": message.text}
+    if message.images:
+        return {"role": message.role, "content": [{"type": "text", "text": message.text}, *map(_shown, message.images)]}
     if not message.calls:
         return {"role": message.role, "content": message.text}
     sealed = _opened(message.sealed)
     calls = [_used(use) | sealed.extra.get(use.id, {}) for use in message.calls]
     return {"role": message.role, "content": message.text or None, "tool_calls": calls} | sealed.thinking
+
+
+def _shown(image: Image) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{image.media};base64,{b64encode(image.data).decode()}"}}
 
 
 def _used(use: ToolUse) -> dict[str, Any]:

@@ -11,16 +11,20 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from ...attachment import Image
 from ...event import ToolUse
 from ...mind import Reasoning, Text, Tool
 from ...usage import NOTHING, Usage
+
+IMAGE_CHARACTERS = 6_000
+"""What an image counts as, about: providers count by its pixels, and never by its bytes."""
 
 
 class Message(Struct, frozen=True, kw_only=True):
     """One message of a conversation. `answers` is the id of the call that a tool message answers.
 
     `sealed` is what came with a reply of the model's, for the same wire and model to see again;
-    `model` is whose reply it is.
+    `model` is whose reply it is. `images` are what the text has marks of.
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -29,6 +33,7 @@ class Message(Struct, frozen=True, kw_only=True):
     answers: str = ""
     sealed: str = ""
     model: str = ""
+    images: tuple[Image, ...] = ()
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -45,6 +50,12 @@ class Call(Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
     key: str = ""
     schema: dict[str, Any] | None = None
+
+
+def asked_size(call: Call, body: bytes) -> int:
+    """How many characters a call is, about, whose body this is."""
+    images = [image for message in call.messages for image in message.images]
+    return len(body) - sum(-(-len(image.data) // 3) * 4 for image in images) + IMAGE_CHARACTERS * len(images)
 
 
 class Called(Struct, frozen=True):

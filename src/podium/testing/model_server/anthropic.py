@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from ...attachment import Image
 from ...engines.model.wire import Call, Message
 from ...engines.scripted import usage, uses
 from ...event import ToolUse
@@ -20,6 +21,11 @@ SIGNATURE = "signed-by-the-script"
 # Requests
 
 
+class _Source(Struct, frozen=True):
+    media_type: str = ""
+    data: bytes = b""
+
+
 class _Block(Struct, frozen=True):
     type: str = ""
     text: str = ""
@@ -28,6 +34,7 @@ class _Block(Struct, frozen=True):
     input: dict[str, Any] = {}
     tool_use_id: str = ""
     content: str | list[_Block] | None = None
+    source: _Source | None = None
 
 
 class _Message(Struct, frozen=True):
@@ -82,7 +89,10 @@ def _messages(message: _Message) -> Iterator[Message]:
             for block in group:
                 yield Message(role="tool", text=_text(block.content), answers=block.tool_use_id)
         else:
-            yield Message(role="user", text=_text(list(group)))
+            said = list(group)
+            shown = (block.source for block in _of(said, "image"))
+            images = tuple(Image(source.media_type, source.data) for source in shown if source is not None)
+            yield Message(role="user", text=_text(said), images=images)
 
 
 def _text(content: str | list[_Block] | None) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from ...attachment import Image
 from ...engines.model.sse import used
 from ...engines.model.wire import Call, Message
 from ...engines.scripted import stop, usage, uses
@@ -30,8 +32,13 @@ class _Named(Struct, frozen=True):
     function: _Function = _Function()
 
 
+class _Address(Struct, frozen=True):
+    url: str = ""
+
+
 class _Part(Struct, frozen=True):
     text: str = ""
+    image_url: _Address | None = None
 
 
 class _Message(Struct, frozen=True):
@@ -44,6 +51,11 @@ class _Message(Struct, frozen=True):
     def text(self) -> str:
         parts = self.content or ""
         return parts if isinstance(parts, str) else "".join(part.text for part in parts)
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        parts = self.content if isinstance(self.content, list) else []
+        return tuple(_image(part.image_url.url) for part in parts if part.image_url is not None)
 
 
 class _StreamOptions(Struct, frozen=True):
@@ -84,11 +96,17 @@ def _call(request: _Request, key: str) -> Call:
     )
 
 
+def _image(url: str) -> Image:
+    """An image that stands in its own address."""
+    media, _, data = url.removeprefix("data:").partition(";base64,")
+    return Image(media, b64decode(data))
+
+
 def _message(message: _Message) -> Message:
     if message.role == "tool":
         return Message(role="tool", text=message.text, answers=message.tool_call_id or "")
     if message.role != "assistant":
-        return Message(role="user", text=message.text)
+        return Message(role="user", text=message.text, images=message.images)
     calls = tuple(used(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ())
     return Message(role="assistant", text=message.text, calls=calls)
 
