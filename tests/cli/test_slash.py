@@ -72,3 +72,9 @@ def test_an_unknown_command_is_told_in_one_sentence(name: str, near: str) -> Non
         named(name)
 
     assert str(told.value) == f"there is no command /{name}; {near} //{name} goes to the agent with one slash"
+
+
+@pytest.mark.parametrize("name", ["approve", "deny"])
+def test_an_answer_to_nothing_is_a_mistake(name: str) -> None:
+    with pytest.raises(Mistake, match="it takes the id of a request"):
+        called(name)

@@ -144,6 +144,8 @@ def named(name: str) -> Slash:
 def arguments(slash: Slash, rest: str, *, place: Path) -> list[str]:
     """What `podium` is called with in a chat about this place. Raises Mistake."""
     assert slash.calls is not None
+    if not rest and slash.takes.startswith("ID"):
+        raise Mistake("it takes the id of a request, which stands in brackets where an agent asks for something")
     try:
         words = slash.calls(rest)
     except ValueError as error:
