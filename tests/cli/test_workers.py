@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator
 import pytest
 from anyio import to_thread
 
+from podium.cli.workers_cancel import cancelled
+from podium.cli.workers_look import There
 from podium.cli.workers_resume import go_on
-from podium.errors import RunOver
+from podium.errors import Mistake, RunOver
 from podium.event import RunEnded, RunPaused, RunResumed, WorkerReturned, WorkerSent
 from podium.journal import Timeline
 from podium.store.sqlite import SqliteStore
@@ -166,6 +168,21 @@ async def test_a_worker_that_was_cancelled_just_before_it_was_to_go_on_stays_so(
 
     assert seen.state == "paused"
     assert isinstance(yard.events(run)[-1], RunEnded)
+
+
+async def test_a_worker_that_ends_just_before_it_was_to_be_cancelled_is_said_to_be_over(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_HOME", str(yard.home))
+    run = await yard.hire("feat/a", "done")
+    seen = worker_of(yard, run)
+    yard.command()
+    await yard.ended(run)
+
+    with pytest.raises(Mistake, match=r"^feat/a is over already \(complete\), so there is nothing to cancel$"):
+        await to_thread.run_sync(cancelled, There(yard.repo.path), seen)
+
+    assert seen.state == "queued"
 
 
 def worker_of(yard: Yard, run: str) -> WorkerState:
