@@ -45,6 +45,10 @@ class Placement(Protocol):
         """How a worker ended; waits for it, `idle` while it waits itself: for its turn, or for a person."""
         ...
 
+    async def ended(self, run: str) -> WorkerReturned | None:
+        """How a worker ended; None while it has not."""
+        ...
+
     async def standing(self, run: str) -> str:
         """How a worker stands, in a line."""
         ...

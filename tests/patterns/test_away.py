@@ -165,6 +165,7 @@ async def test_an_agent_sends_a_worker_waits_for_it_and_uses_what_it_brought(rep
             {"calls": [{"name": "get_worker_result", "arguments": {"branch": "feat/x"}}]},
             {"calls": [{"name": "check_workers", "arguments": {}}]},
             {"calls": [{"name": "cancel_worker", "arguments": {"branch": "nobody"}}]},
+            {"calls": [{"name": "cancel_worker", "arguments": {"branch": "feat/x"}}]},
             "All is done.",
         ),
     )
@@ -179,6 +180,7 @@ async def test_an_agent_sends_a_worker_waits_for_it_and_uses_what_it_brought(rep
     assert told[1].startswith("The worker is done.")
     assert told[2] == "feat/x: succeeded"
     assert told[3].startswith("You have sent no worker to 'nobody'")
+    assert told[4] == "The worker on feat/x was over already (succeeded)."
     assert git(repo, "show", "feat/x:by-worker.txt") == "by-worker.txt\n"
     assert all(entry.event.outcome == "succeeded" for entry in entries if isinstance(entry.event, OperationEnded))
 

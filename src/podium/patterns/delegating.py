@@ -92,7 +92,7 @@ class _Crew:
         if sent is None:
             return self._nobody(arguments["branch"])
         at = op.scope.at(f"worker:{sent.run}")
-        returned = at.recall(WorkerReturned)
+        returned = await self._ended(sent)
         if returned is None:
             assert op.placement is not None
             with move_on_after(LONGEST_WAIT):
@@ -108,8 +108,20 @@ class _Crew:
         if sent is None:
             return self._nobody(arguments["branch"])
         assert self._op.placement is not None
+        if (ended := await self._ended(sent)) is not None:
+            why = f": {ended.error}" if ended.error else ""
+            return ToolAnswer(text=f"The worker on {sent.branch} was over already ({ended.outcome}){why}.")
         await self._op.placement.call_back([sent.run])
         return ToolAnswer(text=f"The worker on {sent.branch} is told to end.")
+
+    async def _ended(self, sent: WorkerSent) -> WorkerReturned | None:
+        """How a worker ended, recorded once; None while it has not."""
+        at = self._op.scope.at(f"worker:{sent.run}")
+        if (known := at.recall(WorkerReturned)) is not None:
+            return known
+        assert self._op.placement is not None
+        ended = await self._op.placement.ended(sent.run)
+        return None if ended is None else at.settle(ended)
 
     def _sent(self) -> list[WorkerSent]:
         """The workers that have begun."""

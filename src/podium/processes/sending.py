@@ -142,6 +142,10 @@ class Sending:
         if not is_answered(socket_path(self._store)) and has_work(self._store):
             start_commander(self._app.settings)
 
+    async def ended(self, run: str) -> WorkerReturned | None:
+        picture = await to_thread.run_sync(self._picture, run)
+        return None if picture.ended is None else await to_thread.run_sync(self._result, run)
+
     async def standing(self, run: str) -> str:
         picture = await to_thread.run_sync(self._picture, run)
         if picture.ended is not None:
