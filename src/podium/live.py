@@ -312,8 +312,8 @@ class Run:
 
     async def _closed(self, ended: RunEnded) -> RunEnded:
         """How a run ends after all that has to be done and said before."""
-        if ended.outcome != "succeeded":
-            await self._engagement.root(self._agent).call_back()
+        root = self._engagement.root(self._agent)
+        await (root.count_ended() if ended.outcome == "succeeded" else root.call_back())
         if self._closing is not None:
             why = await self._closing(ended.outcome == "succeeded")
             if why and ended.outcome == "succeeded":

@@ -198,8 +198,7 @@ class Operation:
 
     async def call_back(self) -> None:
         """End the workers that were sent from here or below and have not returned."""
-        timeline, prefix = self.scope.timeline, f"{self.scope.path}/"
-        runs = [run for run, sent in timeline.sent.items() if f"{sent.operation}/".startswith(prefix)]
+        runs = self._sent()
         if not runs or self.placement is None:
             return
         await self.placement.call_back(runs)
@@ -207,6 +206,17 @@ class Operation:
             for run in runs:
                 # What they have used counts, whoever wanted to hear their answer.
                 self.scope.at(f"worker:{run}").settle(await self.placement.returned(run))
+
+    async def count_ended(self) -> None:
+        """Count what workers have used that were sent from here or below and whose answer nobody wanted to hear."""
+        for run in self._sent():
+            if self.placement is not None and (ended := await self.placement.ended(run)) is not None:
+                self.scope.at(f"worker:{run}").settle(ended)
+
+    def _sent(self) -> list[str]:
+        """The workers that were sent from here or below and have not returned."""
+        prefix = f"{self.scope.path}/"
+        return [run for run, sent in self.scope.timeline.sent.items() if f"{sent.operation}/".startswith(prefix)]
 
     @property
     def seconds(self) -> float:

@@ -35,6 +35,7 @@ from podium.store.fault import refusal_after
 from podium.store.follow import Follower
 from podium.store.mailbox import post
 from podium.store.reader import Reader
+from podium.store.workers import Crew
 from podium.testing import ModelServer
 
 from ..studio import bury
@@ -316,6 +317,37 @@ async def test_what_is_kept_for_workers_is_not_lent_or_spent_twice(repo: Path, s
 
     sent = [entry.event.budget for entry in entries if isinstance(entry.event, WorkerSent)]
     assert sent == [Budget(turns=2), Budget(turns=1)]  # a quarter of nine, and of six
+
+
+async def test_a_worker_whose_answer_nobody_asks_for_counts_once_and_what_was_kept_for_it_is_free_again(
+    repo: Path, settings: Settings
+) -> None:
+    def send(branch: str) -> dict[str, Any]:
+        return {"calls": [{"name": "delegate_task", "arguments": {"branch": branch, "task": scripted("done")}}]}
+
+    async def wait() -> str:
+        """Wait until all workers are through."""
+        for hired in Crew(settings.store).all():
+            with Follower(settings.store, hired.run) as worker:
+                async for entry in worker:
+                    if isinstance(entry.event, RunEnded):
+                        break
+        return "They are through."
+
+    waits = {"calls": [{"name": "wait", "arguments": {}}]}
+    moves = (send("a"), waits, send("b"), waits, "Well.")
+    boss = Agent(name="boss", tools=("delegate_task", "wait"), prompt=scripted(*moves))
+
+    async with App(settings, environ={}) as app:
+        result = await app.run(boss, "Have it done.", repo=repo, tools=[wait], budget=Budget(turns=20))
+        entries = await app.entries(result.run_id)
+
+    assert result.succeeded, result.error
+    sent = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
+    assert [one.budget for one in sent] == [Budget(turns=4), Budget(turns=4)]  # a quarter of 19, and of 20 - 3 - 1
+    returned = [entry.event for entry in entries if isinstance(entry.event, WorkerReturned)]
+    assert [(one.run, one.usage.calls) for one in returned] == [(one.run, 1) for one in sent]
+    assert result.usage.calls == 5 + 2
 
 
 async def test_a_worker_does_not_send_workers_without_end(repo: Path, settings: Settings) -> None:

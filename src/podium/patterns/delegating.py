@@ -67,6 +67,8 @@ class _Crew:
         sent = place.at("worker").recall(WorkerSent)
         try:
             if sent is None:
+                for other in self._sent():
+                    await self._ended(other)  # what was kept for those that are through is free again
                 budget = op.allowance.loan(None, share=SHARE, agent=op.agent.name)
                 sent = WorkerSent(run=secrets.token_hex(6), branch=branch, task=arguments["task"], budget=budget)
                 place.at("worker").settle(sent)
