@@ -67,6 +67,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     unattended: Unattended = "deny"
     sandbox: bool = True
     workers: int = 4
+    max_restarts: int = 1
     notify: tuple[str, ...] = ()
     proposed: Document = Document()
     notices: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from podium.store.sqlite import SqliteStore
 from podium.worker_state import Course, WorkerState
 from podium.workers.place import bind, socket_path
 
-from ..processes.yard import SILENT, Yard, call, gone, write
+from ..processes.yard import SILENT, Yard, call, gone, hand, write
 from .conftest import Desk
 from .crew import opened, say, told
 
@@ -168,6 +168,22 @@ async def test_a_worker_that_was_cancelled_just_before_it_was_to_go_on_stays_so(
 
     assert seen.state == "paused"
     assert isinstance(yard.events(run)[-1], RunEnded)
+
+
+@pytest.mark.parametrize(("setting", "words"), [("max_restarts: 0\n", ()), ("", ("--max-restarts", "0"))])
+async def test_a_worker_that_may_not_be_started_again_has_failed_when_it_crashes(
+    yard: Yard, setting: str, words: tuple[str, ...]
+) -> None:
+    yard.agent(hand(SILENT))
+    yard.set(setting)
+    run = (await say(yard, "delegate", "feat/a", "go", "--agent", "hand", *words)).stdout.strip()
+    worker = await yard.worker(run)
+    await yard.called(1)
+
+    worker.kill()
+    ended = await yard.ended(run)
+
+    assert "process exited with code -9 (start 1)" in str(ended.failure)
 
 
 async def test_a_worker_that_ends_just_before_it_was_to_be_cancelled_is_said_to_be_over(

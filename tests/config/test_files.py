@@ -39,6 +39,7 @@ permissions:
 sandbox: off
 store: local
 workers: 8
+max_restarts: 0
 budget: {usd: 1.5, tokens: 1000, seconds: 60, turns: 3, files_changed: 0}
 notify: [bell, "https://hooks.example/x"]
 checks:
@@ -76,6 +77,7 @@ SAID = Document(
     sandbox=False,
     store="local",
     workers=8,
+    max_restarts=0,
     budget=Budget(usd=1.5, tokens=1000, seconds=60, turns=3, files_changed=0),
     notify=("bell", "https://hooks.example/x"),
     checks={"tests": ("sh", "-c", "pytest -q"), "lint": ("ruff", "check", ".")},
@@ -129,6 +131,7 @@ def test_without_files_nothing_is_said(tmp_path: Path) -> None:
         ("models:\n  a: {prompt: x}\n", ":2: models.a: this role has no model; model: PROVIDER:MODEL would be right"),
         ("models:\n  a:\n", ":2: models.a: nothing stands here; a value, or no such entry, would be right"),
         ("workers: 0\n", ":1: workers: 0 reads as a number; a whole number of at least 1 would be right"),
+        ("max_restarts: -1\n", ":1: max_restarts: -1 reads as a number; a whole number of at least 0 would be right"),
         ("sandbox: maybe\n", ':1: sandbox: "maybe" is text; true or false would be right'),
         ("budget:\n  usd: -1\n", ":2: budget.usd: -1 reads as a number; a number above 0 would be right"),
         (
@@ -330,7 +333,7 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
     read = read_files(home, repo)
 
     assert set(read.repo.said_keys()) == {
-        *("model", "models.fast", "models.deep", "permissions.ask", "permissions.deny", "workers"),
+        *("model", "models.fast", "models.deep", "permissions.ask", "permissions.deny", "workers", "max_restarts"),
         *("budget.usd", "budget.tokens", "budget.seconds", "budget.turns", "budget.files_changed"),
         *(f"providers.openai.{limit}" for limit in ("requests_per_minute", "tokens_per_minute", "concurrent")),
         "approvals.timeout",
@@ -345,7 +348,7 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
     assert read.repo.models["deep"].rules == ()
     said = [f"{finding.severity} {finding}" for finding in read.findings]
     untrusted = "is only proposed by the repository, and ignored until you trust it with podium trust"
-    assert f"notice podium.yaml:26: checks.tests: {untrusted}" in said
+    assert f"notice podium.yaml:27: checks.tests: {untrusted}" in said
     assert "warning podium.yaml:16: permissions.allow: is ignored: files of a repository can only tighten" in said
     assert "notice podium.yaml:20: sandbox: is ignored: it holds in your own settings only" in said
     assert [line for line in said if line.startswith("warning")] == [

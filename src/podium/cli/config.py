@@ -110,6 +110,7 @@ def effective(settings: Settings) -> list[dict[str, Any]]:
         "permissions.mode": settings.permission_mode,
         "sandbox": settings.sandbox,
         "workers": settings.workers,
+        "max_restarts": settings.max_restarts,
         "approvals.timeout": "never" if math.isinf(settings.approval_seconds) else settings.approval_seconds,
         "notify": [without_credentials(word) for word in settings.notify],
     }

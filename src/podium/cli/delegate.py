@@ -47,6 +47,7 @@ class Seconds(click.FloatRange):
 @click.option("--timeout", type=Seconds(min=1), help="Seconds until it is ended with what there is.")
 @click.option("--max-turns", type=click.IntRange(min=1), help="So many model calls at most.")
 @click.option("--budget", type=BudgetText(), help="What it may use, such as usd=2,tokens=200000.")
+@click.option("--max-restarts", type=click.IntRange(min=0), help="Start it so often again after a crash.")
 @click.option("--read-only", "is_reader", is_flag=True, help="It only reads, and needs no checkout.")
 @no_input
 @click.option(
@@ -60,6 +61,7 @@ def command(
     provider: str | None,
     after: tuple[str, ...],
     base: str,
+    max_restarts: int | None,
     agent: str,
     repo: Path | None,
     is_json: bool,
@@ -83,7 +85,8 @@ def command(
         # A model that was asked for by name is refused where it cannot be reached, and not rehearsed.
         settings = Settings.load(repo=place, permission_mode=mode, model=terms.model)
     settings = permitting(settings, terms)
-    hired = partial(_hired, settings, place, agent, spoken(task), terms, branch=branch, base=base, after=after)
+    placed = {"branch": branch, "base": base, "follows": after, "max_restarts": max_restarts}
+    hired = partial(_hired, settings, place, agent, spoken(task), terms, placed)
     run = anyio.run(hired)
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "id": run, "branch": branch}))
@@ -98,10 +101,7 @@ async def _hired(
     named: str,
     task: str,
     terms: Terms,
-    *,
-    branch: str,
-    base: str,
-    after: tuple[str, ...],
+    placed: dict[str, Any],
 ) -> str:
     from ..app import App  # here, because the help needs none of it
     from ..processes.delegation import delegate, start_commander
@@ -114,9 +114,7 @@ async def _hired(
             agent,
             task,
             at=place,
-            branch=branch,
-            base=base,
-            follows=after,
+            **placed,
             role=terms.role or "",
             is_reader=terms.is_reader,
             is_unattended=is_told_not_to_ask(),

@@ -127,7 +127,13 @@ async def _left(settings: Settings, place: Path, agent: str, request: str, given
     from ..processes.delegation import start_commander
 
     async with App(settings) as app:
-        errand = Errand(root=str(place), path=str(place), is_here=True, is_unattended=is_told_not_to_ask())
+        errand = Errand(
+            root=str(place),
+            path=str(place),
+            is_here=True,
+            is_unattended=is_told_not_to_ask(),
+            max_restarts=settings.max_restarts,
+        )
         run = await app.enqueue(agent, request, errand, **given)
     start_commander(settings)
     return run

@@ -53,6 +53,7 @@ class Document(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sandbox: bool | None = None
     store: str | None = None
     workers: int | None = None
+    max_restarts: int | None = None
     budget: Budget | None = None
     notify: tuple[str, ...] = ()
     checks: dict[str, tuple[str, ...]] = {}

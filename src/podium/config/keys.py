@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..agent import Budget, Permissions
@@ -244,6 +245,7 @@ READERS: Mapping[str, Callable[[Slot], object]] = {
     "sandbox": Slot.flag,
     "store": store,
     "workers": Slot.whole,
+    "max_restarts": partial(Slot.whole, least=0),
     "budget": budget,
     "notify": notify,
     "checks": checks,

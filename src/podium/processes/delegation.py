@@ -46,6 +46,7 @@ async def delegate(
     is_reader: bool = False,
     is_shared: bool = False,
     is_unattended: bool = False,
+    max_restarts: int | None = None,
     run: str = "",
     settings: Settings | None = None,
     **given: Unpack[Given],
@@ -53,8 +54,9 @@ async def delegate(
     """Have a worker do a task on a branch of its own; the id of its run. Raises Mistake for what cannot be done.
 
     `at` is a folder of the repository. `follows` are branches whose workers have to succeed first. A reader gets no
-    checkout, and `branch` is no more than its name. Those that share a checkout may be on one branch at once. `run` is
-    an id that was chosen before, `settings` are those to work with where they are not this process's own.
+    checkout, and `branch` is no more than its name. Those that share a checkout may be on one branch at once.
+    `max_restarts` is how often it is started again after a crash, where that is not as the settings say. `run` is an
+    id that was chosen before, `settings` are those to work with where they are not this process's own.
     """
     if run and await app.is_known(run):
         return run
@@ -70,6 +72,7 @@ async def delegate(
         parent=parent,
         operation=operation,
         is_unattended=is_unattended,
+        max_restarts=(settings or app.settings).max_restarts if max_restarts is None else max_restarts,
     )
     given["repo"] = repository.main
     # What was found to be free stays so until the worker is hired.
