@@ -192,14 +192,18 @@ class App:
         from .workers.keyring import hand_over  # here, because most runs are no worker's
 
         begun = self._begin(agent, request, errand=errand, id=run, settings=settings, **given)
-        # Each, also where it is not set: no key may go to the address that another shell has given.
-        keys = {name: self._environ.get(name, "") for name in KEY_NAMES | ADDRESS_NAMES}
         # Not to be cut short: what is written down and not let go of could be worked on by nobody.
         with CancelScope(shield=True):
-            await to_thread.run_sync(hand_over, self.settings.store, begun.id, keys)
+            await to_thread.run_sync(hand_over, self.settings.store, begun.id, self.keys)
             await begun.left()
         ring_once(bell_folder(self.settings.store), "owner")
         return begun.id
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What models are called with here: variables with keys and addresses."""
+        # Each, also where it is not set: no key may go to the address that another shell has given.
+        return {name: self._environ.get(name, "") for name in KEY_NAMES | ADDRESS_NAMES}
 
     async def is_known(self, run: str) -> bool:
         """Whether there is a run with this id."""

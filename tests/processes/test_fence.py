@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 from podium.event import PermissionAsked, ToolAnswered
+from podium.processes.delegation import start_commander
+from podium.store.bell import bell_folder
 from podium.store.inbox import waiting
 from podium.testing import ModelServer
 from podium.workers.place import socket_path
+from podium.workers.promise import promised
 
 from ..workers.meeting import raw
 from .yard import KEY, SILENT, Yard, bash, write
@@ -202,6 +205,38 @@ async def test_a_worker_calls_its_model_with_the_key_of_whoever_hired_it(yard: Y
         assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
     yard.stop(first)
     await yard.over()
+
+
+async def test_a_worker_that_is_hired_while_another_shell_starts_its_commander_waits_for_its_own_key(
+    yard: Yard,
+) -> None:
+    first = await yard.hire("feat/one", SILENT)
+    with promised(yard.store) as promise:
+        second = await yard.hire("feat/two", "two", run=promise.run)
+        yard.command(OPENAI_API_KEY="another-key")
+        await yard.called(1)
+
+        start_commander(yard.settings(), yard.environ, promise=promise)
+
+    assert (await yard.ended(second)).outcome == "succeeded"
+    keys = [call.headers["authorization"].removeprefix("Bearer ") for call in yard.server.calls]
+    assert keys == ["another-key", KEY]
+    yard.stop(first)
+    await yard.over()
+    yard.check(first, second)
+    assert list(bell_folder(yard.store).glob("keys-*")) == []
+
+
+async def test_who_becomes_the_commander_keeps_its_promise_by_that(yard: Yard) -> None:
+    yard.set("")
+    run = (await yard.podium("delegate", "feat/one", "```script\n[]\n```")).stdout.strip()
+
+    await yard.ended(run)
+    await yard.deserted()
+
+    [call] = yard.server.calls
+    assert call.headers["authorization"] == f"Bearer {KEY}"
+    assert list(bell_folder(yard.store).glob("keys-*")) == []
 
 
 async def test_no_key_goes_to_an_address_that_another_shell_has_given(yard: Yard) -> None:

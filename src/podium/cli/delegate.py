@@ -105,20 +105,23 @@ async def _hired(
 ) -> str:
     from ..app import App  # here, because the help needs none of it
     from ..processes.delegation import delegate, start_commander
+    from ..workers.promise import promised
 
     team = load(place, settings.home).team(named)
     agent = suited(team[0], terms, settings)
     async with App(settings) as app:
-        run = await delegate(
-            app,
-            agent,
-            task,
-            at=place,
-            **placed,
-            role=terms.role or "",
-            is_reader=terms.is_reader,
-            is_unattended=is_told_not_to_ask(),
-            agents=team[1:],
-        )
-    start_commander(settings)
+        with promised(settings.store) as promise:
+            run = await delegate(
+                app,
+                agent,
+                task,
+                at=place,
+                **placed,
+                role=terms.role or "",
+                is_reader=terms.is_reader,
+                is_unattended=is_told_not_to_ask(),
+                run=promise.run,
+                agents=team[1:],
+            )
+            start_commander(settings, promise=promise)
     return run

@@ -37,6 +37,7 @@ async def sent(there: There, result: Train, team: tuple[Agent, ...]) -> list[Res
     from ..app import App  # here, because most merges need none of it
     from ..processes.delegation import start_commander
     from ..processes.resolving import have_resolved
+    from ..workers.promise import promised
 
     known = await resolvers(there)
     found: list[Resolving] = []
@@ -46,11 +47,12 @@ async def sent(there: There, result: Train, team: tuple[Agent, ...]) -> list[Res
                 say(already)
                 continue
             try:
-                found.append(await have_resolved(app, team[0], one, result, at=there.place, agents=team[1:]))
+                with promised(there.settings.store) as promise:
+                    sent = have_resolved(app, team[0], one, result, at=there.place, run=promise.run, agents=team[1:])
+                    found.append(await sent)
+                    start_commander(there.settings, promise=promise)
             except PodiumError as error:
                 say(f"{one.branch}: nobody is sent to resolve it: {error}")
-    if found:
-        start_commander(there.settings)
     return found
 
 

@@ -125,6 +125,7 @@ async def _left(settings: Settings, place: Path, agent: str, request: str, given
     from ..app import App  # here, because the help needs none of it
     from ..errand import Errand
     from ..processes.delegation import start_commander
+    from ..workers.promise import promised
 
     async with App(settings) as app:
         errand = Errand(
@@ -134,6 +135,7 @@ async def _left(settings: Settings, place: Path, agent: str, request: str, given
             is_unattended=is_told_not_to_ask(),
             max_restarts=settings.max_restarts,
         )
-        run = await app.enqueue(agent, request, errand, **given)
-    start_commander(settings)
+        with promised(settings.store) as promise:
+            run = await app.enqueue(agent, request, errand, run=promise.run, **given)
+            start_commander(settings, promise=promise)
     return run

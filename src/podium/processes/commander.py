@@ -31,7 +31,7 @@ from ..settings import Settings
 from ..store.bell import Bell, bell_folder, ring_once
 from ..store.reader import Reader
 from ..store.workers import Crew
-from ..workers.keyring import Keyring
+from ..workers.keyring import PATIENCE_SECONDS, Keyring, hand_over
 from ..workers.link import STANDARD, Limits, Link
 from ..workers.message import (
     Cancel,
@@ -49,6 +49,7 @@ from ..workers.message import (
 )
 from ..workers.pipe import Gone
 from ..workers.place import Held, bind, socket_path
+from ..workers.promise import keep
 from ..workers.schedule import Rest
 from ..workers.wire import Welcome, serve
 from ..workspace.git import Checkout
@@ -63,6 +64,9 @@ from .worker import Config, Hello, environment
 
 LOOK_SECONDS = 1.0
 """How often to look whether somebody else has let go of a worker's run; they do not tell."""
+
+HAND_OVER_SECONDS = 0.05
+"""How long to leave another commander that is just starting, or ending, before it is tried again."""
 
 GRACE_SECONDS = 1.0
 """How long a worker that is told to end may take before it is terminated, and then before it is killed."""
@@ -106,7 +110,7 @@ class Worker:
 class Commander:
     """The workers of one store, from their hiring to their end."""
 
-    def __init__(self, app: App, environ: Mapping[str, str], *, limits: Limits = STANDARD) -> None:
+    def __init__(self, app: App, environ: Mapping[str, str], *, promised: str = "", limits: Limits = STANDARD) -> None:
         self._app = app
         self._environ = environ
         self._limits = limits
@@ -116,6 +120,7 @@ class Commander:
         self._deadlines = Deadlines(self._store)
         self._welcome = Welcome()
         self._keyring = Keyring(self._store)
+        self._promised = promised
         self._at_work: dict[str, Worker] = {}
         self._together = Lock()
         self._socket = socket_path(self._store)
@@ -127,6 +132,8 @@ class Commander:
         with bind(self._socket) as listener:
             bell = Bell(bell_folder(self._store), "owner")
             self._keyring.open()
+            if self._promised:
+                keep(self._store, self._promised)
             try:
                 without_keys = environment(self._environ, KEY_NAMES)
                 async with nursery(without_keys) as self._nursery, create_task_group() as group:
@@ -205,6 +212,7 @@ class Commander:
                 # Of those that share a checkout one makes it, and the others find it.
                 async with self._together if worker.errand.is_shared else nullcontext():
                     worker.checkout = await placed(self._app, self._environ, worker.run, worker.errand)
+                await self._keyring.wait_for(worker.run)
         except PodiumError as error:
             await self._end(worker.run, partial(self._app.fail, worker.run, str(error)))
             return
@@ -379,17 +387,27 @@ async def _denied(link: Link[Report, Order], request: str, seconds: float) -> No
     await link.send(PermissionResponse(request_id=request, result=denied))
 
 
-async def commanded(environ: Mapping[str, str]) -> None:
-    """Be the commander of the store that the environment names, for as long as there is work."""
+async def commanded(environ: Mapping[str, str], promised: str = "") -> None:
+    """Be the commander of the store that the environment names, for as long as there is work.
+
+    Where another is that, it is brought the keys for the run that they were promised for.
+    """
     settings = Settings.load(environ)
     async with App(settings, environ=environ) as app:
         # The same all the time: keys may come for a worker that is seen only after the socket was gone.
-        commander, is_needed = Commander(app, environ), True
+        commander, is_needed = Commander(app, environ, promised=promised), True
+        tried_until = anyio.current_time() + PATIENCE_SECONDS
         while is_needed:
             try:
                 await commander.command()
             except Held:
-                return
+                if not promised or anyio.current_time() > tried_until:
+                    return
+                if hand_over(settings.store, promised, app.keys):
+                    keep(settings.store, promised)
+                    return
+                await anyio.sleep(HAND_OVER_SECONDS)
+                continue
             # Somebody may have hired just before the socket was gone, and found a commander there.
             is_needed = await to_thread.run_sync(has_work, settings.store)
 
@@ -399,7 +417,7 @@ def main() -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.chdir("/")
     try:
-        anyio.run(commanded, dict(os.environ))
+        anyio.run(commanded, dict(os.environ), "".join(sys.argv[1:2]))
     except (PodiumError, ExceptionGroup) as error:
         why = first_error(error)
         sys.stderr.write(f"podium: {why if isinstance(why, PodiumError) else repr(why)}\n")

@@ -22,6 +22,7 @@ from ..settings import Settings
 from ..store.reader import Reader, Summary
 from ..store.workers import Crew, Hired
 from ..store.worktrees import Ledger
+from ..workers.promise import Promise
 from ..workspace.branch import must_have_room
 from ..workspace.folder import FOLDER
 from ..workspace.git import Repository
@@ -173,8 +174,13 @@ def newest(crew: Crew, root: str, name: str) -> Hired:
     raise Mistake(f"there is no worker {name!r} here; there are: {there}")
 
 
-def start_commander(settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
-    """See that the store of these settings has a commander; one that finds another at work ends at once."""
+def start_commander(
+    settings: Settings, environ: Mapping[str, str] = os.environ, *, promise: Promise | None = None
+) -> None:
+    """See that the store of these settings has a commander; one that finds another at work ends at once.
+
+    What was promised is left to it: it uses the keys of this environment for that run, or brings them to the other.
+    """
     logs = settings.home / "logs"
     try:
         logs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -184,10 +190,12 @@ def start_commander(settings: Settings, environ: Mapping[str, str] = os.environ)
     pid = os.posix_spawn(
         sys.executable,
         # Without -P a module of the folder that it is started in would be taken for one of ours.
-        [sys.executable, "-P", "-m", "podium.processes.commander"],
+        [sys.executable, "-P", "-m", "podium.processes.commander", *([promise.run] if promise else [])],
         {**environ, "PODIUM_HOME": str(settings.home), "PODIUM_STORE": str(settings.store)},
         file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, promise.descriptor, 0)
+            if promise
+            else (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_OPEN, 2, str(logs / "commander.log"), appending, 0o600),
         ],

@@ -41,7 +41,7 @@ class Resolving:
 
 
 async def have_resolved(
-    app: App, agent: str | Agent, left_out: LeftOut, result: Train, *, at: Path, **given: Unpack[Given]
+    app: App, agent: str | Agent, left_out: LeftOut, result: Train, *, at: Path, run: str = "", **given: Unpack[Given]
 ) -> Resolving:
     """Send a worker to what clashes, or fails a check, between a branch and the train that left it out. Raises Mistake.
 
@@ -60,7 +60,7 @@ async def have_resolved(
         told = await clashing(repository, tried, ours, theirs)
         task = task_text(told, tried.conflicts, ours=ours, marked=await marked(repository, beginning.commit, beginning))
     on = await _free_name(repository, Crew(app.settings.store), left_out.branch)
-    run = await delegate(app, agent, task, at=at, branch=on, base=beginning.commit, **given)
+    run = await delegate(app, agent, task, at=at, branch=on, base=beginning.commit, run=run, **given)
     return Resolving(branch=left_out.branch, run=run, on=on)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 
 from anyio import move_on_after, to_thread
@@ -36,6 +38,7 @@ from ..store.follow import Follower
 from ..store.mailbox import post
 from ..store.reader import Reader
 from ..workers.place import is_answered, socket_path
+from ..workers.promise import promised
 from .delegation import delegate, start_commander
 from .outlook import began, has_work
 
@@ -87,22 +90,25 @@ class Sending:
         await to_thread.run_sync(self._must_not_be_too_deep)
         team = [agent, *(one for one in others if one.name != agent.name)] if agent is not None else self._usual()
         first, *rest = (structs.replace(one, permissions=_narrowed(one.permissions, held_to)) for one in team)
-        await delegate(
-            self._app,
-            first,
-            sent.task,
-            at=self._directory,
-            branch=sent.branch,
-            follows=after,
-            parent=self._run,
-            operation=operation,
-            is_shared=sent.is_shared,
-            is_unattended=self._is_unattended,
-            run=sent.run,
-            settings=structs.replace(self._settings, budget=sent.budget),
-            agents=rest,
-        )
-        await to_thread.run_sync(start_commander, self._app.settings)
+        with promised(self._store, sent.run) as promise:
+            await delegate(
+                self._app,
+                first,
+                sent.task,
+                at=self._directory,
+                branch=sent.branch,
+                follows=after,
+                parent=self._run,
+                operation=operation,
+                is_shared=sent.is_shared,
+                is_unattended=self._is_unattended,
+                run=sent.run,
+                settings=structs.replace(self._settings, budget=sent.budget),
+                agents=rest,
+            )
+            # A worker has its keys from its commander, and not in its environment.
+            environ = {**os.environ, **self._app.keys}
+            await to_thread.run_sync(partial(start_commander, self._app.settings, environ, promise=promise))
 
     def _must_not_be_too_deep(self) -> None:
         """Workers may send workers, but not without end. Raises Mistake."""
