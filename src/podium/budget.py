@@ -158,6 +158,15 @@ def revised(budget: Budget | None, limits: Budget) -> Budget:
     )
 
 
+def tightest(budget: Budget | None, limits: Budget | None) -> Budget | None:
+    """A budget in which of each two limits the smaller one holds."""
+    if budget is None or limits is None:
+        return budget or limits
+    both = zip(structs.astuple(budget), structs.astuple(limits), strict=True)
+    least = [min((one for one in pair if one is not None), default=None) for pair in both]
+    return Budget(**dict(zip(Budget.__struct_fields__, least, strict=True)))
+
+
 def _less(whole: Usage, part: Usage) -> Usage:
     return Usage(
         input_tokens=whole.input_tokens - part.input_tokens,

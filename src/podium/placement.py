@@ -8,13 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Protocol
 
-from .agent import Agent, Permissions
+from .agent import Agent, Budget, Permissions
 from .event import WorkerReturned, WorkerSent
 
 Idle = Callable[[], AbstractContextManager[None]]
 """A block in which no time passes for whoever waits for a worker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """How a worker is to work: after those of these branches, with this model, within these limits, or only reading.
+
+    What is left out is as its agent's own file says; limits only narrow what that says.
+    """
+
+    after: tuple[str, ...] = ()
+    model: str = ""
+    budget: Budget | None = None
+    is_reader: bool = False
+
+
+AS_EVER = Wanted()
 
 
 class Placement(Protocol):
@@ -32,7 +49,7 @@ class Placement(Protocol):
         others: Sequence[Agent],
         *,
         operation: str,
-        after: Sequence[str],
+        wanted: Wanted,
         held_to: Permissions,
     ) -> None:
         """Have a worker begin, as this agent or as the usual one; where it has begun already, nothing is done.

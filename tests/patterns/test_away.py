@@ -350,6 +350,55 @@ async def test_a_worker_whose_answer_nobody_asks_for_counts_once_and_what_was_ke
     assert result.usage.calls == 5 + 2
 
 
+async def test_an_agent_says_who_works_after_whom_with_what_and_within_which_limits(
+    repo: Path, settings: Settings
+) -> None:
+    def send(branch: str, **more: Any) -> dict[str, Any]:
+        task = {"branch": branch, "task": "Do it.", **more}
+        return {"calls": [{"name": "delegate_task", "arguments": task}]}
+
+    writer = Agent(name="writer", prompt=scripted(writes("new.txt"), "written"), tools=("Write",))
+    small = Agent(name="small", prompt=scripted("read"), tools=("Write",), budget=Budget(turns=2, seconds=500))
+    boss = Agent(
+        name="boss",
+        tools=("delegate_task", "get_worker_result"),
+        agents=("writer", "small"),
+        prompt=scripted(
+            send("a", agent="writer"),
+            send("b", agent="writer", budget={"turns": 12}),
+            send(
+                "c", agent="small", after=["a", "b"], read_only=True, budget={"turns": 9}, timeout=60, model="openai:n"
+            ),
+            send("d", agent="stranger"),
+            send("e", after=["a", "z"]),
+            send("f", budget={"turns": -1}),
+            {"calls": [{"name": "get_worker_result", "arguments": {"branch": "c"}}]},
+            "All is done.",
+        ),
+    )
+
+    async with App(settings, environ={}) as app:
+        result = await app.run(boss, "Have it done.", repo=repo, agents=[writer, small], budget=Budget(turns=40))
+        entries = await app.entries(result.run_id)
+        sent = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
+        started = [(await app.entries(one.run))[0].event for one in sent]
+
+    told = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
+    assert told[3] == "There is no agent 'stranger' here; there are: boss, writer, small."
+    assert told[4].startswith("You have sent no worker to 'z'")
+    assert told[5].startswith("delegate_task cannot be called so: Expected `int` >= 1")
+    assert told[6].startswith("read")
+    assert [one.branch for one in sent] == ["a", "b", "c"]
+    assert [one.budget for one in sent] == [Budget(turns=9), Budget(turns=12), Budget(turns=2)]
+    last = started[2]
+    assert isinstance(last, RunStarted)
+    assert last.errand is not None
+    assert (last.errand.is_reader, last.errand.after) == (True, (sent[0].run, sent[1].run))
+    assert (last.agents[0].model, last.agents[0].tools) == ("openai:n", None)
+    assert last.agents[0].budget == Budget(turns=2, seconds=60)
+    assert last.settings["permission_mode"] == "plan"
+
+
 async def test_a_worker_does_not_send_workers_without_end(repo: Path, settings: Settings) -> None:
     def sender(depth: int) -> str:
         task = sender(depth - 1) if depth else "nothing more"

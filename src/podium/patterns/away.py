@@ -18,6 +18,7 @@ from ..errors import Failed, FailureKind, Mistake
 from ..event import WorkerReturned, WorkerSent
 from ..journal import digest
 from ..operation import Operation
+from ..placement import AS_EVER, Wanted
 from ..request import Answer, Request
 
 PREFIX = "podium"
@@ -93,7 +94,7 @@ def waiting(op: Operation) -> Callable[[], AbstractContextManager[None]]:
     return partial(op.scope.timeline.clock.waiting, op.scope.path)
 
 
-async def begun(op: Operation, sent: WorkerSent, agent: Agent | None, *, after: tuple[str, ...] = ()) -> None:
+async def begun(op: Operation, sent: WorkerSent, agent: Agent | None, *, wanted: Wanted = AS_EVER) -> None:
     """Have the worker begin that is written down, as this agent or as any worker. Raises Failed where it cannot."""
     assert op.placement is not None
     await op.scope.timeline.settled()
@@ -103,7 +104,7 @@ async def begun(op: Operation, sent: WorkerSent, agent: Agent | None, *, after: 
             agent,
             list(op.agents.values()),
             operation=op.scope.path,
-            after=after,
+            wanted=wanted,
             held_to=Permissions(ask=op.rules.ask, deny=op.rules.deny),
         )
     except Mistake as error:

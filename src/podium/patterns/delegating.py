@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 from anyio import move_on_after
+from msgspec import Meta, Struct, structs
 
+from ..agent import Budget
+from ..budget import tightest
 from ..errors import Failed
 from ..event import ToolUse, WorkerReturned, WorkerSent
 from ..mind import Tool, ToolAnswer
 from ..operation import Operation
+from ..placement import Wanted
 from ..scope import Scope
 from .away import SHARE, UNSENT, begun, waiting
 
 NAMES = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
 LONGEST_WAIT = 45.0
 """Callers that wait longer are dropped by some engines: the result is asked for again."""
+
+G = TypeVar("G", bound=Struct)
 
 
 def delegating(op: Operation) -> tuple[Tool, ...]:
@@ -27,6 +34,52 @@ def delegating(op: Operation) -> tuple[Tool, ...]:
         return ()
     made = {tool.name: tool for tool in _Crew(op).tools()}
     return tuple(made[name] for name in wanted)
+
+
+class Nothing(Struct, frozen=True):
+    """What a tool is given that needs nothing."""
+
+
+class Whose(Struct, frozen=True, kw_only=True):
+    """A worker, by its branch."""
+
+    branch: str
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What a worker may use at most."""
+
+    usd: Annotated[float, Meta(gt=0)] | None = None
+    tokens: Annotated[int, Meta(gt=0)] | None = None
+    turns: Annotated[int, Meta(gt=0)] | None = None
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """A task for a worker. What would let it do more than the one that sends it may is nothing to ask for here."""
+
+    branch: str
+    task: str
+    after: str | tuple[str, ...] = ()
+    agent: str = ""
+    read_only: bool = False
+    model: str = ""
+    timeout: Annotated[float, Meta(ge=1)] | None = None
+    budget: Limits = Limits()
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """Those whose workers have to succeed first."""
+        return (self.after,) if isinstance(self.after, str) else tuple(dict.fromkeys(self.after))
+
+    def wanted(self) -> Wanted:
+        """The same for whoever sends it."""
+        limits = structs.asdict(self.budget)
+        return Wanted(
+            after=self.branches,
+            model=self.model,
+            budget=Budget(**limits, seconds=self.timeout) if any(limits.values()) or self.timeout else None,
+            is_reader=self.read_only,
+        )
 
 
 class _Crew:
@@ -41,38 +94,64 @@ class _Crew:
                 "delegate_task",
                 "Have a worker do a task in the background, in a checkout of its own, on a branch. Returns at once.",
                 {
-                    "branch": "The new branch that the work will be on.",
-                    "task": "What to do, with all that it needs to know: the worker sees nothing else.",
-                    "after": "Optional: a branch whose worker has to succeed first.",
+                    "branch": _text("The new branch that the work will be on; a reader's name."),
+                    "task": _text("What to do, with all that it needs to know: the worker sees nothing else."),
+                    "after": {
+                        "type": "array",
+                        "items": {"type": "string"},
+                        "description": "Branches whose workers have to succeed first.",
+                    },
+                    "agent": {
+                        **_text("Who does it, in place of the usual worker."),
+                        "enum": list(self._op.agents),
+                    },
+                    "read_only": {"type": "boolean", "description": "It only reads, and needs no branch of its own."},
+                    "model": _text("What it thinks with, where that is not as usual."),
+                    "timeout": {"type": "number", "description": "Seconds until it is ended with what there is."},
+                    "budget": {
+                        "type": "object",
+                        "description": "What it may use at most, of what is left to you; a quarter of that by default.",
+                        "properties": {
+                            "usd": {"type": "number"},
+                            "tokens": {"type": "integer"},
+                            "turns": {"type": "integer"},
+                        },
+                    },
                 },
-                ("branch", "task"),
+                Order,
                 self._delegate,
             ),
-            _tool("check_workers", "How the workers that you have sent stand.", {}, (), self._check),
+            _tool("check_workers", "How the workers that you have sent stand.", {}, Nothing, self._check),
             _tool(
                 "get_worker_result",
                 f"What a worker answered. Waits up to {LONGEST_WAIT:g} s; ask again where it is not through.",
-                {"branch": "The worker's branch."},
-                ("branch",),
+                {"branch": _text("The worker's branch.")},
+                Whose,
                 self._result,
             ),
-            _tool("cancel_worker", "End a worker.", {"branch": "The worker's branch."}, ("branch",), self._cancel),
+            _tool("cancel_worker", "End a worker.", {"branch": _text("The worker's branch.")}, Whose, self._cancel),
         ]
 
-    async def _delegate(self, arguments: dict[str, str], place: Scope) -> ToolAnswer:
-        op, branch = self._op, arguments["branch"]
-        after = [sent.branch for sent in self._sent() if sent.branch == arguments.get("after")]
-        if arguments.get("after") and not after:
-            return ToolAnswer(text=f"No worker was sent to {arguments['after']!r}.", is_error=True)
+    async def _delegate(self, order: Order, place: Scope) -> ToolAnswer:
+        op = self._op
+        for branch in order.branches:
+            if self._of(branch) is None:
+                return self._nobody(branch)
+        if order.agent and order.agent not in op.agents:
+            there = ", ".join(op.agents)
+            return ToolAnswer(text=f"There is no agent {order.agent!r} here; there are: {there}.", is_error=True)
+        agent = op.agents.get(order.agent)
+        wanted = order.wanted()
         sent = place.at("worker").recall(WorkerSent)
         try:
             if sent is None:
                 for other in self._sent():
                     await self._ended(other)  # what was kept for those that are through is free again
-                budget = op.allowance.loan(None, share=SHARE, agent=op.agent.name)
-                sent = WorkerSent(run=secrets.token_hex(6), branch=branch, task=arguments["task"], budget=budget)
+                own = tightest(None if agent is None else agent.budget, wanted.budget)
+                budget = op.allowance.loan(own, share=SHARE, agent=op.agent.name)
+                sent = WorkerSent(run=secrets.token_hex(6), branch=order.branch, task=order.task, budget=budget)
                 place.at("worker").settle(sent)
-            await begun(op, sent, None, after=tuple(after))
+            await begun(op, sent, agent, wanted=wanted)
         except Failed as error:
             why = str(error.failure.message)
             if sent is None:
@@ -80,19 +159,19 @@ class _Crew:
             at = op.scope.at(f"worker:{sent.run}")
             at.recall(WorkerReturned) or at.settle(WorkerReturned(run=sent.run, outcome="failed", error=why))
             return ToolAnswer(text=why, is_error=True)
-        return ToolAnswer(text=f"A worker is on {branch} (run {sent.run}).")
+        return ToolAnswer(text=f"A worker is on {order.branch} (run {sent.run}).")
 
-    async def _check(self, arguments: dict[str, str], place: Scope) -> ToolAnswer:
+    async def _check(self, nothing: Nothing, place: Scope) -> ToolAnswer:
         placement = self._op.placement
         assert placement is not None
         lines = [f"{sent.branch}: {await placement.standing(sent.run)}" for sent in self._sent()]
         return ToolAnswer(text="\n".join(lines) or "You have sent no worker yet.")
 
-    async def _result(self, arguments: dict[str, str], place: Scope) -> ToolAnswer:
+    async def _result(self, whose: Whose, place: Scope) -> ToolAnswer:
         op = self._op
-        sent = self._of(arguments["branch"])
+        sent = self._of(whose.branch)
         if sent is None:
-            return self._nobody(arguments["branch"])
+            return self._nobody(whose.branch)
         at = op.scope.at(f"worker:{sent.run}")
         returned = await self._ended(sent)
         if returned is None:
@@ -105,10 +184,10 @@ class _Crew:
             return ToolAnswer(text=f"The worker {returned.outcome}: {returned.error}\n{returned.text}", is_error=True)
         return ToolAnswer(text=returned.text)
 
-    async def _cancel(self, arguments: dict[str, str], place: Scope) -> ToolAnswer:
-        sent = self._of(arguments["branch"])
+    async def _cancel(self, whose: Whose, place: Scope) -> ToolAnswer:
+        sent = self._of(whose.branch)
         if sent is None:
-            return self._nobody(arguments["branch"])
+            return self._nobody(whose.branch)
         assert self._op.placement is not None
         if (ended := await self._ended(sent)) is not None:
             why = f": {ended.error}" if ended.error else ""
@@ -139,28 +218,33 @@ class _Crew:
         return ToolAnswer(text=f"You have sent no worker to {branch!r}; you have sent: {there}.", is_error=True)
 
 
+def _text(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
+
+
 def _tool(
     name: str,
     description: str,
-    fields: dict[str, str],
-    needed: tuple[str, ...],
-    act: Callable[[dict[str, str], Scope], Awaitable[ToolAnswer]],
+    fields: dict[str, dict[str, Any]],
+    given: type[G],
+    act: Callable[[G, Scope], Awaitable[ToolAnswer]],
 ) -> Tool:
     async def answer(call: ToolUse, scope: Scope) -> ToolAnswer:
-        given: dict[str, Any] = {field: call.arguments.get(field, "") for field in fields}
-        bad = next((field for field in fields if not isinstance(given[field], str)), None)
-        missing = next((field for field in needed if not given.get(field)), None)
-        if bad is not None or missing is not None:
-            return ToolAnswer(text=f"{name} needs {', '.join(needed)}, as text.", is_error=True)
-        return await act(given, scope)
+        # What is left out is left empty by some models.
+        said = {field: value for field, value in call.arguments.items() if value not in (None, "", {})}
+        try:
+            arguments = msgspec.convert(said, given)
+        except msgspec.ValidationError as error:
+            return ToolAnswer(text=f"{name} cannot be called so: {error}.", is_error=True)
+        return await act(arguments, scope)
 
     return Tool(
         name=name,
         description=description,
         parameters={
             "type": "object",
-            "properties": {field: {"type": "string", "description": words} for field, words in fields.items()},
-            "required": list(needed),
+            "properties": fields,
+            "required": [field.name for field in msgspec.structs.fields(given) if field.required],
         },
         answer=answer,
         timeout=LONGEST_WAIT + 15,

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from ..agent import Agent, Permissions
 from ..app import App
+from ..budget import tightest
 from ..errand import Errand
 from ..errors import Mistake
 from ..event import (
@@ -31,7 +32,7 @@ from ..event import (
     WorkerSent,
 )
 from ..picture import Picture
-from ..placement import Idle
+from ..placement import Idle, Wanted
 from ..roster.discover import load
 from ..settings import Settings
 from ..store.follow import Follower
@@ -41,6 +42,7 @@ from ..workers.place import is_answered, socket_path
 from ..workers.promise import promised
 from .delegation import delegate, start_commander
 from .outlook import began, has_work
+from .terms import Terms, suited
 
 AGENT = "worker"
 """Who is sent where nobody is named."""
@@ -84,12 +86,17 @@ class Sending:
         others: Sequence[Agent],
         *,
         operation: str,
-        after: Sequence[str],
+        wanted: Wanted,
         held_to: Permissions,
     ) -> None:
         await to_thread.run_sync(self._must_not_be_too_deep)
         team = [agent, *(one for one in others if one.name != agent.name)] if agent is not None else self._usual()
         first, *rest = (structs.replace(one, permissions=_narrowed(one.permissions, held_to)) for one in team)
+        terms = Terms(model=wanted.model or None, is_reader=wanted.is_reader)
+        first = suited(structs.replace(first, budget=tightest(first.budget, wanted.budget)), terms, self._settings)
+        settings = structs.replace(self._settings, budget=sent.budget)
+        if wanted.is_reader:
+            settings = structs.replace(settings, permission_mode="plan")  # for all of its team
         with promised(self._store, sent.run) as promise:
             await delegate(
                 self._app,
@@ -97,13 +104,14 @@ class Sending:
                 sent.task,
                 at=self._directory,
                 branch=sent.branch,
-                follows=after,
+                follows=wanted.after,
                 parent=self._run,
                 operation=operation,
+                is_reader=wanted.is_reader,
                 is_shared=sent.is_shared,
                 is_unattended=self._is_unattended,
                 run=sent.run,
-                settings=structs.replace(self._settings, budget=sent.budget),
+                settings=settings,
                 agents=rest,
             )
             # A worker has its keys from its commander, and not in its environment.
