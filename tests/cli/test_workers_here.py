@@ -47,6 +47,20 @@ async def test_a_reader_is_found_by_its_name(yard: Yard) -> None:
     assert (await yard.ended(after.stdout.strip())).outcome == "succeeded"
 
 
+async def test_all_of_a_readers_team_only_reads_whatever_mode_the_settings_name(yard: Yard) -> None:
+    yard.agent(hand(write("new.txt"), "tried"))
+    (yard.home / "agents" / "lead.md").write_text(
+        "---\ndescription: Leads.\nteam: {mode: broadcast, members: [hand]}\n---\n"
+    )
+    yard.set("permissions: {mode: accept-edits}\n")
+
+    await say(yard, "delegate", "survey", "where?", "--read-only", "--agent", "lead")
+    waited = await say(yard, "workers", "wait", "survey")
+
+    assert waited.stdout == "survey: complete\n"
+    assert not (yard.repo.path / "new.txt").exists()
+
+
 async def test_a_reader_is_on_no_branch_of_its_name(yard: Yard) -> None:
     reader = await yard.hire("feat/a", SILENT, tools=None, is_reader=True)
 

@@ -248,8 +248,13 @@ class Commander:
     async def _exited(self, worker: Worker) -> Child | Spawned:
         """A process of a worker, once it has ended. Raises OutsideFailed where there is none."""
         base = "" if worker.checkout is None else worker.checkout.base
-        is_attended = not worker.errand.is_unattended
-        config = Config(root=worker.errand.root, base=base, is_attended=is_attended, environ=self._secrets(worker.run))
+        config = Config(
+            root=worker.errand.root,
+            base=base,
+            is_attended=not worker.errand.is_unattended,
+            is_reader=worker.errand.is_reader,
+            environ=self._secrets(worker.run),
+        )
         token = self._welcome.expect(worker.run, msgspec.to_builtins(config))
 
         def line_for(parent: int) -> str:

@@ -92,6 +92,7 @@ class Config(Struct, frozen=True, kw_only=True):
     root: str
     base: str = ""
     is_attended: bool = True
+    is_reader: bool = False
     environ: dict[str, str] = {}
 
 
@@ -142,7 +143,9 @@ async def worked(hello: Hello) -> int:
 async def _worked(run: str, config: Config, link: Link[Order, Report]) -> int:
     environ = {**os.environ, **config.environ}
     # Nobody may be there for hours: what a worker asks waits until somebody is.
-    settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf)
+    # A reader only reads, with all of its team, whatever mode the person's settings name.
+    mode = "plan" if config.is_reader else None
+    settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
     with CancelScope() as working:
         async with App(settings, environ=environ) as app, app.resume(run, is_attended=config.is_attended) as work:
             work.place(config.base)
