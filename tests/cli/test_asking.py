@@ -7,7 +7,9 @@ import json
 import anyio
 import pytest
 
-from podium.event import PermissionAsked
+from podium.action import Action
+from podium.cli.asking import described
+from podium.event import Entry, PermissionAsked
 from podium.store.follow import Follower
 
 from .conftest import Desk
@@ -52,6 +54,73 @@ def test_enter_and_arrows_decide_nothing(writer: Desk) -> None:
 
     assert terminal.end() == 0
     assert not (writer.repo / "a.txt").exists()
+
+
+def test_esc_leaves_the_request_open(writer: Desk) -> None:
+    terminal = Terminal(writer, "run", "writer", "go")
+    terminal.wait_for("[y] once")
+
+    terminal.process.send("\x1b")
+    terminal.wait_for("is left open; podium approvals lists it.")
+    [left] = json.loads(writer.invoke("approvals", "--json").stdout)["waiting"]
+    writer.invoke("approve", left["id"])
+
+    assert terminal.end() == 0
+    assert (writer.repo / "a.txt").exists()
+
+
+@pytest.mark.parametrize("pieces", [["\x1b[A"], ["\x1b", "[", "A"], ["\x1bOA"], ["\x1by"], ["\x1b[1;5A"]])
+def test_no_piece_of_a_sequence_is_a_key(writer: Desk, pieces: list[str]) -> None:
+    terminal = Terminal(writer, "run", "writer", "go")
+    terminal.wait_for("[y] once")
+
+    for piece in pieces:
+        terminal.process.send(piece)
+    terminal.process.send("n")
+    terminal.wait_for("Why not?")
+    terminal.process.send("not now\r")
+
+    assert terminal.end() == 0
+    assert not any("left open" in line for line in terminal.lines)
+
+
+def test_a_question_mark_tells_what_each_key_does(writer: Desk) -> None:
+    terminal = Terminal(writer, "run", "writer", "go", rows=60)
+    terminal.wait_for("[?] what these do")
+
+    terminal.process.send("?y")
+    lines = terminal.wait_for("press Enter, then one of the keys")
+    terminal.process.send("y\r")
+    terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
+    assert not (writer.repo / "a.txt").exists()
+    terminal.process.send("y")
+
+    shown = "\n".join(lines)
+    assert all(f"  {key}    " in shown for key in "yrnxas")
+    assert "Esc  leaves it open" in shown
+    assert terminal.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "told"),
+    [
+        ("", "sandbox: none around this tool"),
+        ("none", "sandbox: none: the command can do whatever you can, network on"),
+        ("missing", "sandbox: missing here"),
+        ("workspace", "sandbox: workspace: it can write in the checkout only, network off"),
+        ("read-only", "sandbox: read-only: it can write nothing, network off"),
+    ],
+)
+def test_a_request_tells_of_its_sandbox_and_of_a_long_wait(sandbox: str, told: str) -> None:
+    action = Action(run="r", agent="law", tool="bash", sandbox=sandbox)
+    asked = PermissionAsked(id="5f0c", action=action, reason="no rule")
+    entry = Entry(run="r", seq=1, at=100.0, operation="law", scope="law", event=asked)
+
+    soon, late = described(entry, asked, now=102.0), described(entry, asked, now=112.0)
+
+    assert told in soon
+    assert "waiting" not in soon
+    assert "law asks for permission (5f0c), waiting 12s: bash" in late
 
 
 async def asked(desk: Desk, count: int) -> None:

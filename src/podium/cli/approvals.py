@@ -72,7 +72,7 @@ def line(one: Waiting, same: int) -> str:
 def whole(one: Waiting) -> str:
     """All there is to know about a request."""
     if isinstance(one.asked, PermissionAsked):
-        return described(one.entry, one.asked, one.worker).strip()
+        return described(one.entry, one.asked, one.worker, now=time.time()).strip()
     return questioned(one.entry, one.asked, one.worker).strip()
 
 

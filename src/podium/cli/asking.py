@@ -3,7 +3,8 @@
 Whatever is asked is shown in full, with every sign that a terminal would act on made visible. Keys
 that were typed before the question stood there do not count, and Enter alone decides nothing. After any
 other key that decides nothing, nothing does up to Enter, so that no letter within a sentence answers.
-What somebody answers elsewhere meanwhile is told. What is put off comes again after the others that wait.
+Esc leaves the question open. What somebody answers elsewhere meanwhile is told. What is put off comes again
+after the others that wait.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from asyncio import Event as Flag
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import click
-from anyio import CancelScope, sleep, wait_readable
+from anyio import CancelScope, move_on_after, sleep, wait_readable
 
 from ..config.allowed import Allowed, allow
 from ..event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
 from .answer import chosen
-from .measure import counted
+from .measure import counted, span
 from .render import agent_of
 from .text import as_json, visible
 from .view import View
@@ -38,10 +39,34 @@ KEYS: dict[str, tuple[Decision, str]] = {
     "a": ("abort", "no, and stop"),
 }
 LATER = "s"
-ROWS = ("yrp", f"nxa{LATER}")
+HELP = "?"
+ESC = "\x1b"
+ROWS = ("yrp", f"nxa{LATER}{HELP}")
 """The keys as they are shown: those that allow it, and those that do not."""
+HELP_LINES = {
+    "y": "allows it now; the next time it is asked again",
+    "r": "allows this very action until the run ends",
+    "p": "allows all that the rule covers, in every run from now on",
+    "n": "refuses it; the agent is told why, and goes on",
+    "x": "refuses it, and pauses the run; podium resume goes on with it",
+    "a": "refuses it, and stops the run",
+    LATER: "puts it off until the others that wait are answered",
+}
+"""What each key does."""
+SANDBOXES = {
+    "": "none around this tool",
+    "none": "none: the command can do whatever you can, network on",
+    "missing": "missing here, so that the command is refused even if you allow it",
+    "workspace": "workspace: it can write in the checkout only, network off",
+    "read-only": "read-only: it can write nothing, network off",
+}
+"""What an action's sandbox means."""
 BY = "terminal"
 GUARD_SECONDS = 0.5
+SEQUENCE_SECONDS = 0.1
+"""How far apart the signs of one key come at most."""
+LONG_SECONDS = 5.0
+"""A request that waits for longer tells so."""
 AT_A_GLANCE = 72
 NO_ANSWER = "that decides nothing; press Enter, then one of the keys"
 
@@ -72,6 +97,10 @@ class Answering(Protocol):
     async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool: ...
 
     async def reply(self, id: str, text: str, *, by: str = "") -> bool: ...
+
+
+Course = Literal["answered", "later", "open"]
+"""What became of a question: it has its answer, comes again after the others, or is left to whoever answers it."""
 
 
 class Asked(NamedTuple):
@@ -136,15 +165,15 @@ class Asking:
             self._is_asked.clear()
             while self._waiting:
                 id, one = next(iter(self._waiting.items()))
-                is_put_off = False
+                course: Course = "open"
                 with self._view.at_rest(), CancelScope() as scope:
                     self._current = id, scope
-                    is_put_off = await self._ask(one)
+                    course = await self._ask(one)
                 self._current = None
                 self._waiting.pop(id, None)
-                if is_put_off and self._waiting:
+                if course == "later" and self._waiting:
                     self._waiting[id] = one
-                elif is_put_off or scope.cancelled_caught:
+                elif course != "answered":
                     self._tell(self._ended(id))
 
     def _ended(self, id: str) -> str:
@@ -154,35 +183,35 @@ class Asking:
         by = self._answered_by[id]
         return f"{id}: time is over." if by == "podium" else f"{id} was answered by {by or 'somebody'}."
 
-    async def _ask(self, one: Asked) -> bool:
-        """Ask, and take the answer; whether that is put off."""
+    async def _ask(self, one: Asked) -> Course:
+        """Ask, and take the answer where there is one."""
         self._keyboard.forget()
         entry, others = one.entry, len(self._waiting) - 1
         match entry.event:
             case PermissionAsked() as asked:
-                self._tell(described(entry, asked, one.worker, others=others))
+                self._tell(described(entry, asked, one.worker, others=others, now=time.time()))
                 key = await self._chosen(keys(asked))
-                if key == LATER:
-                    return True
+                if key in (LATER, ESC):
+                    return "later" if key == LATER else "open"
                 await self._decide(entry.run, asked, key)
             case QuestionAsked() as asked:
                 self._tell(f"{questioned(entry, asked, one.worker, others=others)}\nYour answer:")
                 text = (await self._keyboard.line()).strip()
                 await self._answering.reply(asked.id, chosen(asked, text), by=BY)
-        return False
+        return "answered"
 
     async def _chosen(self, offered: Mapping[str, str]) -> str:
-        """The first key that answers."""
+        """The first key that answers, puts off or leaves."""
         while True:
             # A key that is still held down from the last answer decides nothing, nor does what follows a pasted line.
             await sleep(GUARD_SECONDS)
             self._keyboard.forget()
             self._tell("\n".join("  ".join(f"[{key}] {offered[key]}" for key in row if key in offered) for row in ROWS))
-            while not _is_text(key := (await self._keyboard.key()).lower()):
+            while not _is_text(key := (await self._keyboard.key()).lower()) and key != ESC:
                 pass
-            if key in offered:
+            if key == ESC or (key in offered and key != HELP):
                 return key
-            self._tell(NO_ANSWER)
+            self._tell(explained(offered) if key == HELP else NO_ANSWER)
             await self._keyboard.rest()
 
     async def _decide(self, run: str, asked: PermissionAsked, key: str) -> None:
@@ -204,14 +233,16 @@ def who(entry: Entry, worker: str) -> str:
     return f"{agent_of(entry.operation)} on {worker}" if worker else agent_of(entry.operation)
 
 
-def described(entry: Entry, asked: PermissionAsked, worker: str = "", *, others: int = 0) -> str:
+def described(entry: Entry, asked: PermissionAsked, worker: str = "", *, now: float, others: int = 0) -> str:
     """The whole action, for a person who decides on it."""
-    action = asked.action
+    action, waited = asked.action, now - entry.at
+    since = f", waiting {span(waited)}" if waited >= LONG_SECONDS else ""
     lines = [
         *_waiting(others),
-        f"{who(entry, worker)} asks for permission ({asked.id}): {action.tool}",
+        f"{who(entry, worker)} asks for permission ({asked.id}){since}: {action.tool}",
         *(f"  {name}{_size(value)}: {_value(value)}" for name, value in action.arguments.items()),
         f"  in {action.directory or 'no directory'}, because {asked.reason}",
+        f"  sandbox: {SANDBOXES.get(action.sandbox, action.sandbox)}",
     ]
     if asked.shown:
         lines += ["", *(f"  {line}" for line in asked.shown.split("\n")), ""]
@@ -222,9 +253,15 @@ def described(entry: Entry, asked: PermissionAsked, worker: str = "", *, others:
 
 
 def keys(asked: PermissionAsked) -> dict[str, str]:
-    """The keys that answer a request, or put it off, and what they mean."""
+    """The keys that answer a request, put it off or explain themselves, and what they mean."""
     answers = {key: words for key, (_, words) in KEYS.items() if key != "p" or asked.always}
-    return answers | {LATER: "later"}
+    return answers | {LATER: "later", HELP: "what these do"}
+
+
+def explained(offered: Mapping[str, str]) -> str:
+    """What each key does that is offered, a line each."""
+    told = [f"  {key}    {HELP_LINES[key]}" for row in ROWS for key in row if key in offered and key in HELP_LINES]
+    return "\n".join([*told, "  Esc  leaves it open, for podium approvals", NO_ANSWER])
 
 
 def _is_text(key: str) -> bool:
@@ -268,6 +305,8 @@ def _value(value: object) -> str:
 
 
 _ENTER = re.compile(r"[\r\n]")
+_SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|[^\[O])", re.DOTALL)
+"""What a key sends that is no sign, such as an arrow, or a sign with Alt."""
 
 
 class Terminal:
@@ -287,7 +326,13 @@ class Terminal:
         with self._key_by_key():
             # One key may be several signs, and what was pasted comes all at once.
             await self._read()
-            return self._typed[:1]
+            if not self._typed.startswith(ESC):
+                return self._typed[:1]
+            await self._read_on()
+            if not self._typed.strip(ESC):
+                return ESC
+            # Of half a sequence the second sign is taken, which begins a text that decides nothing.
+            return "" if _SEQUENCE.match(self._typed) else self._typed[1]
 
     async def rest(self) -> None:
         with self._key_by_key():
@@ -297,6 +342,16 @@ class Terminal:
     async def _read(self) -> None:
         await wait_readable(self._input)
         self._typed = os.read(self._input, 4096).decode(errors="replace")
+
+    async def _read_on(self) -> None:
+        """Take what else comes of a sequence that has begun."""
+        is_more = True
+        while is_more and not _SEQUENCE.match(self._typed):
+            begun, is_more = self._typed, False
+            with move_on_after(SEQUENCE_SECONDS):
+                await self._read()
+                begun, is_more = begun + self._typed, bool(self._typed)
+            self._typed = begun
 
     async def line(self) -> str:
         await wait_readable(self._input)
