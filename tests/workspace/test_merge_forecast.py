@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from podium.cli.workers_forecast import lines
 from podium.errors import Mistake
 from podium.workspace.forecast import changed, forecast
 
@@ -135,6 +136,34 @@ async def test_branches_may_clash_without_a_file_in_common(repo: Repo) -> None:
     told = await forecast(repo.path, {"file": "main", "folder": "main"}, onto="main")
 
     assert [(one.files, one.merges) for one in told.pairs] == [((), False)]
+
+
+async def test_a_clash_is_told_as_that_of_the_branch_that_it_comes_from(repo: Repo) -> None:
+    first = repo.branch("feat/a", {"a.txt": edited(3, "x")})
+    repo.branch("feat/b", {"a.txt": edited(3, "y")})
+    second = repo.branch("feat/c", {"c.txt": "1\n"}, start="feat/a")
+    repo.branch("feat/d", {"d.txt": "1\n"}, start="feat/c")
+    bases = {"feat/a": "main", "feat/b": "main", "feat/c": first, "feat/d": second}
+
+    told = await forecast(repo.path, bases, onto="main")
+
+    assert [(one.first, one.second, one.files, one.through) for one in told.pairs] == [
+        ("feat/a", "feat/b", ("a.txt",), ""),
+        ("feat/b", "feat/c", (), "feat/a"),
+        ("feat/b", "feat/d", (), "feat/a"),
+    ]
+    assert list(lines(told))[-1] == (
+        "feat/b and feat/d share no file; they would clash in a.txt, which is the clash of feat/a"
+    )
+
+
+async def test_a_branch_that_the_target_has_is_told_as_such(repo: Repo) -> None:
+    repo.branch("feat", {"a.txt": edited(3, "x")})
+    repo.git("merge", "--quiet", "--ff-only", "feat")
+
+    told = await forecast(repo.path, {"feat": "main~1"}, onto="main")
+
+    assert list(lines(told)) == ["feat: 1 file, +1 -1, 1 commit; main has it already"]
 
 
 async def test_twenty_branches_are_foretold_as_git_merges_them(repo: Repo) -> None:

@@ -38,6 +38,7 @@ def lines(told: Forecast) -> Iterator[str]:
         change = told.changes[one.first]
         files, commits = counted(len(change.files), "file"), counted(len(change.commits), "commit")
         how = f"merges onto {told.onto}" if one.merges else f"would clash with {told.onto}{_clashing(one)}"
+        how = f"{told.onto} has it already" if one.is_in else how
         yield f"{one.first}: {files}, +{change.added} -{change.removed}, {commits}; {how}"
     for one in told.pairs:
         shared = f"both touch {_few(one.files)}" if one.files else "share no file"
@@ -70,13 +71,15 @@ def _overlap(one: Overlap) -> dict[str, Any]:
         "second": one.second,
         "files": list(one.files),
         "merges": one.merges,
+        "is_in": one.is_in,
+        "through": one.through or None,
         "conflicts": [{"kind": clash.kind, "files": list(clash.files), "text": clash.text} for clash in one.conflicts],
     }
 
 
 def _clashing(one: Overlap) -> str:
-    files = tuple(dict.fromkeys(file for clash in one.conflicts for file in clash.files))
-    return f" in {_few(files)}" if files else ""
+    where = f" in {_few(one.clashing)}" if one.clashing else ""
+    return f"{where}, which is the clash of {one.through}" if one.through else where
 
 
 def _few(files: tuple[str, ...]) -> str:

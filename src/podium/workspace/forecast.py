@@ -7,13 +7,13 @@ without clashing. Nothing is touched; what to do about it is for whoever reads i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from .git import Place, git, git_output
 from .merge import Attempt, Clash, Conflict, Side, attempts
-from .revision import path_text, pinned, tip
+from .revision import contains, path_text, pinned, tip
 from .snapshot import commit_id
 
 
@@ -45,13 +45,24 @@ class Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """Two branches, or a branch and the target: the files that both touched, and what would clash."""
+    """Two branches, or a branch and the target: the files that both touched, and what would clash.
+
+    `through` is the branch that one of the two is built on and whose clash this is; empty where it is their own.
+    `is_in` says that the second has all of the first already.
+    """
 
     first: str
     second: str
     files: tuple[str, ...]
     conflicts: tuple[Conflict, ...]
     merges: bool
+    through: str = ""
+    is_in: bool = False
+
+    @property
+    def clashing(self) -> tuple[str, ...]:
+        """The files that clash, each once."""
+        return tuple(dict.fromkeys(file for clash in self.conflicts for file in clash.files))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +89,8 @@ async def forecast(repo: Place, branches: Mapping[str, str], *, onto: str) -> Fo
     place = pinned(repo)
     target = Side(name=onto, commit=await tip(place, onto))
     sides = [Side(name=branch, commit=await tip(place, branch)) for branch in branches]
-    changes = {
-        side.name: await _changed(place, await commit_id(place, branches[side.name]), side.commit) for side in sides
-    }
+    bases = {side.name: await commit_id(place, branches[side.name]) for side in sides}
+    changes = {side.name: await _changed(place, bases[side.name], side.commit) for side in sides}
     pairs = list(combinations(sides, 2))
     tried = iter(await attempts(place, [*pairs, *((target, side) for side in sides)]))
     between = [
@@ -89,13 +99,31 @@ async def forecast(repo: Place, branches: Mapping[str, str], *, onto: str) -> Fo
     onto_target = []
     for side in sides:
         meanwhile = await _changed(place, side.commit, target.commit)
-        onto_target.append(_overlap(side, target, changes[side.name].touched & meanwhile.touched, next(tried)))
+        overlap = _overlap(side, target, changes[side.name].touched & meanwhile.touched, next(tried))
+        onto_target.append(replace(overlap, is_in=await contains(place, target.commit, side.commit)))
+    below = {
+        name: [other for other, change in changes.items() if other != name and base in change.commits]
+        for name, base in bases.items()
+    }
+    clashes = {frozenset((one.first, one.second)): one for one in (*between, *onto_target) if not one.merges}
     return Forecast(
         onto=onto,
         changes=changes,
-        pairs=tuple(one for one in between if one.files or not one.merges),
-        onto_target=tuple(onto_target),
+        pairs=tuple(_traced(one, clashes, below) for one in between if one.files or not one.merges),
+        onto_target=tuple(_traced(one, clashes, below) for one in onto_target),
     )
+
+
+def _traced(one: Overlap, clashes: Mapping[frozenset[str], Overlap], below: Mapping[str, Sequence[str]]) -> Overlap:
+    """The overlap with the branch whose clash it is, where one of the two only has it from that."""
+    if one.merges:
+        return one
+    for built, other in ((one.first, one.second), (one.second, one.first)):
+        for earlier in below.get(built, ()):
+            same = clashes.get(frozenset((earlier, other)))
+            if same is not None and set(one.clashing) <= set(same.clashing):
+                return replace(one, through=_traced(same, clashes, below).through or earlier)
+    return one
 
 
 def _overlap(first: Side, second: Side, files: frozenset[str], outcome: Attempt) -> Overlap:
