@@ -74,11 +74,15 @@ Piece = Text | Reasoning | ToolStarted | ToolFinished | Superseded | Postponed |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnswer:
-    """What a tool says to the model; with `ends_turn` the model is not asked again."""
+    """What a tool says to the model; with `ends_turn` the model is not asked again.
+
+    `refusal` is why nothing was done, for people, where that was not allowed.
+    """
 
     text: str
     is_error: bool = False
     ends_turn: bool = False
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -285,7 +285,9 @@ class Operation:
             return place.settle(Checked(commands=commands, passed=False, output=why))
         tool = self.gate.offer(self._run.checking(commands))
         answer = await tool.answer(ToolUse(id=place.path, name=tool.name, arguments={}), place)
-        return place.settle(Checked(commands=commands, passed=not answer.is_error, output=answer.text))
+        # Nobody acts on what comes of it but those who read it, so that a refusal is told as they would tell it.
+        output = f"they were not run: {answer.refusal}" if answer.refusal else answer.text
+        return place.settle(Checked(commands=commands, passed=not answer.is_error, output=output))
 
     async def offered(self) -> tuple[Tool, ...]:
         """The tools that its agent may act with, each through the gate."""

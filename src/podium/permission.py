@@ -254,6 +254,7 @@ class Gate:
             text=f"Not done: {reason}. Do not try to get the same effect another way; go on without it, or say "
             "what you would need.",
             is_error=True,
+            refusal=reason,
         )
 
 
