@@ -7,7 +7,7 @@ Whether anybody works on the run is not on the timeline, and is told by whoever 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -132,12 +132,12 @@ class WorkerState(Struct, frozen=True, kw_only=True):
         return self.at - self.begun_at if self.begun_at else 0.0
 
 
-def state_of(entries: Iterable[Entry], owner_alive: bool) -> WorkerState:
-    """How a worker stands after these entries of its run."""
+def state_of(entries: Iterable[Entry], owner_alive: bool, *, answered: Collection[str] = ()) -> WorkerState:
+    """How a worker stands after these entries of its run; `answered` as for its course."""
     course = Course()
     for entry in entries:
         course.apply(entry)
-    return course.state(owner_alive=owner_alive)
+    return course.state(owner_alive=owner_alive, answered=answered)
 
 
 @dataclass(slots=True)
@@ -222,14 +222,14 @@ class Course:
         self._turns = {turn for turn in self._turns if not _is_below(turn, place)}
         self._tools = {call: tool for call, tool in self._tools.items() if not _is_below(call, place)}
 
-    def state(self, *, owner_alive: bool) -> WorkerState:
-        """How the worker stands by now."""
+    def state(self, *, owner_alive: bool, answered: Collection[str] = ()) -> WorkerState:
+        """How the worker stands by now. `answered` are requests whose answers it has not taken in yet."""
         picture, started = self.picture, self.picture.started
         assert started is not None, "a run begins with its request"
         assert started.errand is not None, "only runs with an errand are workers'"
         result = picture.result()
         committed = self._committed or WorkCommitted(branch=started.errand.branch, commit="")
-        asked = self._asked()
+        asked = {id: entry for id, entry in self._asked().items() if id not in answered}
         word = self._word(owner_alive, is_waiting=bool(asked))
         return WorkerState(
             run=picture.run,

@@ -129,7 +129,10 @@ async def test_resume_leaves_workers_to_the_commander(yard: Yard) -> None:
     for event in yard.events(run, RunResumed):
         await gone(event.pid)
     assert await states(yard) == {"feat/a": "resumable"}
+    assert (await told(yard, "workers", "status", "feat/a"))["waiting_for"] == [asked.id]
     await say(yard, "approve", asked.id)
+    answered = await told(yard, "workers", "status", "feat/a")
+    assert (answered["waiting_since"], answered["waiting_for"]) == (None, [])
 
     resumed = await say(yard, "resume")
     waited = await say(yard, "workers", "wait", "feat/a")

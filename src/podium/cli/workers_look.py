@@ -88,7 +88,7 @@ def looked_at(reader: Reader, run: str) -> WorkerState:
     """How one worker stands."""
     owner = reader.summary(run).owner
     entries = (decode(row.line) for row in reader.of_kinds(run, HEARD))
-    return state_of(entries, owner is not None and owner.is_alive)
+    return state_of(entries, owner is not None and owner.is_alive, answered=reader.letters(run))
 
 
 async def at_work(store: Path, workers: Iterable[WorkerState]) -> dict[str, Standing]:
