@@ -268,7 +268,7 @@ class App:
         )
         if mode is not None or max_iterations is not None:
             team = (reshaped(team[0], mode, max_iterations), *team[1:])
-            way_of(team[0])
+        way_of(team[0])
         must_have_a_repository(team, place)
         own = [function for one in (first, *others) for function in one.functions if function not in tools]
         functions = _functions(tuple(dict.fromkeys((*tools, *own))))

@@ -63,7 +63,7 @@ def reshaped(agent: Agent, mode: Mode | None, max_iterations: int | None) -> Age
     team = agent.team
     if team is None and mode != "reflect":
         what = "has no team" if mode is None else f"has no team that could work in mode {mode}"
-        raise Mistake(f"{agent.name} {what}; alone it can only reflect")
+        raise Mistake(f'{agent.name} {what}; alone it can only reflect: --reflect, or mode="reflect" in Python')
     if team is None and (agent.router is not None or agent.handoff is not None):
         raise Mistake(f"{agent.name} does not answer itself, and cannot reflect; name the agent that does")
     if max_iterations is not None and max_iterations < 1:

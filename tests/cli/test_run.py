@@ -8,6 +8,9 @@ import textwrap
 
 import pytest
 
+from podium.cli.run import RUNNABLE
+from podium.patterns.ways import MODES
+
 from .conftest import PODIUM, SLOW, Desk, ended, wait_for
 
 RED = "\x1b[31m"
@@ -64,6 +67,29 @@ def test_a_number_of_iterations_goes_with_no_other_mode_than_reflect(desk: Desk)
     assert said.exit_code == 2
     assert "--max goes with --reflect, and not with --mode broadcast" in said.stderr
     assert not desk.store.exists()
+
+
+def test_every_mode_that_can_be_chosen_can_run_and_the_other_is_told_before_anything_begins(desk: Desk) -> None:
+    desk.agent("a", "x")
+    desk.agent("lead", team={"mode": "collaborate", "members": ["a"]})
+
+    asked = desk.invoke("run", "lead", "go", "--mode", "collaborate")
+    written = desk.invoke("run", "lead", "go")
+
+    assert set(RUNNABLE) == set(MODES)
+    assert (asked.exit_code, written.exit_code) == (2, 2)
+    assert "'collaborate' is not one of" in asked.stderr
+    assert "in mode collaborate, which this release cannot run yet; it can run broadcast, " in written.stderr
+    assert not desk.store.exists() or not desk.runs()
+
+
+def test_an_agent_without_a_team_is_told_how_it_can_have_iterations(desk: Desk) -> None:
+    desk.agent("a", "x")
+
+    said = desk.invoke("run", "a", "go", "--max", "3")
+
+    assert said.exit_code == 2
+    assert "a has no team; alone it can only reflect: --reflect, or mode=" in said.stderr
 
 
 def test_json_is_one_object(desk: Desk) -> None:

@@ -314,7 +314,7 @@ async def test_a_groups_sentinel_does_not_end_one_agents_own_loop(studio: Studio
     ("keys", "given", "message"),
     [
         ({}, {"mode": "broadcast"}, "has no team that could work in mode broadcast"),
-        ({}, {"max_iterations": 3}, "has no team; alone it can only reflect"),
+        ({}, {"max_iterations": 3}, "has no team; alone it can only reflect: --reflect, or mode="),
         ({"handoff": "other"}, {"mode": "reflect"}, "does not answer itself"),
         ({}, {"mode": "reflect", "max_iterations": 0}, "0 iterations are none"),
     ],

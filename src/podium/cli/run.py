@@ -26,6 +26,9 @@ from .spoken import spoken
 from .text import as_json
 from .work import worked
 
+RUNNABLE = tuple(mode for mode in MODES if mode != "collaborate")
+"""The modes that a team can work in; the other one is only read as yet."""
+
 
 @click.command("run")
 @click.argument("agent")
@@ -36,7 +39,7 @@ from .work import worked
 @click.option("--model", help="What agents think with that name no model of their own, such as openai:gpt-5-mini.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse it: the whole flow, and no model is asked.")
 @click.option("--budget", type=BudgetText(), help="What the run may use, such as usd=2,tokens=200000,seconds=600.")
-@click.option("--mode", type=click.Choice(MODES), help="How the agent's team works, whatever its file says.")
+@click.option("--mode", type=click.Choice(RUNNABLE), help="How the agent's team works, whatever its file says.")
 @click.option("--reflect", "reflects", is_flag=True, help="Work on it again until nothing is missing; also alone.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="So many iterations at most, with --reflect.")
 @permissions_option

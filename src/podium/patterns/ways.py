@@ -83,7 +83,10 @@ def way_of(agent: Agent) -> Way:
     if agent.team is None:
         return alone
     if agent.team.mode not in MODES:
-        raise Mistake(f"{agent.name} leads a team in mode {agent.team.mode}, which this release cannot run yet")
+        raise Mistake(
+            f"{agent.name} leads a team in mode {agent.team.mode}, which this release cannot run yet; "
+            f"it can run {', '.join(MODES)}"
+        )
     return MODES[agent.team.mode]
 
 
