@@ -214,6 +214,8 @@ def test_a_question_is_answered_by_the_number_of_a_choice(desk: Desk) -> None:
     terminal = Terminal(desk, "run", "asker", "go")
     terminal.wait_for("Your answer:")
 
+    terminal.process.send("3\r")
+    terminal.wait_for("has no choice 3; there are 1 (red), 2 (blue)")
     terminal.process.send("2\r")
 
     assert terminal.end() == 0

@@ -114,9 +114,12 @@ def test_a_question_is_answered_from_the_command_line(desk: Desk) -> None:
     [one] = waiting(desk)
     listed, shown = desk.podium("approvals"), desk.podium("approvals", str(one["id"]))
 
+    wrong = desk.podium("answer", str(one["id"]), "7")
     desk.podium("answer", str(one["id"]), "2")
     resumed = desk.podium("resume", desk.run_id())
 
+    assert wrong.returncode == 2
+    assert "has no choice 7; there are 1 (red), 2 (blue), and words are taken as they are" in wrong.stderr
     assert resumed.stdout == "The end.\n"
     assert '"blue"' in desk.podium("logs", desk.run_id()).stdout
     assert listed.stderr.endswith(f"podium answer {one['id']} TEXT\n")
@@ -142,6 +145,7 @@ def test_who_approved_what_can_be_looked_up(parked: Desk) -> None:
     ("arguments", "words"),
     [
         (("approve", "zzz"), "nothing called 'zzz' waits for you"),
+        (("approve", "zzz", "--run", "--always"), "--run and --always exclude each other"),
         (("deny", "zzz", "--pause", "--stop"), "either paused or stopped"),
         (("answer", "zzz", "x"), "nothing called 'zzz' waits for you"),
     ],

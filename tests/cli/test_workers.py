@@ -339,6 +339,8 @@ async def note(yard: Yard, run: str, *events: WorkerSent | WorkerReturned) -> No
     ("words", "sentence"),
     [
         (["--model", "sonnet"], "worker thinks with a model of anthropic, but ANTHROPIC_API_KEY is not set"),
+        (["--model", " "], "--model is empty; name one, or leave it out"),
+        (["--auto-approve", "Bash(git *),nosuchtool,git_diff,mcp__x__y"], "names nosuchtool, and there is no"),
         (["--timeout", "nan"], "'nan' is no number of seconds"),
         (["--timeout", "1e400"], "'1e400' is no number of seconds"),
     ],

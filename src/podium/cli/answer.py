@@ -29,6 +29,11 @@ def command(id: str, text: str) -> int:
 
 
 def chosen(asked: QuestionAsked, text: str) -> str:
-    """The choice whose number this is; anything else as it is."""
-    number = int(text) if text.strip().isdecimal() else 0
-    return asked.choices[number - 1] if 1 <= number <= len(asked.choices) else text
+    """The choice whose number this is; other text as it is. Raises Mistake for a number that no choice has."""
+    word = text.strip()
+    if not asked.choices or not word.isdecimal() or word in asked.choices:
+        return text
+    if not 1 <= int(word) <= len(asked.choices):
+        there_are = ", ".join(f"{number} ({choice})" for number, choice in enumerate(asked.choices, 1))
+        raise Mistake(f"{asked.id} has no choice {word}; there are {there_are}, and words are taken as they are")
+    return asked.choices[int(word) - 1]

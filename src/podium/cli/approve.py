@@ -24,6 +24,8 @@ def command(id: str, for_run: bool, for_good: bool) -> int:
     The answer holds for exactly the action that was shown. Of two answers the first counts, and the
     exit code of the other is 6.
     """
+    if for_run and for_good:
+        raise click.UsageError("--run and --always exclude each other; what is allowed for good is so in this run, too")
     settings = Settings.load()
     one = find(settings.store, id)
     if not isinstance(one.asked, PermissionAsked):

@@ -23,6 +23,7 @@ import click
 from anyio import CancelScope, move_on_after, sleep, wait_readable
 
 from ..config.allowed import Allowed, allow
+from ..errors import Mistake
 from ..event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
 from .answer import chosen
 from .measure import counted, span
@@ -196,9 +197,16 @@ class Asking:
                 await self._decide(entry.run, asked, key)
             case QuestionAsked() as asked:
                 self._tell(f"{questioned(entry, asked, one.worker, others=others)}\nYour answer:")
-                text = (await self._keyboard.line()).strip()
-                await self._answering.reply(asked.id, chosen(asked, text), by=BY)
+                await self._answering.reply(asked.id, await self._worded(asked), by=BY)
         return "answered"
+
+    async def _worded(self, asked: QuestionAsked) -> str:
+        """The first line that answers a question."""
+        while True:
+            try:
+                return chosen(asked, (await self._keyboard.line()).strip())
+            except Mistake as error:
+                self._tell(f"{error}\nYour answer:")
 
     async def _chosen(self, offered: Mapping[str, str]) -> str:
         """The first key that answers, puts off or leaves."""

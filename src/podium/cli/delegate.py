@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -11,6 +12,7 @@ import anyio
 import click
 
 from ..config.role import ROLES
+from ..errors import Mistake
 from ..event import SCHEMA
 from ..processes.terms import Terms, permitting, suited
 from ..roster.discover import load
@@ -72,12 +74,15 @@ def command(
     A TASK of - is read from standard input. What the worker may not do by itself waits in the inbox:
     podium approvals. podium workers shows how it stands.
     """
+    if agreed["model"] is not None and not agreed["model"].strip():
+        raise click.UsageError("--model is empty; name one, or leave it out for what the agent has anyway")
     if provider is not None and agreed["model"] is None:
         raise click.UsageError("--provider says whose --model it is; give both")
     if provider is not None and not agreed["model"].startswith(f"{provider}:"):
         agreed["model"] = f"{provider}:{agreed['model']}"
     place = find_repo(repo or Path())
     terms = Terms(**agreed, approved=tuple(filter(None, map(str.strip, (approved or "").split(",")))))
+    must_be_tools(terms.approved)
     # A reader's whole team only reads, whatever tools its members have.
     mode = "plan" if terms.is_reader else None
     settings = Settings.load(repo=place, permission_mode=mode)
@@ -93,6 +98,24 @@ def command(
     else:
         click.echo(run)
         say(f"{branch}: a worker is on it; podium workers shows how it stands, podium approvals what it asks")
+
+
+def must_be_tools(rules: Sequence[str]) -> None:
+    """Refuse rules about tools that there are not. Raises Mistake."""
+    if not rules:
+        return
+    from ..policy.rule import TOOLS  # here, because most workers bring no rules
+    from ..tools.box import DELEGATING, IN_A_CHECKOUT, PLAIN
+
+    others = [name for name in (*IN_A_CHECKOUT, *PLAIN, *DELEGATING) if name not in TOOLS]
+    names = dict.fromkeys(rule.partition("(")[0] for rule in rules)
+    known = [name for name in names if name.lower() in TOOLS or name in others or name.startswith("mcp__")]
+    if unknown := [name for name in names if name not in known]:
+        there_are = ", ".join(dict.fromkeys((*TOOLS.values(), *others)))
+        raise Mistake(
+            f"--auto-approve names {', '.join(unknown)}, and there is no such tool; there are {there_are}, and "
+            "mcp__SERVER__TOOL for tools of MCP servers"
+        )
 
 
 async def _hired(
