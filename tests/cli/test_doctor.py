@@ -92,6 +92,9 @@ def test_a_missing_program_comes_with_the_way_to_get_it(desk: Desk, tmp_path: Pa
 
     assert said.returncode == 0
     assert "get it with: sudo apt-get install git" in said.stdout
+    (tmp_path / "apt-get").unlink()
+    bare = desk.podium("doctor", PATH=str(tmp_path))
+    assert "not found; install it with your system's package manager" in bare.stdout
 
 
 def test_runs_to_resume_are_named(desk: Desk) -> None:

@@ -207,5 +207,7 @@ def agents_fact(repo: Path, home: Path) -> Fact:
 
 
 def _install(package: str) -> str:
-    command = next((how for program, how in INSTALLERS if shutil.which(program)), "install {} with your system")
+    command = next((how for program, how in INSTALLERS if shutil.which(program)), None)
+    if command is None:
+        return "install it with your system's package manager"
     return f"get it with: {command.format(package)}"
