@@ -52,6 +52,9 @@ async def test_waiting_starts_a_commander_for_what_nobody_has_begun(yard: Yard) 
     waited = await say(yard, "workers", "wait")
 
     assert (waited.exit_code, waited.stdout) == (0, "feat/a: complete\n")
+    assert "complete" not in waited.stderr
+    again = await say(yard, "workers", "wait", "feat/a")
+    assert (again.stdout, again.stderr) == ("feat/a: complete\n", "")
     narrow = (await say(yard, "workers", COLUMNS="60")).stdout.splitlines()
     assert narrow[0].split() == ["WORKER", "BRANCH", "STATE", "LINES", "TASK"]
     lines = (await say(yard, "workers", COLUMNS="200")).stdout.splitlines()

@@ -153,9 +153,12 @@ class Watch:
 
     def _tell(self) -> None:
         """Say what is new with those that are waited for, so far as it matters to who waits."""
+        is_over = all(worker.is_over for worker in self.wanted_states())
         for run in self._wanted:
             now, was = self._states[run], self._told.get(run)
             self._told[run] = now
+            if now.is_over and (is_over or was is None):
+                continue  # how it ended is told at the end
             if was is not None and (was.state == now.state or not _matters(was.state, now.state)):
                 continue
             tool = f" ({now.tool})" if now.tool else ""
