@@ -35,6 +35,15 @@ def test_every_setting_is_shown_with_its_source_and_no_secret(desk: Desk) -> Non
     assert found["notices"] == ["podium.yaml:2: permissions.allow: is ignored: files of a repository can only tighten"]
 
 
+def test_alone_it_takes_the_options_of_show_and_before_another_command_none(desk: Desk) -> None:
+    alone, shown = desk.invoke("config", "--json"), desk.invoke("config", "show", "--json")
+    before = desk.invoke("config", "--json", "path")
+
+    assert (alone.exit_code, alone.stdout) == (0, shown.stdout)
+    assert before.exit_code == 2
+    assert "--json goes after path, and not before it" in before.stderr
+
+
 @pytest.mark.parametrize("arguments", [["config"], ["config", "show"]])
 def test_for_people_it_is_a_table(desk: Desk, arguments: list[str]) -> None:
     (desk.repo / "podium.yaml").write_text("modle: x\nchecks: {tests: pytest}\n")

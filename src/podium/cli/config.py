@@ -29,10 +29,17 @@ as_object = click.option("--json", "is_json", is_flag=True, help="Print it as JS
 
 
 @click.group("config", invoke_without_command=True)
+@in_repo
+@as_object
 @click.pass_context
-def command(ctx: click.Context) -> Any:
+def command(ctx: click.Context, repo: Path | None, is_json: bool) -> Any:
     """Show the settings that hold here, where their files are, or what is wrong with them."""
-    return ctx.invoke(show) if ctx.invoked_subcommand is None else None
+    if ctx.invoked_subcommand is None:
+        return ctx.invoke(show, repo=repo, is_json=is_json)
+    if is_json or repo is not None:
+        option = "--json" if is_json else "--repo"
+        raise click.UsageError(f"{option} goes after {ctx.invoked_subcommand}, and not before it")
+    return None
 
 
 @command.command("show")
