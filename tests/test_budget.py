@@ -274,3 +274,5 @@ async def test_limits_that_are_none_are_refused(studio: Studio, limits: Budget) 
     async with studio.start("lead", "go") as run:
         with pytest.raises(Mistake, match="a number above zero would be one"):
             await run.change_budget(limits)
+        with pytest.raises(Mistake, match=f"of {10**26} tokens limits nothing; leave it out, or give {10**12} at most"):
+            await run.change_budget(Budget(tokens=10**26))

@@ -69,6 +69,10 @@ class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
             put(self, "mode", MODES_ELSEWHERE[self.mode])
 
 
+MOST = 10**12
+"""The highest limit of a budget: whoever means more means none."""
+
+
 class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Limits; None is no limit."""
 

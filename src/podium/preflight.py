@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from .agent import Agent, Budget, Mode, Team
+from .agent import MOST, Agent, Budget, Mode, Team
 from .errors import Mistake, RunOver
 from .event import Entry, RunEnded
 
@@ -35,6 +35,8 @@ def must_be_a_budget(budget: Budget) -> None:
         limit = getattr(budget, name)
         if limit is not None and not (isfinite(limit) and limit > 0):
             raise Mistake(f"a budget of {limit} {name} is none; a number above zero would be one")
+        if limit is not None and limit > MOST:
+            raise Mistake(f"a budget of {limit} {name} limits nothing; leave it out, or give {MOST} at most")
 
 
 def must_have_a_repository(team: Iterable[Agent], repo: Path | None) -> None:

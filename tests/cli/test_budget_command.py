@@ -116,6 +116,7 @@ def test_programs_get_limits_and_usage(desk: Desk) -> None:
         ("usd=inf", "'usd=inf' is no budget: usd is a number above zero, and 'inf' is none; "),
         ("usd=1,tokens=nan", "tokens is a whole number above zero, and 'nan' is none; "),
         ("tokens=1.5", "tokens is a whole number above zero, and '1.5' is none; "),
+        ("tokens=1e+26", "tokens is a whole number above zero, up to 1000000000000, and '1e+26' is none; "),
         ("turns=-1", "turns is a whole number above zero, and '-1' is none; "),
         ("seconds=0", "seconds is a number above zero, and '0' is none; "),
         (" , ", "' , ' is no budget: it has no limit; usd=2,tokens=200000 would be one"),

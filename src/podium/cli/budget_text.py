@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 import click
 import msgspec
 from msgspec import structs
 
-from ..agent import Budget
+from ..agent import MOST, Budget
 
 FRACTIONS = ("usd", "seconds")
 """Limits that need not be whole numbers."""
@@ -49,12 +49,20 @@ def _is_limit(name: str, amount: str) -> bool:
         limit = getattr(msgspec.convert({name: amount}, Budget, strict=False), name)
     except msgspec.ValidationError:
         return False
-    return limit is not None and isfinite(limit) and limit > 0
+    return limit is not None and isfinite(limit) and 0 < limit <= MOST
 
 
 def _flaw(name: str, amount: str) -> str:
     kind = "a number" if name in FRACTIONS else "a whole number"
-    return f"{name} is {kind} above zero, and {amount!r} is none"
+    most = f", up to {MOST}" if _is_huge(amount) else ""
+    return f"{name} is {kind} above zero{most}, and {amount!r} is none"
+
+
+def _is_huge(amount: str) -> bool:
+    try:
+        return MOST < float(amount) < inf
+    except ValueError:
+        return False
 
 
 def limits_told(budget: Budget | None) -> str:
