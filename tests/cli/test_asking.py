@@ -37,6 +37,7 @@ def test_a_person_sees_the_whole_action_and_allows_it_with_a_key(writer: Desk) -
     assert any("writer asks for permission" in line and "write_file" in line for line in lines)
     assert any("path: a.txt" in line for line in lines)
     assert any("+new" in line for line in lines)
+    assert not any("nothing changes" in line for line in lines)
     terminal.process.send("y")
     assert terminal.end() == 0
     assert (writer.repo / "a.txt").read_text() == "new\n"
@@ -54,6 +55,17 @@ def test_enter_and_arrows_decide_nothing(writer: Desk) -> None:
 
     assert terminal.end() == 0
     assert not (writer.repo / "a.txt").exists()
+
+
+def test_a_write_that_changes_nothing_is_told_as_such(writer: Desk) -> None:
+    (writer.repo / "a.txt").write_text("new\n")
+    terminal = Terminal(writer, "run", "writer", "go")
+
+    lines = terminal.wait_for("[y] once")
+    terminal.process.send("a")
+    terminal.end()
+
+    assert any("nothing changes: a.txt holds this already" in line for line in lines)
 
 
 def test_esc_leaves_the_request_open(writer: Desk) -> None:

@@ -254,6 +254,8 @@ def described(entry: Entry, asked: PermissionAsked, worker: str = "", *, now: fl
     ]
     if asked.shown:
         lines += ["", *(f"  {line}" for line in asked.shown.split("\n")), ""]
+    if action.outputs and action.outputs == {path: action.inputs.get(path) for path in action.outputs}:
+        lines.append(f"  nothing changes: {', '.join(action.outputs)} holds this already")
     lines += [f"  {denial}" for denial in asked.denied]
     if asked.always:
         lines.append(f"  for good would mean the rule {asked.always}")
