@@ -163,6 +163,22 @@ async def test_a_paused_worker_and_its_successor_are_not_waited_for_and_it_goes_
     assert (await yard.ended(run)).outcome == "succeeded"
 
 
+async def test_a_worker_is_paused_limited_and_stopped_by_its_branch(yard: Yard) -> None:
+    first = await yard.hire("feat/a", "never said")
+    second = await yard.hire(first[:6], "never said either")
+
+    paused = await say(yard, "pause", "feat/a")
+    limited = await say(yard, "budget", "feat/a", "turns=7")
+    stopped = await say(yard, "stop", first[:6])
+    ended = await say(yard, "stop", "feat/a")
+
+    assert f"paused; go on with: podium resume {first}" in paused.stderr
+    assert f"run {first} now: turns=7 will hold" in limited.stderr
+    assert f"run {second} has ended (cancelled)" in stopped.stderr
+    assert f"run {first} has ended (cancelled)" in ended.stderr
+    assert "there is no run 'feat/z'" in (await say(yard, "stop", "feat/z")).stderr
+
+
 async def test_a_worker_that_was_cancelled_just_before_it_was_to_go_on_stays_so(yard: Yard) -> None:
     run = await yard.hire("feat/a", "never said")
     await say(yard, "pause", run)

@@ -20,7 +20,7 @@ from ..store.follow import Follower
 from ..store.mailbox import post
 from ..store.reader import Reader, Summary
 from .budget_text import BudgetText, limits_told
-from .looking import looking
+from .looking import found, looking
 from .measure import span, used
 from .rest import LOOK_SECONDS
 from .say import say
@@ -36,11 +36,12 @@ def command(run: str, limits: Budget | None, is_json: bool) -> None:
     """Show what RUN may use and has used; with LIMITS, such as usd=5,tokens=300000, change it.
 
     New limits hold from the next model call on; those that are not named stay as they are. A limit
-    below what is used already ends the run there, with what it has.
+    below what is used already ends the run there, with what it has. RUN may also be the branch or
+    name of a worker in this repository.
     """
     store = Settings.load().store
     with looking(store) as reader:
-        summary = reader.summary(reader.find(run))
+        summary = reader.summary(found(store, run))
     if limits is not None:
         say(changed(store, summary, limits))
     if limits is None or is_json:

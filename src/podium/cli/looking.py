@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import NoSuchRun
+from ..errors import Mistake, NoSuchRun
+from ..roster.place import find_repo
 from ..store.reader import Reader
 
 NO_RUNS = 'no runs yet; podium run AGENT "request" begins one'
@@ -21,7 +22,21 @@ def looking(store: Path) -> Iterator[Reader]:
         yield reader
 
 
-def found(store: Path, prefix: str) -> str:
-    """The id of the one run that begins so."""
+def found(store: Path, name: str) -> str:
+    """The id of the run that is meant: that of the newest worker of this name here, or the one that begins so."""
     with looking(store) as reader:
-        return reader.find(prefix)
+        # A whole name comes before the beginning of an id, as it does where workers alone are meant.
+        return _worker(store, name) or reader.find(name)
+
+
+def _worker(store: Path, name: str) -> str:
+    """The newest worker of a branch or a name in this repository; empty where there is none."""
+    from ..store.workers import Crew  # here, because most commands look for no worker
+    from ..workspace.git import Repository
+
+    try:
+        root = Repository.at(find_repo(Path())).main
+    except Mistake:
+        return ""  # in no repository, where nobody has a branch
+    known = Crew(store).of(str(root), name) if name else []
+    return known[-1].run if known else ""

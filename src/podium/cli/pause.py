@@ -9,7 +9,7 @@ from ..errors import Mistake, RunHeld
 from ..event import PauseAsked, RunEnded, RunPaused
 from ..settings import Settings
 from ..store.mailbox import post
-from .looking import looking
+from .looking import found, looking
 from .rest import wait_for_rest
 from .say import say
 from .state import is_over, state
@@ -30,11 +30,14 @@ async def _rested(settings: Settings, run: str) -> bool:
 @click.command("pause")
 @click.argument("run")
 def command(run: str) -> None:
-    """Let RUN begin nothing more, and wait until what is under way has ended. podium resume goes on with it."""
+    """Let RUN begin nothing more, and wait until what is under way has ended. podium resume goes on with it.
+
+    RUN may also be the branch or name of a worker in this repository.
+    """
     settings = Settings.load()
     store = settings.store
     with looking(store) as reader:
-        summary = reader.summary(reader.find(run))
+        summary = reader.summary(found(store, run))
     id, word = summary.id, state(summary)
     if is_over(summary):
         raise Mistake(f"run {id} has ended ({word}), so there is nothing to pause")

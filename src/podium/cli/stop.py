@@ -22,6 +22,7 @@ def command(run: str) -> None:
     """End RUN with what there is, whoever works on it, and wait until it has ended.
 
     A stopped run cannot be resumed. To go on later, pause it, or interrupt it with Ctrl-C.
+    RUN may also be the branch or name of a worker in this repository.
     """
     settings = Settings.load()
     id = found(settings.store, run)
