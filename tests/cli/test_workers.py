@@ -163,6 +163,18 @@ async def test_a_paused_worker_and_its_successor_are_not_waited_for_and_it_goes_
     assert (await yard.ended(run)).outcome == "succeeded"
 
 
+async def test_a_worker_is_spoken_to_by_its_branch(yard: Yard) -> None:
+    run = await yard.hire("feat/a", "never said")
+
+    first = await say(yard, "send", "feat/a", "be brief")
+    named = await say(yard, "send", "feat/a/hand", "be kind")
+    nobody = await say(yard, "send", "feat/z", "hello?")
+
+    assert f"nobody works on run {run} now" in first.stderr
+    assert f"nobody works on run {run} now" in named.stderr
+    assert "there is no run 'feat'" in nobody.stderr
+
+
 async def test_a_worker_is_paused_limited_and_stopped_by_its_branch(yard: Yard) -> None:
     first = await yard.hire("feat/a", "never said")
     second = await yard.hire(first[:6], "never said either")

@@ -26,10 +26,10 @@ def found(store: Path, name: str) -> str:
     """The id of the run that is meant: that of the newest worker of this name here, or the one that begins so."""
     with looking(store) as reader:
         # A whole name comes before the beginning of an id, as it does where workers alone are meant.
-        return _worker(store, name) or reader.find(name)
+        return worker_called(store, name) or reader.find(name)
 
 
-def _worker(store: Path, name: str) -> str:
+def worker_called(store: Path, name: str) -> str:
     """The newest worker of a branch or a name in this repository; empty where there is none."""
     from ..store.workers import Crew  # here, because most commands look for no worker
     from ..workspace.git import Repository

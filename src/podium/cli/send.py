@@ -14,8 +14,8 @@ from ..errors import Mistake
 from ..event import MessageReceived, RunStarted
 from ..settings import Settings
 from ..store.mailbox import post
-from ..store.reader import Summary
-from .looking import looking
+from ..store.reader import Reader, Summary
+from .looking import looking, worker_called
 from .say import say
 from .spoken import spoken
 from .state import is_over, state
@@ -35,13 +35,13 @@ from .state import is_over, state
 def command(run: str, text: str, paths: tuple[Path, ...]) -> None:
     """Say TEXT to an agent of RUN, the first one by default; it hears it when its next turn begins.
 
-    A TEXT of - is read from standard input.
+    A TEXT of - is read from standard input. RUN may also be the branch or name of a worker in this repository.
     """
-    prefix, _, agent = run.partition("/")
     words, files = spoken(text), attached(paths)
     store = Settings.load().store
     with looking(store) as reader:
-        summary = reader.summary(reader.find(prefix))
+        id, agent = meant(store, reader, run)
+        summary = reader.summary(id)
     to = addressee(summary, agent)
     message = MessageReceived(id=secrets.token_hex(6), to=to, text=words, attachments=tuple(one.about for one in files))
     post(store, summary.id, message, files=files)
@@ -49,6 +49,17 @@ def command(run: str, text: str, paths: tuple[Path, ...]) -> None:
         say(f"{to} hears it when its next turn begins")
     else:
         say(f"nobody works on run {summary.id} now: the message waits until podium resume {summary.id}")
+
+
+def meant(store: Path, reader: Reader, named: str) -> tuple[str, str]:
+    """The run that is named, and the agent in it; empty for the first one. A branch may have slashes of its own."""
+    branch, _, last = named.rpartition("/")
+    if id := worker_called(store, named):
+        return id, ""
+    if id := worker_called(store, branch):
+        return id, last
+    prefix, _, agent = named.partition("/")
+    return reader.find(prefix), agent
 
 
 def addressee(summary: Summary, agent: str) -> str:
