@@ -12,7 +12,8 @@ import anyio
 
 from podium import App, Settings
 from podium.errand import Errand
-from podium.processes.commander import Commander, Worker
+from podium.processes.charge import Worker
+from podium.processes.commander import Commander
 from podium.workers.place import bind, socket_path
 from podium.workers.wire import Guest, Welcome, serve
 

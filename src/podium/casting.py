@@ -16,12 +16,11 @@ from msgspec import structs
 from .agent import Agent
 from .engines.names import REHEARSAL
 from .errors import BadAgent, Mistake
-from .live import must_be_priced
 from .mind import Engine
 from .patterns.output import must_be_schema
 from .patterns.team import must_be_a_team
 from .patterns.ways import way_of
-from .preflight import below
+from .preflight import below, must_be_priced
 from .redaction import Redaction
 from .roster.discover import Roster, load
 from .roster.place import find_repo

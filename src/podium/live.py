@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from asyncio import Event
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
@@ -23,7 +23,6 @@ from .agent import Agent, Budget, working_names
 from .attachment import Attached, attached
 from .budget import STAYS
 from .clock import Limit
-from .engines.model.loop import ModelEngine
 from .errors import Failed, Failure, Mistake, PodiumError, first_error
 from .event import (
     KINDS,
@@ -45,10 +44,9 @@ from .event import (
     WorkerPlaced,
     decode,
 )
-from .mind import Engine
 from .operation import Engagement
 from .picture import Picture
-from .preflight import must_be_a_budget
+from .preflight import must_be_a_budget, must_be_priced
 from .request import Answer, Outcome, Part, readable
 from .result import Result
 from .store.follow import Follower
@@ -403,14 +401,3 @@ class Run:
         """Put away what callers followed the run with."""
         for follower in self._followers:
             follower.close()
-
-
-def must_be_priced(agents: Iterable[Agent], engine_for: Callable[[Agent], Engine]) -> None:
-    """A limit on money needs the price of every model under it. Raises Mistake."""
-    for agent in agents:
-        engine = engine_for(agent)
-        if isinstance(engine, ModelEngine) and not all(model.is_priced for model in engine.models):
-            raise Mistake(
-                f"{agent.name} thinks with {engine.name}, whose price is not known, so a budget in usd cannot be "
-                "kept; limit tokens instead"
-            )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import isfinite
 from pathlib import Path
 
 from msgspec import structs
 
 from .agent import MOST, Agent, Budget, Mode, Team
+from .engines.model.loop import ModelEngine
 from .errors import Mistake, RunOver
 from .event import Entry, RunEnded
+from .mind import Engine
 
 LONGEST_REQUEST = 2**20
 
@@ -99,3 +101,14 @@ def below(agent: Agent, team: Iterable[Agent]) -> list[Agent]:
                 found[reference.name] = by_name[reference.name]
                 open.append(by_name[reference.name])
     return list(found.values())
+
+
+def must_be_priced(agents: Iterable[Agent], engine_for: Callable[[Agent], Engine]) -> None:
+    """A limit on money needs the price of every model under it. Raises Mistake."""
+    for agent in agents:
+        engine = engine_for(agent)
+        if isinstance(engine, ModelEngine) and not all(model.is_priced for model in engine.models):
+            raise Mistake(
+                f"{agent.name} thinks with {engine.name}, whose price is not known, so a budget in usd cannot be "
+                "kept; limit tokens instead"
+            )

@@ -11,22 +11,18 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from pathlib import Path
 
 import anyio
 import msgspec
-from anyio import CancelScope, Event, Lock, create_task_group, move_on_after, to_thread, wait_readable
+from anyio import CancelScope, Lock, create_task_group, move_on_after, to_thread, wait_readable
 from anyio.abc import TaskGroup
 
 from ..app import KEY_NAMES, App
-from ..errand import Errand
 from ..errors import Mistake, OutsideFailed, PodiumError, RunHeld, first_error
-from ..event import RunStarted
 from ..plain import plain
-from ..policy import Rules
 from ..settings import Settings
 from ..store.bell import Bell, bell_folder, ring_once
 from ..store.reader import Reader
@@ -42,7 +38,6 @@ from ..workers.message import (
     PermissionRequest,
     PermissionResponse,
     Report,
-    State,
     StatusUpdate,
     TaskComplete,
     moved,
@@ -52,8 +47,8 @@ from ..workers.place import Held, bind, socket_path
 from ..workers.promise import keep
 from ..workers.schedule import Rest
 from ..workers.wire import Welcome, serve
-from ..workspace.git import Checkout
-from .clearance import cleared, held_to
+from .charge import Worker
+from .clearance import cleared
 from .deadline import Deadlines
 from .latest import Latest
 from .logs import Logs
@@ -70,41 +65,6 @@ HAND_OVER_SECONDS = 0.05
 
 GRACE_SECONDS = 1.0
 """How long a worker that is told to end may take before it is terminated, and then before it is killed."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Worker:
-    """A worker as its commander knows it."""
-
-    run: str
-    errand: Errand
-    task: str
-    model: str = ""
-    engine: str = ""
-    held_to: Rules = field(default_factory=Rules)
-    """What its run and its agents must not do, or not without asking, whatever the settings say by now."""
-    state: State = "starting"
-    process: Child | Spawned | None = None
-    link: Link[Report, Order] | None = None
-    checkout: Checkout | None = None
-    placing: CancelScope = field(default_factory=CancelScope)
-    """The block in which its checkout is made."""
-    is_ending: bool = False
-    over: Event = field(default_factory=Event)
-
-    @classmethod
-    def of(cls, run: str, started: RunStarted) -> Worker:
-        """The worker for a run that began so."""
-        assert started.errand is not None
-        first = started.agents[0]
-        return cls(
-            run=run,
-            errand=started.errand,
-            task=started.request.text,
-            model=first.model,
-            engine=first.engine,
-            held_to=held_to(started),
-        )
 
 
 class Commander:
