@@ -73,6 +73,7 @@ READY = (
     "podium.engines.model.http",
     "podium.engines.model.openai",
     "podium.policy.command",
+    "podium.processes.sending",
     "podium.store.worktrees",
     "podium.tools.box",
     "podium.workspace.bounds",
