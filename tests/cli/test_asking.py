@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
+from pathlib import Path
 
 import anyio
 import pytest
 
 from podium.action import Action
-from podium.cli.asking import described
-from podium.event import Entry, PermissionAsked
-from podium.store.follow import Follower
+from podium.cli.asking import Asking, described
+from podium.cli.view import Nothing
+from podium.event import Decision, Entry, PermissionAsked
 
 from .conftest import Desk
 from .test_terminal import Terminal
@@ -135,36 +137,66 @@ def test_a_request_tells_of_its_sandbox_and_of_a_long_wait(sandbox: str, told: s
     assert "law asks for permission (5f0c), waiting 12s: bash" in late
 
 
-async def asked(desk: Desk, count: int) -> None:
-    """Wait until the newest run has asked so often."""
-    with Follower(desk.store, desk.run_id()) as entries:
-        async for entry in entries:
-            count -= isinstance(entry.event, PermissionAsked)
-            if not count:
-                return
+class Typist:
+    """A person who presses these keys, and then none."""
+
+    def __init__(self, keys: str) -> None:
+        self._keys = list(keys)
+
+    def forget(self) -> None: ...
+
+    async def rest(self) -> None: ...
+
+    async def key(self) -> str:
+        if not self._keys:
+            await anyio.sleep_forever()
+        return self._keys.pop(0)
+
+    async def line(self) -> str:
+        return ""
 
 
-def test_what_is_put_off_comes_again_after_the_others_and_stays_open_where_there_are_none(desk: Desk) -> None:
-    for name in ("a", "b"):
-        write = {"name": "write_file", "arguments": {"path": f"{name}.txt", "content": "x"}}
-        desk.agent(name, {"calls": [write]}, "The end.", tools=["Write"])
-    desk.agent("lead", team={"mode": "broadcast", "members": ["a", "b"]})
-    terminal = Terminal(desk, "run", "lead", "go", rows=100)
-    terminal.wait_for("[s] later")
-    anyio.run(asked, desk, 2)
+class Tray:
+    """Where answers lie."""
 
-    terminal.process.send("s")
-    second = terminal.wait_until(lambda lines: sum("[s] later" in line for line in lines) == 2)
-    terminal.process.send("y")
-    terminal.wait_until(lambda lines: sum("[s] later" in line for line in lines) == 3)
-    terminal.process.send("s")
-    terminal.wait_for("is left open; podium approvals lists it.")
-    [left] = json.loads(desk.invoke("approvals", "--json").stdout)["waiting"]
-    desk.invoke("approve", left["id"])
+    def __init__(self) -> None:
+        self.answers: list[tuple[str, Decision]] = []
 
-    assert any("[1 more request after this one]" in line for line in second)
-    assert terminal.end() == 0
-    assert {path.name for path in desk.repo.glob("*.txt")} == {"a.txt", "b.txt"}
+    async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
+        self.answers.append((id, decision))
+        return True
+
+    async def reply(self, id: str, text: str, *, by: str = "") -> bool:
+        raise AssertionError("nothing was asked in words")
+
+
+async def test_what_is_put_off_comes_again_after_the_others_and_stays_open_where_there_are_none(
+    tmp_path: Path,
+) -> None:
+    told: list[str] = []
+    tray, left_open = Tray(), anyio.Event()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if "is left open" in text:
+            left_open.set()
+
+    asking = Asking(tray, Nothing(), Typist("sys"), home=tmp_path, tell=tell)
+    for id in ("1st", "2nd"):
+        action = Action(run="r", agent="writer", tool="write_file", arguments={"path": f"{id}.txt"})
+        asked = PermissionAsked(id=id, action=action, reason="no rule allows it")
+        asking.hear(Entry(run="r", seq=1, at=time.time(), scope="", operation="writer", event=asked))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(asking.attend)
+        await left_open.wait()
+        group.cancel_scope.cancel()
+
+    requests = [text for text in told if "asks for permission" in text]
+    assert ["1st" in text for text in requests] == [True, False, True]
+    assert ["[1 more request after this one]" in text for text in requests] == [True, True, False]
+    assert tray.answers == [("2nd", "once")]
+    assert told[-1] == "1st is left open; podium approvals lists it."
 
 
 @pytest.mark.parametrize("pieces", [["tell me why\r"], ["t", "ell me wh", "y", "\r"], ["q", "y", "\r"]])
