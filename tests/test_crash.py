@@ -196,8 +196,9 @@ class LoggedServer:
         self.url = self._process.stdout.readline().split()[-1]
 
     def counts(self) -> Counter[str]:
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        return Counter(json.loads(line)["key"] for line in lines)
+        # The last line may be only half written as yet.
+        whole, _, _ = self.log.read_text().rpartition("\n") if self.log.exists() else ("", "", "")
+        return Counter(json.loads(line)["key"] for line in whole.splitlines())
 
     def close(self) -> None:
         self._process.terminate()

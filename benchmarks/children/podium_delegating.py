@@ -69,7 +69,8 @@ async def _ended(store: Path, run: str) -> bool:
 
 def _calls(log: Path) -> list[tuple[str, float]]:
     """The key of each call, which has the run in it, and when it came."""
-    return [(line["key"], line["at"]) for line in map(json.loads, log.read_text().splitlines())]
+    whole, _, _ = log.read_text().rpartition("\n")  # the last line may be only half written as yet
+    return [(line["key"], line["at"]) for line in map(json.loads, whole.splitlines())]
 
 
 if __name__ == "__main__":
