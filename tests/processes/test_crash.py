@@ -65,6 +65,20 @@ if "podium.processes.cradle" in sys.orig_argv:
 """
 
 
+async def test_a_run_that_can_neither_go_on_nor_be_ended_keeps_nobody_else_from_working(yard: Yard) -> None:
+    broken = await yard.hire("feat/one", "never said", after="a run that is not there")
+    stopped = await yard.hire("feat/two", "never said", after="a run that is not there")
+    yard.stop(stopped)
+    fine = await yard.hire("feat/three", "done")
+
+    yard.command()
+
+    assert (await yard.ended(fine)).outcome == "succeeded"
+    await yard.over()
+    assert "it could not be ended: there is no run 'a run that is not there' to go on from" in yard.logs(broken)
+    assert "it could not be ended: there is no run 'a run that is not there' to go on from" in yard.logs(stopped)
+
+
 async def test_a_worker_whose_cradle_is_killed_during_its_birth_is_born_in_another(yard: Yard) -> None:
     modules = yard.folder / "modules"
     modules.mkdir()

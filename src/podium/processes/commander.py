@@ -21,7 +21,7 @@ from anyio import CancelScope, Lock, create_task_group, move_on_after, to_thread
 from anyio.abc import TaskGroup
 
 from ..app import KEY_NAMES, App
-from ..errors import Mistake, OutsideFailed, PodiumError, RunHeld, first_error
+from ..errors import OutsideFailed, PodiumError, RunHeld, RunOver, first_error
 from ..plain import plain
 from ..settings import Settings
 from ..store.bell import Bell, bell_folder, ring_once
@@ -82,6 +82,8 @@ class Commander:
         self._keyring = Keyring(self._store)
         self._promised = promised
         self._at_work: dict[str, Worker] = {}
+        self.given_up: set[str] = set()
+        """The runs that can neither go on nor be ended: others are not kept waiting by them."""
         self._together = Lock()
         self._socket = socket_path(self._store)
         self._logs = Logs(app.settings.home)
@@ -125,7 +127,7 @@ class Commander:
             self._deadlines.look_again()
             # Who ends during the look is seen as it was before; it rings, and is seen as it is by the next one.
             at_work = frozenset(self._at_work)
-            outlook = await to_thread.run_sync(partial(look, self._store, ours=at_work))
+            outlook = await to_thread.run_sync(partial(look, self._store, ours=at_work, but=self.given_up))
             most, within = self._places(), {root: self._places(root) for root in outlook.roots}
             next_steps = outlook.steps(running=at_work, most=most, within=within)
             for run in outlook.stopped:
@@ -267,8 +269,12 @@ class Commander:
 
     async def _end(self, run: str, how: Callable[[], object]) -> None:
         """End a run that nobody works on. One that somebody took meanwhile, or that is over, is left to itself."""
-        with suppress(RunHeld, Mistake):
-            await how()  # type: ignore[misc] # partial hides that it is a coroutine function
+        try:
+            with suppress(RunHeld, RunOver):
+                await how()  # type: ignore[misc] # partial hides that it is a coroutine function
+        except PodiumError as error:
+            self._logs.note(run, f"it could not be ended: {error}")
+            self.given_up.add(run)
         with suppress(PodiumError):
             if await to_thread.run_sync(self._rest_of, run) not in ("open", "paused"):
                 await to_thread.run_sync(self._crew.dismiss, run)
@@ -374,7 +380,7 @@ async def commanded(environ: Mapping[str, str], promised: str = "") -> None:
                 await anyio.sleep(HAND_OVER_SECONDS)
                 continue
             # Somebody may have hired just before the socket was gone, and found a commander there.
-            is_needed = await to_thread.run_sync(has_work, settings.store)
+            is_needed = await to_thread.run_sync(has_work, settings.store, commander.given_up)
 
 
 def main() -> int:

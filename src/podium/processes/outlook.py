@@ -43,14 +43,19 @@ class Outlook:
         return any(self.rest[run] == "taken" for run in self.started)
 
 
-def look(store: Path, *, ours: Collection[str]) -> Outlook:
-    """How it stands; `ours` are the runs that our own workers are on. Those that are over are noted as such."""
+def look(store: Path, *, ours: Collection[str], but: Collection[str] = ()) -> Outlook:
+    """How it stands; `ours` are the runs that our own workers are on, `but` those that nothing can be done about.
+
+    Those that are over are noted as such.
+    """
     crew = Crew(store)
     rest: dict[str, Rest] = {}
     told: dict[str, str] = {}
     started: dict[str, RunStarted] = {}
     with Reader(store) as reader:
         for hired in crew.open():
+            if hired.run in but:
+                continue
             # What cannot be read, because a newer Podium wrote it or it is damaged, keeps nobody else from working.
             with suppress(StoreCorrupt):
                 summary = reader.summary(hired.run)
@@ -67,9 +72,9 @@ def look(store: Path, *, ours: Collection[str]) -> Outlook:
     return Outlook(started=started, rest=rest, told=told, stopped=stopped)
 
 
-def has_work(store: Path) -> bool:
+def has_work(store: Path, but: Collection[str] = ()) -> bool:
     """Whether a commander could start anybody now, has to end somebody, or to tell that it never will be started."""
-    outlook = look(store, ours=())
+    outlook = look(store, ours=(), but=but)
     return any(outlook.steps(most=1)) or outlook.is_taken or bool(outlook.stopped)
 
 
