@@ -51,7 +51,6 @@ from .patterns.ways import PATTERNS, Patterns, way_of
 from .permission import Acting
 from .placement import Placement
 from .preflight import (
-    must_be_a_budget,
     must_be_a_request,
     must_have_a_repository,
     must_not_have_ended,
@@ -272,10 +271,7 @@ class App:
         must_have_a_repository(team, place)
         own = [function for one in (first, *others) for function in one.functions if function not in tools]
         functions = _functions(tuple(dict.fromkeys((*tools, *own))))
-        if settings.budget is not None:
-            must_be_a_budget(settings.budget)
-        if settings.budget is not None and settings.budget.usd is not None:
-            self._casting.must_be_priced(team, settings)
+        self._casting.must_be_kept(settings.budget, team, settings)
         started = RunStarted(
             agent=team[0].name,
             request=Request(text=self._redaction.text(request)),
@@ -286,14 +282,8 @@ class App:
             errand=errand,
             after=after,
         )
-        id = id or secrets.token_hex(6)
-        lease = self._store.begin(id, None if errand is None else hiring(id, errand))
-        timeline = Timeline(lease.run, lease, redaction=self._redaction)
-        begun = timeline.append(started, scope="")
-        if settings.permission_mode == "bypass":
-            notices = [*notices, BYPASSED]
-        for notice in (*settings.notices, *notices):
-            timeline.append(Noticed(text=notice), scope="")
+        bypassed = [BYPASSED] if settings.permission_mode == "bypass" else []
+        lease, timeline, begun = self._written(started, id, (*settings.notices, *notices, *bypassed))
         ways = PATTERNS if on_discussion is None else Patterns(on_discussion)
         return self._run(
             lease,
@@ -306,6 +296,16 @@ class App:
             ways=ways,
             past=past,
         )
+
+    def _written(self, started: RunStarted, id: str, notices: Iterable[str]) -> tuple[SqliteLease, Timeline, Entry]:
+        """A new run on its timeline, with what the person should know about it."""
+        id = id or secrets.token_hex(6)
+        lease = self._store.begin(id, None if started.errand is None else hiring(id, started.errand))
+        timeline = Timeline(lease.run, lease, redaction=self._redaction)
+        begun = timeline.append(started, scope="")
+        for notice in notices:
+            timeline.append(Noticed(text=notice), scope="")
+        return lease, timeline, begun
 
     async def _started(self, run: str) -> RunStarted:
         """How a run began; raises Mistake when it has ended."""

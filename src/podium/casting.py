@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import structs
 
-from .agent import Agent
+from .agent import Agent, Budget
 from .engines.names import REHEARSAL
 from .errors import BadAgent, Mistake
 from .mind import Engine
 from .patterns.output import must_be_schema
 from .patterns.team import must_be_a_team
 from .patterns.ways import way_of
-from .preflight import below, must_be_priced
+from .preflight import below, must_be_a_budget, must_be_priced
 from .redaction import Redaction
 from .roster.discover import Roster, load
 from .roster.place import find_repo
@@ -108,14 +108,22 @@ class Casting:
                     f"{agent.name} works in the repository itself; podium delegate gives it its own checkout."
                 )
             if agent.budget is not None and agent.budget.usd is not None:
-                self.must_be_priced(below(agent, team), settings)
+                self._must_be_priced(below(agent, team), settings)
         if REHEARSAL in engines and settings.model in ("", REHEARSAL):
             notices.append("This run is rehearsed: the flow is real, the words are not.")
         if REHEARSAL in engines and not settings.model:
             notices.append("No model is configured: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or see podium doctor.")
         return notices
 
-    def must_be_priced(self, agents: Iterable[Agent], settings: Settings) -> None:
+    def must_be_kept(self, budget: Budget | None, team: Iterable[Agent], settings: Settings) -> None:
+        """Refuse limits that are none, or that nobody could keep. Raises Mistake."""
+        if budget is None:
+            return
+        must_be_a_budget(budget)
+        if budget.usd is not None:
+            self._must_be_priced(team, settings)
+
+    def _must_be_priced(self, agents: Iterable[Agent], settings: Settings) -> None:
         """A limit on money needs the price of every model under it. Raises Mistake."""
         must_be_priced(agents, partial(self._engine_for, settings))
 
