@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from podium.action import Action
-from podium.workers.message import PermissionRequest
+from podium.values.action import Action
+from podium.workers.wire.wire_message import PermissionRequest
 
 WORKER = "w1"
 RULES = """\

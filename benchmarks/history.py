@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from podium.action import Action
-from podium.agent import Agent
-from podium.event import (
+from podium.core.scope import Scope
+from podium.core.timeline import Row, Timeline
+from podium.store.sqlite.store import SqliteStore
+from podium.values.action import Action
+from podium.values.agent import Agent
+from podium.values.event import (
     Event,
     ModelReplied,
     RunStarted,
@@ -18,11 +21,8 @@ from podium.event import (
     TurnEnded,
     TurnStarted,
 )
-from podium.journal import Row, Timeline
-from podium.request import Request
-from podium.scope import Scope
-from podium.store.sqlite import SqliteStore
-from podium.usage import Usage
+from podium.values.request import Request
+from podium.values.usage import Usage
 
 SENTENCE = "The sea keeps no records and forgives no debts, and still the boats go out each morning. "
 STREAMED = TextStreamed(text=SENTENCE * 2)

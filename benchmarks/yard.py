@@ -15,9 +15,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from podium.event import Entry, RunEnded, RunResumed
-from podium.store.reader import Reader
-from podium.store.workers import Crew
+from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.worker_index import Crew
+from podium.values.event import Entry, RunEnded, RunResumed
 
 from .harness import LONGEST_SAMPLE, Bench, Broken, Child, Sample, _process, child, model_server
 
@@ -74,7 +74,7 @@ def yard(bench: Bench, *, idlers: int = 1) -> Iterator[Yard]:
         sender = stack.enter_context(child("children.podium_delegating", name="podium"))
         about = {"environ": environ, "home": str(home), "repo": str(repository(folder / "repo")), "log": str(log)}
         sender.ask("enlist", **about, branches=[f"idle-{next(_numbers)}" for _ in range(idlers)])
-        argv = [sys.executable, "-m", "podium.processes.commander"]
+        argv = [sys.executable, "-m", "podium.workers.commander"]
         stack.enter_context(_process(argv, environ=environ))
         wait_for_calls(log, idlers)
         there = Yard(sender=sender, about=about)

@@ -13,12 +13,12 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 import podium
-from podium.cli.live_view import drawn
-from podium.cli.tree import DRAWN
-from podium.event import Entry, TurnStarted
-from podium.picture import Picture
-from podium.roster.discover import Folder, read_folder
-from podium.store.reader import Reader
+from podium.cli.terminal.live_tree import drawn
+from podium.cli.terminal.run_tree import DRAWN
+from podium.roster.discovery import Folder, read_folder
+from podium.store.sqlite.reader import Reader
+from podium.values.event import Entry, TurnStarted
+from podium.views.run_view import Picture
 
 DOCS = Path(__file__).parent
 DEMO = Path(podium.__file__).parent / "builtin" / "demo"

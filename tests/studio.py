@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from podium import Agent, App, Result, Run, Settings
-from podium.engines.model.caller import Model, Retry, free
-from podium.engines.model.loop import ModelEngine
-from podium.engines.model.wire import Call
-from podium.engines.scripted import ScriptedWire
-from podium.event import Entry, Event, kind
-from podium.mind import Engine
-from podium.patience import Patience
+from podium.core.engine import Engine
+from podium.engines.model.model_caller import Model, Retry, free
+from podium.engines.model.model_wire import Call
+from podium.engines.model.tool_loop import ModelEngine
+from podium.engines.script import ScriptedWire
 from podium.store.fault import Fault
-from podium.store.reader import Reader
+from podium.store.sqlite.reader import Reader
+from podium.values.event import Entry, Event, kind
+from podium.values.limits import Patience
 
 
 async def at_once(seconds: float) -> None:

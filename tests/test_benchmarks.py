@@ -23,7 +23,7 @@ from benchmarks.rows import ROWS
 from benchmarks.table import table
 
 from podium import Settings
-from podium.engines.model.wire import Call, Message
+from podium.engines.model.model_wire import Call, Message
 from podium.policy import check
 from podium.testing import ModelServer
 

@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 
 from podium import Agent, App, Result, Settings
-from podium.agent import Advisors
-from podium.event import CallFailed, ModelReplied, RunEnded, TurnEnded
-from podium.journal import first_break
-from podium.picture import Picture
+from podium.core.timeline import first_break
 from podium.store.fault import EXIT_CODE, refusal_after
-from podium.store.reader import Reader
+from podium.store.sqlite.reader import Reader
 from podium.testing import ModelServer
+from podium.values.agent import Advisors
+from podium.values.event import CallFailed, ModelReplied, RunEnded, TurnEnded
+from podium.views.run_view import Picture
 
 from .studio import bury
 

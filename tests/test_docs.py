@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from podium.event import KINDS
-from podium.roster.frontmatter import parse
+from podium.roster.agent_file import parse
+from podium.values.event import KINDS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from podium import Agent, App, Result, Settings
-from podium.agent import Permissions
-from podium.event import ActionBegan, CallFailed, ModelReplied, RunEnded, ToolAnswered
-from podium.journal import first_break
-from podium.picture import Picture
+from podium.core.timeline import first_break
 from podium.store.fault import EXIT_CODE, refusal_after
-from podium.store.reader import Reader
+from podium.store.sqlite.reader import Reader
 from podium.testing import ModelServer
+from podium.values.agent import Permissions
+from podium.values.event import ActionBegan, CallFailed, ModelReplied, RunEnded, ToolAnswered
+from podium.views.run_view import Picture
 
 from .studio import bury
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from podium.event import ModelReplied, RunEnded
-from podium.journal import first_break
+from podium.core.timeline import first_break
 from podium.store.fault import EXIT_CODE
-from podium.store.reader import Reader
+from podium.store.sqlite.reader import Reader
+from podium.values.event import ModelReplied, RunEnded
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss")
 MOST_ENTRIES = 80

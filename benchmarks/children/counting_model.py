@@ -15,8 +15,8 @@ from itertools import count
 import anyio
 from msgspec import structs
 
-from podium.engines.model.wire import Call, Message
-from podium.engines.scripted import Move, last_request, usage
+from podium.engines.model.model_wire import Call, Message
+from podium.engines.script import Move, last_request, usage
 from podium.testing.model_server import ModelServer
 
 from ..council import ANSWER, GO_ON, IS_OVER, MEMBER, message

@@ -7,8 +7,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from podium.workers.message import Approve, Handshake, PermissionResponse
-from podium.workers.wire import connect
+from podium.workers.wire.wire_message import Approve, Handshake, PermissionResponse
+from podium.workers.wire.worker_connection import connect
 
 from ..child import serve
 from ..clearance import WORKER, request, shared

@@ -11,11 +11,11 @@ from pathlib import Path
 import anyio
 
 from podium import App, Settings
-from podium.errand import Errand
-from podium.processes.charge import Worker
-from podium.processes.commander import Commander
-from podium.workers.place import bind, socket_path
-from podium.workers.wire import Guest, Welcome, serve
+from podium.values.worker_task import Errand
+from podium.workers.active_worker import Worker
+from podium.workers.commander import Commander
+from podium.workers.commander_socket import bind, socket_path
+from podium.workers.wire.worker_connection import Guest, Welcome, serve
 
 from ..clearance import RULES, WORKER
 

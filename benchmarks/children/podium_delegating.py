@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from podium import App, Settings
-from podium.event import RunEnded
-from podium.processes.delegation import delegate
-from podium.store.follow import Follower
+from podium.store.follower import Follower
+from podium.values.event import RunEnded
+from podium.workers.delegate import delegate
 
 from ..child import REQUEST, serve
 

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from podium import Agent, App, Settings
-from podium.agent import Member, Team
+from podium.values.agent import Member, Team
 
 from ..child import Clock, serve
 from ..council import ANSWER, COORDINATOR, LEAD, LEAD_PROMPT, MEMBER, MEMBER_PROMPT, PROMPTS, TOPIC, names

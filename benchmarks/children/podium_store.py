@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from podium.journal import Timeline
-from podium.store.reader import Reader
-from podium.store.sqlite import SqliteStore
+from podium.core.timeline import Timeline
+from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.store import SqliteStore
 
 from ..child import Clock, serve
 from ..history import STREAMED, Unwritten

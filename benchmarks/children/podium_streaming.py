@@ -8,11 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from podium import Agent, App, Settings
-from podium.engines.choice import Engines
-from podium.event import ModelReplied, TextStreamed
-from podium.mind import Engine, Mind, Piece, Spec, Text
-from podium.scope import Scope
-from podium.store.reader import Reader
+from podium.core.engine import Engine, Mind, Piece, Spec, Text
+from podium.core.scope import Scope
+from podium.engines.engine_choice import Engines
+from podium.store.sqlite.reader import Reader
+from podium.values.event import ModelReplied, TextStreamed
 
 from ..child import MODEL, PROMPT, REQUEST
 from ..stream import Call, See, Streaming, ages

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from podium import Agent, App, Settings
-from podium.agent import Member, Team
+from podium.values.agent import Member, Team
 
 from ..child import MODEL, Call, calls, serve
 from ..crew import LEAD, PROMPTS, REQUEST, WORKERS, prompt_of

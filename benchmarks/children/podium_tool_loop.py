@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from podium import Agent, App, Settings
-from podium.tools.function import repeatable
+from podium.tools.python_function import repeatable
 
 from ..child import MODEL, Call, calls, serve
 from ..harbour import PROMPT, REQUEST, depth

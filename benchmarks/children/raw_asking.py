@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from podium.workers.link import STANDARD, line_of
+from podium.workers.wire.link import STANDARD, line_of
 
 from ..child import serve
 from ..clearance import request, shared

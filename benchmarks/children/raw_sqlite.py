@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from podium.journal import Row, Timeline
-from podium.store.schema import connect
+from podium.core.timeline import Row, Timeline
+from podium.store.sqlite.schema import connect
 
 from ..child import Clock, serve
 from ..history import STREAMED, Unwritten

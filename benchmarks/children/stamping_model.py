@@ -16,7 +16,7 @@ from typing import overload
 
 import anyio
 
-from podium.testing.model_server.connection import (
+from podium.testing.model_server.http_connection import (
     STREAM_END,
     STREAM_HEAD,
     Answer,

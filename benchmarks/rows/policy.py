@@ -8,8 +8,8 @@ from functools import partial
 from itertools import count
 from time import perf_counter, process_time
 
-from podium.action import Action
 from podium.policy import Rules, check
+from podium.values.action import Action
 
 from ..harness import LIMIT, OURS, Bench, Sample, interleaved
 from ..line import Goal, Line, Unit, line

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter
 
-from podium.errors import Mistake
-from podium.tools.process import run
-from podium.workspace.sandbox import Sandbox
+from podium.system.child_process import run
+from podium.values.errors import Mistake
+from podium.workspace.sandbox.bubblewrap import Sandbox
 
 from ..harness import LIMIT, OURS, Bench, Broken, Sample, interleaved
 from ..line import Goal, Line, line

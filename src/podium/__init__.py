@@ -7,24 +7,24 @@ from importlib import import_module
 # Importing typing for its constant of this name would take longer than all the rest of `podium --help`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .agent import Agent as Agent
     from .api import run as run
     from .api import start as start
     from .app import App as App
-    from .errors import PodiumError as PodiumError
-    from .live import Run as Run
-    from .result import Result as Result
-    from .settings import Settings as Settings
+    from .runs.run_handle import Run as Run
+    from .setup.settings import Settings as Settings
+    from .values.agent import Agent as Agent
+    from .values.errors import PodiumError as PodiumError
+    from .values.result import Result as Result
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Agent": ".agent",
+    "Agent": ".values.agent",
     "App": ".app",
-    "PodiumError": ".errors",
-    "Result": ".result",
-    "Run": ".live",
-    "Settings": ".settings",
+    "PodiumError": ".values.errors",
+    "Result": ".values.result",
+    "Run": ".runs.run_handle",
+    "Settings": ".setup.settings",
     "run": ".api",
     "start": ".api",
 }

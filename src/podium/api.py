@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Unpack
 
-from .agent import Agent
 from .app import App, Given
-from .live import Run
-from .result import Result
-from .roster.place import find_repo
-from .settings import Settings
+from .runs.run_handle import Run
+from .setup.settings import Settings
+from .system.locations import find_repo
+from .values.agent import Agent
+from .values.result import Result
 
 
 async def run(agent: str | Agent, request: str, *, settings: Settings | None = None, **given: Unpack[Given]) -> Result:

@@ -20,53 +20,41 @@ from anyio import CancelScope, create_task_group, to_thread
 from msgspec import structs
 
 from . import __version__
-from .agent import Agent, Budget, Mode, as_budget
-from .budget import Allowance
-from .casting import Casting, named
-from .config.role import resolved
-from .driving import driven
-from .engines.choice import Engines
+from .config.model_role import resolved
+from .core.budget import Allowance
+from .core.earlier_runs import recalled
+from .core.engine import Engine, Past
+from .core.engine_sessions import Keeper
+from .core.gate import Acting
+from .core.operation import Engagement, Ways
+from .core.placement import Placement
+from .core.redaction import Redaction
+from .core.timeline import Timeline
+from .engines.engine_choice import Engines
+from .engines.model.provider_traffic import Traffic
 from .engines.model.providers import PROVIDERS
-from .engines.model.traffic import Traffic
-from .errand import Errand
-from .errors import Mistake, RunHeld, RunOver, StoreFailed
-from .event import (
-    Entry,
-    Noticed,
-    RunResumed,
-    RunStarted,
-    StopAsked,
-    decode,
-)
-from .journal import Timeline
-from .keeper import Keeper
-from .live import Run
-from .memory import recalled
-from .mind import Engine, Past
-from .operation import Engagement, Ways
-from .outfit import Outfit
-from .patience import Unattended
 from .patterns.discuss import Discussion
-from .patterns.ways import PATTERNS, Patterns, way_of
-from .permission import Acting
-from .placement import Placement
-from .preflight import (
-    must_be_a_request,
-    must_have_a_repository,
-    must_not_have_ended,
-    reshaped,
-)
-from .redaction import Redaction
-from .request import Request, readable
-from .result import Result
-from .roster.place import find_repo
-from .settings import Settings
-from .store.bell import bell_folder, ring_once
+from .patterns.registry import PATTERNS, Patterns, way_of
+from .runs.run_driver import driven
+from .runs.run_handle import Run
+from .setup.preflight import must_be_a_request, must_have_a_repository, must_not_have_ended, reshaped
+from .setup.run_agents import Casting, named
+from .setup.run_tools import Outfit
+from .setup.settings import Settings
 from .store.fault import Fault, fault_from
-from .store.mailbox import post
-from .store.reader import Reader, Summary
-from .store.sqlite import SqliteLease, SqliteStore
-from .store.workers import hiring
+from .store.sqlite.mailbox import post
+from .store.sqlite.reader import Reader, Summary
+from .store.sqlite.store import SqliteLease, SqliteStore
+from .store.sqlite.worker_index import hiring
+from .store.wakeup import bell_folder, ring_once
+from .system.locations import find_repo
+from .values.agent import Agent, Budget, Mode, as_budget
+from .values.errors import Mistake, RunHeld, RunOver, StoreFailed
+from .values.event import Entry, Noticed, RunResumed, RunStarted, StopAsked, decode
+from .values.limits import Unattended
+from .values.request import Request, readable
+from .values.result import Result
+from .values.worker_task import Errand
 
 KEY_NAMES = frozenset(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
 ADDRESS_NAMES = frozenset(
@@ -188,7 +176,7 @@ class App:
         """
         if run and await self.is_known(run):
             return run
-        from .workers.keyring import hand_over  # here, because most runs are no worker's
+        from .workers.provider_keys import hand_over  # here, because most runs are no worker's
 
         begun = self._begin(agent, request, errand=errand, id=run, settings=settings, **given)
         # Not to be cut short: what is written down and not let go of could be worked on by nobody.
@@ -412,14 +400,14 @@ class App:
         return Run(self._store, lease, first=first, engagement=engagement, outfit=outfit, closing=closing)
 
     def _sending(self, settings: Settings, run: str, started: RunStarted, unattended: Unattended | None) -> Placement:
-        from .processes.sending import Sending  # here, because most runs send nobody, and it needs this module
+        from .workers.local_placement import Sending  # here, because most runs send nobody, and it needs this module
 
         return Sending(
             self, settings, run, Path(started.repo), errand=started.errand, is_unattended=unattended == "deny"
         )
 
     async def _brought_home(self, timeline: Timeline, started: RunStarted, succeeded: bool) -> str:
-        from .processes.returning import returned  # here, because most runs are no worker's
+        from .workers.work_commit import returned  # here, because most runs are no worker's
 
         return await returned(timeline, started, self.settings, succeeded=succeeded)
 
@@ -439,7 +427,7 @@ def _workplace(repo: Path | None, errand: Errand | None) -> str:
 def _functions(tools: Sequence[Callable[..., object]]) -> tuple[Acting, ...]:
     if not tools:
         return ()
-    from .tools.box import function_tools  # here, because most runs have no use for it
+    from .tools.toolset import function_tools  # here, because most runs have no use for it
 
     return function_tools(tools)
 

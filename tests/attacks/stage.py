@@ -11,10 +11,10 @@ import anyio
 from msgspec import structs
 
 from podium import Result, Run
-from podium.agent import Permissions
-from podium.event import Decision, PermissionAnswered, PermissionAsked
 from podium.policy import Mode
-from podium.workspace.sandbox import Sandbox
+from podium.values.agent import Permissions
+from podium.values.event import Decision, PermissionAnswered, PermissionAsked
+from podium.workspace.sandbox.bubblewrap import Sandbox
 
 from ..studio import Studio
 from ..workspace.sandboxed import Place, Said, said

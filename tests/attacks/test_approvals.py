@@ -10,8 +10,8 @@ import pyte
 import pytest
 
 from podium import Run
-from podium.event import ActionRefused, PermissionAsked
 from podium.store.fault import refusal_after
+from podium.values.event import ActionRefused, PermissionAsked
 
 from ..cli.conftest import Desk
 from ..cli.test_inbox import waiting

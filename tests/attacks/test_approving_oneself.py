@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import podium
-from podium.store.bell import Bell, bell_folder
+from podium.store.wakeup import Bell, bell_folder
 
 from ..cli.conftest import Desk
 from ..cli.test_inbox import waiting

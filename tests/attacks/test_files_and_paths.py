@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podium import Agent
-from podium.errors import PodiumError, StoreFailed
-from podium.event import ActionBegan, ToolAnswered
-from podium.roster.frontmatter import parse
-from podium.store.bell import bell_folder
-from podium.store.reader import Reader
+from podium.roster.agent_file import parse
+from podium.store.sqlite.reader import Reader
+from podium.store.wakeup import bell_folder
+from podium.values.errors import PodiumError, StoreFailed
+from podium.values.event import ActionBegan, ToolAnswered
 
 from ..cli.conftest import Desk
 from ..studio import Studio

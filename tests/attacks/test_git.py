@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from podium.errors import Mistake, OutsideFailed
-from podium.store.worktrees import Ledger
-from podium.workspace.branch import advance
-from podium.workspace.cleanup import cleanup, listed
-from podium.workspace.git import Checkout, Repository, git, git_output
-from podium.workspace.snapshot import committed, detached, snapshot
-from podium.workspace.worktree import Worktrees
+from podium.store.sqlite.worktree_ledger import Ledger
+from podium.values.errors import Mistake, OutsideFailed
+from podium.workspace.git.branch import advance
+from podium.workspace.git.repository import Checkout, Repository, git, git_output
+from podium.workspace.git.snapshot import committed, detached, snapshot
+from podium.workspace.worktrees.cleanup import cleanup, listed
+from podium.workspace.worktrees.worktree import Worktrees
 
 from ..workspace.sandboxed import Place
-from ..workspace.test_git import canary
+from ..workspace.test_repository import canary
 
 __all__ = ["canary"]
 

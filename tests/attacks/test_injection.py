@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from podium.event import PermissionAnswered, ToolAnswered
 from podium.policy import Mode
+from podium.values.event import PermissionAnswered, ToolAnswered
 
 from ..cli.conftest import PODIUM, TOO_LONG, Desk
 from ..cli.test_trust import Listener

@@ -9,9 +9,9 @@ import pytest
 from msgspec import structs
 
 from podium import Run
-from podium.agent import Permissions
-from podium.event import ActionBegan, PermissionAsked
 from podium.policy import check, generalised
+from podium.values.agent import Permissions
+from podium.values.event import ActionBegan, PermissionAsked
 
 from ..cli.conftest import Desk
 from ..cli.test_inbox import waiting

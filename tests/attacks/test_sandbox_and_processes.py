@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from podium.event import ActionBegan, ToolAnswered
+from podium.values.event import ActionBegan, ToolAnswered
 
 from ..cli.conftest import PODIUM, TOO_LONG, Desk
 from ..cli.test_trust import Listener
@@ -192,8 +192,8 @@ async def test_without_a_rule_for_it_no_address_is_fetched(
 
 @pytest.mark.parametrize("rule", ["WebFetch()", "WebFetch(domain:)", "WebFetch( )"])
 def test_an_empty_list_of_hosts_is_no_rule(rule: str) -> None:
-    from podium.errors import Mistake
     from podium.policy import check
+    from podium.values.errors import Mistake
 
     try:
         verdict = check(_fetch(), {"allow": [rule]})
@@ -203,7 +203,7 @@ def test_an_empty_list_of_hosts_is_no_rule(rule: str) -> None:
 
 
 def _fetch() -> Any:
-    from podium.action import Action
+    from podium.values.action import Action
 
     return Action(run="r", agent="a", tool="web_fetch", arguments={"url": "https://example.com/"})
 

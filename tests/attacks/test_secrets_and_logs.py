@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podium.event import ToolAnswered
-from podium.tools.process import environment
+from podium.system.child_process import environment
+from podium.values.event import ToolAnswered
 
 from ..cli.conftest import Desk
 from ..studio import Studio

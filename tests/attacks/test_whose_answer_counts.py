@@ -9,10 +9,10 @@ from anyio import create_task_group
 from msgspec import structs
 
 from podium import Run
-from podium.errors import Mistake
-from podium.event import ActionBegan, Decision, PermissionAnswered, PermissionAsked
 from podium.store.fault import refusal_after
-from podium.store.mailbox import post
+from podium.store.sqlite.mailbox import post
+from podium.values.errors import Mistake
+from podium.values.event import ActionBegan, Decision, PermissionAnswered, PermissionAsked
 
 from ..cli.conftest import Desk
 from ..cli.test_terminal import Terminal

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from click.testing import Result as Invoked
 
 from podium.cli.root import podium
-from podium.store.reader import Reader, Summary
+from podium.store.sqlite.reader import Reader, Summary
 
 from ..conftest import PROVIDERS_OWN
 

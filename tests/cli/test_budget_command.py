@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from podium.agent import Budget
-from podium.cli.budget import since
-from podium.event import BudgetChanged
-from podium.store.reader import Reader
+from podium.cli.commands.budget import since
+from podium.store.sqlite.reader import Reader
+from podium.values.agent import Budget
+from podium.values.event import BudgetChanged
 
 from .conftest import SLOW, Desk, ended, wait_for
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from podium.cli.chat_voice import Flow, unsaid
-from podium.event import RunEnded, RunStarted
+from podium.cli.chat.chat_output import Flow, unsaid
+from podium.values.event import RunEnded, RunStarted
 
 from .conftest import SLOW, Desk
 from .test_terminal import Terminal

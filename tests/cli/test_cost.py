@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from podium.cli.cost import Column, Name, money, table
-from podium.cli.measure import width
-from podium.usage import Usage
+from podium.cli.commands.cost import Column, Name, money, table
+from podium.cli.terminal.measure import width
+from podium.values.usage import Usage
 
 from .conftest import Desk
 from .test_terminal import Terminal

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import pytest
 
-from podium.cli import exits
-from podium.cli.commands import NAMES
-from podium.cli.pipe import CLOSED
+from podium.cli.command_table import NAMES
+from podium.cli.terminal import exit_codes
+from podium.cli.terminal.broken_pipe import CLOSED
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### `podium (\w+)[^`]*`\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL))
@@ -17,7 +17,7 @@ SECTIONS = dict(re.findall(r"^### `podium (\w+)[^`]*`\n(.*?)(?=^##)", PAGE, re.M
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_is_documented_with_its_options_and_an_example(name: str) -> None:
-    command: click.Command = import_module(f"podium.cli.{name}").command
+    command: click.Command = import_module(f"podium.cli.commands.{name}").command
     options = [option for one in command.params if isinstance(one, click.Option) for option in one.opts]
 
     section = SECTIONS[name]
@@ -31,9 +31,9 @@ def test_no_command_is_documented_that_there_is_not() -> None:
 
 
 def test_every_exit_code_is_documented() -> None:
-    codes = [value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)]
+    codes = [value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)]
     table = PAGE.partition("## Exit codes")[2].partition("\n## ")[0]
 
     documented = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for code in row.split(",")}
 
-    assert documented == {*codes, 130, 143, CLOSED} - {exits.SIGNALLED}
+    assert documented == {*codes, 130, 143, CLOSED} - {exit_codes.SIGNALLED}

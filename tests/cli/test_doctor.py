@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from podium.roster.discover import BUILT_IN
+from podium.roster.discovery import BUILT_IN
 from podium.testing import ModelServer
 
 from .conftest import Desk

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.cli import exits
-from podium.errors import (
+from podium.cli.terminal import exit_codes
+from podium.values.errors import (
     BadAgent,
     Failed,
     Failure,
@@ -19,7 +19,7 @@ from podium.errors import (
     StoreCorrupt,
     StoreFailed,
 )
-from podium.request import Outcome
+from podium.values.request import Outcome
 
 from .conftest import Desk
 
@@ -42,7 +42,7 @@ from .conftest import Desk
     ],
 )
 def test_every_kind_of_error_has_its_exit_code(error: Exception, code: int) -> None:
-    assert exits.of_error(error) == code
+    assert exit_codes.of_error(error) == code
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_every_kind_of_error_has_its_exit_code(error: Exception, code: int) -> N
 def test_every_end_of_a_run_has_its_exit_code(outcome: Outcome, kind: FailureKind | None, code: int) -> None:
     failure = None if kind is None else Failure(kind=kind, agent="a", message="x")
 
-    assert exits.of_run(outcome, failure) == code
+    assert exit_codes.of_run(outcome, failure) == code
 
 
 def test_a_missing_package_is_named(desk: Desk, tmp_path: Path) -> None:

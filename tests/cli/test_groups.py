@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from podium.cli.ps import MOST_ENDED
+from podium.cli.commands.ps import MOST_ENDED
 
 from .conftest import PODIUM, SLOW, TOO_LONG, Desk, ended, wait_for
 

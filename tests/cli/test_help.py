@@ -7,7 +7,7 @@ import click
 import pytest
 
 from podium import __version__
-from podium.cli.commands import COMMANDS, NAMES, help_text
+from podium.cli.command_table import COMMANDS, NAMES, help_text
 from podium.cli.root import podium
 
 from .conftest import Desk

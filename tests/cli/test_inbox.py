@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.event import PermissionAnswered
-from podium.store.mailbox import post
+from podium.store.sqlite.mailbox import post
+from podium.values.event import PermissionAnswered
 
 from .conftest import Desk
 
@@ -161,8 +161,8 @@ def test_bad_input_gets_one_sentence(parked: Desk, arguments: tuple[str, ...], w
 COMMANDER = """
 import random, sys
 from pathlib import Path
-from podium.event import PermissionAnswered
-from podium.store.mailbox import post
+from podium.values.event import PermissionAnswered
+from podium.store.sqlite.mailbox import post
 
 store, run, by = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 ids = [f"{n:04d}" for n in range(1000)]

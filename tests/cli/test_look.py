@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from podium.cli.ps import MOST_ENDED, recent
-from podium.event import SCHEMA
-from podium.store.reader import Summary
+from podium.cli.commands.ps import MOST_ENDED, recent
+from podium.store.sqlite.reader import Summary
+from podium.values.event import SCHEMA
 
 from .conftest import SLOW, Desk, ended, wait_for
 

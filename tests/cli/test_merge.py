@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ..processes.yard import Yard, write
+from ..workers.worker_lab import Yard, write
 from .conftest import Desk
-from .crew import opened, say
 from .test_terminal import Terminal
+from .worker_runs import opened, say
 
 
 @pytest.fixture

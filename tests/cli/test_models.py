@@ -14,8 +14,8 @@ import pytest
 from anyio import to_thread
 from anyio.abc import SocketAttribute, SocketStream
 
-from podium.config.confirmed import Confirmed, confirmed
-from podium.engines.local import CODING_AGENTS, Place, Server, find_servers, is_loopback, places
+from podium.config.confirmed_servers import Confirmed, confirmed
+from podium.engines.local_servers import CODING_AGENTS, Place, Server, find_servers, is_loopback, places
 from podium.testing import ModelServer
 
 from .conftest import Desk

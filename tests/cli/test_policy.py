@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.config.allowed import Allowed, allow
+from podium.config.allowed_rules import Allowed, allow
 
 from .conftest import Desk
 

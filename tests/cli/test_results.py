@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from podium.cli.markdown import inline, quotation
-from podium.event import RunStarted
+from podium.cli.terminal.quoted_markdown import inline, quotation
 from podium.patterns.synthesis import MOST
-from podium.store.reader import Reader
+from podium.store.sqlite.reader import Reader
+from podium.values.event import RunStarted
 
 from .conftest import SLOW, Desk, ended, wait_for
 

@@ -8,8 +8,8 @@ import textwrap
 
 import pytest
 
-from podium.cli.run import RUNNABLE
-from podium.patterns.ways import MODES
+from podium.cli.commands.run import RUNNABLE
+from podium.patterns.registry import MODES
 
 from .conftest import PODIUM, SLOW, Desk, ended, wait_for
 
@@ -195,7 +195,7 @@ def test_a_signal_leaves_a_run_that_can_be_resumed(desk: Desk, number: signal.Si
 def test_a_second_signal_ends_the_process_at_once(desk: Desk) -> None:
     program = """
         import anyio
-        from podium.cli.interrupt import interruptible
+        from podium.cli.terminal.interrupt import interruptible
 
         async def main():
             with anyio.CancelScope() as scope, interruptible(scope):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from podium.cli.chat_slash import arguments, help_lines, named
-from podium.cli.measure import width
-from podium.errors import Mistake
+from podium.cli.chat.slash_commands import arguments, help_lines, named
+from podium.cli.terminal.measure import width
+from podium.values.errors import Mistake
 
 HERE = Path("/shop")
 

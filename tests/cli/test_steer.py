@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from podium.event import MessageReceived, TurnStarted
-from podium.store.reader import Reader
+from podium.store.sqlite.reader import Reader
+from podium.values.event import MessageReceived, TurnStarted
 
 from .conftest import SLOW, Desk, ended, wait_for
 

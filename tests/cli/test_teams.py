@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from podium.cli.measure import width
-from podium.cli.team import NAMES
+from podium.cli.commands.team import NAMES
+from podium.cli.terminal.measure import width
 
 from ..roster.test_squad import TEAM, files, put, squad
 from .conftest import Desk

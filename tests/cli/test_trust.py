@@ -11,11 +11,11 @@ from pathlib import Path
 import pexpect  # type: ignore[import-untyped]  # it has no types
 import pytest
 
-from podium.cli.commands import NAMES
-from podium.mcp_client.servers import Servers
-from podium.mcp_server import McpServer
-from podium.settings import Settings
-from podium.trust import Trust
+from podium.cli.command_table import NAMES
+from podium.config.trust import Trust
+from podium.mcp_client.run_servers import Servers
+from podium.setup.settings import Settings
+from podium.values.mcp_server import McpServer
 
 from ..mcp_client.bench import RAW, called, tool
 from .conftest import PODIUM, TOO_LONG, Desk

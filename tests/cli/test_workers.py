@@ -10,19 +10,19 @@ from collections.abc import AsyncIterator
 import pytest
 from anyio import to_thread
 
-from podium.cli.workers_cancel import cancelled
-from podium.cli.workers_look import There
-from podium.cli.workers_resume import go_on
-from podium.errors import Mistake, RunOver
-from podium.event import RunEnded, RunPaused, RunResumed, WorkerReturned, WorkerSent
-from podium.journal import Timeline
-from podium.store.sqlite import SqliteStore
-from podium.worker_state import Course, WorkerState
-from podium.workers.place import bind, socket_path
+from podium.cli.workers.cancel import cancelled
+from podium.cli.workers.resume import go_on
+from podium.cli.workers.worker_lookup import There
+from podium.core.timeline import Timeline
+from podium.store.sqlite.store import SqliteStore
+from podium.values.errors import Mistake, RunOver
+from podium.values.event import RunEnded, RunPaused, RunResumed, WorkerReturned, WorkerSent
+from podium.views.worker_state import Course, WorkerState
+from podium.workers.commander_socket import bind, socket_path
 
-from ..processes.yard import SILENT, Yard, call, gone, hand, write
+from ..workers.worker_lab import SILENT, Yard, call, gone, hand, write
 from .conftest import Desk
-from .crew import opened, say, told
+from .worker_runs import opened, say, told
 
 
 @pytest.fixture

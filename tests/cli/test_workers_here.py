@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ..processes.yard import SILENT, Yard, hand, write
-from .crew import opened, say, told
+from ..workers.worker_lab import SILENT, Yard, hand, write
+from .worker_runs import opened, say, told
 
 
 @pytest.fixture

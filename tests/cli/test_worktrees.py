@@ -10,11 +10,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.store.worktrees import Ledger
-from podium.workspace.git import Checkout, Repository
-from podium.workspace.worktree import Worktrees
+from podium.store.sqlite.worktree_ledger import Ledger
+from podium.workspace.git.repository import Checkout, Repository
+from podium.workspace.worktrees.worktree import Worktrees
 
-from ..workspace.test_git import run_git
+from ..workspace.test_repository import run_git
 from .conftest import Desk
 
 

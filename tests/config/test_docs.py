@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from podium.config.files import read_files
-from podium.config.keys import KEYS, ROLE_KEYS
-from podium.settings import Settings
+from podium.config.settings_files import read_files
+from podium.config.settings_keys import KEYS, ROLE_KEYS
+from podium.setup.settings import Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```text file=(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from podium.agent import Budget, Permissions
-from podium.config.confirmed import Confirmed, confirm
-from podium.config.proposal import proposals
-from podium.config.role import Role
-from podium.config.worktree import WorktreeSettings
-from podium.errors import Mistake
-from podium.settings import Settings
-from podium.trust import Trust
+from podium.config.confirmed_servers import Confirmed, confirm
+from podium.config.model_role import Role
+from podium.config.repo_proposal import proposals
+from podium.config.trust import Trust
+from podium.config.worktree_settings import WorktreeSettings
+from podium.setup.settings import Settings
+from podium.values.agent import Budget, Permissions
+from podium.values.errors import Mistake
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from podium.engines.model.wire import Call, Heard, Message, Wire
-from podium.errors import OutsideFailed
-from podium.event import ToolUse
-from podium.mind import Text, Tool, ToolAnswer
-from podium.scope import Scope
+from podium.core.engine import Text, Tool, ToolAnswer
+from podium.core.scope import Scope
+from podium.engines.model.model_wire import Call, Heard, Message, Wire
+from podium.values.errors import OutsideFailed
+from podium.values.event import ToolUse
 
 KEY = "sk-very-secret"
 

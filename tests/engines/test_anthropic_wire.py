@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from podium.engines.model.anthropic import AnthropicWire, Reply
-from podium.engines.model.sse import LONGEST_LINE
-from podium.engines.model.wire import Called, Ended, Heard, Message
-from podium.engines.scripted import Move, ScriptedWire, ToolCall
-from podium.errors import Mistake, OutsideFailed
-from podium.event import ToolUse
-from podium.mind import Reasoning, Text
+from podium.core.engine import Reasoning, Text
+from podium.engines.model.anthropic_wire import AnthropicWire, Reply
+from podium.engines.model.model_wire import Called, Ended, Heard, Message
+from podium.engines.model.stream_events import LONGEST_LINE
+from podium.engines.script import Move, ScriptedWire, ToolCall
 from podium.testing import ModelServer
-from podium.usage import Usage
+from podium.values.errors import Mistake, OutsideFailed
+from podium.values.event import ToolUse
+from podium.values.usage import Usage
 
 from .outside import KEY, LOOK, STREAM_HEAD, answered, call, chunked, connected, failed, hear, together
 

@@ -12,24 +12,24 @@ import pytest
 from anyio import create_task_group, sleep_forever
 
 from podium import App, Settings
-from podium.agent import Agent
-from podium.engines.model.anthropic import AnthropicWire
-from podium.engines.model.caller import Model, Retry, free
-from podium.engines.model.loop import ModelEngine
-from podium.engines.model.openai import OpenAIWire
-from podium.engines.scripted import ScriptedWire
-from podium.errors import Failed
-from podium.event import CallCut, CallFailed, ModelReplied, TextStreamed, ToolAnswered, ToolUse
-from podium.journal import Timeline
-from podium.keeper import Keeper
-from podium.mind import Engine, Spec, Tool, ToolAnswer
-from podium.patience import Patience
-from podium.scope import Scope
-from podium.session import Session
-from podium.store.follow import Follower
-from podium.store.reader import Reader
-from podium.store.sqlite import SqliteStore
+from podium.core.engine import Engine, Spec, Tool, ToolAnswer
+from podium.core.engine_sessions import Keeper
+from podium.core.scope import Scope
+from podium.core.session import Session
+from podium.core.timeline import Timeline
+from podium.engines.model.anthropic_wire import AnthropicWire
+from podium.engines.model.model_caller import Model, Retry, free
+from podium.engines.model.openai_wire import OpenAIWire
+from podium.engines.model.tool_loop import ModelEngine
+from podium.engines.script import ScriptedWire
+from podium.store.follower import Follower
+from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.store import SqliteStore
 from podium.testing import ModelServer
+from podium.values.agent import Agent
+from podium.values.errors import Failed
+from podium.values.event import CallCut, CallFailed, ModelReplied, TextStreamed, ToolAnswered, ToolUse
+from podium.values.limits import Patience
 
 from ..studio import at_once
 

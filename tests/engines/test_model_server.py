@@ -16,7 +16,7 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from podium.testing import ModelServer
-from podium.testing.model_server.connection import LONGEST_HEAD
+from podium.testing.model_server.http_connection import LONGEST_HEAD
 
 ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 

@@ -6,7 +6,7 @@ import pytest
 from yarl import URL
 
 from podium.engines.model.providers import ALIASES, PROVIDERS, base_url, configured, parse_model, provider
-from podium.errors import Mistake
+from podium.values.errors import Mistake
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from podium.engines.model.wire import Call, Called, Ended, Heard, Message
+from podium.core.engine import Text, Tool, ToolAnswer
+from podium.core.scope import Scope
+from podium.engines.model.model_wire import Call, Called, Ended, Heard, Message
 from podium.engines.rehearsal import LABEL, RehearsalWire
-from podium.event import OperationStarted, ToolUse
-from podium.mind import Text, Tool, ToolAnswer
-from podium.scope import Scope
+from podium.values.event import OperationStarted, ToolUse
 
 from ..studio import Studio
 

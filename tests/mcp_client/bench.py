@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from podium.event import ToolUse
+from podium.config.trust import Trust
+from podium.core.engine import ToolAnswer
+from podium.core.gate import Acting
 from podium.mcp_client.limits import Limits
-from podium.mcp_client.server import McpServer, Source, trusted_name
-from podium.mcp_client.servers import Servers
-from podium.mind import ToolAnswer
-from podium.permission import Acting
-from podium.trust import Trust
+from podium.mcp_client.run_servers import Servers
+from podium.mcp_client.server_table import McpServer, Source, trusted_name
+from podium.values.event import ToolUse
 
 HERE = Path(__file__).parent
 SDK = str(HERE / "sdk_server.py")

@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.mcp_client.server import McpServer
-from podium.permission import Acting, Unfit
+from podium.core.gate import Acting, Unfit
+from podium.mcp_client.server_table import McpServer
 
 from .bench import RAW, SDK, Bench, called, python, tool, use
 

@@ -6,7 +6,7 @@ import json
 
 from msgspec import structs
 
-from podium.agent import Permissions
+from podium.values.agent import Permissions
 
 from ..studio import Studio
 from .bench import Bench, called, python, tool

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from podium.mcp_client.limits import Limits
-from podium.mcp_client.server import McpServer
+from podium.mcp_client.server_table import McpServer
 
 from .bench import QUICK, RAW, SDK, Bench, called, is_alive, python, tool
 

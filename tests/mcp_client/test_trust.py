@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.errors import Mistake
-from podium.trust import Trust
+from podium.config.trust import Trust
+from podium.values.errors import Mistake
 
 
 def test_only_what_was_trusted_is_trusted(tmp_path: Path) -> None:

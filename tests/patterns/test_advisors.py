@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.agent import Advisors
-from podium.event import Advised, CallCut, OperationEnded
 from podium.patterns.advisors import enriched
-from podium.request import Part
+from podium.values.agent import Advisors
+from podium.values.event import Advised, CallCut, OperationEnded
+from podium.values.request import Part
 
 from ..studio import Studio
 

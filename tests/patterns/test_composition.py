@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from podium.agent import Advisors
-from podium.event import OperationStarted
-from podium.picture import Picture
+from podium.values.agent import Advisors
+from podium.values.event import OperationStarted
+from podium.views.run_view import Picture
 
 from ..studio import Studio
 from .test_router import routes_to

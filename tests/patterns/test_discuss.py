@@ -7,10 +7,10 @@ from typing import Any
 from msgspec import structs
 
 from podium import Result
-from podium.agent import Advisors, Budget, Member, Team
-from podium.event import Broadcast, DiscussionEnded, Noticed, OperationEnded, RoundEnded, Voted
 from podium.patterns.discuss import FALLBACK, Discussion
 from podium.store.fault import refusal_after
+from podium.values.agent import Advisors, Budget, Member, Team
+from podium.values.event import Broadcast, DiscussionEnded, Noticed, OperationEnded, RoundEnded, Voted
 
 from ..studio import Studio
 from .test_teams import lead, member, ready

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from podium.event import Evaluated, ModelReplied, OperationEnded, OperationStarted, ReflectEnded
+from podium.values.event import Evaluated, ModelReplied, OperationEnded, OperationStarted, ReflectEnded
 
 from ..studio import Studio
 from .test_teams import AGAIN, DONE, lead, plan

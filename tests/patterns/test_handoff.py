@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from podium.errors import BadAgent
-from podium.event import HandedOff, OperationStarted
+from podium.values.errors import BadAgent
+from podium.values.event import HandedOff, OperationStarted
 
 from ..studio import Studio
 

@@ -10,9 +10,11 @@ import pytest
 from msgspec import structs
 
 from podium import Result
-from podium.agent import Budget, Permissions
-from podium.errors import Mistake
-from podium.event import (
+from podium.store.fault import refusal_after
+from podium.store.sqlite.mailbox import post
+from podium.values.agent import Budget, Permissions
+from podium.values.errors import Mistake
+from podium.values.event import (
     AdjustmentProposed,
     Checked,
     Evaluated,
@@ -26,8 +28,6 @@ from podium.event import (
     RunPaused,
     TeamPlanned,
 )
-from podium.store.fault import refusal_after
-from podium.store.mailbox import post
 
 from ..studio import Studio
 from .test_teams import AGAIN, DONE, lead, plan

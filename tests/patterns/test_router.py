@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from podium.agent import Router
-from podium.event import Routed, RouteRefused
+from podium.core.session import Reply
 from podium.patterns.router import choice_in
-from podium.session import Reply
+from podium.values.agent import Router
+from podium.values.event import Routed, RouteRefused
 
 from ..studio import Studio
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from anyio import CancelScope
 
-from podium.event import OperationEnded, OperationStarted, ToolAnswered, TurnStarted
-from podium.picture import Picture
+from podium.values.event import OperationEnded, OperationStarted, ToolAnswered, TurnStarted
+from podium.views.run_view import Picture
 
 from ..studio import Studio
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from podium.agent import Agent, Member, Team
 from podium.patterns.synthesis import LEAST, fitted, summing_up, writer
+from podium.values.agent import Agent, Member, Team
 
 
 def test_what_fits_is_left_as_it_is() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from podium.agent import Member, Team
-from podium.event import (
+from podium.store.fault import refusal_after
+from podium.values.agent import Member, Team
+from podium.values.event import (
     Broadcast,
     DiscussionEnded,
     Evaluated,
@@ -19,7 +20,6 @@ from podium.event import (
     RoundEnded,
     TeamPlanned,
 )
-from podium.store.fault import refusal_after
 
 from ..studio import Studio
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podium.policy import Mode, Rules, check, generalised
-from podium.policy.command import read
+from podium.policy.shell_command import read
 
 PROGRAMS = "git ls echo cat grep find pytest npm rg sed head wc".split()
 BROAD = Rules(allow=tuple(f"Bash({program} *)" for program in PROGRAMS))

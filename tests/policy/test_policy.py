@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.action import Action
-from podium.errors import Mistake
 from podium.policy import Mode, Rules, Verdict, check, escape, generalised, ignored, narrowed, parse_rules
+from podium.values.action import Action
+from podium.values.errors import Mistake
 
 STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 

@@ -10,11 +10,11 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.cli import agents, check, graph
-from podium.cli.text import HIDDEN, visible
-from podium.errors import BadAgent
-from podium.event import SCHEMA
-from podium.roster.discover import BUILT_IN
+from podium.cli.commands import agents, check, graph
+from podium.cli.terminal.text import HIDDEN, visible
+from podium.roster.discovery import BUILT_IN
+from podium.values.errors import BadAgent
+from podium.values.event import SCHEMA
 
 SHIPPED = len(list(BUILT_IN.glob("*.md")))
 

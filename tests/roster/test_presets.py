@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.errors import Mistake
 from podium.roster.presets import Preset, Worker, delete, load, numbered, of_team, save, workers
 from podium.roster.squad import Member, Team
+from podium.values.errors import Mistake
 
 
 def test_what_is_saved_is_loaded_and_what_is_deleted_is_not(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from podium.errors import Mistake
 from podium.roster.squad import (
     Member,
     Noted,
@@ -36,6 +35,7 @@ from podium.roster.squad import (
     slug,
     write,
 )
+from podium.values.errors import Mistake
 
 TEAM = """# Mission Control
 

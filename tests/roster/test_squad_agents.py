@@ -14,18 +14,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from podium.agent import Agent, Member, Team
-from podium.errors import BadAgent, Mistake
 from podium.roster import presets
-from podium.roster.definition import change, delete, find, of_agents, save
-from podium.roster.discover import PRESETS, SQUADS, Roster, load
-from podium.roster.name import is_name
+from podium.roster.agent_name import is_name
+from podium.roster.discovery import PRESETS, SQUADS, Roster, load
 from podium.roster.presets import Manner, Preset, Worker
 from podium.roster.squad import discover
-from podium.roster.squad.folder import BEFORE, OLDER, SQUAD
+from podium.roster.squad.squad_folder import BEFORE, OLDER, SQUAD
 from podium.roster.squad_agents import READING, WORKING
-from podium.tools.box import IN_A_CHECKOUT, PLAIN
-from podium.tools.box import READING as READING_TOOLS
+from podium.roster.team_definition import change, delete, find, of_agents, save
+from podium.tools.toolset import IN_A_CHECKOUT, PLAIN
+from podium.tools.toolset import READING as READING_TOOLS
+from podium.values.agent import Agent, Member, Team
+from podium.values.errors import BadAgent, Mistake
 
 from .test_squad import put, squad
 
@@ -156,7 +156,7 @@ def test_the_tools_are_those_that_there_are() -> None:
 
 def test_without_squads_and_presets_their_code_is_not_read(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from podium.roster.discover import load; "
+        "import sys; from pathlib import Path; from podium.roster.discovery import load; "
         f"load(Path({str(tmp_path)!r}), Path({str(tmp_path / 'home')!r})); print('podium.roster.squad' in sys.modules)"
     )
 

@@ -13,17 +13,17 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from podium.errors import StoreFailed
-from podium.event import Noticed
-from podium.journal import Timeline, first_break
-from podium.store.reader import Reader
-from podium.store.sqlite import SqliteStore
+from podium.core.timeline import Timeline, first_break
+from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.store import SqliteStore
+from podium.values.errors import StoreFailed
+from podium.values.event import Noticed
 
 WRITER = """
 import asyncio, pathlib, sys
-from podium.event import Noticed, StopAsked
-from podium.journal import Timeline
-from podium.store.sqlite import SqliteStore
+from podium.values.event import Noticed, StopAsked
+from podium.core.timeline import Timeline
+from podium.store.sqlite.store import SqliteStore
 
 async def main(path, run):
     async with SqliteStore(pathlib.Path(path)) as store:
@@ -122,7 +122,7 @@ async def test_a_process_that_sleeps_past_its_lease_is_refused_when_it_wakes(tmp
 
 OPENER = """
 import pathlib, sys
-from podium.store.schema import connect
+from podium.store.sqlite.schema import connect
 
 sys.stdin.readline()
 connect(pathlib.Path(sys.argv[1]), create=True).execute("SELECT count(*) FROM run").fetchone()
@@ -172,7 +172,7 @@ async def test_a_store_that_cannot_be_written_is_refused_before_anything_begins(
 def test_a_store_of_somebody_else_is_one_sentence() -> None:
     program = (
         "import os, sys, pathlib\n"
-        "from podium.errors import StoreFailed\nfrom podium.store.reader import Reader\n"
+        "from podium.values.errors import StoreFailed\nfrom podium.store.sqlite.reader import Reader\n"
         "os.setuid(65534)\n"
         "try:\n    Reader(pathlib.Path(sys.argv[1]))\nexcept StoreFailed as error:\n    print(error)\n"
     )

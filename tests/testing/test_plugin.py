@@ -15,9 +15,9 @@ import anyio
 import pytest
 
 import podium
-from podium.errors import BadAgent, Mistake
-from podium.event import CallFailed, HandedOff, ToolAnswered
 from podium.testing import Move, Patience, Scripted, ServedModel, calls, fails
+from podium.values.errors import BadAgent, Mistake
+from podium.values.event import CallFailed, HandedOff, ToolAnswered
 
 from ..test_docs import blocks
 
@@ -228,7 +228,7 @@ PROJECT_TEST = """
 
     import anyio
     import podium
-    from podium.store.bell import bell_folder
+    from podium.store.wakeup import bell_folder
 
 
     def test_the_reviewer_has_the_last_word(scripted, podium_home):

@@ -6,10 +6,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from podium.action import Action
-from podium.event import ToolUse
-from podium.mind import ToolAnswer
-from podium.permission import Acting, Deed
+from podium.core.engine import ToolAnswer
+from podium.core.gate import Acting, Deed
+from podium.values.action import Action
+from podium.values.event import ToolUse
 
 
 def call(tool: Acting, **arguments: Any) -> ToolUse:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from anyio import create_task_group, move_on_after, sleep
 
-from podium.permission import Unfit
-from podium.tools.bounds import Sandboxed
-from podium.tools.process import environment, run
+from podium.core.gate import Unfit
+from podium.system.child_process import environment, run
+from podium.tools.command_sandbox import Sandboxed
 from podium.tools.shell import KEPT, Bash, Output, named_files, sealed_scripts
 
 from .doing import began, call, do

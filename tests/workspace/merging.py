@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from podium.workspace.train import Car, CheckResult
+from podium.workspace.merging.merge_train import Car, CheckResult
 
 LINES = "".join(f"{number}\n" for number in range(30))
 

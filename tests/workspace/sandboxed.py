@@ -18,8 +18,8 @@ from typing import Any
 
 import anyio
 
-from podium.tools.process import Ended, run
-from podium.workspace.sandbox import Sandbox
+from podium.system.child_process import Ended, run
+from podium.workspace.sandbox.bubblewrap import Sandbox
 
 USER = "podium-test"
 WHO = ("root", "user") if os.geteuid() == 0 else ("user",)

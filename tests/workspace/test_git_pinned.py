@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from podium.errors import Inconsistent, Mistake, OutsideFailed
-from podium.workspace.git import Checkout, Repository, git, git_output, pinned
+from podium.values.errors import Inconsistent, Mistake, OutsideFailed
+from podium.workspace.git.repository import Checkout, Repository, git, git_output, pinned
 
-from .test_git import canary, repo, run_git
+from .test_repository import canary, repo, run_git
 
 __all__ = ["canary", "repo"]
 

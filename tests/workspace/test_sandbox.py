@@ -11,10 +11,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.tools.process import run
+from podium.setup.sandbox_choice import sandboxed
+from podium.system.child_process import run
 from podium.tools.shell import Output
-from podium.workspace.bounds import sandboxed
-from podium.workspace.sandbox import GUARDED, Sandbox
+from podium.workspace.sandbox.bubblewrap import GUARDED, Sandbox
 
 from .sandboxed import WHO, Place, new_place, ordinary_user
 

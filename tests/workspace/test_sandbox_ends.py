@@ -16,10 +16,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from podium.tools.process import Wrapped, run
-from podium.workspace.limits import MIB, ControlGroup, Limits
-from podium.workspace.placeholder import Placeholders
-from podium.workspace.sandbox import GUARDED, Sandbox
+from podium.system.child_process import Wrapped, run
+from podium.workspace.sandbox.bubblewrap import GUARDED, Sandbox
+from podium.workspace.sandbox.placeholders import Placeholders
+from podium.workspace.sandbox.resource_limits import MIB, ControlGroup, Limits
 
 from .sandboxed import WHO, Place, new_place, ordinary_user, said
 from .test_sandbox import warm_up
@@ -59,8 +59,8 @@ def leaving(token: str) -> str:
 RUNNER = """
 import anyio, sys
 from pathlib import Path
-from podium.tools.process import run
-from podium.workspace.sandbox import Sandbox
+from podium.system.child_process import run
+from podium.workspace.sandbox.bubblewrap import Sandbox
 
 def take(chunk):
     print(chunk.decode(), flush=True)

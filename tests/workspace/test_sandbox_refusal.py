@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from podium.errors import Mistake
-from podium.event import ToolUse
-from podium.permission import Unfit
-from podium.tools.bounds import Sandboxed
+from podium.core.gate import Unfit
+from podium.tools.command_sandbox import Sandboxed
 from podium.tools.shell import Bash
-from podium.workspace.sandbox import Sandbox, bubblewrap
+from podium.values.errors import Mistake
+from podium.values.event import ToolUse
+from podium.workspace.sandbox.bubblewrap import Sandbox, bubblewrap
 
 
 def fake(path: Path, script: str) -> str:
@@ -67,8 +67,8 @@ async def test_a_bubblewrap_that_fails_is_told_in_its_own_words(sandbox: Sandbox
 FINDING = """
 import anyio, sys
 from pathlib import Path
-from podium.errors import Mistake
-from podium.workspace.sandbox import Sandbox
+from podium.values.errors import Mistake
+from podium.workspace.sandbox.bubblewrap import Sandbox
 try:
     anyio.run(lambda: Sandbox.find(Path(sys.argv[1]), home=Path(sys.argv[2])))
 except Mistake as mistake:

@@ -12,11 +12,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.errors import Mistake
-from podium.workspace.git import Repository
-from podium.workspace.snapshot import PREFIX, detached, nested_repositories, snapshot
+from podium.values.errors import Mistake
+from podium.workspace.git.repository import Repository
+from podium.workspace.git.snapshot import PREFIX, detached, nested_repositories, snapshot
 
-from .test_git import canary, repo, run_git
+from .test_repository import canary, repo, run_git
 
 __all__ = ["canary", "repo"]
 
@@ -181,7 +181,7 @@ async def test_what_a_killed_process_left_is_swept_by_the_next_and_what_lives_is
     code = f"""
 import anyio, os, signal
 from pathlib import Path
-from podium.workspace.snapshot import detached
+from podium.workspace.git.snapshot import detached
 async def main():
     async with detached(Path({str(repo)!r}), "HEAD"):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -12,14 +12,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.errors import Mistake, OutsideFailed
-from podium.store.worktrees import Ledger
-from podium.workspace.cleanup import cleanup, listed
-from podium.workspace.git import Checkout, Repository
-from podium.workspace.saved import all_saved
-from podium.workspace.worktree import Worktrees
+from podium.store.sqlite.worktree_ledger import Ledger
+from podium.values.errors import Mistake, OutsideFailed
+from podium.workspace.git.repository import Checkout, Repository
+from podium.workspace.worktrees.cleanup import cleanup, listed
+from podium.workspace.worktrees.saved_work import all_saved
+from podium.workspace.worktrees.worktree import Worktrees
 
-from .test_git import repo, run_git
+from .test_repository import repo, run_git
 from .test_snapshot import said
 
 __all__ = ["repo"]
@@ -481,9 +481,9 @@ async def test_forced_cleanup_saves_first(home: Worktrees, repo: Path) -> None:
 MORTAL = """
 import anyio, os, sys
 from pathlib import Path
-from podium.store.worktrees import Ledger
-from podium.workspace.git import Repository
-from podium.workspace.worktree import Worktrees
+from podium.store.sqlite.worktree_ledger import Ledger
+from podium.workspace.git.repository import Repository
+from podium.workspace.worktrees.worktree import Worktrees
 
 class Mortal(Ledger):
     left = int(sys.argv[4])
@@ -621,8 +621,8 @@ async def test_while_git_still_works_for_somebody_who_was_killed_nobody_mends(ho
     code = f"""
 import anyio
 from pathlib import Path
-from podium.store.worktrees import Ledger
-from podium.workspace.git import Repository, git
+from podium.store.sqlite.worktree_ledger import Ledger
+from podium.workspace.git.repository import Repository, git
 async def main():
     async with Ledger(Path({str(home.ledger.store)!r})).alone() as lock:
         await git(Repository.at(Path({str(repo)!r})), "hash-object", "pipe", lock=lock)

@@ -2,8 +2,8 @@
 
 import sys
 
-from .commands import plain_answer
-from .pipe import let_go
+from .command_table import plain_answer
+from .terminal.broken_pipe import let_go
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -18,11 +18,11 @@ from typing import Any, NoReturn
 import click
 
 from .. import __version__
-from ..errors import Mistake, PodiumError, first_error
-from . import exits
-from .commands import EXAMPLES, NAMES, help_text
-from .pipe import let_go
-from .text import visible
+from ..values.errors import Mistake, PodiumError, first_error
+from .command_table import EXAMPLES, NAMES, help_text
+from .terminal import exit_codes
+from .terminal.broken_pipe import let_go
+from .terminal.text import visible
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Podium(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in NAMES:
             return None
-        command: click.Command = import_module(f"{__package__}.{cmd_name}").command
+        command: click.Command = import_module(f"{__package__}.commands.{cmd_name}").command
         command.epilog = command.epilog or f"Example: {EXAMPLES[cmd_name]}"
         return command
 
@@ -80,14 +80,14 @@ class Podium(click.Group):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # tests put others there
         try:
             code = super().main(args, prog_name="podium", obj=mode, standalone_mode=False)
-            return code if isinstance(code, int) else exits.GOAL_MET
+            return code if isinstance(code, int) else exit_codes.GOAL_MET
         except (click.Abort, KeyboardInterrupt):
-            return exits.SIGNALLED + signal.SIGINT
+            return exit_codes.SIGNALLED + signal.SIGINT
         except click.ClickException as error:
-            return _told(_usage(error), error, exits.USAGE, mode)
+            return _told(_usage(error), error, exit_codes.USAGE, mode)
         except Exception as error:
             found = first_error(error)
-            return _told(_sentence(found), error, exits.of_error(found), mode)
+            return _told(_sentence(found), error, exit_codes.of_error(found), mode)
 
 
 @click.group(cls=Podium, context_settings={"help_option_names": ["-h", "--help"]})

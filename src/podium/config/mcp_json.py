@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from ..marked import DEEPEST, Fields, Items, Malformed, TooLarge, Written, scalar
+from ..values.located_yaml import DEEPEST, Fields, Items, Malformed, TooLarge, Written, scalar
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")

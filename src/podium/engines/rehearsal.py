@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator
 
-from ..mind import Tool
-from .model.wire import Call, Heard
-from .scripted import Cue, Move, ToolCall, last_request, place_of, play
+from ..core.engine import Tool
+from .model.model_wire import Call, Heard
+from .script import Cue, Move, ToolCall, last_request, place_of, play
 
 LABEL = "[rehearsed]"
 LONGEST_QUOTE = 120

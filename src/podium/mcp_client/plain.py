@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..plain import cut, plain
+from ..values.plain_text import cut, plain
 
 __all__ = ["cut", "cut_in_the_middle", "plain"]
 

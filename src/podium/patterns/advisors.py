@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from anyio import create_task_group
 from msgspec import structs
 
-from ..agent import Advisors
-from ..event import Advised
-from ..operation import Operation
-from ..request import Part, Request, escaped
+from ..core.operation import Operation
+from ..values.agent import Advisors
+from ..values.event import Advised
+from ..values.request import Part, Request, escaped
 
 
 async def advise(op: Operation, request: Request) -> Request:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from anyio import create_task_group
 
-from ..operation import Operation
-from ..request import Answer, Part, Request
-from .team import members, nobody_succeeded, options, sections
+from ..core.operation import Operation
+from ..values.request import Answer, Part, Request
+from .team_members import members, nobody_succeeded, options, sections
 
 
 async def broadcast(op: Operation, request: Request) -> Answer:

@@ -13,16 +13,16 @@ from typing import Any, Literal
 
 from anyio import create_task_group
 
-from ..errors import Failed
-from ..event import Broadcast, DiscussionEnded, Noticed, RoundEnded, ToolUse, Voted
-from ..mind import Tool, ToolAnswer
-from ..operation import Operation
-from ..request import Answer, Part, Request
-from ..scope import Scope
-from .channel import Channel, Gone, listed
-from .prompts import filled
+from ..core.engine import Tool, ToolAnswer
+from ..core.operation import Operation
+from ..core.scope import Scope
+from ..values.errors import Failed
+from ..values.event import Broadcast, DiscussionEnded, Noticed, RoundEnded, ToolUse, Voted
+from ..values.request import Answer, Part, Request
+from .discussion_channel import Channel, Gone, listed
 from .stall import StallDetector
-from .team import members, options
+from .team_members import members, options
+from .team_prompts import filled
 
 Ending = Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left", "budget", "stopped"]
 FALLBACK = "[no answer of the coordinator's: the discussion itself follows]"

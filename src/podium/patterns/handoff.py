@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from ..agent import Agent
-from ..errors import Failed
-from ..event import HandedOff
-from ..operation import Operation
-from ..request import Answer, Note, Request
+from ..core.operation import Operation
+from ..values.agent import Agent
+from ..values.errors import Failed
+from ..values.event import HandedOff
+from ..values.request import Answer, Note, Request
 
 
 async def hand_off(op: Operation, request: Request, answer: Answer) -> Answer:

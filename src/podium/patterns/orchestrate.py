@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..agent import Agent
-from ..errors import Failed
-from ..event import Assigned, TeamPlanned
-from ..operation import Operation
-from ..request import Answer, Request
-from ..session import Reply, Session
+from ..core.operation import Operation
+from ..core.session import Reply, Session
+from ..values.agent import Agent
+from ..values.errors import Failed
+from ..values.event import Assigned, TeamPlanned
+from ..values.request import Answer, Request
 from .dispatch import Assignment, Plan, parse_plan, shared_tasks
-from .prompts import filled
-from .team import Options, Worked, described, dispatched, members, nobody_succeeded, options, told
+from .team_members import Options, Worked, described, dispatched, members, nobody_succeeded, options, told
+from .team_prompts import filled
 from .verdict import needs_iteration, neutralise
 
 MOST_PLANS = 3

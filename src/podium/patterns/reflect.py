@@ -10,18 +10,18 @@ from typing import NamedTuple, Protocol
 
 from anyio import sleep
 
-from ..errors import Failed, FailureKind
-from ..event import Evaluated, IterationFailed, ReflectEnd, ReflectEnded
-from ..operation import Operation
-from ..request import Answer, Request
-from .adjust import propose
-from .delegating import delegating
+from ..core.operation import Operation
+from ..values.errors import Failed, FailureKind
+from ..values.event import Evaluated, IterationFailed, ReflectEnd, ReflectEnded
+from ..values.request import Answer, Request
+from .delegation_tools import delegating
 from .dispatch import Plan
+from .loop_state import Standing, Verdict, judged, looked_for_repetition
 from .orchestrate import Unplanned, flagged, must_have_worked, planned, planning, skipped, synthesis
-from .prompts import filled
-from .standing import Standing, Verdict, judged, looked_for_repetition
 from .subagents import subagents
-from .team import Options, Worked, dispatched, members, options
+from .team_adjustment import propose
+from .team_members import Options, Worked, dispatched, members, options
+from .team_prompts import filled
 from .verdict import answer_of, is_complete, missing, neutralise, parse_score, self_score
 
 GOAL = 0.9

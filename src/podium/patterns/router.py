@@ -13,13 +13,13 @@ from typing import Any
 
 from msgspec import structs
 
-from ..errors import Failed
-from ..event import Routed, RouteRefused, ToolUse
-from ..mind import Tool, ToolAnswer
-from ..operation import Operation
-from ..request import Answer, Note, Request
-from ..scope import Scope
-from ..session import Reply, Session
+from ..core.engine import Tool, ToolAnswer
+from ..core.operation import Operation
+from ..core.scope import Scope
+from ..core.session import Reply, Session
+from ..values.errors import Failed
+from ..values.event import Routed, RouteRefused, ToolUse
+from ..values.request import Answer, Note, Request
 
 CORRECTIONS = 2
 LONGEST_REPLY = 100_000

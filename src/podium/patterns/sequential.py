@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from ..operation import Operation
-from ..request import Answer, Part, Request
-from .team import before, members, nobody_succeeded, options
+from ..core.operation import Operation
+from ..values.request import Answer, Part, Request
+from .team_members import before, members, nobody_succeeded, options
 
 
 async def sequential(op: Operation, request: Request) -> Answer:

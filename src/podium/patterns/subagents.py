@@ -6,12 +6,12 @@ deep this may go, and that nobody comes to call itself, is checked before a run 
 
 from __future__ import annotations
 
-from ..agent import Agent
-from ..event import ToolUse
-from ..mind import Tool, ToolAnswer
-from ..operation import Operation
-from ..request import Request
-from ..scope import Scope
+from ..core.engine import Tool, ToolAnswer
+from ..core.operation import Operation
+from ..core.scope import Scope
+from ..values.agent import Agent
+from ..values.event import ToolUse
+from ..values.request import Request
 
 TIMEOUT = 3600.0
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from ..agent import Agent
-from ..request import quoted
-from .prompts import filled
+from ..values.agent import Agent
+from ..values.request import quoted
+from .team_prompts import filled
 from .verdict import neutralise
 
 MOST = 48_000

@@ -1,5 +1,5 @@
 """The policy: what the rules say about something that is to be done, and why."""
 
-from .judgement import Mode, Rules, Verdict, check, escape, generalised, ignored, narrowed, parse_rules
+from .evaluation import Mode, Rules, Verdict, check, escape, generalised, ignored, narrowed, parse_rules
 
 __all__ = ["Mode", "Rules", "Verdict", "check", "escape", "generalised", "ignored", "narrowed", "parse_rules"]

@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..errors import Mistake
-from .command import Command, joined
-from .options import Words
-from .paths import PathPattern, Place, path_pattern, place
-from .program import risks
+from ..values.errors import Mistake
+from .path_rules import PathPattern, Place, path_pattern, place
+from .risky_options import Words
+from .shell_command import Command, joined
+from .shell_program import risks
 
 TOOLS = {
     "read": "Read",

@@ -16,14 +16,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, structs
 
-from ..agent import MODES_ELSEWHERE, Mode
-from ..errors import Mistake
-from ..finding import Finding
-from ..marked import Fields, Items, Scalar, Written, quoted
-from .place import shown
-from .slot import Page, Slot
+from ..system.locations import shown
+from ..values.agent import MODES_ELSEWHERE, Mode
+from ..values.diagnostic import Finding
+from ..values.errors import Mistake
+from ..values.located_yaml import Fields, Items, Scalar, Written, quoted
+from .agent_field import Page, Slot
 from .squad import Member, Team, derive_role
-from .team import MODES, OPTIONS
+from .team_keys import MODES, OPTIONS
 
 FILE = "presets.json"
 LOCK = ".presets.lock"

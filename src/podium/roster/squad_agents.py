@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from ..agent import Agent, Member, Source, Team
-from ..errors import Mistake
-from ..finding import Finding
-from ..marked import quoted
+from ..system.locations import shown
+from ..values.agent import Agent, Member, Source, Team
+from ..values.diagnostic import Finding
+from ..values.errors import Mistake
+from ..values.located_yaml import quoted
 from . import presets
-from .name import LONGEST, joined, slug
-from .place import shown
+from .agent_name import LONGEST, joined, slug
 from .presets import Flawed, Preset
 from .squad import examine
 from .squad.charter import LONGEST_PROMPT, generic
-from .squad.folder import LONGEST_CONTEXT, SQUAD, TEAM
+from .squad.squad_folder import LONGEST_CONTEXT, SQUAD, TEAM
 
 READING = ("read_file", "glob", "grep", "git_diff", "ask_person", "report_status")
 """What an agent is offered whose file names no tools."""

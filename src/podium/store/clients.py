@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .bell import Bell, bell_folder, ring_once
+from .wakeup import Bell, bell_folder, ring_once
 
 
 @contextmanager

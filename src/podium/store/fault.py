@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from ..errors import Mistake, StoreFailed
+from ..values.errors import Mistake, StoreFailed
 
 EXIT_CODE = 137
 

@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..engines.scripted import Fails, Move, ScriptedWire, ToolCall
-    from ..patience import Patience
+    from ..engines.script import Fails, Move, ScriptedWire, ToolCall
+    from ..values.limits import Patience
     from .model_server import ModelServer, Received
-    from .move import calls, fails
+    from .moves import calls, fails
     from .scripted import Scripted
-    from .served import ServedModel
+    from .served_model import ServedModel
 
 __all__ = [
     "Fails",
@@ -32,16 +32,16 @@ __all__ = [
 
 _MODULES = {
     "ModelServer": ".model_server",
-    "Patience": "..patience",
+    "Patience": "..values.limits",
     "Received": ".model_server",
     "Scripted": ".scripted",
-    "ServedModel": ".served",
-    "calls": ".move",
-    "fails": ".move",
+    "ServedModel": ".served_model",
+    "calls": ".moves",
+    "fails": ".moves",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES.get(name, "..engines.scripted"), __name__), name)
+    return getattr(import_module(_MODULES.get(name, "..engines.script"), __name__), name)

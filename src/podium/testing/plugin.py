@@ -17,14 +17,14 @@ import pytest
 
 if TYPE_CHECKING:
     from .scripted import Scripted
-    from .served import ServedModel
+    from .served_model import ServedModel
 
 
 # A module's fixtures are made before those of a test, and so before PODIUM_HOME is another.
 @pytest.fixture(scope="module")
 def podium_repo(request: pytest.FixtureRequest) -> Path:
     """The repository that agents are taken from: the one that the test's file is in. Override it for another."""
-    from ..roster.place import find_repo
+    from ..system.locations import find_repo
 
     return find_repo(request.path.parent)
 
@@ -50,7 +50,7 @@ def scripted(
     podium_repo: Path, podium_home: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Scripted:
     """Agents that say what the test tells them: `agent` or `says`, then `run`, `heard`, `entries`."""
-    from ..settings import Settings
+    from ..setup.settings import Settings
     from .scripted import Scripted
 
     workspace = tmp_path_factory.mktemp("workspace")
@@ -63,7 +63,7 @@ def scripted(
 @pytest.fixture
 def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedModel]:
     """A model on loopback that says what the test tells it, with the environment of every provider pointed at it."""
-    from .served import served
+    from .served_model import served
 
     with served() as model:
         for name, value in model.environment().items():
@@ -75,7 +75,7 @@ def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 def _put_bells_away(store: Path) -> None:
     """Remove the folder of the store's sockets, which is not beside the store where that path is too long."""
     if store.exists():
-        from ..store.bell import bell_folder
+        from ..store.wakeup import bell_folder
 
         with suppress(OSError):
             bell_folder(store).rmdir()

@@ -16,24 +16,24 @@ from typing import Any, TypeVar
 import anyio
 from msgspec import structs
 
-from ..agent import Agent
 from ..app import App
-from ..cli.render import line
-from ..engines.model.caller import Model, Retry, free
-from ..engines.model.loop import ModelEngine
-from ..engines.model.traffic import Traffic
-from ..engines.model.wire import Call, Heard
-from ..engines.scripted import Move, Moves, play
-from ..errors import Mistake, OutsideFailed, PodiumError
-from ..event import Entry, Event, RunStarted, kind
-from ..patience import Patience
-from ..result import Result
-from ..roster.discover import load
-from ..settings import Settings
+from ..cli.terminal.entry_text import line
+from ..engines.model.model_caller import Model, Retry, free
+from ..engines.model.model_wire import Call, Heard
+from ..engines.model.provider_traffic import Traffic
+from ..engines.model.tool_loop import ModelEngine
+from ..engines.script import Move, Moves, play
+from ..roster.discovery import load
+from ..setup.settings import Settings
 from ..store.fault import refusal_after
-from ..store.reader import Reader
-from ..store.schema import connect
-from .cast import Cast
+from ..store.sqlite.reader import Reader
+from ..store.sqlite.schema import connect
+from ..values.agent import Agent
+from ..values.errors import Mistake, OutsideFailed, PodiumError
+from ..values.event import Entry, Event, RunStarted, kind
+from ..values.limits import Patience
+from ..values.result import Result
+from .script_queue import Cast
 
 SILENCE = 10.0
 """How many seconds a turn, or a person who is asked, may be silent: neither should hold up a suite for minutes."""
@@ -129,7 +129,7 @@ class Scripted:
             return reader.entries(_id(run))
 
     def events(self, run: str | Result, kind: type[E]) -> list[E]:
-        """What happened in a run that is of this kind, such as `podium.event.HandedOff`."""
+        """What happened in a run that is of this kind, such as `podium.values.event.HandedOff`."""
         return [entry.event for entry in self.entries(run) if isinstance(entry.event, kind)]
 
     def kinds(self, run: str | Result) -> list[str]:

@@ -14,14 +14,14 @@ from typing import Annotated
 from anyio import to_thread
 from msgspec import Meta
 
-from ..action import Action
-from ..event import ToolUse
-from ..mind import ToolAnswer
-from ..permission import Deed, Unfit, interrupted
-from .arguments import Arguments, canonical, read, schema
-from .bounds import Sandboxed, Seal
-from .files import encoded
-from .process import GRACE, Ended, Wrap, run
+from ..core.engine import ToolAnswer
+from ..core.gate import Deed, Unfit, interrupted
+from ..system.child_process import GRACE, Ended, Wrap, run
+from ..values.action import Action
+from ..values.event import ToolUse
+from .command_sandbox import Sandboxed, Seal
+from .tool_arguments import Arguments, canonical, read, schema
+from .whole_files import encoded
 
 SHELL = "/bin/bash"
 LONGEST_COMMAND = 100_000

@@ -10,12 +10,12 @@ from itertools import count
 
 from msgspec import structs
 
-from ...attachment import Image, marked, media_of
-from ...event import CallFailed, ContextCompacted, ModelReplied, ToolAnswered, ToolUse
-from ...message import recalled
-from ...mind import Past
-from ...scope import Scope
-from .wire import IMAGE_CHARACTERS, Message
+from ...core.engine import Past
+from ...core.person_message import recalled
+from ...core.scope import Scope
+from ...values.attachment import Image, marked, media_of
+from ...values.event import CallFailed, ContextCompacted, ModelReplied, ToolAnswered, ToolUse
+from .model_wire import IMAGE_CHARACTERS, Message
 
 CHARACTERS_A_TOKEN = 4
 LONGEST_KEPT_REQUEST = 8000

@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ...errors import Mistake
+from ...values.errors import Mistake
 
 
 class Provider(Struct, frozen=True, kw_only=True):

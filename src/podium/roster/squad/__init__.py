@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from .charter import Charter, parse_charter
-from .folder import Found, discover, examine, whole
-from .name import agent_name, derive_role, slug
-from .roster import TeamFile, parse_team
 from .routing import Noted, Ownership, Route, parse_decisions, parse_modules, parse_routing
-from .save import delete, write
-from .team import Member, Team
+from .squad_folder import Found, discover, examine, whole
+from .squad_name import agent_name, derive_role, slug
+from .squad_save import delete, write
+from .squad_team import Member, Team
+from .team_file import TeamFile, parse_team
 
 __all__ = [
     "Charter",

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from .markdown import bare, heading, key, lines_of, sections
-from .team import settled
+from .squad_markdown import bare, heading, key, lines_of, sections
+from .squad_team import settled
 
 LONGEST_PROMPT = 4000
 

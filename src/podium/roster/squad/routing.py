@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from .markdown import DASHES, Table, at, bare, heading, lines_of, spoken, tables
+from .squad_markdown import DASHES, Table, at, bare, heading, lines_of, spoken, tables
 
 _ROUTES = ("routing table", "work type → agent")
 _DATED = re.compile(r"\[?(\d{4}-\d{2}-\d{2})(?:[T ][\d:.]+(?<=\d)Z?)?\]?\s*(?:[:–—-]\s*)?(.*)")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import anyio
 
-from ...engines.model.wire import Call
-from ...engines.scripted import Move, echo
+from ...engines.model.model_wire import Call
+from ...engines.script import Move, echo
 from .server import ModelServer
 
 

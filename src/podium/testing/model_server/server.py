@@ -16,13 +16,13 @@ from typing import Self
 import anyio
 import msgspec
 
-from ...engines.model.wire import Call
-from ...engines.scripted import Move, Repertoire, Scripts, echo
-from ...errors import OutsideFailed
-from .anthropic import ANTHROPIC
-from .connection import Answer, Connection, Head, Traffic, encode, whole
-from .openai import OPENAI
-from .speech import Reply, Speech
+from ...engines.model.model_wire import Call
+from ...engines.script import Move, Repertoire, Scripts, echo
+from ...values.errors import OutsideFailed
+from .anthropic_api import ANTHROPIC
+from .api_reply import Reply, Speech
+from .http_connection import Answer, Connection, Head, Traffic, encode, whole
+from .openai_api import OPENAI
 
 SPEECHES = (OPENAI, ANTHROPIC)
 

@@ -1,0 +1,1 @@
+"""The chat: reading lines, slash commands, and showing what a run says."""

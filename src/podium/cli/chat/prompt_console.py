@@ -1,0 +1,235 @@
+"""A prompt that stays at the bottom of the terminal, while everything that is said scrolls above it.
+
+A request for permission takes the next key, but never one that was meant for a line: it waits until
+the line is empty and the keyboard has been quiet for a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from asyncio import Queue
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+import click
+from anyio import sleep
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from ..terminal.measure import span
+from ..terminal.text import visible
+
+QUIET_SECONDS = 0.5
+MENU_ROWS = 6
+TICK_SECONDS = 0.5
+ENTER = ("\r", "\n")
+
+Words = Callable[[str], Iterable[str]]
+"""What the last word of a line may become."""
+
+
+class Prompt:
+    """Reads lines at the bottom, and shows what is told above."""
+
+    def __init__(self, *, history: Path, words: Words, interrupt: Callable[[], object]) -> None:
+        self._stdout = sys.stdout
+        self._name = ""
+        self._hint = ""
+        self._doing, self._since = "", 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._mode: Literal["talk", "key", "line"] = "talk"
+        self._is_waited_for = False
+        self._is_attending = False
+        self._keys: Queue[str] = Queue()
+        self._answers: Queue[str] = Queue()
+        self._last_key = 0.0
+        self._history = History(history, is_kept=lambda: self._mode == "talk")
+        output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+        # Asking the terminal for the cursor's place brings an answer among the keys, or none at all.
+        output.enable_cpr = False
+        self._session: PromptSession[str] = PromptSession(
+            self._message,
+            history=self._history,
+            completer=LineCompleter(words),
+            complete_in_thread=True,
+            complete_while_typing=False,
+            reserve_space_for_menu=MENU_ROWS,
+            key_bindings=self._bindings(interrupt),
+            erase_when_done=True,
+            output=output,
+        )
+        self._session.app.key_processor.before_key_press += self._note_key
+
+    def __enter__(self) -> Self:
+        # Also between two lines, so that the terminal itself makes nothing of a Ctrl-C or Ctrl-D.
+        self._raw = self._session.input.raw_mode()
+        self._raw.__enter__()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.busy("")
+        self._raw.__exit__(exc_type, exc, traceback)
+
+    # Talking
+
+    async def read(self) -> str | None:
+        while True:
+            try:
+                said = await self._session.prompt_async(handle_sigint=False, set_exception_handler=False)
+            except EOFError:
+                return None
+            if self._mode == "line":
+                self._answers.put_nowait(said)
+                continue
+            if said.strip():
+                self.tell(f"> {said}")
+            return said
+
+    def tell(self, text: str) -> None:
+        app = self._session.app
+        if app.is_running:
+            # Not with the terminal's own line editing for a moment, which would swallow a Ctrl-D.
+            app.renderer.erase()
+        click.echo(visible(text).replace("\n", "\r\n") + "\r\n", file=self._stdout, nl=False)
+        app.invalidate()
+
+    def hint(self, text: str) -> None:
+        self._hint = visible(text)
+        self._session.app.invalidate()
+
+    def busy(self, doing: str) -> None:
+        self._doing, self._since = visible(doing), time.monotonic()
+        self._tick()
+
+    def _tick(self) -> None:
+        """Draw the prompt anew, and again and again while something is being done."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick) if self._doing else None
+        self._session.app.invalidate()
+
+    def ready(self, name: str) -> None:
+        self._name = visible(name)
+        self._session.app.invalidate()
+
+    def clear(self) -> None:
+        self._session.app.renderer.clear()
+
+    def _message(self) -> StyleAndTextTuples:
+        above: StyleAndTextTuples = [("", f"{self._hint}\n")] if self._hint else []
+        if self._doing:
+            above.append(("", f"({self._doing}, {span(time.monotonic() - self._since)})\n"))
+        match self._mode:
+            case "key":
+                return [*above, ("bold", "your key> ")]
+            case "line":
+                return [*above, ("bold", "your answer> ")]
+        if self._is_waited_for and self._session.default_buffer.text:
+            above.append(("", "(somebody waits for your answer; send or clear this line first)\n"))
+        return [*above, ("bold", f"{self._name}> ")]
+
+    # Answering
+
+    def forget(self) -> None:
+        self._keys = Queue()
+        self._is_attending = False
+
+    async def key(self) -> str:
+        async with self._asked("key"):
+            return await self._keys.get()
+
+    async def rest(self) -> None:
+        async with self._asked("key"):
+            while await self._keys.get() not in ENTER:
+                pass
+
+    async def line(self) -> str:
+        async with self._asked("line"):
+            return await self._answers.get()
+
+    @asynccontextmanager
+    async def _asked(self, mode: Literal["key", "line"]) -> AsyncIterator[None]:
+        """The block in which what is typed is an answer. The first of a request waits until nothing else is typed."""
+        self._is_waited_for = True
+        try:
+            if not self._is_attending:
+                await self._wait_for_quiet()
+                self._session.output.bell()
+            self._is_attending, self._mode = True, mode
+            self._session.app.invalidate()
+            yield
+        finally:
+            self._mode, self._is_waited_for = "talk", False
+            self._session.app.invalidate()
+
+    async def _wait_for_quiet(self) -> None:
+        while self._session.default_buffer.text or time.monotonic() - self._last_key < QUIET_SECONDS:
+            self._session.app.invalidate()
+            await sleep(QUIET_SECONDS / 10)
+
+    def _note_key(self, _: object) -> None:
+        self._last_key = time.monotonic()
+
+    def _bindings(self, interrupt: Callable[[], object]) -> KeyBindings:
+        bindings = KeyBindings()
+        wants_key = Condition(lambda: self._mode == "key")
+        is_asked = Condition(lambda: self._mode != "talk")
+
+        @bindings.add(Keys.Any, filter=wants_key, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            # What is pasted is no key, whatever it begins with.
+            if event.key_sequence[0].key != Keys.BracketedPaste:
+                self._keys.put_nowait(event.data)
+
+        @bindings.add("escape", filter=is_asked, eager=True)
+        @bindings.add("c-c", eager=True)
+        def _(event: KeyPressEvent) -> None:
+            if self._mode == "talk":
+                event.app.current_buffer.reset()
+            interrupt()
+
+        return bindings
+
+
+class LineCompleter(Completer):
+    """Completes the last word of a line."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        line = document.text_before_cursor
+        begun = line.rpartition(" ")[2]
+        for word in self._words(line):
+            if word.startswith(begun):
+                yield Completion(visible(word), start_position=-len(begun))
+
+
+class History(FileHistory):
+    """What the person said before, in a file that only they can read; answers to requests stay out of it."""
+
+    def __init__(self, path: Path, *, is_kept: Callable[[], bool]) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        path.chmod(0o600)
+        self._is_kept = is_kept
+        super().__init__(str(path))
+
+    def append_string(self, string: str) -> None:
+        if self._is_kept():
+            super().append_string(string)

@@ -1,0 +1,39 @@
+"""`podium answer`: answer a question of an agent's."""
+
+from __future__ import annotations
+
+import click
+
+from ...setup.settings import Settings
+from ...store.sqlite.open_requests import find
+from ...values.errors import Mistake
+from ...values.event import QuestionAnswered, QuestionAsked
+from ..terminal.answering import told, whoever
+from ..terminal.spoken import spoken
+
+
+@click.command("answer")
+@click.argument("id")
+@click.argument("text")
+def command(id: str, text: str) -> int:
+    """Answer the question that was asked as ID with TEXT, or with the number of a choice.
+
+    A TEXT of - is read from standard input.
+    """
+    settings = Settings.load()
+    one = find(settings.store, id)
+    if not isinstance(one.asked, QuestionAsked):
+        raise Mistake(f"{one.asked.id} asks for permission; podium approve or podium deny answers it")
+    words = chosen(one.asked, spoken(text))
+    return told(settings.store, one, QuestionAnswered(id=one.asked.id, text=words, by=whoever()))
+
+
+def chosen(asked: QuestionAsked, text: str) -> str:
+    """The choice whose number this is; other text as it is. Raises Mistake for a number that no choice has."""
+    word = text.strip()
+    if not asked.choices or not word.isdecimal() or word in asked.choices:
+        return text
+    if not 1 <= int(word) <= len(asked.choices):
+        there_are = ", ".join(f"{number} ({choice})" for number, choice in enumerate(asked.choices, 1))
+        raise Mistake(f"{asked.id} has no choice {word}; there are {there_are}, and words are taken as they are")
+    return asked.choices[int(word) - 1]

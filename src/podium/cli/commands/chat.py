@@ -1,0 +1,91 @@
+"""`podium chat`: talk to an agent, line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import anyio
+import click
+
+from ... import __version__
+from ...roster.discovery import load
+from ...setup.settings import Settings
+from ...system.locations import find_repo
+from ...values.errors import Mistake
+from ..chat.chat_session import Chat
+from ..chat.console import Console
+from ..chat.plain_console import Plain
+from ..chat.slash_commands import Words
+from ..terminal.exit_codes import SIGNALLED
+from ..terminal.permission_option import permissions_option
+
+AGENT = "answer"
+HISTORY = "chat_history"
+
+
+@click.command("chat")
+@click.argument("agent", default=AGENT)
+@click.option(
+    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to work in."
+)
+@click.option("--model", help="What agents think with that name no model of their own, such as openai:gpt-5-mini.")
+@permissions_option
+@click.option("--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; shown and recorded.")
+@click.option("--plain", "is_plain", is_flag=True, help="Plain lines, without a prompt that stays at the bottom.")
+def command(
+    agent: str, repo: Path | None, model: str | None, permission_mode: str | None, is_bare: bool, is_plain: bool
+) -> int:
+    """Talk to AGENT; each line goes on with the conversation. podium alone, on a terminal, does the same.
+
+    /help lists what else can be done here: delegating to workers, answering what they ask, looking at
+    runs and costs. Ctrl-C stops the agent, a second one leaves, as Ctrl-D does.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Mistake(f"a chat needs a terminal, and this is none; podium run {agent} REQUEST asks once")
+    place = find_repo(repo or Path())
+    settings = partial(
+        Settings.load,
+        repo=place,
+        model=model or None,
+        permission_mode=permission_mode,
+        sandbox=False if is_bare else None,
+    )
+    load(place, settings().home).team(agent)
+    held = partial(_held, agent, place, settings, is_plain or os.environ.get("TERM", "dumb") == "dumb")
+    return anyio.run(held, backend_options={"use_uvloop": find_spec("uvloop") is not None})
+
+
+async def _held(agent: str, place: Path, settings: Callable[[], Settings], is_plain: bool) -> int:
+    """Hold a chat to its end; the exit code."""
+    loop = asyncio.get_running_loop()
+    chat: Chat | None = None
+
+    def interrupt() -> None:
+        if chat is not None:
+            chat.interrupt()
+
+    console: Console
+    if is_plain:
+        console = Plain()
+    else:
+        from ..chat.prompt_console import Prompt  # it takes longer to import than the help to answer
+
+        console = Prompt(history=settings().home / HISTORY, words=Words(place), interrupt=interrupt)
+    chat = Chat(console, agent=agent, place=place, settings=settings)
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    loop.add_signal_handler(signal.SIGTERM, chat.leave, SIGNALLED + signal.SIGTERM)
+    try:
+        with console:
+            console.tell(f"podium {__version__}: you talk to {agent}; /help lists what there is, Ctrl-D leaves")
+            await chat.hold()
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+    return chat.code

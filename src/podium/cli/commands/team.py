@@ -1,0 +1,30 @@
+"""`podium team`: look at one team, keep it, change it, take it along, or delete it.
+
+Each of these lives in a module of its own, which is imported when it is called.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+NAMES = ("show", "save", "set", "export", "delete")
+
+
+class Parts(click.Group):
+    """The commands for one team."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(NAMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in NAMES:
+            return None
+        command: click.Command = import_module(f"podium.cli.team.{cmd_name}").command
+        return command
+
+
+@click.group("team", cls=Parts)
+def command() -> None:
+    """Show, save, change, export or delete a team. podium teams lists them."""

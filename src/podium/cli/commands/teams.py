@@ -1,0 +1,80 @@
+"""`podium teams`: which teams there are, and where each comes from."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...roster.discovery import Roster
+from ...roster.team_definition import is_team
+from ...values.agent import Agent, Source
+from ...values.event import SCHEMA
+from ..team.team_lookup import place
+from ..terminal.measure import counted, fitted
+from ..terminal.text import as_json, visible
+from .agents import hidden_name
+from .config import as_object, in_repo
+
+SECTIONS: tuple[tuple[Source, str], ...] = (
+    ("repo", "From this repository"),
+    ("built-in", "Built-in"),
+    ("user", "Mine"),
+)
+
+
+@click.command("teams")
+@in_repo
+@as_object
+def command(repo: Path | None, is_json: bool) -> None:
+    """List all teams and routers: the repository's, those that ship with Podium, and your own."""
+    here = place(repo)
+    rows = list(listed(here.roster))
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "teams": rows, "notices": here.notices()}))
+    else:
+        click.echo("\n".join(told(rows, most=shutil.get_terminal_size().columns)))
+        here.tell()
+
+
+def listed(roster: Roster) -> Iterator[dict[str, Any]]:
+    """Every team, those that are hidden last."""
+    yield from (described(agent, agent.name) for agent in roster.agents.values() if is_team(agent))
+    yield from (described(agent, hidden_name(roster, agent), True) for agent in roster.shadowed if is_team(agent))
+
+
+def described(agent: Agent, name: str, is_hidden: bool = False) -> dict[str, Any]:
+    """What a listing tells about a team."""
+    members = [one.name or one.agent for one in agent.team.members] if agent.team else list(agent.destinations)
+    return {
+        "name": name,
+        "title": agent.display_name or agent.name,
+        "source": agent.source,
+        "mode": agent.team.mode if agent.team else "router",
+        "members": members,
+        "description": agent.description,
+        "path": agent.path,
+        "shadowed": is_hidden,
+    }
+
+
+def told(rows: list[dict[str, Any]], *, most: int) -> Iterator[str]:
+    """The teams in their sections; descriptions are cut to what the terminal leaves of them."""
+    for source, title in SECTIONS:
+        yield title
+        cells = [
+            [
+                f"  {visible(row['name'])}",
+                row["mode"],
+                counted(len(row["members"]), "member" if row["mode"] != "router" else "destination"),
+                visible(f"{'(hidden) ' if row['shadowed'] else ''}{row['description']}"),
+            ]
+            for row in rows
+            if row["source"] == source
+        ]
+        yield from fitted(cells, most=most)
+        if not cells:
+            yield "  none"

@@ -1,0 +1,1 @@
+"""Drawing, prompting and text for commands on a terminal."""

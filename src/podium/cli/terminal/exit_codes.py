@@ -1,0 +1,55 @@
+"""Exit codes: what a command came to, for the program that called it."""
+
+from __future__ import annotations
+
+from ...values.errors import (
+    Answered,
+    Failed,
+    Failure,
+    FailureKind,
+    Inconsistent,
+    LeaseLost,
+    Mistake,
+    RunHeld,
+    StoreCorrupt,
+)
+from ...values.request import Outcome
+
+GOAL_MET = 0
+GOAL_NOT_MET = 1
+USAGE = 2
+ASKS = 3
+DENIED = 4
+LIMIT = 5
+CONFLICT = 6
+MISSING = 7
+INTEGRITY = 8
+SIGNALLED = 128
+"""Plus the number of the signal: 130 for SIGINT, 143 for SIGTERM."""
+
+# The first that fits counts.
+_BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
+    (Mistake, USAGE),
+    (Answered, CONFLICT),
+    (RunHeld, CONFLICT),
+    (LeaseLost, CONFLICT),
+    (StoreCorrupt, INTEGRITY),
+    (Inconsistent, INTEGRITY),
+    (ModuleNotFoundError, MISSING),
+)
+_LIMITS: frozenset[FailureKind] = frozenset({"timed_out", "limit", "budget"})
+
+
+def of_run(outcome: Outcome, failure: Failure | None) -> int:
+    """The exit code of a run that came to this."""
+    if outcome == "succeeded":
+        return GOAL_MET
+    is_limit = outcome == "timed_out" or (failure is not None and failure.kind in _LIMITS)
+    return LIMIT if is_limit else GOAL_NOT_MET
+
+
+def of_error(error: BaseException) -> int:
+    """The exit code of a command that raised this."""
+    if isinstance(error, Failed):
+        return of_run(error.failure.outcome, error.failure)
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), GOAL_NOT_MET)

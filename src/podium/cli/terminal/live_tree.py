@@ -1,0 +1,113 @@
+"""The tree of agents on a terminal, as it grows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from ...values.event import (
+    BudgetChanged,
+    CallFailed,
+    Entry,
+    MemberChanged,
+    MessageReceived,
+    Noticed,
+    PauseAsked,
+    RunResumed,
+    RunStarted,
+    SessionRevived,
+    StopAsked,
+)
+from ...views.run_view import Picture
+from .entry_text import line
+from .run_tree import Row, Signs, Style, signs_for, tree
+
+STYLES: dict[Style, str] = {"name": "bold", "good": "green", "bad": "red", "busy": "cyan", "dim": "dim"}
+SCROLLS_ABOVE = (
+    RunStarted
+    | RunResumed
+    | Noticed
+    | CallFailed
+    | SessionRevived
+    | MessageReceived
+    | StopAsked
+    | PauseAsked
+    | BudgetChanged
+    | MemberChanged
+)
+
+
+class LiveTree:
+    """Shows the picture of a run, drawn anew at every tick, and above it what the tree does not tell."""
+
+    def __init__(self, picture: Picture, *, console: Console | None = None) -> None:
+        self._picture = picture
+        self._console = console or terminal()
+        self._is_resting = False
+        self._signs = signs_for(self._console.encoding)
+        self._live = Live(
+            console=self._console, auto_refresh=False, redirect_stdout=False, vertical_overflow="ellipsis"
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._draw(is_live=False)
+        self._live.stop()
+
+    def show(self, entry: Entry) -> None:
+        if isinstance(entry.event, SCROLLS_ABOVE) and (said := line(entry)) is not None:
+            self._console.print(Text(said, style="dim"))
+
+    def tick(self) -> None:
+        if not self._is_resting:
+            self._draw(is_live=True)
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        self._live.update(Text(""), refresh=True)
+        self._live.stop()
+        self._is_resting = True
+        try:
+            yield
+        finally:
+            self._is_resting = False
+            self._live.start()
+
+    def _draw(self, *, is_live: bool) -> None:
+        self._live.update(drawn(self._picture, self._console, self._signs, is_live=is_live), refresh=True)
+
+
+def terminal() -> Console:
+    """The person's terminal. Nothing that is printed there is read as markup."""
+    return Console(stderr=True, markup=False, highlight=False, emoji=False)
+
+
+def drawn(picture: Picture, console: Console, signs: Signs, *, is_live: bool) -> Group:
+    """The tree of a run for a console; while it grows, no taller than need be to fit."""
+    draw = partial(tree, picture, now=time.time(), most=console.width, signs=signs, is_live=is_live)
+    rows = draw()
+    if is_live and len(rows) >= console.height:
+        rows = draw(is_brief=True)
+    return Group(*map(styled, rows))
+
+
+def styled(row: Row) -> Text:
+    """A row with its styles, on one line whatever the width."""
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for words, style in row:
+        text.append(words, STYLES.get(style, ""))
+    text.rstrip()
+    return text

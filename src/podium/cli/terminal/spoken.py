@@ -1,0 +1,19 @@
+"""What the person says to agents, from an argument or from standard input."""
+
+from __future__ import annotations
+
+import sys
+
+from ...values.errors import Mistake
+
+
+def spoken(argument: str) -> str:
+    """The words that an argument gives; those on standard input where it is `-`."""
+    text = sys.stdin.buffer.read() if argument == "-" else argument.encode(errors="surrogateescape")
+    try:
+        words = text.decode()
+    except UnicodeDecodeError as error:
+        raise Mistake(f"the text is not UTF-8 (byte {error.start}); convert it first") from error
+    if not words.strip():
+        raise Mistake("the text is empty; say what the agent should do")
+    return words

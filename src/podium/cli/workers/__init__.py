@@ -1,0 +1,1 @@
+"""The commands of `podium workers`, and what several commands need of workers."""

@@ -1,0 +1,42 @@
+"""What the person has allowed for good: rules from answers to requests, kept beside the settings.
+
+They count like the `allow` rules of the person's own settings file, which stays untouched.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ..system.atomic_file import replace_file
+from ..values.errors import Mistake
+
+FILE = "allowed.json"
+
+
+class Allowed(Struct, frozen=True, kw_only=True):
+    """A rule that somebody allowed for good; `at` is when, and `run` the run that asked."""
+
+    rule: str
+    at: float
+    by: str = ""
+    run: str = ""
+
+
+def allowed(home: Path) -> tuple[Allowed, ...]:
+    """The rules that were allowed so far."""
+    path = home / FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=tuple[Allowed, ...])
+    except FileNotFoundError:
+        return ()
+    except (msgspec.MsgspecError, OSError) as error:
+        raise Mistake(f"{path} cannot be read ({error}); mend it, or remove it to forget what it allows") from error
+
+
+def allow(home: Path, rule: Allowed) -> None:
+    """Keep a rule."""
+    kept = [one for one in allowed(home) if one.rule != rule.rule]
+    replace_file(home / FILE, msgspec.json.format(msgspec.json.encode([*kept, rule]), indent=1) + b"\n")

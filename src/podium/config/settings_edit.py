@@ -1,0 +1,46 @@
+"""Changing one line of the person's settings file and leaving the rest of its text as it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from msgspec import structs
+
+from ..system.atomic_file import replace_file
+from ..values.errors import Mistake
+from .settings_files import shown
+from .settings_reading import Unreadable, contents, decoded, parsed
+
+_LINE = re.compile(
+    r"""^model[ \t]*:(?:[ \t]+(?:"[^"\r\n]*"|'[^'\r\n]*'|[^\s"'#][^\r\n]*?))?([ \t]+\#[^\r\n]*)?[ \t]*(?=\r?$)""", re.M
+)
+
+
+def set_model(path: Path, model: str) -> None:
+    """Make `model` what the file at `path` names. Raises Mistake where that would change anything else."""
+    name = shown(path)
+    try:
+        data = contents(path, None) if path.exists() else b""
+        before = parsed(decoded(data), path_shown=name)
+    except Unreadable as error:
+        raise Mistake(f"{name} {error}") from error
+    if broken := [finding for finding in before.findings if finding.severity == "error"]:
+        raise Mistake(str(broken[0]))
+    after = with_model(data.decode("utf-8"), model)
+    wanted = structs.replace(before.document, model=model)
+    # Read again before it is written: a file may be laid out in ways that a line knows nothing of.
+    if parsed(decoded(after.encode()), path_shown=name).document != wanted:
+        raise Mistake(f"{name} is laid out so that its model cannot be set by a program; set model: {model} in it")
+    replace_file(path, after.encode())
+
+
+def with_model(text: str, model: str) -> str:
+    """`text` with its line `model:` replaced, comment kept; with such a line at its end where it has none."""
+    line = f"model: {json.dumps(model)}"
+    if _LINE.search(text):
+        return _LINE.sub(lambda match: f"{line}{match[1] or ''}", text, count=1)
+    end = "\r\n" if "\r\n" in text else "\n"
+    gap = "" if not text or text.endswith("\n") else end
+    return f"{text}{gap}{line}{end}"

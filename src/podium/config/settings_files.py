@@ -1,0 +1,118 @@
+"""The settings files of a person and a repository: where they are, and what they say together."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from ..values.diagnostic import Finding, Severity
+from ..values.errors import Mistake
+from .settings_document import Document, layered
+
+if TYPE_CHECKING:
+    from .settings_reading import Reading
+
+USER_FILE = "config.yaml"
+REPO_FILE = "podium.yaml"
+MCP_FILE = ".mcp.json"
+
+UNTRUSTED = "is only proposed by the repository, and ignored until you trust it with podium trust"
+YOURS: tuple[Severity, str] = ("notice", "is ignored: it holds in your own settings only")
+IGNORED: dict[str, tuple[Severity, str]] = {
+    "permissions.allow": ("warning", "is ignored: files of a repository can only tighten"),
+    "permissions.mode": ("warning", "is ignored: the mode is yours to choose, in your own settings or for a run"),
+    "sandbox": YOURS,
+    "store": YOURS,
+    "notify": YOURS,
+}
+"""What never holds when a repository says it, however much that is trusted."""
+
+
+class Files(Struct, frozen=True, kw_only=True):
+    """What was read.
+
+    `repo` is what a repository decides and what it proposed and the person trusts; `proposed` is what
+    else it would do. The lines are the places of keys, such as `~/.podium/config.yaml:3`; a rule is
+    found as `permissions.deny.RULE`.
+    """
+
+    user: Document = Document()
+    repo: Document = Document()
+    proposed: Document = Document()
+    paths: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    user_lines: dict[str, str] = {}
+    repo_lines: dict[str, str] = {}
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Why they cannot be used."""
+        return tuple(finding for finding in self.findings if finding.severity == "error")
+
+
+def read_files(home: Path, repo: Path | None = None) -> Files:
+    """The files of the person whose Podium home is `home`, and those of a repository. Nothing is raised."""
+    user_file = home / USER_FILE
+    repo_files = () if repo is None else (repo / REPO_FILE, repo / MCP_FILE)
+    if not any(map(os.path.lexists, (user_file, *repo_files))):
+        return Files()
+    # Only those who have such a file pay for what reads YAML.
+    from .settings_reading import read
+
+    user = read(user_file, path_shown=shown(user_file), side="user")
+    if repo is None:
+        return Files(user=user.document, paths=user.paths, findings=user.findings, user_lines=user.lines)
+    own = read(repo / REPO_FILE, path_shown=REPO_FILE, side="repo", root=repo)
+    foreign = read(repo / MCP_FILE, path_shown=MCP_FILE, side="repo", root=repo)
+    files = Files(
+        user=user.document,
+        repo=own.document.decided(),
+        proposed=layered(foreign.document, own.document.proposed()),
+        paths=(*own.paths, *foreign.paths, *user.paths),
+        findings=(*user.findings, *own.findings, *foreign.findings, *_ignored(own), *_ignored(foreign)),
+        user_lines=user.lines,
+        repo_lines=foreign.lines | own.lines,
+    )
+    return files if files.proposed == Document() else _with_trusted(files, home, repo)
+
+
+def shown(path: Path) -> str:
+    """`path` as people read it: from `~` where it is there."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace").replace("\n", "\\n")
+    try:
+        own = f"{Path.home()}{os.sep}"
+    except RuntimeError:  # a user without a home folder
+        return text
+    return f"~{os.sep}{text.removeprefix(own)}" if text.startswith(own) else text
+
+
+def _with_trusted(files: Files, home: Path, repo: Path) -> Files:
+    """The files with what the person trusts of the proposals in force, and no longer complained about."""
+    # Most repositories propose nothing, and then nobody asks what is trusted.
+    from .repo_proposal import trusted_keys, with_keys, without_keys
+    from .trust import FILE, Trust
+
+    try:
+        keys = trusted_keys(files.proposed, repo, Trust.load(home))
+    except Mistake as mistake:
+        broken = Finding(severity="warning", path=shown(home / FILE), message=str(mistake))
+        return structs.replace(files, findings=(*files.findings, broken))
+    return structs.replace(
+        files,
+        repo=layered(files.repo, with_keys(files.proposed, keys)),
+        proposed=without_keys(files.proposed, keys),
+        findings=tuple(one for one in files.findings if one.key not in keys or one.severity != "notice"),
+    )
+
+
+def _ignored(reading: Reading) -> list[Finding]:
+    """What is said about each thing that a repository would do and may not."""
+    found = []
+    for key in reading.document.proposed().said_keys():
+        severity, message = IGNORED.get(key, ("notice", UNTRUSTED))
+        line = reading.numbers.get(key)
+        found.append(Finding(severity=severity, path=reading.path, line=line, key=key, message=message))
+    return found

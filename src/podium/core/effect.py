@@ -1,0 +1,39 @@
+"""An effect: something that acts on the outside, and what has to be so before it may."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .timeline import Timeline
+
+
+class Effect:
+    """The block around anything that acts on the outside.
+
+    Entering it waits until all that led to the effect is written, and for ever while the run is
+    being paused; the run is quiet when no such block is open any more.
+    """
+
+    __slots__ = ("_timeline",)
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    async def __aenter__(self) -> None:
+        timeline = self._timeline
+        await timeline.still()
+        timeline.under_way += 1
+        try:
+            await timeline.settled(is_alone=timeline.under_way == 1)
+        except BaseException:
+            timeline.under_way -= 1
+            raise
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._timeline.under_way -= 1
+        if self._timeline.is_pausing:
+            self._timeline.pause()

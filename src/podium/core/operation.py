@@ -1,0 +1,311 @@
+"""An operation: one agent's part of a run, and the whole shape of running an agent.
+
+Advice, then the agent's own way of working, then the handoff. The three ways are handed in: this
+module knows no pattern. What a pattern starts is again an operation, so that anything nests in
+anything. An operation is a step like any other: one that is over is answered from the timeline.
+
+Whoever cuts work short records that. An operation that is cancelled writes nothing by itself, so
+that an interrupted process leaves work that can be resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+from operator import attrgetter
+from typing import Protocol
+
+from anyio import move_on_after
+from msgspec import structs
+
+from ..policy import Mode, Rules, Verdict, check, narrowed
+from ..values.action import Action
+from ..values.agent import Agent
+from ..values.errors import Failed, Failure, FailureKind, Mistake
+from ..values.event import Checked, OperationEnded, OperationStarted, ToolUse, Trigger
+from ..values.limits import PATIENCE, Patience, Unattended
+from ..values.request import Answer, Part, Request
+from .budget import Allowance
+from .engine import Engine, Past, Spec, Tool
+from .engine_sessions import Keeper
+from .gate import Acting, Gate
+from .member_change import as_changed
+from .placement import Placement
+from .rate_limit import Pace
+from .scope import Scope
+from .session import Session, turns_at
+from .timeline import Timeline, digest
+
+NO_RULES = Rules()
+LAST_SECONDS = 5.0
+"""How long workers that are called back are waited for."""
+
+
+class Ways(Protocol):
+    """How agents take advice, do their own part and hand off."""
+
+    async def advise(self, op: Operation, request: Request) -> Request:
+        """The request with what advisors have to say about it."""
+        ...
+
+    async def perform(self, op: Operation, request: Request) -> Answer:
+        """What the agent makes of the request."""
+        ...
+
+    async def hand_off(self, op: Operation, request: Request, answer: Answer) -> Answer:
+        """What the next agent makes of the answer; the answer itself where there is no next."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engagement:
+    """What the operations of one run share."""
+
+    timeline: Timeline
+    agents: Mapping[str, Agent]
+    ways: Ways
+    engine_for: Callable[[Agent], Engine]
+    keeper: Keeper
+    offer: Callable[[Operation], Awaitable[tuple[Tool, ...]]]
+    """The tools that act on the outside, as an operation's agent may have them."""
+    checking: Callable[[tuple[str, ...]], Acting] | None = None
+    """How commands are run on a clean checkout of the work; None where there is no repository."""
+    placing: Callable[[], Placement] | None = None
+    """The way to workers; None where there is no repository for them."""
+    briefing: Callable[[Agent], str] = attrgetter("prompt")
+    """What an agent is told about itself before anything else."""
+    allowance: Allowance
+    rules: Rules = NO_RULES
+    mode: Mode = "default"
+    directory: str = ""
+    unattended: Unattended | None = "deny"
+    """What becomes of what agents ask; None where somebody is there to answer."""
+    patience: Patience = PATIENCE
+    past: tuple[Past, ...] = ()
+    """What was said before this run, in those that it goes on from."""
+    paces: dict[str, Pace] = field(default_factory=dict)
+    """How often each agent, by name, has acted of late."""
+
+    def pace(self, agent: str) -> Pace:
+        """The pace of an agent, wherever in the run it works."""
+        return self.paces.setdefault(agent, Pace(self.patience.tool_calls_a_minute))
+
+    def root(self, agent: str) -> Operation:
+        """The operation that a run begins with."""
+        return Operation(self, self.agents[agent], path=agent, trigger="request", parent=None)
+
+
+class Operation:
+    """One agent's part of a run."""
+
+    def __init__(
+        self,
+        run: Engagement,
+        agent: Agent,
+        *,
+        path: str,
+        trigger: Trigger,
+        parent: Operation | None,
+        after: Operation | None = None,
+    ) -> None:
+        self.agent = agent
+        self.agents = run.agents
+        self.trigger = trigger
+        self.parent = parent
+        self.scope = Scope(run.timeline, path, operation=path, digest="")
+        self.request = Request(text="")
+        """What this agent was asked, before any advice."""
+        above: Operation | Engagement = run if parent is None else parent
+        self.allowance: Allowance = above.allowance.within(path, agent.budget, of=agent.name)
+        self.rules: Rules = _narrowed(above.rules, agent)
+        """What is allowed to this agent: never more than to whoever started it."""
+        self.coordination: tuple[Tool, ...] = ()
+        """Tools for working with others that a pattern gives it."""
+        self._run = run
+        self._after = after
+        self._session: Session | None = None
+
+    async def run(self, request: Request) -> Answer:
+        """The agent's answer, from the timeline where it has one; raises Failed where it came to nothing."""
+        self.request = request
+        # Notes are words of ours around what is recorded elsewhere: a newer release may word them better.
+        self.scope.digest = digest(self.agent, request.text, request.origin, self.trigger)
+        ended = self.scope.recall(OperationEnded) or self.scope.settle(await self._through(request))
+        if ended.failure is not None:
+            raise Failed(ended.failure, so_far=ended.text)
+        return Answer(text=ended.text, data=ended.data, parts=ended.parts)
+
+    async def _through(self, request: Request) -> OperationEnded:
+        """The whole of it, in the time that the agent has."""
+        self.scope.record(OperationStarted(agent=self.agent.name, trigger=self.trigger, request=request))
+        seconds = None if self.agent.budget is None else self.agent.budget.seconds
+        try:
+            if seconds is None:
+                answer = await self._answered(request)
+            else:
+                with self.scope.timeline.clock.limit(self.scope.path, seconds) as limit:
+                    answer = await self._answered(request)
+                if limit.scope.cancelled_caught:
+                    await self.scope.timeline.still()
+                    await self.call_back()
+                    raise self.failed("budget", f"its budget of {seconds:g} s is used up")
+        except Failed as error:
+            return structs.replace(_failed(error.failure), text=error.so_far)
+        return OperationEnded(outcome="succeeded", text=answer.text, data=answer.data, parts=answer.parts)
+
+    async def _answered(self, request: Request) -> Answer:
+        """Advice, then the agent's own way of working, then the handoff: all there is to running an agent."""
+        ways = self._run.ways
+        try:
+            advised = await ways.advise(self, request)
+            answer = await ways.perform(self, advised)
+        finally:
+            await self._put_away()
+        return await ways.hand_off(self, request, answer)
+
+    async def outcome(self, request: Request, *, timeout: float | None = None) -> Part:
+        """How it went, with a failure as an outcome like any other; after `timeout` seconds it is cut short."""
+        try:
+            with self.scope.timeline.clock.limit(self.scope.path, inf if timeout is None else timeout):
+                answer = await self.run(request)
+                return Part(agent=self.agent.name, outcome="succeeded", text=answer.text)
+            await self.scope.timeline.still()
+            await self.call_back()
+            late = self.failed("timed_out", f"timed out after {timeout:g} s").failure
+            ended = self.scope.recall(OperationEnded) or self.scope.settle(_failed(late))
+        except Failed as error:
+            ended = structs.replace(_failed(error.failure), text=error.so_far)
+        return Part(agent=self.agent.name, outcome=ended.outcome, text=ended.text, failure=ended.failure)
+
+    def child(
+        self, agent: str | Agent, trigger: Trigger, *, at: Scope | None = None, after: Operation | None = None
+    ) -> Operation:
+        """Another agent's part, started by this one; `at` a place below it, such as that of a tool call.
+
+        `after` is an earlier part of the same agent, whose conversation it goes on with.
+        """
+        chosen = self.agents[agent] if isinstance(agent, str) else agent
+        place = (at or self.scope).next(f"{trigger}:{chosen.name}")
+        chosen = as_changed(chosen, place)
+        return Operation(self._run, chosen, path=place.path, trigger=trigger, parent=self, after=after)
+
+    @property
+    def placement(self) -> Placement | None:
+        """The way to workers; None where there is none."""
+        return None if self._run.placing is None else self._run.placing()
+
+    async def call_back(self) -> None:
+        """End the workers that were sent from here or below and have not returned."""
+        runs = self._sent()
+        if not runs or self.placement is None:
+            return
+        await self.placement.call_back(runs)
+        with move_on_after(LAST_SECONDS):
+            for run in runs:
+                # What they have used counts, whoever wanted to hear their answer.
+                self.scope.at(f"worker:{run}").settle(await self.placement.returned(run))
+
+    async def count_ended(self) -> None:
+        """Count what workers have used that were sent from here or below and whose answer nobody wanted to hear."""
+        for run in self._sent():
+            if self.placement is not None and (ended := await self.placement.ended(run)) is not None:
+                self.scope.at(f"worker:{run}").settle(ended)
+
+    def _sent(self) -> list[str]:
+        """The workers that were sent from here or below and have not returned."""
+        prefix = f"{self.scope.path}/"
+        return [run for run, sent in self.scope.timeline.sent.items() if f"{sent.operation}/".startswith(prefix)]
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, by the timeline."""
+        began = self.scope.timeline.moment(f"{self.scope.path}/operation_started#1")
+        ended = self.scope.timeline.moment(self.scope.path)
+        return 0.0 if began is None or ended is None else ended - began
+
+    def past(self) -> list[Past]:
+        """The agent's own turns in this part and in those that it goes on from."""
+        return [*self._before(), *turns_at(self.scope)]
+
+    def _before(self) -> list[Past]:
+        """What the agent recalls of the time before this part; one that is called as a tool knows only its call."""
+        if self._after is not None:
+            return self._after.past()
+        return [] if self.trigger == "tool" else list(self._run.past)
+
+    def session(self, *tools: Tool, max_turns: int | None = None) -> Session:
+        """The agent's own conversation in this operation, with these tools; put away when its part is done."""
+        if self._session is None:
+            names = [tool.name for tool in tools]
+            if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
+                raise self.failed("failed", f"two of its tools are called {twice}; rename the agent or function")
+            spec = Spec(
+                agent=self.agent,
+                system=self._run.briefing(self.agent),
+                tools=tools,
+                max_turns=max_turns or self.agent.max_turns or 50,
+                schema=self.agent.output if isinstance(self.agent.output, dict) else None,
+                allowance=self.allowance,
+            )
+            try:
+                engine = self._run.engine_for(self.agent)
+            except Mistake as error:
+                raise self.failed("engine", str(error)) from error
+            self._session = Session(
+                engine, spec, self.scope, keeper=self._run.keeper, patience=self._run.patience, past=self._before()
+            )
+        return self._session
+
+    @cached_property
+    def gate(self) -> Gate:
+        """The door through which this agent acts on the outside."""
+        return Gate(
+            self._judge,
+            agent=self.agent.name,
+            directory=self._run.directory,
+            allowance=self.allowance,
+            pace=self._run.pace(self.agent.name),
+            unattended=self._run.unattended,
+            patience=self._run.patience.approval,
+        )
+
+    def _judge(self, action: Action, changed_lines: int) -> Verdict:
+        granted = self.scope.timeline.granted
+        rules = structs.replace(self.rules, allow=self.rules.allow + granted) if granted else self.rules
+        return check(action, rules, self._run.mode, changed_lines=changed_lines)
+
+    async def checked(self, commands: tuple[str, ...], place: Scope) -> Checked:
+        """Whether commands pass on a clean checkout of the work as it is now, recorded at this place."""
+        if (known := place.recall(Checked)) is not None:
+            return known
+        if self._run.checking is None:
+            why = "there is no repository to check the work in"
+            return place.settle(Checked(commands=commands, passed=False, output=why))
+        tool = self.gate.offer(self._run.checking(commands))
+        answer = await tool.answer(ToolUse(id=place.path, name=tool.name, arguments={}), place)
+        # Nobody acts on what comes of it but those who read it, so that a refusal is told as they would tell it.
+        output = f"they were not run: {answer.refusal}" if answer.refusal else answer.text
+        return place.settle(Checked(commands=commands, passed=not answer.is_error, output=output))
+
+    async def offered(self) -> tuple[Tool, ...]:
+        """The tools that its agent may act with, each through the gate."""
+        return await self._run.offer(self)
+
+    def failed(self, kind: FailureKind, message: str, *, so_far: str = "") -> Failed:
+        """The error that says why this agent's part came to nothing, with what there is of an answer."""
+        return Failed(Failure(kind=kind, agent=self.agent.name, message=message), so_far=so_far)
+
+    async def _put_away(self) -> None:
+        if self._session is not None:
+            await self._session.aclose()
+
+
+def _narrowed(rules: Rules, agent: Agent) -> Rules:
+    own = agent.permissions
+    return rules if own is None else narrowed(rules, Rules(ask=own.ask, deny=own.deny))
+
+
+def _failed(failure: Failure) -> OperationEnded:
+    return OperationEnded(outcome=failure.outcome, failure=failure)

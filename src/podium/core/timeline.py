@@ -1,0 +1,405 @@
+"""The journal: what happened, in order, and what must not happen twice.
+
+A run's code is ordinary async Python, and resuming a run is running it again. Every effect is a
+step with a key; a step whose outcome is on the timeline is not carried out again but answered
+from there. Keys are paths in the run's tree (`lead/advice:legal#1/turn#1/call#1`), counted inside
+their parent, so that parallel branches never share a counter.
+
+Writing is queued in order and commits as fast as the store can. Nothing acts on what is not yet
+written: `settled` is awaited before every effect and before anything is told to the outside. So
+a crash loses at most a tail that nothing followed from.
+
+Who may write, and how lines are kept, belongs to the store; what the events mean, to others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from functools import cache, cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from ..values.agent import Budget
+from ..values.errors import Inconsistent
+from ..values.event import (
+    KINDS,
+    ActionBegan,
+    CallCut,
+    CallFailed,
+    Entry,
+    Event,
+    MemberChanged,
+    MessageReceived,
+    MessagesDelivered,
+    ModelReplied,
+    PauseAsked,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
+    RunResumed,
+    StopAsked,
+    WorkerReturned,
+    WorkerSent,
+    decode,
+    encode,
+    kind,
+)
+from ..values.usage import NOTHING, Usage, total
+from .effect import Effect
+from .redaction import NOTHING_SECRET, Redaction
+
+if TYPE_CHECKING:
+    from asyncio import Event as Flag
+
+    from .clock import Clock
+
+GENESIS = b"\0" * 32
+
+E = TypeVar("E", bound=Event)
+
+
+class Row(NamedTuple):
+    """An entry as it is stored. `line` is the entry in JSON; `hash` covers it and all lines before it."""
+
+    run: str
+    seq: int
+    epoch: int
+    kind: str
+    key: str
+    line: bytes
+    hash: bytes
+
+
+class Lease(Protocol):
+    """The right to write to one run, as long as nobody else has taken it over."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    def append(self, row: Row, *, survives_power_loss: bool, mail: int | None) -> None:
+        """Queue a row. With `mail`, the letter of that number is taken in the same transaction."""
+        ...
+
+    async def settled(self, *, is_alone: bool = True) -> None:
+        """Return when everything queued so far is written; raise when it could not be.
+
+        Where the caller is not alone, others of the run may want the same in a moment.
+        """
+        ...
+
+
+def chained(previous: bytes, line: bytes) -> bytes:
+    """The hash of a line that follows the line with the hash `previous`."""
+    return sha256(previous + line).digest()
+
+
+def first_break(rows: Iterable[Row]) -> str | None:
+    """Where a timeline is not what was once written: one sentence, or None when it is whole.
+
+    Every change, removal, insertion and swap shows, except that entries at the very end are gone.
+    """
+    previous, last_seq, epoch = GENESIS, 0, 0
+    for row in rows:
+        if row.seq != last_seq + 1:
+            return f"entry {last_seq + 1} is missing: entry {row.seq} follows entry {last_seq}"
+        if chained(previous, row.line) != row.hash:
+            return f"entry {row.seq} is not what was written there"
+        entry = decode(row.line)
+        if (entry.run, entry.seq, entry.key, kind(entry.event)) != (row.run, row.seq, row.key, row.kind):
+            return f"entry {row.seq} is filed under another place than its own"
+        if row.epoch < epoch:
+            return f"entry {row.seq} was written by a process that had lost the run"
+        previous, last_seq, epoch = row.hash, row.seq, row.epoch
+    return None
+
+
+def digest(*parts: Any) -> str:
+    """A short fingerprint of plain values, the same in every process and release."""
+    return sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]
+
+
+class Sent(NamedTuple):
+    """A worker that has not returned: who sent it, and what it may use."""
+
+    operation: str
+    budget: Budget | None
+
+
+class Denial(NamedTuple):
+    """Somebody's refusal of what an agent wanted."""
+
+    agent: str
+    by: str
+    comment: str
+    at: float
+
+
+class Timeline:
+    """A run's journal in the hands of the one process that owns the run."""
+
+    def __init__(
+        self,
+        run: str,
+        lease: Lease,
+        *,
+        redaction: Redaction = NOTHING_SECRET,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.run = run
+        self.redaction = redaction
+        self.seq = 0
+        self.worked = 0.0
+        """The seconds that earlier owners worked on it."""
+        self.usage: dict[str, Usage] = {}
+        self.messages: dict[str, MessageReceived] = {}
+        self.answers: dict[str, PermissionAnswered | QuestionAnswered] = {}
+        """What the person has answered, by the id of the request or question."""
+        self.asked: dict[str, PermissionAsked | QuestionAsked] = {}
+        """What the person has been asked, by its id."""
+        self.approved: dict[str, str] = {}
+        """The actions that may be repeated in this run, by what they have in common, and who said so."""
+        self.granted: tuple[str, ...] = ()
+        """The rules that were allowed for good in this run."""
+        self.denials: dict[str, list[Denial]] = {}
+        """What was refused, by the action's wish."""
+        self.changed: dict[str, set[str]] = {}
+        """The files that each operation has changed."""
+        self.sent: dict[str, Sent] = {}
+        """The workers that have not returned, by their runs."""
+        self.members: dict[str, MemberChanged] = {}
+        """What was changed about agents since the run began, by their names."""
+        self.pauses = 0
+        """How often the run was paused and resumed."""
+        self.stop_asked = False
+        self.is_pausing = False
+        self.when_quiet: Callable[[], object] = lambda: None
+        self.attached: Callable[[str], bytes | None] = lambda digest: None
+        """What came with messages to this run, by its digest."""
+        self._lease = lease
+        self._clock = clock
+        self._hash = GENESIS
+        self._outcomes: dict[str, bytes] = {}
+        self._awaited: dict[str, Flag] = {}
+        self.under_way = 0
+        """How many effects on the outside are under way."""
+
+    def load(self, rows: Iterable[Row]) -> None:
+        """Take in what earlier owners wrote. Lines are decoded when they are asked for, not before."""
+        began: float | None = None
+        last: Row | None = None
+        for row in rows:
+            if began is None or row.kind == KINDS[RunResumed]:
+                self.worked += 0.0 if began is None or last is None else decode(last.line).at - began
+                began = decode(row.line).at
+            last = row
+            if row.key:
+                self._outcomes[row.key] = row.line
+            if row.kind in _REMEMBERED:
+                entry = decode(row.line)
+                self._remember(entry.operation, entry.event)
+            self.seq, self._hash = row.seq, row.hash
+        if began is not None and last is not None:
+            self.worked += decode(last.line).at - began
+
+    def knows(self, key: str) -> bool:
+        """Whether a step has its outcome."""
+        return key in self._outcomes
+
+    def below(self, path: str, *kinds: type[E], operation: str = "") -> list[E]:
+        """The outcomes and facts of these kinds that are recorded below a place, in order.
+
+        With `operation` only those that belong to it, and not to another one further down.
+        """
+        prefix = f"{path}/"
+        names = tuple(f'"type":"{KINDS[one]}"'.encode() for one in kinds)
+        entries = (
+            decode(line)
+            for key, line in self._outcomes.items()
+            if key.startswith(prefix) and any(name in line for name in names)
+        )
+        found = [entry.event for entry in entries if not operation or entry.operation == operation]
+        return [event for event in found if isinstance(event, kinds)]
+
+    def moment(self, key: str) -> float | None:
+        """When the outcome of a step was recorded; None where it has none."""
+        line = self._outcomes.get(key)
+        return None if line is None else decode(line).at
+
+    def recall(self, key: str, wanted: str) -> Event | None:
+        """The recorded outcome of a step; None when it has none yet."""
+        line = self._outcomes.get(key)
+        if line is None:
+            return None
+        entry = decode(line)
+        if entry.digest != wanted:
+            raise Inconsistent(
+                f"run {self.run} recorded the step {key} for the input {entry.digest}, but it is now asked for "
+                f"the input {wanted}; the run cannot go on with other inputs than it began with"
+            )
+        return entry.event
+
+    def append(
+        self, event: Event, *, scope: str, operation: str = "", key: str = "", digest: str = "", mail: int | None = None
+    ) -> Entry:
+        """Put an event at the end of the timeline."""
+        entry = Entry(
+            run=self.run,
+            seq=self.seq + 1,
+            at=self._clock(),
+            scope=scope,
+            event=event,
+            operation=operation,
+            key=key,
+            digest=digest,
+        )
+        line = encode(entry)
+        if (clean := self.redaction.line(line)) != line:
+            # What goes on is what a resumed run will find.
+            line, entry = clean, decode(clean)
+        row = Row(self.run, entry.seq, self._lease.epoch, kind(event), key, line, chained(self._hash, line))
+        is_urgent = event.survives_power_loss and not (isinstance(event, ActionBegan) and event.is_repeatable)
+        self._lease.append(row, survives_power_loss=is_urgent, mail=mail)
+        self.seq, self._hash = row.seq, row.hash
+        if key:
+            self._outcomes[key] = line
+        if row.kind in _REMEMBERED:
+            self._remember(operation, entry.event)
+        return entry
+
+    @property
+    def effect(self) -> Effect:
+        """The block around something that acts on the outside."""
+        return Effect(self)
+
+    @cached_property
+    def clock(self) -> Clock:
+        """The time limits of the run's work."""
+        return _clock_class()()
+
+    async def settled(self, *, is_alone: bool = True) -> None:
+        """Return when all that was appended is written."""
+        await self._lease.settled(is_alone=is_alone)
+
+    async def still(self) -> None:
+        """Wait for ever while the run is being paused: nobody is late while it comes to rest."""
+        if self.is_pausing:
+            from anyio import sleep_forever  # here, because reading a store needs no event loop
+
+            await sleep_forever()
+
+    def pause(self) -> None:
+        """Let no further effect begin, and say so when the last one under way is over."""
+        self.is_pausing = True
+        if self.under_way == 0:
+            self.when_quiet()
+
+    def undelivered(self, agent: str) -> list[MessageReceived]:
+        """The person's messages to this agent that have not gone into a turn yet."""
+        return [message for message in self.messages.values() if message.to == agent]
+
+    async def answer(self, id: str) -> PermissionAnswered | QuestionAnswered:
+        """What the person answers to the request or question of this id; waits for it."""
+        while id not in self.answers:
+            from asyncio import Event as Flag  # here, because reading a store needs no event loop
+
+            await self._awaited.setdefault(id, Flag()).wait()
+        return self.answers[id]
+
+    def spent(self, below: str = "") -> Usage:
+        """What the operations at or below a path have used so far."""
+        prefix = f"{below}/" if below else ""
+        return total(used for path, used in self.usage.items() if f"{path}/".startswith(prefix))
+
+    def lent(self, below: str = "") -> list[Budget]:
+        """What workers may use that operations at or below a path have sent and that have not returned."""
+        prefix = f"{below}/" if below else ""
+        out = (one for one in self.sent.values() if f"{one.operation}/".startswith(prefix))
+        return [one.budget for one in out if one.budget is not None]
+
+    def changed_below(self, path: str) -> set[str]:
+        """The files that the operations at or below a path have changed so far."""
+        prefix = f"{path}/" if path else ""
+        found = [files for operation, files in self.changed.items() if f"{operation}/".startswith(prefix)]
+        return set().union(*found)
+
+    def _remember(self, operation: str, event: Event) -> None:
+        match event:
+            case ModelReplied() | CallFailed() | CallCut() | WorkerReturned():
+                self.usage[operation] = self.usage.get(operation, NOTHING) + event.usage
+                if isinstance(event, WorkerReturned):
+                    self.sent.pop(event.run, None)
+                    self.changed.setdefault(operation, set()).update(event.files)
+            case WorkerSent():
+                self.sent[event.run] = Sent(operation, event.budget)
+            case MessageReceived():
+                self.messages[event.id] = event
+            case MessagesDelivered():
+                for id in event.ids:
+                    self.messages.pop(id, None)
+            case PermissionAsked() | QuestionAsked():
+                self.asked[event.id] = event
+            case PermissionAnswered() | QuestionAnswered():
+                self._answered(event)
+            case ActionBegan():
+                self.changed.setdefault(operation, set()).update(event.action.outputs)
+            case StopAsked():
+                self.stop_asked = True
+            case PauseAsked():
+                self.is_pausing = True
+            case RunResumed():
+                self.pauses += self.is_pausing
+                self.is_pausing = False
+            case MemberChanged():
+                self.members[event.member] = event.over(self.members.get(event.member))
+
+    def _answered(self, event: PermissionAnswered | QuestionAnswered) -> None:
+        """Take in an answer. Of two to the same request the first one counts."""
+        if self.answers.setdefault(event.id, event) is not event:
+            return
+        asked = self.asked.get(event.id)
+        if isinstance(event, PermissionAnswered) and isinstance(asked, PermissionAsked):
+            action = asked.action
+            if not event.is_allowed:
+                denial = Denial(action.agent, event.by or "podium", event.comment, self._clock())
+                self.denials.setdefault(action.wish, []).append(denial)
+            # What came after its time counts for nothing: the gate puts the request anew.
+            elif event.decision != "once" and not 0 < action.expires_at < event.at:
+                self.approved[action.again] = event.by or "a person"
+                if event.decision == "always" and event.rule == asked.always != "":
+                    self.granted += (event.rule,)
+        if event.id in self._awaited:
+            self._awaited.pop(event.id).set()
+
+
+@cache
+def _clock_class() -> type[Clock]:
+    from .clock import Clock  # here, because reading a store needs no event loop
+
+    return Clock
+
+
+_REMEMBERED = frozenset(
+    KINDS[remembered]
+    for remembered in (
+        ModelReplied,
+        CallFailed,
+        CallCut,
+        PermissionAsked,
+        PermissionAnswered,
+        QuestionAsked,
+        QuestionAnswered,
+        ActionBegan,
+        MessageReceived,
+        MessagesDelivered,
+        StopAsked,
+        PauseAsked,
+        RunResumed,
+        MemberChanged,
+        WorkerReturned,
+        WorkerSent,
+    )
+)

@@ -1,0 +1,347 @@
+"""The wire of Anthropic's messages.
+
+The prompt is marked for the provider's cache where it stays the same from call to call: after the
+tools, after the system prompt and after the conversation so far. How much a model thinks is left to
+the model; what it thought goes back to it as it came, because it is signed.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+
+from ...core.engine import Reasoning, Text, Tool
+from ...values.attachment import Image
+from ...values.event import ToolUse
+from ...values.usage import Usage
+from .http_wire import Endpoint, address, broken
+from .model_wire import Call, Called, Ended, Heard, Message, asked_size
+from .stream_events import NOT_JSON, Events, Failing, Wanted, encode, estimated, uses
+
+VERSION = "2023-06-01"
+LONGEST_REPLY = 8192
+
+STOPS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+"""Why a reply ended, in the words that all wires use. What is not here is kept as it came."""
+
+_CACHED = {"cache_control": {"type": "ephemeral"}}
+
+
+class AnthropicWire:
+    """The models at one address, which may end in `/v1` or not. `client` gives the shared HTTP client.
+
+    A reply is cut off, with the stop `length`, after `max_tokens`, thinking included.
+    """
+
+    def __init__(
+        self,
+        client: Callable[[], aiohttp.ClientSession],
+        base_url: str,
+        api_key: str = "",
+        *,
+        key_name: str = "ANTHROPIC_API_KEY",
+        provider: str = "anthropic",
+        proxy: str | None = None,
+        max_tokens: int = LONGEST_REPLY,
+    ) -> None:
+        key = api_key.strip()
+        base = address(base_url)
+        path = base.raw_path.rstrip("/").removesuffix("/v1") + "/v1/messages"
+        url = base.with_path(path, encoded=True).with_query(base.query)
+        headers = {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
+        self._endpoint = Endpoint(client, url, key, key_name=key_name, provider=provider, proxy=proxy, headers=headers)
+        self._max_tokens = max_tokens
+
+    def stream(self, call: Call) -> AsyncGenerator[Heard, None]:
+        body = encode(_payload(call, max_tokens=self._max_tokens))
+        reply = Reply(failed=self._endpoint.failed, sent=asked_size(call, body), place=len(call.messages))
+        return self._endpoint.stream(call, body, reply)
+
+
+# What is sent
+
+
+def _payload(call: Call, *, max_tokens: int) -> dict[str, Any]:
+    payload: dict[str, Any] = {
+        "model": call.model,
+        "max_tokens": max_tokens,
+        "messages": _messages(call.messages),
+        "stream": True,
+    }
+    if call.system.strip():
+        payload["system"] = [{"type": "text", "text": call.system} | _CACHED]
+    if call.tools:
+        payload["tools"] = [_tool(tool) for tool in call.tools]
+        payload["tools"][-1] |= _CACHED
+    return payload
+
+
+def _messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    """Turns of the two sides, one after the other: what follows on the same side is one message here."""
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        role = "assistant" if message.role == "assistant" else "user"
+        if not (blocks := _blocks(message)):
+            continue
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += blocks
+        else:
+            turns.append({"role": role, "content": blocks})
+    for turn in reversed(turns):
+        if turn["role"] == "user":
+            turn["content"][-1] |= _CACHED
+            break
+    return turns
+
+
+def _blocks(message: Message) -> list[dict[str, Any]]:
+    if message.role == "tool":
+        return [{"type": "tool_result", "tool_use_id": _id(message.answers), "content": message.text}]
+    if (sealed := _opened(message.sealed)) is not None:
+        return sealed
+    # A text of nothing but blanks is refused.
+    said = [{"type": "text", "text": message.text}] if message.text.strip() else []
+    return said + [*map(_shown, message.images)] + [_used(use) for use in message.calls]
+
+
+def _shown(image: Image) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": image.media, "data": b64encode(image.data).decode()}
+    return {"type": "image", "source": source}
+
+
+def _used(use: ToolUse) -> dict[str, Any]:
+    return {"type": "tool_use", "id": _id(use.id), "name": use.name, "input": use.arguments}
+
+
+def _id(id: str) -> str:
+    """The id of a call as it may be spelled here; other providers are more liberal."""
+    return _FOREIGN.sub("_", id)
+
+
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    schema = {"type": "object"} | tool.parameters
+    return {"name": tool.name, "description": tool.description, "input_schema": schema}
+
+
+def _opened(sealed: str) -> list[dict[str, Any]] | None:
+    try:
+        return _decode_sealed(sealed) if sealed else None
+    except NOT_JSON:
+        return None  # sealed by another wire
+
+
+_decode_sealed = msgspec.json.Decoder(list[dict[str, Any]]).decode
+
+
+# What comes back
+
+
+class _Details(Struct, gc=False):
+    explanation: str | None = None
+
+
+class _Block(Struct, gc=False):
+    """A block of content, or as much of one as an event brings."""
+
+    type: str = ""
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+    stop_details: _Details | None = None
+
+
+class _Usage(Struct, gc=False):
+    input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class _Message(Struct, gc=False):
+    usage: _Usage | None = None
+
+
+class _Event(Struct, gc=False):
+    """Any event; or the whole message, which has the last three fields."""
+
+    type: str = ""
+    index: int | None = None
+    message: _Message | None = None
+    content_block: _Block | None = None
+    delta: _Block | None = None
+    usage: _Usage | None = None
+    error: Any = None
+    content: list[_Block] | None = None
+    stop_reason: str | None = None
+    stop_details: _Details | None = None
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+
+
+class _Arriving:
+    """A block that is still coming in."""
+
+    __slots__ = ("begun", "parts", "signature")
+
+    def __init__(self, begun: _Block) -> None:
+        self.begun = begun
+        self.parts: list[str] = []
+        self.signature = ""
+
+    def wanted(self) -> Wanted:
+        """The tool call that it is; some servers give the arguments whole, at the beginning."""
+        wanted = Wanted(self.begun.id or "", self.begun.name or "")
+        wanted.arguments = "".join(self.parts) or (encode(self.begun.input).decode() if self.begun.input else "")
+        return wanted
+
+    def whole(self) -> dict[str, Any] | None:
+        """The block as it goes back, where it is not a call; None for what does not."""
+        text = "".join(self.parts)
+        match self.begun.type:
+            case "text" if text.strip():
+                return {"type": "text", "text": text}
+            case "thinking":
+                signed = {"signature": self.signature} if self.signature else {}
+                return {"type": "thinking", "thinking": text} | signed
+            case "redacted_thinking":
+                return {"type": "redacted_thinking", "data": self.begun.data}
+        return None
+
+
+class Reply:
+    """A reply on its way in. It is complete once the server has said why it stops.
+
+    `sent` and `place` are the size of the question and its place in the conversation: they stand
+    in for token counts and call ids that a server leaves out.
+    """
+
+    def __init__(self, *, failed: Failing, sent: int, place: int) -> None:
+        self.stop = ""
+        self.is_done = False
+        self._failed = failed
+        self._sent = sent
+        self._said = 0
+        self._place = place
+        self._events = Events(failed)
+        self._blocks: list[_Arriving] = []
+        self._block_at: dict[int | None, _Arriving] = {}
+        self._counts: dict[str, int] = {}
+
+    def feed(self, data: bytes) -> Iterator[Heard]:
+        for event in self._events.feed(data):
+            yield from self._heard(event)
+
+    def end(self) -> Iterator[Heard]:
+        for event in self._events.rest():
+            yield from self._heard(event)
+        if not self.stop:
+            raise self._failed("broke off in the middle of its reply", retryable=True)
+        calls = uses([block.wanted() for block in self._blocks if block.begun.type == "tool_use"], place=self._place)
+        for use in calls:
+            yield Called(use)
+        yield Ended(stop=self.stop, usage=self._spent(), sealed=self._sealed(calls))
+
+    def _heard(self, data: bytes) -> Iterator[Heard]:
+        if self.is_done:
+            return
+        try:
+            event = _decode(data)
+        except NOT_JSON as error:
+            raise self._failed(f"sent JSON that cannot be read: {error}", retryable=True) from error
+        match event.type:
+            case "content_block_delta" if event.delta is not None:
+                yield from self._more(self._block_at.get(event.index), event.delta)
+            case "content_block_start" if event.content_block is not None:
+                yield from self._begun(event.content_block, index=event.index)
+            case "message_start" if event.message is not None:
+                self._count(event.message.usage)
+            case "message_delta":
+                self._count(event.usage)
+                if event.delta is not None:
+                    yield from self._stopped(event.delta.stop_reason or "", event.delta.stop_details)
+            case "message_stop":
+                self.is_done = True
+            case "message":
+                for block in event.content or ():
+                    yield from self._begun(block)
+                self._count(event.usage)
+                yield from self._stopped(event.stop_reason or "end_turn", event.stop_details)
+            case _ if event.error:
+                raise broken(self._failed, event.error)
+
+    def _begun(self, block: _Block, *, index: int | None = None) -> Iterator[Heard]:
+        arriving = _Arriving(block)
+        self._blocks.append(arriving)
+        self._block_at[index] = arriving
+        yield from self._more(arriving, block)
+
+    def _more(self, block: _Arriving | None, delta: _Block) -> Iterator[Heard]:
+        """What a delta says. One that belongs to no block says something all the same."""
+        part = delta.text or delta.thinking or delta.partial_json
+        if part:
+            self._said += len(part)
+            if block is not None:
+                block.parts.append(part)
+            if delta.text:
+                yield Text(part)
+            elif delta.thinking:
+                yield Reasoning(part)
+        if delta.signature and block is not None:
+            block.signature += delta.signature
+
+    def _stopped(self, reason: str, details: _Details | None) -> Iterator[Heard]:
+        """Why it ends. A refusal is explained apart; where nothing else was said, that is what there is to say."""
+        self.stop = STOPS.get(reason, reason) or self.stop
+        if details is not None and details.explanation and not any(one.begun.type == "text" for one in self._blocks):
+            yield Text(details.explanation)
+
+    def _count(self, usage: _Usage | None) -> None:
+        """Counts only grow: where one is told twice, the larger is the later."""
+        for name, count in msgspec.structs.asdict(usage).items() if usage is not None else ():
+            if count is not None:
+                self._counts[name] = max(count, self._counts.get(name, 0))
+
+    def _spent(self) -> Usage:
+        if not self._counts:
+            return estimated(self._sent, self._said)
+        read = self._counts.get("cache_read_input_tokens", 0)
+        written = self._counts.get("cache_creation_input_tokens", 0)
+        return Usage(
+            input_tokens=self._counts.get("input_tokens", 0) + read + written,
+            output_tokens=self._counts.get("output_tokens", 0),
+            cached_tokens=read,
+            written_tokens=written,
+            calls=1,
+        )
+
+    def _sealed(self, calls: list[ToolUse]) -> str:
+        """All blocks in their order, where text and calls alone would not give the same message again."""
+        left = iter(calls)
+        blocks = [_used(next(left)) if block.begun.type == "tool_use" else block.whole() for block in self._blocks]
+        kept = [block for block in blocks if block is not None]
+        text = "".join(block["text"] for block in kept if block["type"] == "text")
+        plain = _blocks(Message(role="assistant", text=text, calls=tuple(calls)))
+        return "" if kept == plain else encode(kept).decode()

@@ -1,0 +1,304 @@
+"""A script: what a model will say, call by call, and the wire that says it in this process.
+
+A script is a list of moves. A conversation's first call plays the first move, its second call the
+second, and so on: which one it is follows from the conversation alone, so a script has no place to
+lose when a process dies. In JSON, where a plain string is a move that only says something:
+
+    [
+      "a reply",
+      {"says": "a reply in three pieces", "pieces": 3, "pace": 0.05},
+      {"calls": [{"name": "read_file", "arguments": {"path": "a.txt"}}]},
+      {"says": "said at the third attempt", "fails": {"status": 429, "retry_after": 1, "times": 2}}
+    ]
+
+Such a list in a fence marked `script` may also stand in an agent's prompt. The same scripts drive
+`podium.testing.ModelServer`, where the model is at the other end of an HTTP connection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import anyio
+import msgspec
+from msgspec import Meta, Struct
+
+from ..core.engine import Reasoning, Text
+from ..values.errors import Mistake, OutsideFailed
+from ..values.event import ToolUse
+from ..values.usage import Usage
+from .model.model_wire import Call, Called, Ended, Heard, Message
+
+CHARACTERS_PER_TOKEN = 4
+
+Fault = Literal["fails", "silent", "half", "garbled"]
+Seconds = Annotated[float, Meta(ge=0)]
+
+_FENCE = re.compile(r"^```script[ \t]*\r?\n(.*?)^```[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+
+
+# The script
+
+
+class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A tool that the model wants."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class Fails(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The provider answers with this status: at the first `times` attempts, or at every one."""
+
+    status: Annotated[int, Meta(ge=400, le=599)] = 500
+    retry_after: Seconds | None = None
+    times: Annotated[int, Meta(ge=0)] | None = None
+    message: str = "the script says so"
+
+
+class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What one call of the model comes to.
+
+    It waits for `delay` seconds, then says `says` in so many `pieces`, `pace` seconds apart, then
+    makes its `calls`. A fault strikes every attempt where it is true, and only the first so many
+    where it is a number: `half` breaks off after half the text, `silent` says nothing until it is
+    cancelled, `garbled` spoils the JSON of the tool arguments, or of the reply where there are none.
+    """
+
+    says: str = ""
+    pieces: Annotated[int, Meta(ge=1)] = 1
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    delay: Seconds = 0.0
+    pace: Seconds = 0.0
+    usage: Usage | None = None
+    fails: Fails | None = None
+    silent: bool | int = False
+    half: bool | int = False
+    garbled: bool | int = False
+
+    def fault(self, attempt: int) -> Fault | None:
+        """What goes wrong at this attempt, the first being 1."""
+        if self.fails is not None and (self.fails.times is None or attempt <= self.fails.times):
+            return "fails"
+        faults: tuple[tuple[Fault, bool | int], ...] = (
+            ("silent", self.silent),
+            ("half", self.half),
+            ("garbled", self.garbled),
+        )
+        return next((name for name, times in faults if times is True or attempt <= times), None)
+
+
+Script = tuple[Move, ...]
+Moves = str | Sequence[Move | str | Mapping[str, Any]]
+Scripts = Mapping[str, Moves] | Moves
+
+
+def script(moves: Moves) -> Script:
+    """The script of these moves. Raises Mistake for what is none."""
+    return tuple(_move(item, place) for place, item in enumerate([moves] if isinstance(moves, str) else moves, 1))
+
+
+def _move(item: object, place: int) -> Move:
+    if isinstance(item, Move):
+        return item
+    try:
+        return Move(says=item) if isinstance(item, str) else msgspec.convert(item, Move)
+    except msgspec.ValidationError as error:
+        raise Mistake(f"move {place} of the script is none: {error}") from error
+
+
+def script_in(system: str, messages: Sequence[Message]) -> Script | None:
+    """The script that rides in the system prompt, or else in the first message of the user."""
+    asked = next((message.text for message in messages if message.role == "user"), "")
+    found = _FENCE.search(system) or _FENCE.search(asked)
+    if found is None:
+        return None
+    try:
+        moves = msgspec.json.decode(found[1])
+    except msgspec.DecodeError as error:
+        raise Mistake(f"the script in the prompt is not JSON: {error}") from error
+    if not isinstance(moves, list):
+        raise Mistake("the script in the prompt is no list of moves")
+    return script(moves)
+
+
+# Playing it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cue:
+    """The move that a call has come to, its place in the script, and what goes wrong this time."""
+
+    move: Move
+    place: int
+    fault: Fault | None = None
+
+
+def place_of(call: Call) -> int:
+    """How many calls of the conversation came before this one."""
+    return sum(message.role == "assistant" for message in call.messages)
+
+
+def echo(call: Call) -> Move:
+    """The move of a call that no script covers."""
+    return Move(says=f"ok: {first_line(last_request(call))}")
+
+
+class Repertoire:
+    """Finds the move for a call: in the scripts by agent, or in the one for all, or in the prompt, or `otherwise`."""
+
+    def __init__(self, scripts: Scripts = (), *, otherwise: Callable[[Call], Move] = echo) -> None:
+        self._by_agent: dict[str, Script] = {}
+        self._for_all: Script = ()
+        if isinstance(scripts, Mapping):
+            self._by_agent = {agent: script(moves) for agent, moves in scripts.items()}
+        else:
+            self._for_all = script(scripts)
+        self._otherwise = otherwise
+        self._attempts: Counter[tuple[str, int, str]] = Counter()
+
+    @property
+    def agents(self) -> list[str]:
+        """Those with a script of their own."""
+        return list(self._by_agent)
+
+    def cue(self, call: Call) -> Cue:
+        """What this call plays. Raises OutsideFailed where the script is over, or is none."""
+        moves = self._script(call)
+        place = place_of(call)
+        if moves is None:
+            return Cue(move=self._otherwise(call), place=place)
+        if place >= len(moves):
+            raise OutsideFailed(
+                f"the script of {call.agent} is over: it has {len(moves)} moves, and this is call {place + 1}"
+            )
+        move = moves[place]
+        return Cue(move=move, place=place, fault=move.fault(1) and move.fault(self._attempt(call, place)))
+
+    def _script(self, call: Call) -> Script | None:
+        if (moves := self._by_agent.get(call.agent)) is not None:
+            return moves
+        try:
+            return self._for_all or script_in(call.system, call.messages)
+        except Mistake as error:
+            raise OutsideFailed(f"{call.agent} cannot be played: {error}") from error
+
+    def _attempt(self, call: Call, place: int) -> int:
+        """Attempts differ in nothing but the key, which says `~2` at the second or is the same again."""
+        key, _, number = call.key.rpartition("~")
+        if not number.isdecimal():
+            key, number = call.key, "1"
+        self._attempts[call.agent, place, key] += 1
+        return max(self._attempts[call.agent, place, key], int(number))
+
+
+class ScriptedWire:
+    """A model that says what the scripts say. `heard` is what it was asked, in order."""
+
+    def __init__(self, scripts: Scripts = (), *, otherwise: Callable[[Call], Move] = echo) -> None:
+        self.heard: list[Call] = []
+        self._repertoire = Repertoire(scripts, otherwise=otherwise)
+
+    def stream(self, call: Call) -> AsyncGenerator[Heard, None]:
+        self.heard.append(call)
+        return play(self._repertoire.cue, call)
+
+
+async def play(cued: Callable[[Call], Cue], call: Call) -> AsyncGenerator[Heard, None]:
+    """The reply to a call, as a wire says it."""
+    cue = cued(call)
+    move = cue.move
+    await anyio.sleep(move.delay)
+    if cue.fault == "silent":
+        await anyio.sleep_forever()
+    if cue.fault == "fails" and move.fails is not None:
+        raise _failure(move.fails)
+    if cue.fault == "garbled" and not move.calls:
+        raise OutsideFailed("the script sent JSON that cannot be read", retryable=True)
+    if move.reasoning:
+        yield Reasoning(move.reasoning)
+    for n, piece in enumerate(pieces(cue)):
+        if n and move.pace:
+            await anyio.sleep(move.pace)
+        yield Text(piece)
+    if cue.fault == "half":
+        raise OutsideFailed("the script broke off in the middle of its reply", retryable=True)
+    for use in uses(cue):
+        yield Called(use)
+    yield Ended(stop=stop(move), usage=usage(move, call))
+
+
+def _failure(fails: Fails) -> OutsideFailed:
+    return OutsideFailed(
+        f"the script answered {fails.status}: {fails.message}",
+        retryable=fails.status in (408, 409, 429) or fails.status >= 500,
+        retry_after=fails.retry_after,
+        status=fails.status,
+    )
+
+
+# What a move says, in the parts of which a reply is made
+
+
+def pieces(cue: Cue) -> list[str]:
+    """The text of the reply as it is streamed; only its first half where it breaks off."""
+    text, count = cue.move.says, cue.move.pieces
+    if cue.fault == "half":
+        text, count = text[: len(text) // 2], (count + 1) // 2
+    count = min(count, len(text))
+    return [text[len(text) * n // count : len(text) * (n + 1) // count] for n in range(count)]
+
+
+def uses(cue: Cue) -> tuple[ToolUse, ...]:
+    """The tool calls of the reply. Their ids follow from its place, and so are the same each time."""
+    return tuple(
+        ToolUse(
+            id=f"call-{cue.place}-{n}", name=call.name, unreadable=msgspec.json.encode(call.arguments)[:-1].decode()
+        )
+        if cue.fault == "garbled"
+        else ToolUse(id=f"call-{cue.place}-{n}", name=call.name, arguments=call.arguments)
+        for n, call in enumerate(cue.move.calls)
+    )
+
+
+def stop(move: Move) -> str:
+    """Why the reply ends, in the word that models have for it."""
+    return "tool_calls" if move.calls else "stop"
+
+
+def usage(move: Move, call: Call) -> Usage:
+    """What the move says that it costs, or else a token for every four characters."""
+    if move.usage is not None:
+        return msgspec.structs.replace(move.usage, calls=1)
+    said = [move.says, move.reasoning]
+    said += [text for wanted in move.calls for text in (wanted.name, _json(wanted.arguments))]
+    sent = [call.system]
+    for message in call.messages:
+        sent.append(message.text)
+        sent += [text for use in message.calls for text in (use.name, use.unreadable or _json(use.arguments))]
+    for tool in call.tools:
+        sent += [tool.name, tool.description, _json(tool.parameters)]
+    return Usage(input_tokens=_tokens(sent), output_tokens=_tokens(said), calls=1)
+
+
+def _tokens(texts: Sequence[str]) -> int:
+    return -(-sum(map(len, texts)) // CHARACTERS_PER_TOKEN)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def last_request(call: Call) -> str:
+    """What the user asked last."""
+    return next((message.text for message in reversed(call.messages) if message.role == "user"), "")
+
+
+def first_line(text: str) -> str:
+    """The first line that says something."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")

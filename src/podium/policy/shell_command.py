@@ -1,0 +1,339 @@
+"""A shell command, read and never run: its parts, what keeps it from being approved unasked, what it would touch.
+
+Two readings have to agree before a command counts as plain: the shell's grammar, and a small scanner
+that knows only words, quotes and the signs between commands. Whatever either of them does not
+understand is left to a person. For rules that forbid, everything that can be found counts:
+commands in substitutions, behind other programs, and in texts that a shell would read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from .risky_options import Words, names
+from .shell_program import CARRIERS, TEXT_READERS, changed, mentioned, name_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Language, Node
+
+LONGEST = 10_000
+MOST_PARTS = 50
+READABLE = 100_000
+DEEPEST = 4
+MOST_HEARD = 4_000
+MOST_WORDS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What reading a command found.
+
+    `parts` are the simple commands of a plain one; `odd` says why it is not plain, `unread` why it
+    could not be looked through at all. `heard` has every command that may run, those that others
+    carry too, and `said` the same as texts to match; `writes` and `mentions` are paths.
+    """
+
+    text: str
+    parts: tuple[Words, ...] = ()
+    odd: str = ""
+    unread: str = ""
+    heard: tuple[Words, ...] = ()
+    said: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
+
+
+def read(text: str) -> Command:
+    """The command as rules see it."""
+    return _remembered(text) if len(text) <= LONGEST else _read(text)
+
+
+def _read(text: str) -> Command:
+    if len(text) > READABLE:
+        said = f"it has {len(text)} characters, and no more than {READABLE} are looked through"
+        return Command(text=text, odd=said, unread=said)
+    found = _Found()
+    unread = "" if _look_through(text, found, depth=0) else "it does not parse as a shell command"
+    if found.is_too_much or len(found.heard) > MOST_HEARD:
+        unread = "it is nested too deeply, or has too many commands, to be looked through"
+    parts = _scanned(text)
+    odd = unread or _oddity(text, found, parts)
+    heard = tuple(dict.fromkeys(found.heard))
+    return Command(
+        text=text,
+        parts=() if odd else parts,
+        odd=odd,
+        unread=unread,
+        heard=heard,
+        said=tuple(dict.fromkeys(said for words in heard for said in (joined(words), joined(_bare(words))))),
+        writes=_once(found.redirected, map(changed, heard)),
+        mentions=_once(found.sources, map(mentioned, heard)),
+    )
+
+
+@lru_cache(maxsize=1024)
+def joined(words: Words) -> str:
+    """The words as one text in which their borders cannot be mistaken."""
+    return "\0".join([word.replace("\0", "\ufffd") for word in words]) + "\0"
+
+
+def _once(first: Iterable[str], others: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain(first, *others)))
+
+
+def _bare(words: Words) -> Words:
+    """The command with its program named as rules name it."""
+    name = name_of(words)
+    return words if name == words[0] else (name, *words[1:])
+
+
+_remembered = lru_cache(maxsize=512)(_read)
+
+
+def _oddity(text: str, found: _Found, parts: tuple[Words, ...]) -> str:
+    """Why the command is never approved unasked; empty for a plain one."""
+    if not text.strip():
+        return "it is empty"
+    if len(text) > LONGEST:
+        return f"it has {len(text)} characters, more than {LONGEST}"
+    if not text.isascii() or not text.isprintable():
+        return "it has control characters or letters that may look like others"
+    if len(found.simple) > MOST_PARTS:
+        return f"it has {len(found.simple)} parts, more than {MOST_PARTS}"
+    if other := found.kinds - PLAIN_NODES:
+        said = next((said for kind, said in ODD_NODES.items() if kind in other), "")
+        return f"it has {said or 'a ' + min(other).replace('_', ' ')}"
+    if not parts:
+        return "it has a pattern, a brace, a backslash or another sign that the shell would interpret"
+    if parts != tuple(found.simple) or any("=" in words[0] or not words[0] for words in parts):
+        return "it can be read in more than one way"
+    programs = {name_of(words) for words in parts}
+    if "git" in programs and programs & {"cd", "pushd", "popd"}:
+        return "it changes the folder before git, which takes its settings from there"
+    return ""
+
+
+ODD_NODES = {
+    "command_substitution": "a substitution",
+    "process_substitution": "a substitution",
+    "simple_expansion": "a variable",
+    "expansion": "a variable",
+    "arithmetic_expansion": "a calculation",
+    "ansi_c_string": "a quoted text with escapes",
+    "translated_string": "a quoted text that is translated",
+    "heredoc_redirect": "a here-document",
+    "herestring_redirect": "a here-string",
+    "file_redirect": "a redirection, which is a file read or written",
+    "|&": "a redirection, which is a file read or written",
+    "variable_assignment": "an assignment",
+    "variable_assignments": "an assignment",
+    "declaration_command": "an assignment",
+    "unset_command": "an assignment",
+    "brace_expression": "a brace that the shell fills in",
+    "&": "a job in the background",
+    "subshell": "a subshell",
+    "compound_statement": "a group of commands",
+    "negated_command": "a negation",
+    "function_definition": "a function",
+    "comment": "a comment",
+}
+PLAIN_NODES = names(
+    'program list pipeline command command_name word number raw_string string string_content concatenation && || | ; "'
+)
+
+# Reading with the scanner ----------------------------------------------------------------------------
+
+# A tilde is plain only inside a word, as in HEAD~1: elsewhere it is somebody's home folder.
+_WORD = r"""(?:'[^']*'|"[^"$`\\]*"|[A-Za-z0-9_@%+=:,./^-]|(?<=[A-Za-z0-9])~)+"""
+_TOKEN = re.compile(rf" *(?:(?P<sign>&&|\|\|?|;)|(?P<word>{_WORD}))(?= |&&|\||;|$)| +$")
+
+
+def _scanned(text: str) -> tuple[Words, ...]:
+    """The words of each simple command; nothing where a sign is met that is not plain."""
+    parts: list[Words] = []
+    words: list[str] = []
+    at = 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            return ()
+        at = token.end()
+        if token.lastgroup == "word":
+            words.append(_unquoted(token["word"]))
+        elif token.lastgroup == "sign":
+            parts.append(tuple(words))
+            words = []
+    if words or not text.rstrip().endswith(";"):
+        parts.append(tuple(words))
+    return tuple(parts) if all(parts) else ()
+
+
+def _unquoted(word: str) -> str:
+    if "'" not in word and '"' not in word:
+        return word
+    return re.sub(r"""'([^']*)'|"([^"]*)\"""", lambda quoted: quoted[1] or quoted[2] or "", word)
+
+
+# Reading with the grammar ----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Found:
+    """What comes to light while a command is looked through."""
+
+    simple: list[Words] = field(default_factory=list)
+    heard: list[Words] = field(default_factory=list)
+    kinds: set[str] = field(default_factory=set)
+    redirected: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    is_too_much: bool = False
+
+
+@cache
+def _grammar() -> Language:
+    # Only commands that judge shell commands pay for this import.
+    import tree_sitter_bash
+    from tree_sitter import Language
+
+    return Language(tree_sitter_bash.language())
+
+
+def _look_through(text: str, found: _Found, *, depth: int) -> bool:
+    """Add what is in `text` to what was found; False where it does not parse."""
+    from tree_sitter import Parser
+
+    if depth > DEEPEST or len(found.heard) > MOST_HEARD:
+        found.is_too_much = True
+        return True
+    root = Parser(_grammar()).parse(text.encode("utf-8", "surrogatepass")).root_node
+    before, texts_before = len(found.heard), len(found.texts)
+    simple = _commands(root, found, is_top=depth == 0)
+    if root.has_error:
+        simple += _roughly(text)
+    for words in simple:
+        heard = len(found.heard)
+        found.heard.extend(_variants(words))
+        found.is_too_much |= len(words) > MOST_WORDS and len(found.heard) - heard > 1
+    inner = [word.partition("!")[2] for words in simple if words[0] == "git" for word in words if "!" in word]
+    if any(name_of(words) in TEXT_READERS for words in found.heard[before:]):
+        inner += found.texts[texts_before:]
+        inner += [word for words in simple for word in words if re.search(r"[\s;|&]", word)]
+    for piece in inner:
+        if piece != text:
+            _look_through(piece, found, depth=depth + 1)
+    return not root.has_error
+
+
+def _roughly(text: str) -> list[Words]:
+    """What may be commands in a text that does not parse."""
+    pieces = (re.sub(r"[\\'\"]", "", piece) for piece in re.split(r"[;&|\n(){}<>`$]+", text))
+    return [words for piece in pieces if (words := tuple(piece.replace(",", " ").split()))]
+
+
+def _commands(root: Node, found: _Found, *, is_top: bool) -> list[Words]:
+    """The simple commands below a node, in order; what else is met goes to `found`."""
+    simple: list[Words] = []
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        kind, children = node.type, node.children
+        if is_top:
+            found.kinds.add(kind)
+        if kind == "command":
+            if words := tuple([_said(child) for child in children if child.type not in _NOT_WORDS]):
+                simple.append(words)
+        elif kind in _NOTED:
+            _note(node, kind, found, simple)
+        if children:
+            waiting.extend(reversed(children))
+    if is_top:
+        found.simple = list(simple)
+    return simple
+
+
+_NOTED = names("declaration_command unset_command test_command file_redirect heredoc_body herestring_redirect")
+
+
+def _note(node: Node, kind: str, found: _Found, simple: list[Words]) -> None:
+    """Put down what else than a command stands there."""
+    if kind == "file_redirect":
+        _redirect(node.children, found)
+    elif kind == "heredoc_body":
+        found.texts.append(_text(node))
+    elif kind == "herestring_redirect":
+        found.texts.append(_said(node.children[-1]))
+    else:
+        simple.append(tuple(_text(node).split()))
+
+
+_NOT_WORDS = frozenset(("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect", "comment"))
+
+
+def _redirect(children: list[Node], found: _Found) -> None:
+    signs = {child.type for child in children if not child.is_named}
+    for child in children:
+        if child.is_named and child.type != "file_descriptor":
+            said = _said(child)
+            if signs == {"<"}:
+                found.sources.append(said)
+            elif not (signs & {">&", "<&"} and said.isdigit()):
+                found.redirected.append(said)
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
+def _said(node: Node) -> str:
+    """A word as the program would get it; what only the shell can know stays as it is written."""
+    kind, text = node.type, _text(node)
+    if kind == "word":
+        return text if "\\" not in text else re.sub(r"\\(.)", _unescaped, text, flags=re.DOTALL)
+    if kind == "raw_string":
+        return text[1:-1]
+    if kind == "string":
+        return re.sub(r'\\(["\\$`\n])', r"\1", text[1:-1])
+    if kind == "ansi_c_string":
+        return re.sub(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|[0-7]{1,3}|.)", _escaped, text[2:-1], flags=re.DOTALL)
+    if kind in ("concatenation", "command_name"):
+        return "".join([_said(child) for child in children]) if (children := node.children) else text
+    return text
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return "" if escape[1] == "\n" else escape[1]
+
+
+def _escaped(escape: re.Match[str]) -> str:
+    code = escape[1]
+    if code[0] in "xu" and len(code) > 1:
+        return chr(int(code[1:], 16))
+    if code[0] in "01234567":
+        return chr(int(code, 8))
+    return {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b"}.get(code, code)
+
+
+def _variants(words: Words) -> Iterator[Words]:
+    """The command, the same without its first options, and every command that it may carry."""
+    yield words
+    if _UNSPLIT.search(words[0]):
+        words = (*(piece for piece in re.split(r"\$\{?IFS\}?|[{},]", words[0]) if piece), *words[1:]) or words
+        yield words
+    # Longer commands than this count as too much to look through, so that their end may be left out.
+    words = words[: 2 * MOST_WORDS]
+    for at in range(1, min(len(words) - 1, MOST_WORDS)):
+        if not words[at].startswith("-") and not (at > 1 and words[at - 1].startswith("-")):
+            break
+        yield (words[0], *words[at + 1 :])
+    if (name := name_of(words)) in CARRIERS or name == "find":
+        for start in range(1, min(len(words), MOST_WORDS)):
+            yield words[start:]
+
+
+_UNSPLIT = re.compile(r"\$\{?IFS|^\{.*,")

@@ -1,0 +1,163 @@
+"""The programs of a shell command: what a simple command reads, changes, and runs in turn.
+
+By its words alone. A program that nobody listed is taken at its word, its paths are still looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from .path_rules import is_protected, is_sensitive, place
+from .risky_options import GIT_READS, Risk, Words, git_subcommand, names, option_risks, patterns
+
+
+def name_of(words: Words) -> str:
+    """The program, without the folder it lies in: `rm` for `/bin/RM`."""
+    return words[0].rpartition("/")[2].lower() if words else ""
+
+
+@lru_cache(maxsize=1024)
+def risks(words: Words) -> tuple[Risk, ...]:
+    """Every word of one simple command that only a rule naming it may allow."""
+    return tuple(_risks(words))
+
+
+def _risks(words: Words) -> Iterator[Risk]:
+    name = name_of(words)
+    if name in CARRIERS:
+        yield from _carried(words, name)
+        return
+    yield from _interpreter(words) if INTERPRETER.fullmatch(name) else option_risks(words, name)
+    if name not in TALKERS:
+        looked_for = patterns(words, name)
+        for at, word in enumerate(words):
+            if at not in looked_for:
+                yield from _path_risks(at, word)
+
+
+def is_reading(words: Words) -> bool:
+    """Whether the command is known to change nothing."""
+    known = words[0] in READERS or (words[0] == "git" and git_subcommand(words)[1] in GIT_READS)
+    return known and not any(risk.kind == "deed" for risk in risks(words))
+
+
+def mentioned(words: Words) -> list[str]:
+    """The words that a program could take for paths; none for one that only repeats its words."""
+    return [] if name_of(words) in TALKERS else [path for word in words[1:] for path in _paths_in(word)]
+
+
+def changed(words: Words) -> list[str]:
+    """The paths that a command is known to write, move or delete."""
+    return [word.removeprefix("of=") for word in _operands(words) if not word.startswith("-")]
+
+
+def _operands(words: Words) -> Words:
+    """The words of a command that are known to be what it changes, with options among them."""
+    name = name_of(words)
+    if name in WRITERS:
+        return words[1:]
+    if name in COPIERS:
+        return words[-1:]
+    if name == "git":
+        at, subcommand = git_subcommand(words)
+        return words[at + 1 :] if subcommand in GIT_WRITES else ()
+    if name == "sed" and any(re.match(r"-[a-zA-Z]*i|--in", word) for word in words[1:]):
+        return words[1:]
+    return ()
+
+
+@lru_cache(maxsize=4096)
+def _paths_in(word: str) -> tuple[str, ...]:
+    """What could be a path in a word: all of it, an option's value, what follows `@`, or `:` as in `HEAD:.env`."""
+    paths = [rest for mark in "=:@" if mark in word and (rest := word.partition(mark)[2])]
+    if not word.startswith("-"):
+        paths.insert(0, word)
+    elif not word.startswith("--") and len(word) > 2:
+        paths.insert(0, word[2:])
+    return tuple(paths)
+
+
+def _path_risks(at: int, word: str) -> Iterator[Risk]:
+    if not _ADDRESS.match(word):
+        for path in _paths_in(word):
+            if is_protected(path):
+                yield Risk(at, f"{path} is protected", "guarded")
+            elif is_sensitive(path):
+                yield Risk(at, f"{path} may hold secrets", "guarded")
+            elif not place(path).is_inside:
+                yield Risk(at, f"{path} may lie outside the checkout", "outside")
+
+
+_ADDRESS = re.compile(r"(?:https?|wss?|git|ssh)://")
+
+
+def _carried(words: Words, name: str) -> Iterator[Risk]:
+    """A command that carries another: where that begins, and what is risky about it."""
+    at = 1
+    while at < len(words) and _BEFORE_CARRIED.fullmatch(words[at]):
+        if name in TEXT_READERS or "=" in words[at]:
+            yield Risk(at, f"{name} {words[at]} changes what is run")
+        at += 1
+    yield Risk(at, f"{name} runs another command")
+    if name in TEXT_READERS - SHELLS:
+        # What comes from the input, or stands in a text, is not among the words at all.
+        yield Risk(len(words), f"{name} runs what is not written here")
+    elif at < len(words):
+        yield from (Risk(at + risk.place, risk.why, risk.kind) for risk in risks(words[at:]))
+
+
+# A duration, a number, or an assignment that stands before the command that is carried.
+_BEFORE_CARRIED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOTALL)
+
+
+def _interpreter(words: Words) -> Iterator[Risk]:
+    """Options that stand before the script bring code of their own."""
+    for at, word in enumerate(words[1:], 1):
+        if word in ("--version", "-V", "--help") or not word.startswith("-"):
+            return
+        yield Risk(at, f"{word} makes {words[0]} run code")
+        if word == "-m" and at + 1 < len(words):
+            yield Risk(at + 1, "-m runs a module")
+            yield from (Risk(at + 1 + risk.place, risk.why, risk.kind) for risk in risks(words[at + 1 :]))
+            return
+    yield Risk(len(words), f"{words[0]} runs what is not written here")
+
+
+INTERPRETER = re.compile(
+    r"(?:python|pypy|ruby|perl|php|lua|node|nodejs|deno|bun|rscript|julia|tclsh|osascript|pwsh|powershell|ghci|jshell|"
+    r"groovy|scala|irb|sqlite3|psql|mysql|vim?|nvim|emacs|ed|ex)[\d.]*"
+)
+
+SHELLS = names("bash sh dash zsh ksh ash fish csh tcsh rbash")
+TEXT_READERS = SHELLS | names(
+    "eval source . su ssh env watch script flock trap alias at batch xargs parallel entr tmux screen expect busybox"
+)
+"""Programs that read a command from a text."""
+
+CARRIERS = TEXT_READERS | names(
+    "sudo doas runuser timeout gtimeout nice ionice chrt taskset nohup setsid stdbuf unbuffer time command builtin "
+    "exec coproc strace ltrace gdb perf chroot unshare nsenter setpriv sg systemd-run toybox fakeroot proot numactl "
+    "prlimit xvfb-run npx bunx uvx pipx dbus-run-session firejail bwrap caffeinate rlwrap direnv sshpass torsocks"
+)
+"""Programs whose words are, or hold, another command."""
+
+TALKERS = names("echo printf true false pwd : whoami basename dirname seq")
+"""Programs that open no path."""
+
+READERS = TALKERS | names(
+    "ls cat head tail wc grep egrep fgrep rg find stat file du df tree diff cmp sort uniq cut tr nl date which type "
+    "realpath readlink md5sum sha1sum sha256sum cksum id uname jq column sed awk rev tac fold paste comm cd"
+)
+"""Programs that change nothing, as long as none of their words is a risk."""
+
+WRITERS = names(
+    "tee mv rm rmdir touch mkdir truncate dd chmod chown chgrp patch unlink shred split mkfifo mknod ed ex vi vim nano"
+)
+"""Programs whose operands are files that they change."""
+
+COPIERS = names("cp ln install rsync scp")
+"""Programs that change their last operand."""
+
+GIT_WRITES = names("rm mv checkout restore apply clean reset")

@@ -1,1 +1,0 @@
-"""Processes of their own: the commander, and each of its workers."""

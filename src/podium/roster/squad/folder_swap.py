@@ -1,0 +1,166 @@
+"""Putting a changed folder in the place of the old one: whoever looks sees the old folder or the new.
+
+The new folder is made beside the old one out of links to the same files, so that what is not
+changed is not copied and stays what it is. Both then change places in one step.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .squad_folder import BEFORE
+
+SAVING = ".saving"
+
+_EXCHANGE = 2
+_HERE = -100
+
+
+@contextmanager
+def alone(repo: Path) -> Iterator[None]:
+    """Nobody else saves a squad in this repository meanwhile."""
+    handle = os.open(repo, os.O_RDONLY | os.O_CLOEXEC) if os.name == "posix" else None
+    try:
+        if handle is not None:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+@contextmanager
+def replaced(target: Path, base: Path | None) -> Iterator[Path]:
+    """A copy of `base` to change, which takes the place of `target` when the block ends well."""
+    new, before = (target.with_name(f"{target.name}{end}") for end in (SAVING, BEFORE))
+    if before.is_dir():
+        if target.exists():
+            shutil.rmtree(before)
+        else:
+            before.rename(target)
+    if new.exists():
+        shutil.rmtree(new)
+    try:
+        seen = copied(base, new) if base is not None else {}
+        new.mkdir(exist_ok=True)
+        yield new
+        _settle(new)
+        _swap(new, target, before)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    if new.is_dir():  # what was at `target` before
+        _carry(new, target, seen)
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def taken_away(folder: Path) -> None:
+    """Delete a folder: it is there as a whole, or not at all."""
+    gone = folder.with_name(f"{folder.name}{SAVING}")
+    if gone.exists():
+        shutil.rmtree(gone)
+    folder.rename(gone)
+    shutil.rmtree(gone)
+
+
+def copied(old: Path, new: Path) -> dict[str, int]:
+    """Make `new` a folder of the same files as `old`; tells which they were, by path and number."""
+    seen: dict[str, int] = {}
+    made: list[tuple[str, Path]] = []
+    for place, folders, names in os.walk(old, onerror=_raise):
+        here = new / Path(place).relative_to(old)
+        here.mkdir()
+        made.append((place, here))
+        for name in (*names, *(name for name in folders if (Path(place) / name).is_symlink())):
+            source = Path(place) / name
+            _same(source, here / name)
+            seen[str(source.relative_to(old))] = source.lstat().st_ino
+    for place, here in made:
+        shutil.copystat(place, here)
+    return seen
+
+
+def _raise(error: OSError) -> None:
+    """A folder that cannot be looked into would be missing from the copy."""
+    raise error
+
+
+def _same(source: Path, copy: Path) -> None:
+    """One more name for a file; a copy where the system gives it none."""
+    try:
+        os.link(source, copy, follow_symlinks=False)
+    except (OSError, NotImplementedError):
+        shutil.copy2(source, copy, follow_symlinks=False)
+
+
+def written(path: Path, text: str) -> None:
+    """Put a text at `path` as a file of its own, since the one that is there has another name in the old folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+    with fresh.open("x", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    if path.is_file() and not path.is_symlink():
+        shutil.copymode(path, fresh)
+    fresh.replace(path)
+
+
+def _settle(new: Path) -> None:
+    """Make the names of all files in a folder last, too."""
+    if os.name == "posix":
+        for place, _, _ in os.walk(new):
+            _sync(Path(place))
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _swap(new: Path, target: Path, before: Path) -> None:
+    """Put `new` where `target` is; the old folder is then where `new` was."""
+    if not target.exists():
+        new.rename(target)
+    elif not _exchanged(new, target):
+        # Two steps, with the old folder in a place where it is found should the second not happen.
+        target.rename(before)
+        new.rename(target)
+        before.rename(new)
+    if os.name == "posix":
+        _sync(target.parent)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Let two folders change places, where the system can do that in one step."""
+    import ctypes  # of use here only
+
+    try:
+        system = ctypes.CDLL(None, use_errno=True)
+        here, there = os.fsencode(one), os.fsencode(other)
+        if hasattr(system, "renameat2"):
+            return bool(system.renameat2(_HERE, here, _HERE, there, _EXCHANGE) == 0)
+        return bool(system.renamex_np(here, there, _EXCHANGE) == 0)
+    except (AttributeError, OSError, TypeError):
+        return False
+
+
+def _carry(old: Path, target: Path, seen: dict[str, int]) -> None:
+    """Bring along what another program put into the old folder while the new one was made."""
+    for place, _, names in os.walk(old):
+        for name in names:
+            path = Path(place) / name
+            there, number = target / path.relative_to(old), seen.get(str(path.relative_to(old)))
+            is_ours = os.path.lexists(there) and there.lstat().st_ino != number
+            if path.lstat().st_ino != number and not is_ours:
+                there.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(there)

@@ -1,0 +1,223 @@
+"""Where a team is defined, and saving, changing and deleting it there.
+
+A team is a squad's folder, a preset, or agent files. Squads and presets are written here; agent files
+are the person's own text, and stay as they are. Whoever calls this has asked the person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import structs
+
+from ..system.locations import shown
+from ..values.agent import Agent
+from ..values.errors import Mistake
+from ..values.located_yaml import quoted
+from . import presets, squad
+from .agent_name import joined, slug, there_are
+from .discovery import Roster
+from .presets import Manner, Preset, Worker
+from .squad.squad_folder import OLDER, SQUAD, TEAM
+from .squad_agents import LEADING, READING
+
+Kind = Literal["squad", "preset", "files", "built-in"]
+
+KEPT_OF_A_LEAD = frozenset(
+    {"name", "description", "prompt", "display_name", "model", "team", "source", "path", "other"}
+)
+KEPT_OF_A_MEMBER = KEPT_OF_A_LEAD - {"team"} | {"tools", "role"}
+FIELDS = {"shared_context": "shared_context", "routing": "routing_context"}
+PLAIN_OPTIONS = ("worktrees", "max_iterations")
+
+
+class Definition(NamedTuple):
+    """A team that there is: its lead, its members as agents, and where it is kept."""
+
+    lead: Agent
+    members: tuple[Agent, ...]
+    kind: Kind
+    preset: Preset | None = None
+    squad: squad.Team | None = None
+
+    @property
+    def name(self) -> str:
+        """The team's own name, as it was given."""
+        return self.lead.display_name or self.lead.name.rpartition(":")[2]
+
+    def as_preset(self) -> Preset:
+        """The team as a preset. Raises Mistake where its agent files say more than a preset can."""
+        return self.preset if self.preset is not None else of_agents(self.lead, self.members)
+
+
+def is_team(agent: Agent) -> bool:
+    """Whether an agent has others work: it leads them, or sends the request to one of them."""
+    return agent.team is not None or agent.router is not None
+
+
+def find(name: str, roster: Roster, *, repo: Path, home: Path) -> Definition:
+    """The team of that name, which may also be written as people write it. Raises Mistake where there is none."""
+    lead = _lead(name, roster)
+    if lead.team is None:
+        if lead.router is not None:
+            raise Mistake(f"{lead.name} is a router and has no members; podium graph {lead.name} shows where it leads")
+        raise Mistake(f"{lead.name} is an agent and leads no team; podium teams lists those that do")
+    members = tuple(roster.get(member.agent) for member in lead.team.members)
+    if lead.source == "user" and lead.path == shown(home / presets.FILE):
+        written = lead.display_name or lead.name.rpartition(":")[2]
+        return Definition(lead, members, "preset", preset=presets.load(home).get(written))
+    if lead.source == "repo" and lead.path in (f"{SQUAD}/{TEAM}", f"{OLDER}/{TEAM}"):
+        team = squad.discover(repo)
+        copy = None if team is None else presets.of_team(squad.whole(team))
+        return Definition(lead, members, "squad", preset=copy, squad=team)
+    return Definition(lead, members, "built-in" if lead.source == "built-in" else "files")
+
+
+def _lead(name: str, roster: Roster) -> Agent:
+    if roster.named(name) is not None:
+        return roster.get(name)
+    teams = sorted(agent.name for agent in roster.agents.values() if is_team(agent))
+    raise Mistake(f"there is no team {quoted(name)}; {there_are(name, teams)}")
+
+
+def of_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
+    """A team of agent files as a preset that has all of it."""
+    assert lead.team is not None
+    _must_fit(lead, lead, KEPT_OF_A_LEAD)
+    own = {*FIELDS, *PLAIN_OPTIONS, *Manner.__struct_fields__}
+    if over := [f"team.{key}" for key in lead.team.options if key not in own]:
+        raise _misfit(lead, lead, over)
+    workers = []
+    for member, agent in zip(lead.team.members, members, strict=True):
+        _must_fit(lead, agent, KEPT_OF_A_MEMBER)
+        if member.capabilities:
+            raise _misfit(lead, lead, ["capabilities of a member"])
+        workers.append(
+            Worker(
+                name=(member.name or member.agent).rpartition(":")[2],
+                role=member.role or agent.role or agent.description,
+                model=member.model or agent.model,
+                prompt=member.prompt or agent.prompt,
+                tools=READING if agent.tools is None else agent.tools,
+            )
+        )
+    options = lead.team.options
+    fields: dict[str, Any] = {field: options[key] for key, field in FIELDS.items() if key in options}
+    fields |= {key: options[key] for key in PLAIN_OPTIONS if key in options}
+    manner = {key: value for key, value in options.items() if key in Manner.__struct_fields__}
+    return Preset(
+        name=lead.display_name or lead.name.rpartition(":")[2],
+        description=lead.description,
+        mode=lead.team.mode,
+        lead_model=lead.model,
+        lead_prompt=lead.prompt,
+        evaluator=lead.team.evaluator or "",
+        workers=tuple(workers),
+        manner=msgspec.convert(manner, Manner),
+        **fields,
+    )
+
+
+def _must_fit(lead: Agent, agent: Agent, kept: frozenset[str]) -> None:
+    # What has its default is left out by msgspec, so that these are the keys that somebody wrote.
+    if over := [key for key in msgspec.to_builtins(agent) if key not in kept]:
+        raise _misfit(lead, agent, over)
+
+
+def _misfit(lead: Agent, agent: Agent, keys: list[str]) -> Mistake:
+    return Mistake(
+        f"{lead.name} cannot be kept as a preset or a squad, because {agent.path or agent.name} has {joined(keys)}, "
+        "which only agent files can say; copy the agent files instead"
+    )
+
+
+def of_preset(preset: Preset, repo: Path) -> squad.Team:
+    """A preset as a squad's folder in this repository holds it."""
+    # A copy of what once stood here knows nothing of what was written here since, and so empties nothing.
+    source = Path(preset.source) if preset.source and Path(preset.source).parent != repo.absolute() else None
+    context = preset.shared_context, preset.routing_context
+    return squad.Team(preset.name, preset.mode, preset.members(), *context, source)
+
+
+def left_out(preset: Preset) -> list[str]:
+    """What of a preset a squad's folder has no place for, in words."""
+    is_own = preset.lead_prompt not in ("", LEADING.format(name=preset.name))
+    said = {
+        "the lead's prompt": is_own,
+        "the lead's model": bool(preset.lead_model),
+        "evaluator": bool(preset.evaluator),
+        "worktrees": bool(preset.worktrees),
+        "max_iterations": preset.max_iterations is not None,
+        "tools": any(worker.tools is not None for worker in preset.workers),
+    }
+    return [*(words for words, is_said in said.items() if is_said), *preset.manner.options()]
+
+
+def save(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> Path | None:
+    """Keep a team as the person's own and, with a repository, as its squad; gives the squad's folder.
+
+    `team` is the same team as it was read from a folder, where it was.
+    """
+    presets.load(home)  # what is wrong with that file is told before anything is written
+    presets.must_be_sound(preset)
+    folder = None if repo is None else squad.write(team or of_preset(preset, repo), repo)
+    presets.save(home, preset if folder is None else structs.replace(preset, source=str(folder)))
+    return folder
+
+
+def delete(found: Definition, *, repo: Path, home: Path) -> None:
+    """Take a squad's folder or a preset away. Raises Mistake for every other team."""
+    if found.squad is not None:
+        squad.delete(found.squad, repo)
+    elif found.kind == "preset":
+        presets.delete(home, found.name)
+    elif found.kind == "built-in":
+        raise Mistake(f"{found.lead.name} ships with Podium and stays; a team of your own of that name hides it")
+    else:
+        raise Mistake(f"{found.lead.name} is the agent file {found.lead.path}; delete that file yourself")
+
+
+def change(
+    found: Definition, member: str, *, repo: Path, home: Path, model: str | None = None, prompt: str | None = None
+) -> Kind:
+    """Give a member another model or prompt, and say where that is kept; a built-in team becomes a preset."""
+    place = _place(found, member)
+    changes: dict[str, str] = {key: value for key, value in (("model", model), ("prompt", prompt)) if value is not None}
+    if found.kind == "files":
+        path = found.members[place].path
+        raise Mistake(f"{member} of {found.lead.name} is the agent file {path}; change {joined([*changes])} there")
+    if found.squad is None:
+        presets.save(home, _with_worker(found.as_preset(), place, changes))
+        return "preset"
+    copy = presets.load(home).get(found.squad.name)
+    squad.write(_with_member(found.squad, place, changes), repo)
+    if copy is not None and copy.source == str(found.squad.source):
+        names = [worker.name for worker in copy.workers]
+        if (name := found.squad.members[place].name) in names:
+            presets.save(home, _with_worker(copy, names.index(name), changes))
+    return "squad"
+
+
+def _with_worker(preset: Preset, place: int, changes: Mapping[str, str]) -> Preset:
+    changed = structs.replace(preset.workers[place], **changes)
+    return structs.replace(preset, workers=(*preset.workers[:place], changed, *preset.workers[place + 1 :]))
+
+
+def _with_member(team: squad.Team, place: int, changes: Mapping[str, str]) -> squad.Team:
+    known: dict[str, Any] = {"shortened": False} if "prompt" in changes else {}
+    changed = structs.replace(team.members[place], **changes, **known)
+    return structs.replace(team, members=(*team.members[:place], changed, *team.members[place + 1 :]))
+
+
+def _place(found: Definition, member: str) -> int:
+    """Which of the members is meant, by its name in the team or on the roster."""
+    assert found.lead.team is not None
+    names = [one.name or one.agent.rpartition(":")[2] for one in found.lead.team.members]
+    for known in (names, [one.agent for one in found.lead.team.members]):
+        for wanted in (member, slug(member)):
+            if wanted in known:
+                return known.index(wanted)
+    raise Mistake(f"{found.lead.name} has no member {quoted(member)}; {there_are(member, sorted(names))}")

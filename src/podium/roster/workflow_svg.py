@@ -1,0 +1,84 @@
+"""The workflow that agents imply as a picture: an SVG that needs nothing else, a box for each place in the tree.
+
+Who needs whom, and what an edge is called, belongs to the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+from xml.sax.saxutils import escape
+
+from .workflow_graph import DEEPEST_DRAWN, LEGEND, Agents, edges, label, nature, terminal
+
+ROW, BOX, INDENT, MARGIN = 52, 36, 44, 16
+LETTER = 8
+"""About how wide a letter is."""
+
+_STYLE = (
+    "text{font:14px ui-monospace,monospace;fill:#1f2328}.edge{font-size:11px;fill:#59636e}"
+    "rect{fill:#f6f8fa;stroke:#59636e}.final{stroke:#1a7f37;stroke-width:2}path{fill:none;stroke:#59636e}"
+)
+
+
+class Box(NamedTuple):
+    """One agent where it stands: below whom, how deep, and what its edge is called."""
+
+    name: str
+    text: str
+    edge: str
+    depth: int
+    above: int
+
+
+def svg(agents: Agents, name: str) -> str:
+    """The workflow of `name` as an SVG; who may give the final answer has round ends."""
+    owners, boxes = terminal(agents, name), list(_boxes(agents, name))
+    drawn = [part for row, box in enumerate(boxes) for part in _drawn(box, row, boxes, is_final=box.name in owners)]
+    width = max(_left(box) + _width(box) for box in boxes) + MARGIN
+    height = len(boxes) * ROW + 2 * MARGIN + 12
+    legend = f'<text class="edge" x="{MARGIN}" y="{height - MARGIN}">round ends: {LEGEND.removeprefix("* ")}</text>'
+    size = f'width="{max(width, 280)}" height="{height}" viewBox="0 0 {max(width, 280)} {height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img"><title>{_safe(name)}</title>'
+    return "\n".join([head, f"<style>{_STYLE}</style>", *drawn, legend, "</svg>"])
+
+
+def _boxes(agents: Agents, name: str) -> Iterator[Box]:
+    """The boxes from above to below; an agent that appears again is only named."""
+    met: set[str] = set()
+    waiting = [Box(name, "", "", 0, -1)]
+    row = 0
+    while waiting:
+        box = waiting.pop()
+        agent = agents.get(box.name)
+        again = " (see above)" if box.name in met else ""
+        yield box._replace(text=box.name + (" (missing)" if agent is None else again or nature(agent)))
+        if agent is not None and not again and box.depth < DEEPEST_DRAWN:
+            below = [Box(edge.name, "", label(agent, edge), box.depth + 1, row) for edge in edges(agent)]
+            waiting.extend(reversed(below))
+        met.add(box.name)
+        row += 1
+
+
+def _drawn(box: Box, row: int, boxes: list[Box], *, is_final: bool) -> Iterator[str]:
+    left, top = _left(box), MARGIN + row * ROW
+    middle = top + BOX // 2
+    if box.above >= 0:
+        down = _left(boxes[box.above]) + INDENT // 2
+        yield f'<path d="M{down} {MARGIN + box.above * ROW + BOX}V{middle}H{left}"/>'
+        yield f'<text class="edge" x="{down + 4}" y="{top - 2}">{_safe(box.edge)}</text>'
+    round_ends = f' class="final" rx="{BOX // 2}"' if is_final else ""
+    yield f'<rect x="{left}" y="{top}" width="{_width(box)}" height="{BOX}"{round_ends}/>'
+    yield f'<text x="{left + 12}" y="{middle + 5}">{_safe(box.text)}</text>'
+
+
+def _left(box: Box) -> int:
+    return MARGIN + box.depth * INDENT
+
+
+def _width(box: Box) -> int:
+    return max(len(box.text), 4) * LETTER + 28
+
+
+def _safe(text: str) -> str:
+    return escape("".join(sign if sign.isprintable() else "\ufffd" for sign in text), {'"': "&quot;"})

@@ -1,0 +1,330 @@
+"""The groups in a store: reading them, keeping them right, and what the person does to them.
+
+Each change is one transaction, so that several processes may do this at once and any of them may
+die at any moment. What belongs where, and in which order, is decided in `grouping`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+from msgspec.structs import replace
+
+from ...values.errors import Mistake, StoreCorrupt, StoreFailed
+from ...values.event import RunStarted, decode
+from ...views.groups import (
+    Arrangement,
+    Changes,
+    Group,
+    Home,
+    Placeable,
+    Placement,
+    main_repository,
+    must_be_name,
+    reconcile,
+)
+from .schema import connect, explained
+
+LONGEST_MARK = 4096
+WORKER = "-worker-"
+"""What stands between a repository's name and a branch in the name of a worktree of ours."""
+
+
+class Groups:
+    """The groups of one store. Whenever they are looked at, every run is in one of them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection = connect(path, create=False)
+
+    def __enter__(self) -> Groups:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def arranged(self) -> Arrangement:
+        """All groups and placements, with a place for every run that had none.
+
+        A store that takes no change can be looked at all the same: the places are then not kept.
+        """
+        with self._transaction("BEGIN"):
+            now, new = self._read(), self._placeable()
+        if not new:
+            return now
+        try:
+            with self._changing(is_lasting=False) as changed:
+                return changed
+        except StoreCorrupt:
+            raise
+        except StoreFailed:
+            return now.with_changes(reconcile(new, now, next_id=max(now.groups, default=0) + 1))
+
+    def begun(self) -> dict[str, float]:
+        """When each run began, the newest first."""
+        with explained(self.path):
+            return dict(self._connection.execute("SELECT id, created FROM run ORDER BY created DESC, id").fetchall())
+
+    def unfinished(self, group: Group) -> list[str]:
+        """The runs in a group that have not ended."""
+        with explained(self.path):
+            inside = self._connection.execute("SELECT run FROM placement WHERE place = ?", (group.id,)).fetchall()
+            return [run for (run,) in inside if not self._has_ended(run)]
+
+    # What the person does
+
+    def rename(self, thing: Group | Placement, name: str | None) -> str:
+        """Call it so; with None as it was called at first. What it is called now. Raises Mistake."""
+        with self._changing() as now:
+            if isinstance(thing, Group):
+                thing = _same_group(thing, now)
+                name = thing.home.name if name is None else now.must_be_name_for(thing, name)
+                self._write(Changes(groups=(replace(thing, name=name),)))
+            else:
+                name = "" if name is None else must_be_name(name)
+                self._write(Changes(placements=(replace(_same_run(thing, now), name=name),)))
+        return name
+
+    def pin(self, thing: Group | Placement, *, is_pinned: bool) -> None:
+        """Have it stand before all others of its kind, or no longer."""
+        with self._changing() as now:
+            self._write(_changed(replace(_same(thing, now), is_pinned=is_pinned)))
+
+    def archive(self, thing: Group | Placement, *, is_archived: bool) -> None:
+        """Leave it out of everyday lists, or no longer."""
+        with self._changing() as now:
+            self._write(_changed(replace(_same(thing, now), is_archived=is_archived)))
+
+    def move(self, run: Placement, group: Group) -> None:
+        """Put a run into a group, where it stays. Raises Mistake for a run of a team or into a team's group."""
+        with self._changing() as now:
+            run, group = _same_run(run, now), _same_group(group, now)
+            was = now.group_of(run.run)
+            if was == group:
+                return
+            for one in (was, group):
+                if one is not None and one.home.kind == "team":
+                    raise Mistake(
+                        f"run {run.run} cannot move from {was} to {group}, because the group of a team has the team's "
+                        f"runs and no others; podium group archive {run.run} puts a run aside where it is"
+                    )
+            self._write(_changed(replace(run, group=group.id, position=None, is_manual=True)))
+
+    def order_groups(self, groups: Sequence[Group]) -> None:
+        """Have these groups stand first, in this order; the others follow by their newest run."""
+        with self._changing() as now:
+            places = {_same_group(group, now).id: place for place, group in enumerate(groups, 1)}
+            self._write(Changes(groups=tuple(replace(one, position=places.get(one.id)) for one in now.groups.values())))
+
+    def order_runs(self, group: Group, runs: Sequence[Placement]) -> None:
+        """Have these runs stand first in their group, in this order; the others follow, the newest first."""
+        with self._changing() as now:
+            places = {_same_run(run, now).run: place for place, run in enumerate(runs, 1)}
+            inside = [placement for placement in now.placements.values() if placement.group == group.id]
+            if strangers := places.keys() - {placement.run for placement in inside}:
+                raise Mistake(
+                    f"run {min(strangers)} is not in {group}, and runs have an order in their own group; "
+                    "order the runs of one group at a time"
+                )
+            self._write(Changes(placements=tuple(replace(one, position=places.get(one.run)) for one in inside)))
+
+    def delete(self, group: Group) -> list[str]:
+        """Delete a group: a team's with its runs, whose timelines stay; the runs of another go to the default one.
+
+        What is returned must end first: with any of it, nothing is deleted. Raises Mistake for the default group.
+        """
+        with self._changing() as now:
+            group = _same_group(group, now)
+            inside = [placement for placement in now.placements.values() if placement.group == group.id]
+            match group.home.kind:
+                case "default":
+                    raise Mistake(
+                        f"the group {group.name!r} stays, because runs that belong nowhere else are listed in it; "
+                        f"podium group archive {group.tag} puts it aside"
+                    )
+                case "team":
+                    if unfinished := self.unfinished(group):
+                        return unfinished
+                    placed = [replace(one, group=None) for one in inside]
+                case "repo":
+                    default = next(one.id for one in now.groups.values() if one.home == Home("default"))
+                    placed = [
+                        replace(
+                            one,
+                            group=default,
+                            position=None,
+                            is_archived=one.is_archived or group.is_archived,
+                            is_manual=True,
+                        )
+                        for one in inside
+                    ]
+            self._write(Changes(placements=tuple(placed)))
+            self._connection.execute("DELETE FROM run_group WHERE id = ?", (group.id,))
+        return []
+
+    # How it is kept
+
+    @contextmanager
+    def _changing(self, *, is_lasting: bool = True) -> Iterator[Arrangement]:
+        """The arrangement, with every run in its place, while nobody else changes it.
+
+        What the person did reaches the disk at once; what can be worked out again need not.
+        """
+        with explained(self.path):
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_lasting else 'NORMAL'}")
+        with self._transaction("BEGIN IMMEDIATE"):
+            now = self._read()
+            # Looked for under the lock: another process may have placed some meanwhile, and no run begins now.
+            changes = reconcile(self._placeable(), now, next_id=self._next_id())
+            self._write(changes)
+            yield now.with_changes(changes)
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        with explained(self.path):
+            self._connection.execute(begin)
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def _read(self) -> Arrangement:
+        groups = self._connection.execute(
+            "SELECT id, kind, repo, team, name, position, pinned, archived FROM run_group ORDER BY id"
+        )
+        placements = self._connection.execute(
+            "SELECT run, place, name, position, pinned, archived, manual FROM placement"
+        )
+        return Arrangement(
+            groups={
+                id: Group(
+                    id=id,
+                    home=Home(kind, repo, team),
+                    name=name,
+                    position=position,
+                    is_pinned=bool(pinned),
+                    is_archived=bool(archived),
+                )
+                for id, kind, repo, team, name, position, pinned, archived in groups
+            },
+            placements={
+                run: Placement(
+                    run=run,
+                    group=place,
+                    name=name,
+                    position=position,
+                    is_pinned=bool(pinned),
+                    is_archived=bool(archived),
+                    is_manual=bool(manual),
+                )
+                for run, place, name, position, pinned, archived, manual in placements
+            },
+        )
+
+    def _write(self, changes: Changes) -> None:
+        self._connection.executemany(
+            "INSERT INTO run_group (id, kind, repo, team, name, position, pinned, archived)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name,"
+            " position = excluded.position, pinned = excluded.pinned, archived = excluded.archived",
+            [(one.id, *one.home, one.name, one.position, one.is_pinned, one.is_archived) for one in changes.groups],
+        )
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO placement (run, place, name, position, pinned, archived, manual)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (one.run, one.group, one.name, one.position, one.is_pinned, one.is_archived, one.is_manual)
+                for one in changes.placements
+            ],
+        )
+
+    def _placeable(self) -> list[Placeable]:
+        """The runs that have no place yet, the oldest first."""
+        found = self._connection.execute(
+            "SELECT id, (SELECT line FROM entry WHERE entry.run = run.id AND seq = 1) FROM run WHERE NOT EXISTS"
+            " (SELECT 1 FROM placement WHERE placement.run = run.id"
+            " AND (place IS NULL OR place IN (SELECT id FROM run_group))) ORDER BY created, id"
+        ).fetchall()
+        return list(_began((id, line) for id, line in found if line is not None))
+
+    def _next_id(self) -> int:
+        """An id that no group has or had."""
+        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'run_group'").fetchone()
+        return 1 if row is None else int(row[0]) + 1
+
+    def _has_ended(self, run: str) -> bool:
+        last = self._connection.execute("SELECT kind FROM entry WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,))
+        return bool(last.fetchone() == ("run_ended",))
+
+
+def _began(first_lines: Iterable[tuple[str, bytes]]) -> Iterator[Placeable]:
+    main = cache(_main_repository)
+    for run, line in first_lines:
+        started = decode(line).event
+        if isinstance(started, RunStarted):
+            lead = started.agents[0] if started.agents else None
+            # One that reflects alone has a team of nobody: its run is listed as that of any agent is.
+            is_team = lead is not None and lead.team is not None and bool(lead.team.members)
+            team = lead.name if lead is not None and is_team else ""
+            yield Placeable(run, main(started.repo) if started.repo else "", team)
+        else:
+            yield Placeable(run)
+
+
+def _main_repository(repo: str) -> str:
+    """The repository that a folder belongs to, where that is a worktree."""
+    mark = Path(repo, ".git")
+    try:
+        if not os.path.lexists(mark):
+            return _by_name(Path(repo))
+        # Only a plain file is opened: reading a pipe could take forever.
+        if stat.S_ISREG(mark.lstat().st_mode):
+            with mark.open(encoding="utf-8") as file:
+                return main_repository(repo, file.read(LONGEST_MARK))
+    except (OSError, ValueError):
+        pass  # what cannot be read says nothing: the folder counts as it is
+    return repo
+
+
+def _by_name(folder: Path) -> str:
+    """The repository beside a worktree of ours that is gone; the folder itself for any other."""
+    parts = folder.name.split(WORKER)
+    for end in range(len(parts) - 1, 0, -1):
+        name = WORKER.join(parts[:end])
+        if name and (folder.with_name(name) / ".git").is_dir():
+            return str(folder.with_name(name))
+    return str(folder)
+
+
+def _same(thing: Group | Placement, now: Arrangement) -> Group | Placement:
+    """The same as it is now. Raises Mistake when it was deleted meanwhile."""
+    return _same_group(thing, now) if isinstance(thing, Group) else _same_run(thing, now)
+
+
+def _same_group(group: Group, now: Arrangement) -> Group:
+    if group.id not in now.groups:
+        raise Mistake(f"{group} was deleted meanwhile; podium group list lists the groups there are")
+    return now.groups[group.id]
+
+
+def _same_run(run: Placement, now: Arrangement) -> Placement:
+    if now.placements[run.run].group is None:
+        raise Mistake(f"run {run.run} was deleted meanwhile, with its group; podium ps lists the runs there are")
+    return now.placements[run.run]
+
+
+def _changed(thing: Group | Placement) -> Changes:
+    return Changes(groups=(thing,)) if isinstance(thing, Group) else Changes(placements=(thing,))

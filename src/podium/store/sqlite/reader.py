@@ -1,0 +1,116 @@
+"""Looking into a SQLite store: plain calls that change no run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from ...core.timeline import Row
+from ...values.errors import NoSuchRun
+from ...values.event import Entry, decode
+from .run_leases import Owner
+from .schema import connect, explained
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A run as a list shows it: who owns it, how it began and the last thing that happened."""
+
+    id: str
+    owner: Owner | None
+    first: Entry
+    last: Entry
+
+
+class Reader:
+    """Questions to a store."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection = connect(path, create=False)
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def rows(self, run: str, after: int = 0, most: int = -1) -> list[Row]:
+        """The rows of a run's timeline after a place on it, in order."""
+        with explained(self.path):
+            found = self._connection.execute(
+                "SELECT run, seq, epoch, kind, key, line, hash FROM entry"
+                " WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?",
+                (run, after, most),
+            )
+            return [Row._make(row) for row in found]
+
+    def entries(self, run: str, after: int = 0) -> list[Entry]:
+        """The timeline itself."""
+        return [decode(row.line) for row in self.rows(run, after)]
+
+    def of_kinds(self, run: str, kinds: Sequence[str]) -> list[Row]:
+        """The rows of a run's timeline that are of these kinds, in order."""
+        with explained(self.path):
+            found = self._connection.execute(
+                "SELECT run, seq, epoch, kind, key, line, hash FROM entry"
+                f" WHERE run = ? AND kind IN ({','.join('?' * len(kinds))}) ORDER BY seq",
+                (run, *kinds),
+            )
+            return [Row._make(row) for row in found]
+
+    def letters(self, run: str) -> set[str]:
+        """What the letters in a run's mailbox are about, whether the run has taken them or not."""
+        with explained(self.path):
+            return {str(row[0]) for row in self._connection.execute("SELECT ref FROM mail WHERE run = ?", (run,))}
+
+    def summary(self, run: str) -> Summary:
+        """One run as a list shows it."""
+        for found in self._summaries("WHERE run.id = ?", (run,)):
+            return found
+        raise NoSuchRun(f"there is no run {run!r}; podium ps lists those there are")
+
+    def runs(self) -> list[Summary]:
+        """Every run, newest first."""
+        return list(self._summaries("ORDER BY run.created DESC, run.id", ()))
+
+    def _summaries(self, which: str, values: tuple[str, ...]) -> Iterator[Summary]:
+        with explained(self.path):
+            found = self._connection.execute(
+                "SELECT run.id, owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until,"
+                " (SELECT line FROM entry WHERE entry.run = run.id ORDER BY seq LIMIT 1),"
+                " (SELECT line FROM entry WHERE entry.run = run.id ORDER BY seq DESC LIMIT 1)"
+                f" FROM run LEFT JOIN owner ON owner.id = run.owner {which}",
+                values,
+            ).fetchall()
+        for id, owner_id, host, boot, pid, birth, until, first, last in found:
+            owner = None
+            if owner_id is not None:
+                owner = Owner(id=owner_id, host=host, boot=boot, pid=pid, born=birth, until=until)
+            yield Summary(id=id, owner=owner, first=decode(first), last=decode(last))
+
+    def find(self, prefix: str) -> str:
+        """The one run whose id begins so."""
+        with explained(self.path):
+            found = [
+                str(row[0])
+                for row in self._connection.execute(
+                    "SELECT id FROM run WHERE substr(id, 1, ?) = ? ORDER BY created DESC LIMIT 9", (len(prefix), prefix)
+                )
+            ]
+        if prefix in found:
+            return prefix
+        if not prefix or not found:
+            raise NoSuchRun(f"there is no run {prefix!r}; podium ps lists those there are")
+        if len(found) > 1:
+            raise NoSuchRun(
+                f"{prefix!r} is the beginning of several runs: {', '.join(found)}; give more of the one you mean"
+            )
+        return found[0]

@@ -1,0 +1,114 @@
+"""Who works on which run: processes, their leases, and taking over from one that is gone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ...values.errors import NoSuchRun, RunHeld
+
+LEASE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """A process that owns runs; `until` is when its lease ends unless it renews it."""
+
+    id: str
+    host: str
+    boot: str
+    pid: int
+    born: str
+    until: float
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its runs must be left to it. On this machine a process that is gone is seen at once."""
+        is_here = (self.host, self.boot) == (socket.gethostname(), boot_id())
+        return self.until > time.time() and (not is_here or born(self.pid) == self.born)
+
+
+def enlist(connection: sqlite3.Connection, id: str) -> None:
+    """Make this process known as an owner, and forget those whose leases ended long ago."""
+    connection.execute("DELETE FROM owner WHERE until < ?", (time.time() - 10 * LEASE_SECONDS,))
+    connection.execute(*renewal(id))
+
+
+def renewal(id: str) -> tuple[str, tuple[object, ...]]:
+    """The statement that begins an owner's lease, or extends it; also for one that was forgotten meanwhile."""
+    until = time.time() + LEASE_SECONDS
+    return (
+        "INSERT INTO owner (id, host, boot, pid, born, until) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET until = excluded.until",
+        (id, socket.gethostname(), boot_id(), os.getpid(), born(os.getpid()), until),
+    )
+
+
+def owner_of(connection: sqlite3.Connection, run: str) -> Owner | None:
+    """The process that owns a run, alive or not."""
+    found = connection.execute(
+        "SELECT owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until"
+        " FROM run LEFT JOIN owner ON owner.id = run.owner WHERE run.id = ?",
+        (run,),
+    ).fetchone()
+    if found is None:
+        raise NoSuchRun(f"there is no run {run!r}")
+    id, host, boot, pid, birth, until = found
+    return None if id is None else Owner(id=id, host=host, boot=boot, pid=pid, born=birth, until=until)
+
+
+def claim(connection: sqlite3.Connection, run: str, id: str) -> int:
+    """Take a run over from nobody, or from a process that is gone. The epoch that counts from now on."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        owner = owner_of(connection, run)
+        if owner is not None and owner.id != id and owner.is_alive:
+            raise RunHeld(run, host=owner.host, pid=owner.pid)
+        connection.execute("UPDATE run SET owner = ?, epoch = epoch + 1 WHERE id = ?", (id, run))
+        epoch = connection.execute("SELECT epoch FROM run WHERE id = ?", (run,)).fetchone()[0]
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return int(epoch)
+
+
+@cache
+def boot_id() -> str:
+    """Which start of this machine, and which space of process ids on it; ids mean nothing across two."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def born(pid: int) -> str:
+    """When a process began, as the system tells it; empty when there is no such process.
+
+    Process ids are used again, so that an id alone does not tell one process from another.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return _born_without_proc(pid)
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def _born_without_proc(pid: int) -> str:
+    if Path("/proc/self/stat").exists():
+        return ""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:
+        pass
+    return "alive"

@@ -1,0 +1,228 @@
+"""The tables of a SQLite store, and how an older store becomes a current one."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ...values.errors import LeaseLost, StoreCorrupt, StoreFailed
+
+LOCK_SECONDS = 30.0
+APPLICATION = 0x506F6469
+"""What marks a SQLite file as ours: "Podi"."""
+
+MIGRATIONS = (
+    """
+    CREATE TABLE owner (
+        id TEXT PRIMARY KEY,
+        host TEXT NOT NULL,
+        boot TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        born TEXT NOT NULL,
+        until REAL NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE run (
+        id TEXT PRIMARY KEY,
+        created REAL NOT NULL,
+        owner TEXT,
+        epoch INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE entry (
+        run TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        key TEXT NOT NULL,
+        line BLOB NOT NULL,
+        hash BLOB NOT NULL,
+        PRIMARY KEY (run, seq)
+    ) STRICT;
+    CREATE TRIGGER entry_stays BEFORE UPDATE ON entry
+    BEGIN SELECT RAISE(ABORT, 'entries never change'); END;
+    CREATE TABLE mail (
+        id INTEGER PRIMARY KEY,
+        run TEXT NOT NULL,
+        ref TEXT NOT NULL,
+        at REAL NOT NULL,
+        line BLOB NOT NULL,
+        taken INTEGER,
+        UNIQUE (run, ref)
+    ) STRICT;
+    CREATE INDEX mail_waiting ON mail (run) WHERE taken IS NULL;
+    """,
+    """
+    CREATE TABLE run_group (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind TEXT NOT NULL,
+        repo TEXT NOT NULL,
+        team TEXT NOT NULL,
+        name TEXT NOT NULL,
+        position INTEGER,
+        pinned INTEGER NOT NULL,
+        archived INTEGER NOT NULL,
+        UNIQUE (kind, repo, team)
+    ) STRICT;
+    INSERT INTO run_group (kind, repo, team, name, pinned, archived) VALUES ('default', '', '', 'default', 0, 0);
+    CREATE TRIGGER default_group_stays BEFORE DELETE ON run_group WHEN OLD.kind = 'default'
+    BEGIN SELECT RAISE(ABORT, 'the default group stays'); END;
+    CREATE TABLE placement (
+        run TEXT PRIMARY KEY,
+        place INTEGER,
+        name TEXT NOT NULL,
+        position INTEGER,
+        pinned INTEGER NOT NULL,
+        archived INTEGER NOT NULL,
+        manual INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE worktree (
+        id INTEGER PRIMARY KEY,
+        path TEXT NOT NULL,
+        repository TEXT NOT NULL,
+        branch TEXT NOT NULL,
+        base TEXT NOT NULL,
+        run TEXT NOT NULL,
+        git_dir TEXT NOT NULL,
+        is_new_branch INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        created REAL NOT NULL,
+        size INTEGER NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX worktree_path ON worktree (path) WHERE state != 'gone';
+    CREATE UNIQUE INDEX worktree_branch ON worktree (repository, branch) WHERE state != 'gone';
+    """,
+    """
+    CREATE TABLE worker (
+        run TEXT PRIMARY KEY,
+        root TEXT NOT NULL,
+        branch TEXT NOT NULL,
+        is_open INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX worker_branch ON worker (root, branch);
+    """,
+    """
+    CREATE TABLE attachment (
+        run TEXT NOT NULL,
+        message TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (run, message, digest)
+    ) STRICT;
+    """,
+)
+
+
+def connect(path: Path, *, create: bool) -> sqlite3.Connection:
+    """A connection to a store in its current shape, made or migrated when it is not."""
+    try:
+        if not path.exists():
+            if not create:
+                raise StoreFailed(f"there is no store at {path} yet; the first run makes one")
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StoreFailed(f"the store {path} cannot be made or reached: {error.strerror}") from error
+    with explained(path):
+        connection = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            # All is read first: a file of somebody else's, or of a newer release, is left as it is.
+            version = _checked_version(connection, path)
+            if version > len(MIGRATIONS):
+                raise StoreFailed(
+                    f"{path} was written by a newer Podium (store version {version}, this one knows "
+                    f"{len(MIGRATIONS)}); update Podium, or name another store with PODIUM_STORE"
+                )
+            _write_ahead(connection)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            if version < len(MIGRATIONS):
+                _migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _checked_version(connection: sqlite3.Connection, path: Path) -> int:
+    """The store's version, 0 for a file that has nothing in it yet; all seen at one moment."""
+    connection.execute("BEGIN")
+    try:
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = _version(connection)
+    finally:
+        connection.execute("COMMIT")
+    if application != APPLICATION and (version or tables):
+        raise StoreCorrupt(f"{path} belongs to another program; it was left as it is")
+    return version
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to the log, which several processes that come to a new file may want at the same moment.
+
+    SQLite does not wait for a lock here, whatever it was told.
+    """
+    give_up = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Read again under the lock: another process may have migrated meanwhile.
+        for number in range(_version(connection), len(MIGRATIONS)):
+            for statement in _statements(MIGRATIONS[number]):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {number + 1}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements one by one: executescript would commit before the first."""
+    statement = ""
+    for line in script.splitlines():
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise LeaseLost(
+            f"another process has taken over the run; this one may not write to it any more ({error})"
+        ) from error
+    except sqlite3.DatabaseError as error:
+        said = str(error)
+        if "malformed" in said or "not a database" in said:
+            raise StoreCorrupt(f"{path} is not a readable store ({said}); it was left as it is") from error
+        if "full" in said:
+            raise StoreFailed(f"{path} cannot grow: the disk is full; free some space and resume") from error
+        if "readonly" in said or "unable to open" in said:
+            raise StoreFailed(f"{path} cannot be written ({said}); check its permissions") from error
+        raise StoreFailed(f"{path} did not take the change: {said}") from error

@@ -1,0 +1,47 @@
+"""Locks: what only one process at a time does with a store, each by a file of its own beside it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from anyio import sleep
+
+from ...values.errors import StoreFailed
+from .schema import LOCK_SECONDS
+
+
+@asynccontextmanager
+async def alone(store: Path, what: str, *, doing: str) -> AsyncIterator[int]:
+    """Hold the lock of this name until the block ends; the descriptor that holds it. Raises StoreFailed.
+
+    `doing` says of another that has held it for too long what it does.
+    """
+    name = store.with_name(f"{store.name}-{what}.lock")
+    try:
+        store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise StoreFailed(f"{name} cannot be opened ({error.strerror}); check its permissions") from error
+    try:
+        await _locked(lock, name, doing)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+async def _locked(lock: int, name: Path, doing: str) -> None:
+    give_up = time.monotonic() + 20 * LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise StoreFailed(f"another process has been {doing} for long ({name})") from None
+            await sleep(0.02)
+        else:
+            return

@@ -1,0 +1,143 @@
+"""The ledger of worktrees: which folders Podium made, for whom, and how far it got with each.
+
+A worktree is in the ledger before it is on the disk and until after it is gone, so that a crash
+leaves nothing unknown. What is true of the folder itself is for those to say who work with git.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from anyio import to_thread
+
+from .schema import connect, explained
+from .store_lock import alone
+
+State = Literal["making", "ready", "removing", "gone"]
+
+T = TypeVar("T")
+
+COLUMNS = "id, path, repository, branch, base, run, git_dir, is_new_branch, state, created, size"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """One worktree in the ledger.
+
+    `repository` is the folder of git's that all its worktrees share, `base` the id of the commit that
+    the work began with, `run` the run that it is for, if there is one. `size` is in bytes, as last seen.
+    """
+
+    id: int
+    path: Path
+    repository: Path
+    branch: str
+    base: str
+    run: str
+    git_dir: Path
+    is_new_branch: bool
+    state: State
+    created: float
+    size: int
+
+
+class Ledger:
+    """The worktrees in a store. Every change is on the disk when the call returns."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+
+    async def begin(
+        self, path: Path, *, repository: Path, branch: str, base: str, run: str = "", is_new_branch: bool
+    ) -> Recorded | None:
+        """Note that a worktree is about to be made. None where one has this path, or this branch, already."""
+
+        def write(connection: sqlite3.Connection) -> Recorded | None:
+            values = (str(path), str(repository), branch, base, run, is_new_branch, time.time())
+            # Not an error of the store's: who comes second is told by what is returned.
+            made = connection.execute(
+                "INSERT OR IGNORE INTO worktree (path, repository, branch, base, run, git_dir, is_new_branch, state,"
+                " created, size) VALUES (?, ?, ?, ?, ?, '', ?, 'making', ?, 0)",
+                values,
+            )
+            return _found(connection, "id = ?", (made.lastrowid,))[0] if made.rowcount == 1 else None
+
+        return await self._do(write, create=True)
+
+    async def note(
+        self, worktree: Recorded, *, state: State, git_dir: Path | None = None, size: int | None = None
+    ) -> Recorded:
+        """Note how far it got; the worktree as it stands in the ledger now."""
+
+        def write(connection: sqlite3.Connection) -> Recorded:
+            connection.execute(
+                "UPDATE worktree SET state = ?, git_dir = coalesce(?, git_dir), size = coalesce(?, size) WHERE id = ?",
+                (state, None if git_dir is None else str(git_dir), size, worktree.id),
+            )
+            return _found(connection, "id = ?", (worktree.id,))[0]
+
+        return await self._do(write, create=True)
+
+    async def weigh(self, worktree: Recorded, size: int) -> None:
+        """Note what a worktree takes by now, unless it is being removed."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("UPDATE worktree SET size = ? WHERE id = ? AND state = 'ready'", (size, worktree.id))
+
+        await self._do(write, create=False)
+
+    async def worktrees(self, repository: Path | None = None) -> list[Recorded]:
+        """All that are not gone, of one repository or of every one, the oldest first."""
+        if not self.store.exists():
+            return []
+
+        def read(connection: sqlite3.Connection) -> list[Recorded]:
+            if repository is None:
+                return _found(connection, "state != 'gone'", ())
+            return _found(connection, "state != 'gone' AND repository = ?", (str(repository),))
+
+        return await self._do(read, create=False)
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[int]:
+        """Nobody else makes or removes a worktree of this store meanwhile.
+
+        So what is found half made or half removed in this block was left by a process that is gone. The
+        descriptor is for programs that work on worktrees: they keep the lock where we are killed.
+        """
+        async with alone(self.store, "worktrees", doing="making or removing worktrees") as lock:
+            yield lock
+
+    async def _do(self, work: Callable[[sqlite3.Connection], T], *, create: bool) -> T:
+        def done() -> T:
+            with explained(self.store), closing(connect(self.store, create=create)) as connection:
+                connection.execute("PRAGMA synchronous = FULL")
+                return work(connection)
+
+        return await to_thread.run_sync(done)
+
+
+def _found(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[Recorded]:
+    rows = connection.execute(f"SELECT {COLUMNS} FROM worktree WHERE {where} ORDER BY id", values)
+    return [
+        Recorded(
+            id=id,
+            path=Path(path),
+            repository=Path(repository),
+            branch=branch,
+            base=base,
+            run=run,
+            git_dir=Path(git_dir),
+            is_new_branch=bool(is_new_branch),
+            state=state,
+            created=created,
+            size=size,
+        )
+        for id, path, repository, branch, base, run, git_dir, is_new_branch, state, created, size in rows
+    ]

@@ -1,0 +1,275 @@
+"""Writing to a SQLite store: one queue, in order, as few transactions as the moment allows.
+
+What gathers during one turn of the event loop, or while a transaction is under way, shares the
+next one. A small transaction takes less time than waking a thread, so it is made on the spot;
+one that is large, must reach the disk or finds the file locked goes to a thread. All state
+belongs to the event loop; the thread only carries batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from ...core.timeline import Row
+from ...values.errors import LeaseLost, PodiumError, StoreFailed
+from .schema import connect, explained
+
+LIGHT_WRITES = 128
+LIGHT_BATCHES = 256
+"""How many transactions in a row are made on the spot before one goes to the thread, which also
+moves what they wrote from the log into the file."""
+
+Statement = tuple[str, tuple[Any, ...]]
+
+
+class Holder(Protocol):
+    """Who writes to a run: refused when its epoch is not the run's, and for good after a first error."""
+
+    run: str
+    epoch: int
+    error: PodiumError | None
+
+
+class Write(NamedTuple):
+    """A row with what must go before and after it, all or nothing."""
+
+    holder: Holder | None
+    before: Statement | None = None
+    row: Row | None = None
+    after: Statement | None = None
+    survives_power_loss: bool = False
+
+
+@dataclass(slots=True)
+class Batch:
+    """What is written in one transaction, and who could not write."""
+
+    writes: list[Write] = field(default_factory=list)
+    refused: list[tuple[Holder, PodiumError]] = field(default_factory=list)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Writer:
+    """The one way into a store for this process. `written` is called after rows were committed."""
+
+    def __init__(self, path: Path, *, written: Callable[[], None], fault: Callable[[], None] | None = None) -> None:
+        self._path = path
+        self._written = written
+        self._fault = fault
+        self._refusal: PodiumError | None = None
+        self._loop = asyncio.get_running_loop()
+        self._patient = connect(path, create=True)
+        self._quick = connect(path, create=False)
+        self._quick.execute("PRAGMA busy_timeout = 0")
+        self._quick.execute("PRAGMA wal_autocheckpoint = 0")
+        self._light_batches = 0
+        self._gathering = Batch()
+        self._is_due = False
+        self._is_carrying = False
+        self._is_closed = False
+        self._to_thread: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._carry_batches, name="podium-store", daemon=True)
+        self._thread.start()
+
+    def enqueue(self, write: Write) -> Batch:
+        """Queue a write; the batch that it will be part of."""
+        if self._is_closed:
+            raise StoreFailed("this Podium is closed; open another App to go on")
+        if not self._is_due and not self._is_carrying:
+            self._is_due = True
+            self._loop.call_soon(self.hurry)
+        self._gathering.writes.append(write)
+        return self._gathering
+
+    async def aclose(self) -> None:
+        """Write what is queued, and end."""
+        await self.enqueue(Write(None)).done.wait()
+        self._is_closed = True
+        self._to_thread.put(None)
+        self._thread.join()
+        self._patient.close()
+        self._quick.close()
+
+    # On the event loop
+
+    def hurry(self) -> None:
+        """Begin to write what has gathered, unless something is being written."""
+        self._is_due = False
+        if self._is_carrying or not self._gathering.writes:
+            return
+        batch, self._gathering = self._gathering, Batch()
+        # Whoever failed once writes no more, so that no timeline has a gap.
+        batch.writes = [write for write in batch.writes if write.holder is None or write.holder.error is None]
+        if self._is_light(batch) and self._committed_here(batch):
+            batch.done.set()
+        else:
+            self._light_batches = 0
+            self._is_carrying = True
+            self._to_thread.put(batch)
+
+    def _is_light(self, batch: Batch) -> bool:
+        return (
+            len(batch.writes) <= LIGHT_WRITES
+            and self._light_batches < LIGHT_BATCHES
+            and self._fault is None
+            and not any(write.survives_power_loss for write in batch.writes)
+        )
+
+    def _committed_here(self, batch: Batch) -> bool:
+        """Whether it could be done at once; where anything stands in the way the thread finds out what."""
+        try:
+            commit(self._quick, batch.writes)
+        except (sqlite3.Error, PodiumError):
+            return False
+        self._light_batches += 1
+        self._tell(batch)
+        batch.writes.clear()
+        return True
+
+    def _on_carried(self, batch: Batch) -> None:
+        for holder, error in batch.refused:
+            holder.error = holder.error or error
+        batch.done.set()
+        self._is_carrying = False
+        self.hurry()
+
+    def _tell(self, batch: Batch) -> None:
+        if any(write.row is not None for write in batch.writes):
+            self._written()
+
+    # In the thread
+
+    def _carry_batches(self) -> None:
+        while (batch := self._to_thread.get()) is not None:
+            parts = [batch.writes] if self._fault is None else [[write] for write in batch.writes]
+            for writes in parts:
+                self._carry(batch, writes)
+            self._tell(batch)
+            # Who waits for a batch keeps it, and what was written would keep who wrote it.
+            batch.writes.clear()
+            self._loop.call_soon_threadsafe(self._on_carried, batch)
+
+    def _carry(self, batch: Batch, writes: Sequence[Write]) -> None:
+        """Commit them together; where that fails each run's alone, so that one's trouble is not another's."""
+        try:
+            if self._refusal is not None:
+                raise self._refusal
+            with explained(self._path):
+                commit(self._patient, writes)
+        except PodiumError as error:
+            holders = {id(write.holder): write.holder for write in writes}
+            if len(holders) == 1:
+                batch.refused += [(holder, error) for holder in holders.values() if holder is not None]
+                return
+            for holder in holders.values():
+                self._carry(batch, [write for write in writes if write.holder is holder])
+            return
+        if self._fault is not None and writes[0].row is not None:
+            try:
+                self._fault()
+            except PodiumError as error:
+                self._refusal = error
+
+
+def commit(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
+    """Write all of it in one transaction, to the disk itself where one of them asks for that."""
+    before: list[Statement] = []
+    holders: set[tuple[str, int]] = set()
+    made: set[tuple[str, int]] = set()
+    rows: list[Row] = []
+    after: list[Statement] = []
+    survives_power_loss = False
+    for holder, first, row, last, is_full in writes:
+        if holder is not None:
+            (holders if first is None else made).add((holder.run, holder.epoch))
+        if first is not None:
+            before.append(first)
+        if row is not None:
+            rows.append(row)
+        if last is not None:
+            after.append(last)
+        survives_power_loss = survives_power_loss or is_full
+    if len(holders) == 1 and not before and not after and not survives_power_loss and 0 < len(rows) <= _FEW_ROWS:
+        insert_held(connection, rows, *next(iter(holders)))
+        return
+    if survives_power_loss:
+        connection.execute("PRAGMA synchronous = FULL")
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in before:
+            connection.execute(*statement)
+        # A run that is made in this transaction is ours, or making it has failed.
+        must_hold(connection, holders - made if made else holders)
+        insert(connection, rows)
+        for statement in after:
+            connection.execute(*statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    finally:
+        if survives_power_loss:
+            connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def must_hold(connection: sqlite3.Connection, holders: Collection[tuple[str, int]]) -> None:
+    """Refuse a process that no longer owns one of these runs. Nobody can take a run over before the commit."""
+    if not holders:
+        return
+    if len(holders) == 1:
+        [(run, epoch)] = holders
+        if connection.execute("SELECT 1 FROM run WHERE id = ? AND epoch = ?", (run, epoch)).fetchone() is not None:
+            return
+    held = connection.execute(
+        f"SELECT COUNT(*) FROM run WHERE (id, epoch) IN (VALUES {','.join(['(?,?)'] * len(holders))})",
+        [value for holder in holders for value in holder],
+    ).fetchone()
+    if held == (len(holders),):
+        return
+    epochs = dict(connection.execute("SELECT id, epoch FROM run"))
+    lost = next(run for run, epoch in holders if epochs.get(run) != epoch)
+    raise LeaseLost(f"run {lost} was taken over by another process; this one may not write to it any more")
+
+
+def insert_held(connection: sqlite3.Connection, rows: Sequence[Row], run: str, epoch: int) -> None:
+    """Insert a few rows of one run, if it is still ours, in a single statement that is a transaction by itself."""
+    values = [value for row in rows for value in row]
+    if connection.execute(_HELD_INSERTS[len(rows)], [*values, run, epoch]).rowcount != len(rows):
+        raise LeaseLost(f"run {run} was taken over by another process; this one may not write to it any more")
+
+
+def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    """Insert rows, many in one statement.
+
+    A statement lets go of the interpreter lock once. One statement a row would have the thread
+    queue for the lock as often as there are rows, behind an event loop that is busy.
+    """
+    place = 0
+    while place < len(rows):
+        left = len(rows) - place
+        size = left if left <= _FEW_ROWS else min(1 << (left.bit_length() - 1), _MOST_ROWS)
+        values = [value for row in rows[place : place + size] for value in row]
+        connection.execute(_INSERTS[size], values)
+        place += size
+
+
+_MOST_ROWS = 512
+_FEW_ROWS = 8
+_INSERTS = {
+    size: "INSERT INTO entry (run, seq, epoch, kind, key, line, hash) VALUES " + ",".join(["(?,?,?,?,?,?,?)"] * size)
+    for size in (*range(1, _FEW_ROWS + 1), *(1 << power for power in range(_MOST_ROWS.bit_length())))
+}
+_HELD_INSERTS = {
+    size: "INSERT INTO entry (run, seq, epoch, kind, key, line, hash) SELECT * FROM (VALUES "
+    + ",".join(["(?,?,?,?,?,?,?)"] * size)
+    + ") WHERE EXISTS (SELECT 1 FROM run WHERE id = ? AND epoch = ?)"
+    for size in range(1, _FEW_ROWS + 1)
+}

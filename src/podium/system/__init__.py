@@ -1,0 +1,1 @@
+"""Thin wrappers of the operating system: child processes, files, locks."""

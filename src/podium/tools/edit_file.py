@@ -1,0 +1,163 @@
+"""Changing parts of a file: exact text for exact text, every edit or none."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from anyio import to_thread
+from msgspec import Meta
+
+from ..core.engine import ToolAnswer
+from ..core.gate import Deed, Unfit
+from ..values.action import Action
+from ..values.event import ToolUse
+from .checkout_files import entered
+from .file_change import Change, content, digest, recovered
+from .tool_arguments import Arguments, read, schema
+from .whole_files import PathOfFile, encoded
+
+BOM = "\ufeff"
+SEARCHED = 5000
+"""How many lines are searched for the one that a text nearly is."""
+
+OldText = Annotated[
+    str, Meta(description="The text as it stands in the file, character for character, without numbers.")
+]
+NewText = Annotated[str, Meta(description="What stands there instead.")]
+ReplaceAll = Annotated[bool, Meta(description="Replace every occurrence; else there must be exactly one.")]
+
+
+class Edit(Arguments, frozen=True, kw_only=True):
+    """One text for another."""
+
+    old_text: OldText
+    new_text: NewText
+    replace_all: ReplaceAll = False
+
+
+class EditArguments(Arguments, frozen=True, kw_only=True):
+    """The arguments of edit_file."""
+
+    path: PathOfFile
+    edits: Annotated[
+        tuple[Edit, ...], Meta(description="Several edits, done in order, each on what the one before left.")
+    ] = ()
+    old_text: OldText | None = None
+    new_text: NewText | None = None
+    replace_all: ReplaceAll = False
+
+
+class EditFile:
+    """`edit_file`: one or several exact replacements, all or nothing."""
+
+    name = "edit_file"
+    description = (
+        "Replace exact text in a file. Give old_text and new_text, or several of them as edits; all are done or "
+        "none. old_text must occur exactly once, so give enough of the lines around it, or set replace_all."
+    )
+    parameters = schema(EditArguments)
+    is_parallel = False
+    timeout = 60.0
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    async def prepare(self, call: ToolUse) -> Deed:
+        asked = read(call, EditArguments)
+        return await to_thread.run_sync(self._prepared, asked.path, _edits(asked))
+
+    async def recover(self, began: Action) -> ToolAnswer | None:
+        return await recovered(self._directory, began, _edited)
+
+    def _prepared(self, path: str, edits: tuple[Edit, ...]) -> Deed:
+        with entered(self._directory) as checkout:
+            found = checkout.locate(path).as_file()
+            if found.kind == "absent":
+                raise Unfit(f"There is no file {found.path} to edit; use write_file to create it.")
+            there = content(checkout, found.path)
+        try:
+            before = there.decode()
+        except UnicodeDecodeError as error:
+            raise Unfit(f"{found.path} is not UTF-8 text and cannot be edited; use a command to change it.") from error
+        after = edited(before, edits, found.path)
+        change = Change(
+            directory=self._directory,
+            path=found.path,
+            before=before,
+            before_hash=digest(there),
+            after=encoded(after, "new_text"),
+        )
+        return change.deed({"path": found.path, "edits": [msgspec.to_builtins(edit) for edit in edits]}, _edited)
+
+
+def _edits(asked: EditArguments) -> tuple[Edit, ...]:
+    single = (asked.old_text, asked.new_text)
+    if asked.edits and single != (None, None):
+        raise Unfit("edit_file takes either `edits` or `old_text` with `new_text`, not both.")
+    if asked.edits:
+        return asked.edits
+    if asked.old_text is None or asked.new_text is None:
+        raise Unfit("edit_file needs `old_text` and `new_text`, or `edits` with at least one such pair.")
+    return (Edit(old_text=asked.old_text, new_text=asked.new_text, replace_all=asked.replace_all),)
+
+
+def _edited(path: str, arguments: Mapping[str, Any], is_new: bool) -> str:
+    count = len(arguments["edits"])
+    return f"Edited {path}: {count} {'edit' if count == 1 else 'edits'}."
+
+
+def edited(text: str, edits: Sequence[Edit], path: str) -> str:
+    """The text after all edits. A mark at its start and the ends of its lines stay what they are."""
+    mark, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
+    for number, edit in enumerate(edits, 1):
+        which = f"edit {number} of {len(edits)}: " if len(edits) > 1 else ""
+        text = _replaced(text, edit, path, which)
+    return mark + text
+
+
+def _replaced(text: str, edit: Edit, path: str, which: str) -> str:
+    if not edit.old_text:
+        raise Unfit(f"{path} is unchanged, {which}`old_text` is empty; give the text that shall be replaced.")
+    old, new = edit.old_text, edit.new_text
+    if "\r\n" in text and (text.count("\n") == text.count("\r\n") or old not in text):
+        old, new = _with_returns(old), _with_returns(new)
+    if old == new:
+        raise Unfit(f"{path} is unchanged, {which}`old_text` and `new_text` are the same.")
+    count = text.count(old)
+    if count == 0:
+        raise Unfit(f"{path} is unchanged, {which}`old_text` is not in it.{_nearest(text, edit.old_text)}")
+    if count > 1 and not edit.replace_all:
+        raise Unfit(
+            f"{path} is unchanged, {which}`old_text` is in it {count} times (lines {_places(text, old)}); give more "
+            "of the lines around it, or set replace_all."
+        )
+    return text.replace(old, new)
+
+
+def _with_returns(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\n", "\r\n")
+
+
+def _places(text: str, old: str) -> str:
+    found: list[str] = []
+    at = text.find(old)
+    while at >= 0 and len(found) < 10:
+        found.append(str(text.count("\n", 0, at) + 1))
+        at = text.find(old, at + len(old))
+    return ", ".join(found) + (", …" if at >= 0 else "")
+
+
+def _nearest(text: str, old: str) -> str:
+    """The line that the first line of the text that was not found nearly is, if there is one."""
+    wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")[:500]
+    numbered = {line.strip()[:500]: number for number, line in reversed([*enumerate(text.split("\n")[:SEARCHED], 1)])}
+    near = difflib.get_close_matches(wanted, numbered, n=1, cutoff=0.5)
+    if not near:
+        return " Read the file again."
+    if near[0] == wanted:
+        return f" Its first line is line {numbered[near[0]]}; what follows or the white space differs. Read it again."
+    return f" The nearest line is {numbered[near[0]]}: {near[0]}"

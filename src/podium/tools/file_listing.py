@@ -1,0 +1,86 @@
+"""The files of a checkout: those that git knows or would take, or all of them where there is no git.
+
+No link is followed. What git ignores is left out, and so is what is hidden from searches.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+from anyio import to_thread
+
+from ..values.errors import OutsideFailed
+from ..workspace.git.repository import Place, git
+from .checkout_files import entered
+
+MOST = 200_000
+
+Hidden = Callable[[str], bool]
+"""Whether a path is left out of searches and diffs over several files. Asking for it by name is another matter."""
+
+SECRET_NAMES = (".env", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials.json")
+SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore", ".jks", ".kdbx")
+SECRET_FOLDERS = frozenset((".ssh", ".aws", ".gnupg", ".kube", ".docker"))
+EXAMPLES = (".example", ".sample", ".template", ".dist")
+
+
+def holds_secrets(path: str) -> bool:
+    """Whether files of this name usually hold secrets."""
+    parts = PurePosixPath(path.casefold()).parts
+    name = parts[-1] if parts else ""
+    if name.endswith((*EXAMPLES, ".pub")):
+        return False
+    return (
+        name in SECRET_NAMES
+        or name.startswith((".env.", "id_rsa", "id_ed25519", "id_ecdsa", "id_dsa"))
+        or name.endswith(SECRET_ENDS)
+        or not SECRET_FOLDERS.isdisjoint(parts)
+    )
+
+
+async def listed(directory: Path, under: str, *, place: Place, hidden: Hidden) -> list[str]:
+    """The paths of all files under a located directory, relative to the checkout, in order.
+
+    `place` is the checkout as git is to see it.
+    """
+    found = await _known_to_git(place, under)
+    if found is None:
+        found = await to_thread.run_sync(_walked, directory, under)
+    return sorted(path for path in found if ".git" not in path.split("/") and not hidden(path))
+
+
+async def _known_to_git(place: Place, under: str) -> list[str] | None:
+    """None where git is not there, or this is not a repository of its own kind."""
+    literally = "." if under == "." else f":(literal){under}"
+    try:
+        done = await git(place, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", literally)
+    except OutsideFailed:
+        return None
+    if done.code != 0:
+        return None
+    names = dict.fromkeys(done.out.decode(errors="replace").split("\0"))
+    # A repository within, such as a submodule, is one entry with a slash at its end.
+    return [name for name in names if name and not name.endswith("/") and "\ufffd" not in name]
+
+
+def _walked(directory: Path, under: str) -> list[str]:
+    with entered(directory) as checkout, checkout.directory(under) as fd:
+        prefix = "" if under == "." else f"{under}/"
+        found = []
+        for path in _files(fd):
+            found.append(f"{prefix}{path}")
+            if len(found) >= MOST:
+                break
+        return found
+
+
+def _files(fd: int) -> Iterator[str]:
+    for folder, folders, files, _ in os.fwalk(".", dir_fd=fd, follow_symlinks=False):
+        folders[:] = sorted(name for name in folders if name != ".git")
+        above = folder.removeprefix(".").removeprefix("/")
+        for name in sorted(files):
+            path = f"{above}/{name}" if above else name
+            if path.isprintable():
+                yield path

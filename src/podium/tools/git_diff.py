@@ -1,0 +1,120 @@
+"""What has changed in the checkout, as git sees it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from anyio import to_thread
+from msgspec import Meta
+
+from ..core.engine import ToolAnswer
+from ..core.gate import Deed, Unfit
+from ..values.action import Action
+from ..values.errors import OutsideFailed
+from ..values.event import ToolUse
+from ..workspace.git.repository import Done, git, place_of
+from .checkout_files import entered
+from .file_listing import Hidden, holds_secrets
+from .tool_arguments import Arguments, canonical, read, schema
+
+LARGEST_ANSWER = 100_000
+SHOWN_NEW_FILES = 50
+
+
+class DiffArguments(Arguments, frozen=True, kw_only=True):
+    """The arguments of git_diff."""
+
+    path: Annotated[str | None, Meta(description="Only this file or directory.")] = None
+    staged: Annotated[bool, Meta(description="What is staged, rather than what is not.")] = False
+
+
+class GitDiff:
+    """`git_diff`: changes that are not committed, and the names of new files."""
+
+    name = "git_diff"
+    description = (
+        "Show what has changed in the checkout since the last commit or, with staged, what would be committed."
+    )
+    parameters = schema(DiffArguments)
+    is_parallel = True
+    timeout = 240.0
+
+    def __init__(self, directory: Path, *, hidden: Hidden = holds_secrets) -> None:
+        self._directory = directory
+        self._place = place_of(directory)
+        self._hidden = hidden
+
+    async def prepare(self, call: ToolUse) -> Deed:
+        asked = read(call, DiffArguments)
+
+        def located() -> str:
+            with entered(self._directory) as checkout:
+                return checkout.locate(asked.path or ".").path
+
+        path = await to_thread.run_sync(located)
+
+        async def act() -> ToolAnswer:
+            try:
+                return ToolAnswer(text=await self._told(path, asked.staged))
+            except OutsideFailed as error:
+                return ToolAnswer(text=f"{error}.", is_error=True)
+
+        resolved = {"path": path} if asked.path else {}
+        return Deed(arguments=canonical(asked, **resolved), act=act, is_reading=True)
+
+    async def recover(self, began: Action) -> ToolAnswer | None:
+        return None
+
+    async def _told(self, path: str, is_staged: bool) -> str:
+        await self._require_checkout()
+        compare = ("diff", "--no-color", "--no-renames", "--relative", *(("--cached",) if is_staged else ()))
+        only = "." if path == "." else f":(literal){path}"
+        names = _names(await self._git(*compare, "--name-only", "-z", "--", only))
+        left_out = [name for name in names if self._hidden(name) and name != path]
+        around = [f":(exclude,literal){name}" for name in left_out]
+        done = await self._git(*compare, "--", only, *around)
+        parts = [_cut(done.out)] if done.out else []
+        if not is_staged:
+            parts += _new_files(_names(await self._git("ls-files", "-z", "-o", "--exclude-standard", "--", only)))
+        if left_out:
+            parts.append(f"[left out, because such files usually hold secrets: {', '.join(left_out)}]")
+        return "\n".join(parts) or ("Nothing is staged." if is_staged else "Nothing has changed.")
+
+    async def _require_checkout(self) -> None:
+        """A repository that has its files elsewhere would show those instead."""
+        done = await git(self._place, "rev-parse", "--show-toplevel")
+        top = os.fsdecode(done.out).rstrip("\n")
+        if done.code != 0 or not await to_thread.run_sync(_is_within, self._directory, top):
+            why = done.err.splitlines()[0] if done.err else "its files are elsewhere"
+            raise Unfit(f"The checkout is not one of a git repository ({why}); compare files with other tools.")
+
+    async def _git(self, *args: str) -> Done:
+        done = await git(self._place, *args)
+        if done.code != 0:
+            raise OutsideFailed(f"git {args[0]} failed: {done.err or f'exit code {done.code}'}")
+        return done
+
+
+def _is_within(directory: Path, top: str) -> bool:
+    return directory.resolve().is_relative_to(Path(top).resolve())
+
+
+def _names(done: Done) -> list[str]:
+    return [name for name in done.out.decode(errors="surrogateescape").split("\0") if name]
+
+
+def _new_files(names: list[str]) -> list[str]:
+    if not names:
+        return []
+    shown = ", ".join(name.encode(errors="replace").decode() for name in names[:SHOWN_NEW_FILES])
+    more = f" and {len(names) - SHOWN_NEW_FILES} more" if len(names) > SHOWN_NEW_FILES else ""
+    return [f"[new files that git does not know yet: {shown}{more}]"]
+
+
+def _cut(out: bytes) -> str:
+    text = out.decode(errors="replace").rstrip("\n")
+    if len(text) <= LARGEST_ANSWER:
+        return text
+    return f"{text[:LARGEST_ANSWER]}\n[{len(text) - LARGEST_ANSWER} more characters; give a path to see less at once]"

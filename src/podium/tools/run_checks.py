@@ -1,0 +1,84 @@
+"""Running the checks of a repository: its tests, its linter, whatever the person has named so."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from ..core.engine import ToolAnswer
+from ..core.gate import Deed, Unfit
+from ..values.action import Action
+from ..values.event import ToolUse
+from .command_sandbox import Sandboxed
+from .shell import Output, ran
+from .tool_arguments import Arguments, read, schema
+
+LONGEST = 600.0
+TAIL = 4 * 1024
+
+Checks = Mapping[str, tuple[str, ...]]
+"""Command lines by the names of the checks."""
+
+
+class CheckArguments(Arguments, frozen=True, kw_only=True):
+    """The arguments of run_checks."""
+
+    name: Annotated[str | None, Meta(description="One check; leave it out to run all.")] = None
+
+
+class RunChecks:
+    """`run_checks`: which checks pass, and the end of what each printed."""
+
+    name = "run_checks"
+    parameters = schema(CheckArguments)
+    is_parallel = False
+
+    def __init__(self, directory: Path, checks: Checks, *, sandbox: Sandboxed | None = None) -> None:
+        self._directory = directory
+        self._checks = checks
+        self._sandbox = sandbox or Sandboxed(name="none")
+        self.timeout = (LONGEST + 10) * max(len(checks), 1)
+        self.description = (
+            f"Run the checks of this repository and say which pass. There are: {', '.join(checks) or 'none'}."
+        )
+
+    async def prepare(self, call: ToolUse) -> Deed:
+        asked = read(call, CheckArguments)
+        if not self._checks:
+            raise Unfit("No checks are set up for this repository; run its tests with a command, if you may.")
+        if asked.name is not None and asked.name not in self._checks:
+            raise Unfit(f"There is no check {asked.name!r}; there are {', '.join(self._checks)}.")
+        chosen = dict(self._checks) if asked.name is None else {asked.name: self._checks[asked.name]}
+
+        async def act() -> ToolAnswer:
+            parts = {name: await self._checked(name, argv) for name, argv in chosen.items()}
+            texts = [part.text for part in parts.values()]
+            if len(parts) > 1:
+                # First, where nothing that a check prints can stand.
+                texts.insert(
+                    0, ", ".join(f"{'FAIL' if part.is_error else 'PASS'} {name}" for name, part in parts.items())
+                )
+            return ToolAnswer(text="\n\n".join(texts), is_error=any(part.is_error for part in parts.values()))
+
+        command = " && ".join(shlex.join(argv) for argv in chosen.values())
+        return Deed(
+            arguments={"name": asked.name or ", ".join(chosen), "command": command}, act=act, sandbox=self._sandbox.name
+        )
+
+    async def recover(self, began: Action) -> ToolAnswer | None:
+        return None
+
+    async def _checked(self, name: str, argv: tuple[str, ...]) -> ToolAnswer:
+        output = Output(start=0, end=TAIL)
+        try:
+            ended = await ran(list(argv), self._directory, LONGEST, output, self._sandbox.wrap)
+        except Unfit as error:
+            return ToolAnswer(text=f"FAIL {name}: {error}", is_error=True)
+        passed = ended.code == 0 and not ended.is_late
+        how = f"stopped after {LONGEST:g} s" if ended.is_late else str(ended)
+        text = f"{'PASS' if passed else 'FAIL'} {name} [{how}]\n{output}".rstrip()
+        return ToolAnswer(text=text, is_error=not passed)

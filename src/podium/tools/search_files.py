@@ -1,0 +1,224 @@
+"""Finding files by name, and lines by what is in them."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Annotated
+
+from anyio import to_thread
+from msgspec import Meta
+
+from ..core.engine import ToolAnswer
+from ..core.gate import Deed, Unfit
+from ..system.child_process import Wrap
+from ..values.action import Action
+from ..values.event import ToolUse
+from ..workspace.git.repository import place_of, trusted_program
+from . import line_search
+from .checkout_files import Located, entered
+from .file_listing import Hidden, holds_secrets, listed
+from .line_search import Wanted
+from .path_glob import matcher
+from .tool_arguments import Arguments, canonical, read, schema
+from .whole_files import encoded
+
+SHOWN_FILES = 500
+LONGEST_LINE = 500
+LARGEST_ANSWER = 64 * 1024
+
+Under = Annotated[str, Meta(description="Where to search, relative to the checkout.")]
+
+
+async def _located(directory: Path, path: str) -> Located:
+    def located() -> Located:
+        with entered(directory) as checkout:
+            found = checkout.locate(path)
+        if found.kind == "absent":
+            raise Unfit(f"There is no {found.path} to search in; leave `path` out to search everywhere.")
+        return found
+
+    return await to_thread.run_sync(located)
+
+
+# By name
+
+
+class GlobArguments(Arguments, frozen=True, kw_only=True):
+    """The arguments of glob."""
+
+    pattern: Annotated[str, Meta(description="Such as `**/*.py`, `src/**/*.{ts,tsx}`, or `*` for everything.")] = "*"
+    path: Under = "."
+
+
+class Glob:
+    """`glob`: the files whose paths match, the newest first."""
+
+    name = "glob"
+    description = (
+        "List files whose paths match a pattern, the most recently changed first. A pattern without a slash is "
+        "about names at any depth. What git ignores is left out."
+    )
+    parameters = schema(GlobArguments)
+    is_parallel = True
+    timeout = 90.0
+
+    def __init__(self, directory: Path, *, hidden: Hidden = holds_secrets) -> None:
+        self._directory = directory
+        self._place = place_of(directory)
+        self._hidden = hidden
+
+    async def prepare(self, call: ToolUse) -> Deed:
+        asked = read(call, GlobArguments)
+        matches = matcher(asked.pattern)
+        found = await _located(self._directory, asked.path)
+        if found.kind != "directory":
+            raise Unfit(f"{found.path} is a file; give a directory as `path`.")
+
+        async def act() -> ToolAnswer:
+            prefix = "" if found.path == "." else f"{found.path}/"
+            paths = await listed(self._directory, found.path, place=self._place, hidden=self._hidden)
+            matching = [path for path in paths if matches(path.removeprefix(prefix))]
+            return self._told(await to_thread.run_sync(self._newest_first, matching), asked.pattern)
+
+        return Deed(arguments=canonical(asked, path=found.path), act=act, is_reading=True)
+
+    async def recover(self, began: Action) -> ToolAnswer | None:
+        return None
+
+    def _newest_first(self, paths: list[str]) -> list[str]:
+        """The paths that are there, links included, which are not followed."""
+        times: dict[str, int] = {}
+        with entered(self._directory) as checkout:
+            for path in paths:
+                try:
+                    there = os.stat(path, dir_fd=checkout.fd, follow_symlinks=False)
+                except OSError:
+                    continue
+                if stat.S_ISREG(there.st_mode) or stat.S_ISLNK(there.st_mode):
+                    times[path] = there.st_mtime_ns
+        return sorted(times, key=lambda path: (-times[path], path))
+
+    def _told(self, paths: list[str], pattern: str) -> ToolAnswer:
+        if not paths:
+            return ToolAnswer(text=f"No file matches {pattern}.")
+        left = len(paths) - SHOWN_FILES
+        more = [f"[{left} more files match; narrow the pattern or the path]"] if left > 0 else []
+        return ToolAnswer(text="\n".join([*paths[:SHOWN_FILES], *more]))
+
+
+# By content
+
+
+LONGEST_PATTERN = 10_000
+
+
+class GrepArguments(Arguments, frozen=True, kw_only=True):
+    """The arguments of grep."""
+
+    pattern: Annotated[str, Meta(description="A regular expression, matched within lines.")]
+    path: Under = "."
+    glob: Annotated[str | None, Meta(description="Only files whose paths match, such as `*.py`.")] = None
+    ignore_case: bool = False
+    context: Annotated[int, Meta(ge=0, le=20, description="How many lines to show around each match.")] = 0
+    max: Annotated[int, Meta(ge=1, le=2000, description="How many matching lines to show at most.")] = 200
+
+
+class Grep:
+    """`grep`: the lines that match, as `path:line:text`."""
+
+    name = "grep"
+    description = (
+        "Search the lines of files for a regular expression. Matches come as path:line:text, lines around them as "
+        "path-line-text. What git ignores, binary files and files that usually hold secrets are left out."
+    )
+    parameters = schema(GrepArguments)
+    is_parallel = True
+    timeout = line_search.TIMEOUT + 90.0
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        hidden: Hidden = holds_secrets,
+        wrap: Wrap | None = None,
+        ripgrep: bool | None = None,
+    ) -> None:
+        self._directory = directory
+        self._place = place_of(directory)
+        self._hidden = hidden
+        self._wrap = wrap
+        self._ripgrep = trusted_program("rg", outside=directory) if ripgrep is not False else None
+        if ripgrep and self._ripgrep is None:
+            raise ValueError("ripgrep is asked for, but is not installed")
+
+    async def prepare(self, call: ToolUse) -> Deed:
+        asked = read(call, GrepArguments)
+        encoded(asked.pattern, "pattern")
+        if len(asked.pattern) > LONGEST_PATTERN:
+            raise Unfit(f"`pattern` has {len(asked.pattern)} characters, and {LONGEST_PATTERN} are the most.")
+        if not asked.pattern or "\n" in asked.pattern or "\0" in asked.pattern:
+            raise Unfit("`pattern` is empty or goes over lines; give an expression that matches within one line.")
+        if self._ripgrep is None:
+            _compiles(asked)
+        found = await _located(self._directory, asked.path)
+        wanted = Wanted(pattern=asked.pattern, ignore_case=asked.ignore_case, context=asked.context, most=asked.max)
+        matches = matcher(asked.glob or "*")
+
+        async def act() -> ToolAnswer:
+            if found.kind == "file":
+                hits = await line_search.in_files(self._directory, [found.path], wanted)
+                return _told(asked, hits)
+            prefix = "" if found.path == "." else f"{found.path}/"
+
+            def is_searched(path: str) -> bool:
+                return not self._hidden(path) and matches(path.removeprefix(prefix))
+
+            if self._ripgrep is not None:
+                hits = await line_search.with_ripgrep(
+                    self._ripgrep, self._directory, found.path, wanted, is_searched, self._wrap
+                )
+            else:
+                paths = await listed(
+                    self._directory, found.path, place=self._place, hidden=lambda path: not is_searched(path)
+                )
+                hits = await line_search.in_files(self._directory, paths, wanted)
+            return _told(asked, hits)
+
+        return Deed(arguments=canonical(asked, path=found.path), act=act, is_reading=True)
+
+    async def recover(self, began: Action) -> ToolAnswer | None:
+        return None
+
+
+def _compiles(asked: GrepArguments) -> None:
+    try:
+        re.compile(asked.pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise Unfit(f"`pattern` is not a regular expression: {error}; escape what is meant literally.") from error
+
+
+def _told(asked: GrepArguments, hits: line_search.Hits) -> ToolAnswer:
+    if hits.error:
+        return ToolAnswer(text=f"grep could not search: {hits.error}", is_error=True)
+    shown: list[str] = []
+    size, is_cut = 0, hits.is_cut
+    last = ("", 0)
+    for hit in hits.lines:
+        if asked.context and shown and (hit.path, hit.line) != (last[0], last[1] + 1):
+            shown.append("--")
+        text = hit.text if len(hit.text) <= LONGEST_LINE else f"{hit.text[:LONGEST_LINE]} [cut]"
+        mark = ":" if hit.is_match else "-"
+        shown.append(f"{hit.path}{mark}{hit.line}{mark}{text}")
+        last = (hit.path, hit.line)
+        size += len(shown[-1])
+        if size > LARGEST_ANSWER:
+            is_cut = True
+            break
+    if hits.is_late:
+        shown.append(f"[stopped after {line_search.TIMEOUT:g} s; search in fewer files or with a simpler expression]")
+    elif is_cut:
+        shown.append("[there are more matches; narrow the expression, the glob or the path]")
+    return ToolAnswer(text="\n".join(shown) or f"No line matches {asked.pattern}.", is_error=hits.is_late)

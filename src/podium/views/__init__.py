@@ -1,0 +1,1 @@
+"""Folds over a timeline, for every surface."""

@@ -1,0 +1,415 @@
+"""The report of a run: everything that it has brought so far, however it stands.
+
+Like the picture it is a fold over the timeline, and the same for everybody who looks. It tells what
+there is; how that is shown belongs to the surfaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from ..core.budget import revised
+from ..values.agent import Budget
+from ..values.event import (
+    ActionBegan,
+    AdjustmentProposed,
+    Broadcast,
+    BudgetChanged,
+    Checked,
+    DiscussionEnded,
+    Entry,
+    Evaluated,
+    MemberChanged,
+    MessageReceived,
+    MessagesDelivered,
+    OperationStarted,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
+    ReflectEnd,
+    ReflectEnded,
+    RoundEnded,
+    RunStarted,
+    StopAsked,
+    TeamPlanned,
+    Trigger,
+    Voted,
+)
+from ..values.request import Outcome
+from ..values.usage import NOTHING, Usage
+from .run_view import Node, Picture
+
+State = Outcome | Literal["unfinished", "not_begun"]
+
+MOST_ITERATIONS = 5
+"""How many a loop may have where neither its team nor its end says so."""
+
+_PHASES: dict[Trigger, int] = {"advice": 0, "handoff": 2}
+"""Advice comes before what an agent does itself, and a handoff after it."""
+
+
+class Share(Struct, frozen=True, kw_only=True):
+    """One agent's part of the run.
+
+    `number` is the iteration of a loop or the round of a discussion, and 0 elsewhere; `depth` how many
+    operations lie between it and the run's first one. Its usage is that of everything below, too.
+    """
+
+    agent: str
+    state: State
+    operation: str = ""
+    trigger: Trigger = "member"
+    number: int = 0
+    depth: int = 0
+    seconds: float = 0.0
+    usage: Usage = NOTHING
+    text: str = ""
+    why: str = ""
+    """Why there is no more."""
+
+
+class Reflection(Struct, frozen=True, kw_only=True):
+    """A loop of plan, work and evaluation; `end` is None while it may still go on."""
+
+    lead: str
+    operation: str
+    goal: str
+    end: ReflectEnd | None
+    iterations: int
+    most: int
+    seconds: float
+    score: float
+    evaluations: tuple[Evaluated, ...]
+    checks: tuple[Checked, ...]
+    proposals: tuple[AdjustmentProposed, ...]
+    """What was proposed and nobody has done."""
+
+
+class Discussion(Struct, frozen=True, kw_only=True):
+    """What members said to each other and voted; `end` is None while it may still go on."""
+
+    lead: str
+    operation: str
+    end: str | None
+    rounds: int
+    said: tuple[Broadcast, ...]
+    votes: tuple[Voted, ...]
+    """The last of each member."""
+
+
+class OpenPoint(Struct, frozen=True, kw_only=True):
+    """Something that nobody has answered, heard or made good."""
+
+    kind: Literal["request", "question", "message", "claim"]
+    agent: str
+    text: str
+    id: str = ""
+
+
+class ChangedFile(Struct, frozen=True, kw_only=True):
+    """A file that agents changed with their own tools; what commands change is not known."""
+
+    path: str
+    agents: tuple[str, ...]
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What a run has brought. Without an `answer`, `why` says why there is none and `draft` what there is of one."""
+
+    run: str
+    agent: str
+    request: str
+    state: State
+    answer: str | None
+    data: Any
+    why: str
+    draft: str
+    started_at: float
+    seconds: float
+    usage: Usage
+    budget: Budget | None
+    """The limits of the run as a whole, as they were last changed."""
+    parts: tuple[Share, ...]
+    reflections: tuple[Reflection, ...]
+    discussions: tuple[Discussion, ...]
+    open_points: tuple[OpenPoint, ...]
+    changed_files: tuple[ChangedFile, ...]
+
+    @property
+    def has_results(self) -> bool:
+        """Whether there is an answer, something of one, or a failure to tell of."""
+        return bool(
+            self.answer is not None
+            or self.draft.strip()
+            or any(part.text.strip() or part.why for part in self.parts)
+            or self.state in ("failed", "timed_out")
+        )
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Report:
+        """The report that these entries give; there is one as soon as a run has begun."""
+        gathered = Gathered()
+        for entry in entries:
+            gathered.apply(entry)
+        return gathered.report()
+
+
+@dataclass(slots=True)
+class _Loop:
+    iterations: int = 0
+    ended: ReflectEnded | None = None
+    evaluations: list[Evaluated] = field(default_factory=list)
+    checks: list[Checked] = field(default_factory=list)
+    proposals: dict[str, AdjustmentProposed] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Talk:
+    rounds: int = 0
+    ended: DiscussionEnded | None = None
+    said: list[Broadcast] = field(default_factory=list)
+    votes: dict[str, Voted] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What the entries of a run so far say that a report tells; `picture` is the picture that they give."""
+
+    picture: Picture = field(default_factory=Picture)
+    budget: Budget | None = None
+    stopped_by: str = ""
+    _asked: dict[str, Entry] = field(default_factory=dict)
+    _messages: dict[str, MessageReceived] = field(default_factory=dict)
+    _changed: dict[str, dict[str, None]] = field(default_factory=dict)
+    _loops: dict[str, _Loop] = field(default_factory=dict)
+    _talks: dict[str, _Talk] = field(default_factory=dict)
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry."""
+        self.picture.apply(entry)
+        match entry.event:
+            case RunStarted(settings=settings):
+                self.budget = msgspec.convert(settings.get("budget"), Budget | None)
+            case BudgetChanged(budget=budget):
+                self.budget = revised(self.budget, budget)
+            case StopAsked(by=by):
+                self.stopped_by = by
+            case PermissionAsked(id=id) | QuestionAsked(id=id):
+                self._asked[id] = entry
+            case PermissionAnswered(id=id) | QuestionAnswered(id=id):
+                self._asked.pop(id, None)
+            case MessageReceived() as event:
+                self._messages[event.id] = event
+            case MessagesDelivered(ids=ids):
+                for id in ids:
+                    self._messages.pop(id, None)
+            case ActionBegan(action=action):
+                for path in action.outputs:
+                    self._changed.setdefault(path, {})[action.agent] = None
+            case MemberChanged() as event:
+                self._settle_proposals(event)
+            case _:
+                if (node := self.picture.node(entry.operation)) is not None:
+                    self._apply_to(node, entry)
+
+    def _apply_to(self, node: Node, entry: Entry) -> None:
+        """Take in what concerns a team."""
+        match entry.event:
+            case OperationStarted():
+                self._begin(node)
+            case TeamPlanned(iteration=iteration) if node.path in self._loops:
+                self._loops[node.path].iterations = iteration
+            case Evaluated() as event:
+                loop = self._loop(node)
+                loop.evaluations.append(event)
+                loop.iterations = max(loop.iterations, event.iteration)
+            case Checked() as event:
+                self._loop(node).checks.append(event)
+            case AdjustmentProposed(is_applied=False) as event:
+                self._loop(node).proposals[event.text] = event
+            case ReflectEnded() as event:
+                self._loop(node).ended = event
+            case Broadcast() as event:
+                self._talk(self._coordinator(node)).said.append(event)
+            case Voted() as event:
+                self._talk(self._coordinator(node)).votes[event.author] = event
+            case RoundEnded(round=number):
+                self._talk(node).rounds = number
+            case DiscussionEnded() as event:
+                self._talk(node).ended = event
+
+    def _begin(self, node: Node) -> None:
+        if node.team is not None and node.team.mode == "reflect":
+            self._loop(node)
+        if node.team is not None and node.team.mode == "discuss":
+            self._talk(node)
+        above = self.picture.above(node)
+        if above is not None and node.trigger == "member":
+            if above.path in self._loops:
+                self._numbers[node.path] = self._loops[above.path].iterations
+            elif above.path in self._talks:
+                self._numbers[node.path] = self._talks[above.path].rounds + 1
+
+    def _settle_proposals(self, change: MemberChanged) -> None:
+        for loop in self._loops.values():
+            for text, proposal in [*loop.proposals.items()]:
+                if proposal.member == change.member and proposal.model == change.model:
+                    del loop.proposals[text]
+
+    def _loop(self, node: Node) -> _Loop:
+        return self._loops.setdefault(node.path, _Loop())
+
+    def _talk(self, node: Node) -> _Talk:
+        return self._talks.setdefault(node.path, _Talk())
+
+    def _coordinator(self, node: Node) -> Node:
+        """Whose discussion something belongs to that was said at this operation.
+
+        A member that leads a discussion of its own speaks in that one until it has ended.
+        """
+        leads = node.path in self._talks and node.ended is None
+        above = self.picture.above(node)
+        return node if leads or above is None or node.trigger != "member" else above
+
+    # What it comes to
+
+    def report(self) -> Report:
+        """The report as it stands."""
+        picture, started, root = self.picture, self.picture.started, self.picture.root
+        assert started is not None, "a run begins with its request"
+        answered = root is not None and root.outcome == "succeeded"
+        outcome: State = "paused" if picture.is_paused else "unfinished"
+        return Report(
+            run=picture.run,
+            agent=started.agent,
+            request=started.request.text,
+            state=outcome if picture.ended is None else picture.ended.outcome,
+            answer=root.text if root is not None and answered else None,
+            data=root.data if root is not None and answered else None,
+            why="" if answered else self._why(),
+            draft="" if root is None or answered else root.so_far,
+            started_at=picture.started_at,
+            seconds=picture.at - picture.started_at,
+            usage=picture.usage,
+            budget=self.budget,
+            parts=() if root is None else tuple(self._shares(root, 0)),
+            reflections=tuple(self._reflections()),
+            discussions=tuple(self._discussions()),
+            open_points=tuple(self._open_points()),
+            changed_files=tuple(
+                ChangedFile(path=path, agents=tuple(agents)) for path, agents in sorted(self._changed.items())
+            ),
+        )
+
+    def _why(self) -> str:
+        """Why there is no answer."""
+        ended = self.picture.ended
+        if ended is None:
+            return "it is paused" if self.picture.is_paused else "it has not ended"
+        if ended.failure is not None:
+            return str(ended.failure)
+        by = f" by {self.stopped_by}" if self.stopped_by else ""
+        return f"it was stopped{by}" if ended.outcome == "cancelled" else f"it ended as {ended.outcome}"
+
+    def _shares(self, node: Node, depth: int) -> Iterator[Share]:
+        """The parts of everybody below, a team's in member order; the judge of a team is heard elsewhere."""
+        places = {name: place for place, name in enumerate(node.members)}
+        judge = "" if node.team is None else node.team.evaluator or ""
+        children = [child for child in node.children if child.agent != judge or judge in places]
+        if places:
+            children.sort(
+                key=lambda child: (
+                    _PHASES.get(child.trigger, 1),
+                    self._numbers.get(child.path, 0),
+                    places.get(child.agent, len(places)),
+                )
+            )
+        for child in children:
+            yield self._share(child, depth)
+            yield from self._shares(child, depth + 1)
+        begun = {child.agent for child in children}
+        yield from (Share(agent=name, state="not_begun", depth=depth) for name in places if name not in begun)
+
+    def _share(self, node: Node, depth: int) -> Share:
+        return Share(
+            agent=node.agent,
+            state=node.outcome or "unfinished",
+            operation=node.path,
+            trigger=node.trigger,
+            number=self._numbers.get(node.path, 0),
+            depth=depth,
+            seconds=self._seconds(node),
+            usage=node.usage,
+            text=node.so_far,
+            why="" if node.failure is None else node.failure.told_to(node.agent),
+        )
+
+    def _seconds(self, node: Node) -> float:
+        return (self.picture.at if node.ended is None else node.ended) - node.started
+
+    def _reflections(self) -> Iterator[Reflection]:
+        for path, loop in self._loops.items():
+            node = self.picture.node(path)
+            assert node is not None
+            options = {} if node.team is None else node.team.options
+            ended = loop.ended
+            yield Reflection(
+                lead=node.agent,
+                operation=path,
+                goal=node.request.original,
+                end=self._cut_short(node) if ended is None else ended.end,
+                iterations=loop.iterations if ended is None else ended.iterations,
+                most=(ended.most if ended is not None else 0) or options.get("max_iterations", MOST_ITERATIONS),
+                seconds=self._seconds(node),
+                score=loop.evaluations[-1].score if loop.evaluations else 0.0,
+                evaluations=tuple(loop.evaluations),
+                checks=tuple(loop.checks),
+                proposals=tuple(loop.proposals.values()),
+            )
+
+    def _cut_short(self, node: Node) -> ReflectEnd | None:
+        """How a loop ended that had no time to say so; None where it may go on."""
+        if node.ended is None:
+            return "paused" if self.picture.is_paused else None
+        failure = node.failure or (None if self.picture.ended is None else self.picture.ended.failure)
+        return "budget_exhausted" if failure is not None and failure.kind == "budget" else "cancelled"
+
+    def _discussions(self) -> Iterator[Discussion]:
+        for path, talk in self._talks.items():
+            node = self.picture.node(path)
+            assert node is not None
+            cut = {"budget_exhausted": "budget", "cancelled": "stopped"}.get(self._cut_short(node) or "")
+            yield Discussion(
+                lead=node.agent,
+                operation=path,
+                end=cut if talk.ended is None else talk.ended.by,
+                rounds=talk.rounds if talk.ended is None else talk.ended.rounds,
+                said=tuple(talk.said),
+                votes=tuple(talk.votes.values()),
+            )
+
+    def _open_points(self) -> Iterator[OpenPoint]:
+        for id, entry in self._asked.items():
+            node = self.picture.node(entry.operation)
+            agent = "" if node is None else node.agent
+            # An agent that came to its end all the same has found another way.
+            if node is not None and node.outcome == "succeeded":
+                continue
+            match entry.event:
+                case PermissionAsked(action=action, reason=reason):
+                    words = f"{action.tool} {msgspec.json.encode(action.arguments).decode()}: {reason}"
+                    yield OpenPoint(kind="request", id=id, agent=agent, text=words)
+                case QuestionAsked(text=text):
+                    yield OpenPoint(kind="question", id=id, agent=agent, text=text)
+        for message in self._messages.values():
+            yield OpenPoint(kind="message", id=message.id, agent=message.to, text=message.text)
+        for loop in self._loops.values():
+            if loop.evaluations and (held_back := loop.evaluations[-1].held_back):
+                yield OpenPoint(kind="claim", agent=loop.evaluations[-1].by, text=held_back)

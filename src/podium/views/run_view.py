@@ -1,0 +1,319 @@
+"""The picture of a run that its timeline gives.
+
+The picture is a fold: applying the entries in order gives the same picture to everybody who
+looks, whenever they look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import structs
+
+from ..values.agent import Team
+from ..values.errors import Failure
+from ..values.event import (
+    KINDS,
+    ActionBegan,
+    CallCut,
+    CallFailed,
+    Entry,
+    Evaluated,
+    Event,
+    ModelReplied,
+    Noticed,
+    OperationEnded,
+    OperationStarted,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    SessionRevived,
+    StatusReported,
+    TeamPlanned,
+    TextStreamed,
+    TextSuperseded,
+    ToolAnswered,
+    ToolCalled,
+    Trigger,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+    WorkerReturned,
+)
+from ..values.request import Outcome, Part, Request
+from ..values.result import Result
+from ..values.usage import NOTHING, Usage
+
+SPENDING = frozenset(KINDS[event] for event in (ModelReplied, CallFailed, CallCut))
+"""The kinds of events that say what thinking cost; a run's usage is the sum over them."""
+
+
+def spent(event: Event) -> Usage:
+    """What an event says that thinking cost."""
+    return event.usage if isinstance(event, ModelReplied | CallFailed | CallCut) else NOTHING
+
+
+@dataclass(slots=True)
+class Node:
+    """One operation of the tree."""
+
+    path: str
+    agent: str
+    trigger: Trigger
+    request: Request
+    started: float
+    ended: float | None = None
+    outcome: Outcome | None = None
+    said: list[str] = field(default_factory=list)
+    data: Any = None
+    parts: tuple[Part, ...] = ()
+    """The single contributions to its answer."""
+    failure: Failure | None = None
+    engine: str = ""
+    doing: str = "starting"
+    status: str = ""
+    """Where it says that it stands."""
+    judged: str = ""
+    """What it had made of its team's work when that was last judged."""
+    has_dispatched: bool = False
+    own: Usage = NOTHING
+    children: list[Node] = field(default_factory=list)
+    team: Team | None = None
+    """The team that its agent leads."""
+    members: dict[str, str] = field(default_factory=dict)
+    """The members of that team in their order, by the names that it has for them, and the agents that they are."""
+
+    @property
+    def text(self) -> str:
+        """What it has said so far, or its answer."""
+        return "".join(self.said)
+
+    @property
+    def so_far(self) -> str:
+        """What there is of its answer: the work that was judged rather than the plan that came after it."""
+        return self.judged or self.text
+
+    @property
+    def usage(self) -> Usage:
+        """What it and everything below it used, in the time from its start to its end."""
+        return sum((child.usage for child in self.children), self.own)
+
+    def walk(self) -> Iterator[Node]:
+        """It and everything below it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+@dataclass(slots=True)
+class Picture:
+    """A run as it stands after some of its entries."""
+
+    run: str = ""
+    started: RunStarted | None = None
+    started_at: float = 0.0
+    at: float = 0.0
+    seq: int = 0
+    root: Node | None = None
+    ended: RunEnded | None = None
+    is_paused: bool = False
+    notices: list[str] = field(default_factory=list)
+    waiting: dict[str, Entry] = field(default_factory=dict)
+    """What the person has been asked and has not answered, by its id."""
+    _nodes: dict[str, Node] = field(default_factory=dict)
+    _teams: dict[str, Team] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Picture:
+        """The picture that these entries give."""
+        picture = cls()
+        for entry in entries:
+            picture.apply(entry)
+        return picture
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry."""
+        self.at, self.seq = entry.at, entry.seq
+        match entry.event:
+            case RunStarted() as event:
+                self.run, self.started, self.started_at = entry.run, event, entry.at
+                self._teams = {agent.name: agent.team for agent in event.agents if agent.team is not None}
+            case RunPaused():
+                self.is_paused = True
+            case RunResumed():
+                self.is_paused = False
+            case RunEnded() as event:
+                self._end(event)
+            case Noticed() as event:
+                self.notices.append(event.text)
+            case OperationStarted() as event:
+                self._begin(entry, event)
+            case PermissionAnswered() | QuestionAnswered() as event:
+                if (asked := self.waiting.pop(event.id, None)) is not None and asked.operation in self._nodes:
+                    self._nodes[asked.operation].doing = "thinking"
+            case _:
+                if isinstance(entry.event, PermissionAsked | QuestionAsked):
+                    self.waiting[entry.event.id] = entry
+                if (node := self._nodes.get(entry.operation)) is not None:
+                    _apply(node, entry)
+
+    def _begin(self, entry: Entry, event: OperationStarted) -> None:
+        node = Node(entry.operation, event.agent, event.trigger, event.request, entry.at)
+        self._nodes[node.path] = node
+        above, name = self.above(node), node.agent
+        if above is None:
+            self.root = node
+        else:
+            above.children.append(node)
+            name = above.members.get(name, name) if node.trigger == "member" else name
+        if name in self._teams:
+            node.team = self._teams[name]
+            node.members = member_names(node.team)
+
+    def node(self, operation: str) -> Node | None:
+        """The operation of this path."""
+        return self._nodes.get(operation)
+
+    def above(self, node: Node) -> Node | None:
+        """The operation that started this one."""
+        path = above_of(node.path, self._nodes)
+        return None if path is None else self._nodes[path]
+
+    def _end(self, event: RunEnded) -> None:
+        self.ended = event
+        self.waiting.clear()
+        if self.root is not None:
+            _cut(self.root, self.at)
+
+    @property
+    def usage(self) -> Usage:
+        """What the whole run used."""
+        return NOTHING if self.root is None else self.root.usage
+
+    def result(self) -> Result:
+        """What the run came to, or has come to so far."""
+        outcome: Outcome = self.ended.outcome if self.ended else "paused" if self.is_paused else "interrupted"
+        answered = self.root if self.root is not None and self.root.outcome == "succeeded" else None
+        failure = self.ended.failure if self.ended else None
+        parts = self.ended.parts if self.ended else ()
+        return Result(
+            run_id=self.run,
+            outcome=outcome,
+            succeeded=outcome == "succeeded",
+            text=answered.text if answered else "",
+            data=answered.data if answered else None,
+            parts=parts or (answered.parts if answered else ()),
+            usage=structs.replace(self.usage, seconds=self.at - self.started_at),
+            error=None if failure is None else str(failure),
+        )
+
+    def parts_so_far(self) -> tuple[Part, ...]:
+        """What there is when there is no answer: finished parts, and the beginnings of unfinished ones.
+
+        A team's are in member order: of each member the last that it finished, and what it began after that.
+        """
+        return () if self.root is None else tuple(_parts(self.root))
+
+
+def member_names(team: Team) -> dict[str, str]:
+    """The members in their order, by the names that the team has for them, and the agents that they are."""
+    names: dict[str, str] = {}
+    for member in team.members:
+        wanted = name = member.name or member.agent
+        number = 2
+        while name in names:
+            name, number = f"{wanted}-{number}", number + 1
+        names[name] = member.agent
+    return names
+
+
+def above_of(path: str, known: Container[str]) -> str | None:
+    """The nearest operation above a place; None where there is none."""
+    while path := path.rpartition("/")[0]:
+        if path in known:
+            return path
+    return None
+
+
+def _apply(node: Node, entry: Entry) -> None:
+    """Take in an entry that concerns one operation alone."""
+    match entry.event:
+        case OperationEnded() as event:
+            node.outcome, node.failure, node.data, node.parts = event.outcome, event.failure, event.data, event.parts
+            node.said, node.judged = ([event.text], "") if event.text else (node.said, node.judged)
+            _cut(node, entry.at)
+        case TurnStarted() as event:
+            node.engine, node.said, node.doing = event.engine, [], "thinking"
+        case TurnResumed() | TextSuperseded():
+            node.said = []
+        case SessionRevived():
+            node.said, node.doing = [], "starting again"
+        case TextStreamed() as event:
+            node.said.append(event.text)
+            node.doing = "answering"
+        case TurnEnded() as event:
+            node.said = [event.text] if event.text else node.said
+            node.doing = "done" if event.failure is None else "failed"
+        case ModelReplied() | CallFailed() | CallCut() | WorkerReturned() as event:
+            node.own += event.usage
+        case ToolCalled() as event:
+            node.doing = f"using {event.action.tool}"
+        case PermissionAsked() as event:
+            node.doing = f"waiting for permission to use {event.action.tool}"
+        case QuestionAsked():
+            node.doing = "waiting for an answer"
+        case ActionBegan() as event:
+            node.doing = f"using {event.action.tool}"
+        case TeamPlanned() as event:
+            node.has_dispatched = bool(event.assignments)
+        case Evaluated():
+            node.judged = node.text if node.has_dispatched else node.judged
+        case StatusReported() as event:
+            node.status = event.text
+        case ToolAnswered():
+            node.doing = "thinking"
+
+
+def _cut(node: Node, at: float) -> None:
+    """End a node, and with it everything below that had not ended."""
+    for below in node.walk():
+        if below.ended is None:
+            below.ended = at
+            below.outcome = below.outcome or "cancelled"
+            below.doing = below.outcome
+
+
+def _parts(node: Node) -> Iterator[Part]:
+    if node.outcome == "succeeded":
+        yield Part(agent=node.agent, outcome="succeeded", text=node.text)
+        return
+    for child in _telling(node):
+        yield from _parts(child)
+    is_unfinished = not node.children and node.trigger != "request"
+    if node.so_far or node.failure is not None or is_unfinished:
+        yield Part(agent=node.agent, outcome=node.outcome or "cancelled", text=node.so_far, failure=node.failure)
+
+
+def _telling(node: Node) -> list[Node]:
+    """The operations below that tell what there is; a team's judge is none of them."""
+    if node.team is None:
+        return node.children
+    told = [child for child in node.children if child.trigger != "member"]
+    good: dict[str, Node] = {}
+    last: dict[str, Node] = {}
+    for child in node.children:
+        if child.trigger == "member":
+            last[child.agent] = child
+            if child.outcome == "succeeded":
+                good[child.agent] = child
+    for name in node.members:
+        told += [good[name]] if name in good else []
+        told += [last[name]] if name in last and last[name] is not good.get(name) else []
+    return told

@@ -1,0 +1,333 @@
+"""How a worker stands: one word for what it does, and all that lists and reports tell of it.
+
+Like the picture it is a fold over the timeline of the worker's run, and the same for everybody who looks.
+Whether anybody works on the run is not on the timeline, and is told by whoever asks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from msgspec import Struct
+
+from ..values.event import (
+    KINDS,
+    ActionBegan,
+    Checked,
+    Entry,
+    Noticed,
+    OperationEnded,
+    PermissionAsked,
+    QuestionAsked,
+    ReasoningStreamed,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    StopAsked,
+    TextStreamed,
+    ToolAnswered,
+    ToolCalled,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+    WorkCommitted,
+    WorkerPlaced,
+    WorkerReturned,
+    WorkerSent,
+)
+from ..values.usage import NOTHING, Usage
+from ..values.worker_task import Errand
+from .run_view import Picture
+
+Word = Literal[
+    "queued",
+    "starting",
+    "idle",
+    "thinking",
+    "tool_call",
+    "waiting_permission",
+    "paused",
+    "resumable",
+    "complete",
+    "failed",
+    "cancelled",
+]
+"""What a worker does, what it waits for, or how it ended.
+
+`queued` is one that nobody has begun yet, `resumable` one that was begun and that nobody works on.
+"""
+
+OVER: frozenset[Word] = frozenset({"complete", "failed", "cancelled"})
+"""The states that never change again."""
+
+AT_REST: frozenset[Word] = frozenset({"queued", "paused", "resumable"})
+"""The states in which no process works on it."""
+
+HEARD = tuple(name for event, name in KINDS.items() if event not in (TextStreamed, ReasoningStreamed))
+"""The kinds of events that say something about a worker: all but the pieces of what models say."""
+
+SENT = "workers"
+"""What is named as the tool of one that waits for workers of its own."""
+
+CHECKS = "run_checks"
+VERDICT = re.compile(r"(PASS|FAIL) (.+?)(?=, (?:PASS|FAIL) |$)")
+"""What the first line of an answer of that tool says of each check, where it ran several."""
+
+
+class CheckRun(Struct, frozen=True, kw_only=True):
+    """Checks that were run on the work, and whether they passed."""
+
+    name: str
+    passed: bool
+
+
+class WorkerState(Struct, frozen=True, kw_only=True):
+    """A worker as it stands. `answer` is None where there is none, and `why` says why.
+
+    `waiting_since` is when the oldest thing was asked that nobody has answered, and 0 where nothing is;
+    `waiting_for` are the ids of all of them. What its branch holds is known once its work was committed.
+    `counts` are the runs of workers that it sent itself and whose usage is in its own, since they are back.
+    """
+
+    run: str
+    state: Word
+    agent: str
+    task: str
+    errand: Errand
+    tool: str = ""
+    waiting_since: float = 0.0
+    waiting_for: tuple[str, ...] = ()
+    answer: str | None = None
+    why: str = ""
+    base: str = ""
+    commit: str = ""
+    commits: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    added: int = 0
+    removed: int = 0
+    checks: tuple[CheckRun, ...] = ()
+    usage: Usage = NOTHING
+    counts: tuple[str, ...] = ()
+    hired_at: float = 0.0
+    begun_at: float = 0.0
+    at: float = 0.0
+    restarts: int = 0
+
+    @property
+    def name(self) -> str:
+        """What people call it by."""
+        return self.errand.called or self.run
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in OVER
+
+    @property
+    def seconds(self) -> float:
+        """From its first moment of work to the last that is known."""
+        return self.at - self.begun_at if self.begun_at else 0.0
+
+
+def state_of(entries: Iterable[Entry], owner_alive: bool, *, answered: Collection[str] = ()) -> WorkerState:
+    """How a worker stands after these entries of its run; `answered` as for its course."""
+    course = Course()
+    for entry in entries:
+        course.apply(entry)
+    return course.state(owner_alive=owner_alive, answered=answered)
+
+
+@dataclass(slots=True)
+class Course:
+    """What has become of a worker so far, entry by entry."""
+
+    picture: Picture = field(default_factory=Picture)
+    _begun_at: float = 0.0
+    _restarts: int = 0
+    _is_under_way: bool = False
+    """Whether the process that works on it, or did last, has come to do anything."""
+    _stopped_by: str | None = None
+    _has_turned: bool = False
+    _turns: set[str] = field(default_factory=set)
+    _tools: dict[str, str] = field(default_factory=dict)
+    _sent: set[str] = field(default_factory=set)
+    """The tools in hand, by the places of their calls."""
+    _placed: WorkerPlaced | None = None
+    _committed: WorkCommitted | None = None
+    _checking: dict[str, str] = field(default_factory=dict)
+    """The checks that were begun, by the places of their calls; one that is refused never is."""
+    _checks: list[CheckRun] = field(default_factory=list)
+    _counts: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def seq(self) -> int:
+        """The place on the timeline up to which it is known."""
+        return self.picture.seq
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry."""
+        self.picture.apply(entry)
+        match entry.event:
+            case RunResumed():
+                self._begin(entry.at)
+            case RunPaused():
+                self._is_under_way = False
+            case RunStarted() | Noticed():
+                pass
+            case _:
+                self._is_under_way = True
+                self._work(entry)
+
+    def _begin(self, at: float) -> None:
+        """A process takes it up. Whatever one before had in hand went with that."""
+        self._restarts += self._is_under_way
+        self._begun_at = self._begun_at or at
+        self._is_under_way = self._has_turned = False
+        self._turns.clear()
+        self._tools.clear()
+
+    def _work(self, entry: Entry) -> None:
+        match entry.event:
+            case StopAsked(by=by):
+                self._stopped_by = by if self._stopped_by is None else self._stopped_by
+            case TurnStarted() | TurnResumed():
+                self._has_turned = True
+                self._turns.add(entry.scope)
+            case TurnEnded() | OperationEnded():
+                self._end_below(entry.scope)
+            case ToolCalled() as event:
+                self._tools[entry.scope] = event.action.tool
+            case ToolAnswered() as event:
+                self._tools.pop(entry.scope, None)
+                if name := self._checking.pop(entry.scope, ""):
+                    self._checks += _checked(name, event)
+            case ActionBegan(action=action) if action.tool == CHECKS:
+                self._checking[entry.scope] = str(action.arguments.get("name") or CHECKS)
+            case Checked() as event:
+                self._checks.append(CheckRun(name="; ".join(event.commands), passed=event.passed))
+            case WorkerPlaced() as event:
+                self._placed = event
+            case WorkCommitted() as event:
+                self._committed = event
+            case WorkerSent(run=run):
+                self._sent.add(run)
+            case WorkerReturned(run=run):
+                self._sent.discard(run)
+                self._counts[run] = None
+
+    def _end_below(self, place: str) -> None:
+        self._turns = {turn for turn in self._turns if not _is_below(turn, place)}
+        self._tools = {call: tool for call, tool in self._tools.items() if not _is_below(call, place)}
+
+    def state(self, *, owner_alive: bool, answered: Collection[str] = ()) -> WorkerState:
+        """How the worker stands by now. `answered` are requests whose answers it has not taken in yet."""
+        picture, started = self.picture, self.picture.started
+        assert started is not None, "a run begins with its request"
+        assert started.errand is not None, "only runs with an errand are workers'"
+        result = picture.result()
+        committed = self._committed or WorkCommitted(branch=started.errand.branch, commit="")
+        asked = {id: entry for id, entry in self._asked().items() if id not in answered}
+        word = self._word(owner_alive, is_waiting=bool(asked))
+        return WorkerState(
+            run=picture.run,
+            state=word,
+            agent=started.agent,
+            task=started.request.text,
+            errand=started.errand,
+            tool=self._tool(asked) if word in ("tool_call", "waiting_permission") else "",
+            waiting_since=min((entry.at for entry in asked.values()), default=0.0),
+            waiting_for=tuple(asked),
+            answer=result.text if result.succeeded else None,
+            why=self._why(word),
+            base="" if self._placed is None else self._placed.base,
+            commit=committed.commit,
+            commits=committed.commits,
+            files=committed.files,
+            added=committed.added,
+            removed=committed.removed,
+            checks=tuple(self._checks),
+            usage=picture.usage,
+            counts=tuple(self._counts),
+            hired_at=picture.started_at,
+            begun_at=self._begun_at,
+            at=picture.at,
+            restarts=self._restarts,
+        )
+
+    def _word(self, owner_alive: bool, *, is_waiting: bool) -> Word:
+        match self.picture.ended:
+            case RunEnded(outcome="succeeded"):
+                return "complete"
+            case RunEnded(outcome="cancelled"):
+                return "cancelled"
+            case RunEnded():
+                return "failed"
+        if self.picture.is_paused:
+            return "paused"
+        if not owner_alive:
+            return "resumable" if self._begun_at else "queued"
+        if is_waiting:
+            return "waiting_permission"
+        if self._tools:
+            return "tool_call"
+        if self._turns:
+            return "thinking"
+        if self._sent:
+            return "tool_call"
+        return "idle" if self._has_turned else "starting"
+
+    def _asked(self) -> dict[str, Entry]:
+        """What waits for a person; who came to an end all the same waits no longer."""
+        waiting: dict[str, Entry] = {}
+        for id, entry in self.picture.waiting.items():
+            node = self.picture.node(entry.operation)
+            if node is None or node.outcome is None:
+                waiting[id] = entry
+        return waiting
+
+    def _tool(self, asked: dict[str, Entry]) -> str:
+        """The tool that it asks about, or else the last that it took up."""
+        for entry in asked.values():
+            match entry.event:
+                case PermissionAsked(action=action):
+                    return action.tool
+                case QuestionAsked():
+                    return "ask_person"
+        return next(reversed(self._tools.values()), SENT if self._sent and not self._turns else "")
+
+    def _why(self, word: Word) -> str:
+        """Why there is no answer."""
+        ended = self.picture.ended
+        if ended is not None and ended.failure is not None:
+            return str(ended.failure)
+        match word:
+            case "complete":
+                return ""
+            case "cancelled":
+                return f"it was stopped by {self._stopped_by}" if self._stopped_by else "it was stopped"
+            case "failed":
+                return "it failed"
+            case "queued":
+                return "nobody has begun with it yet"
+            case "paused":
+                return "it is paused"
+            case "resumable":
+                return "its process is gone, and a commander has to go on with it"
+            case "waiting_permission":
+                return "it waits for an answer from you"
+        return "it has not ended"
+
+
+def _checked(name: str, answered: ToolAnswered) -> list[CheckRun]:
+    """The checks that a call ran, each by itself where the answer tells them apart."""
+    said = VERDICT.findall(answered.text.partition("\n")[0])
+    if len(said) > 1 and ", ".join(one for _, one in said) == name:
+        return [CheckRun(name=one, passed=verdict == "PASS") for verdict, one in said]
+    return [CheckRun(name=name, passed=not answered.is_error)]
+
+
+def _is_below(scope: str, place: str) -> bool:
+    return scope == place or scope.startswith(f"{place}/")

@@ -1,0 +1,109 @@
+"""The keyring: keys of model providers that come with an errand, in the memory of the commander and nowhere else.
+
+A commander has the keys of the shell that started it. Whoever hands it an errand later may have others, or none, and
+other addresses that they are for: those are said to it over a socket that only its user can reach, before the errand
+is written down. Where no commander is there, the one that is started then has them from its own environment; where
+another's was just starting or ending, they are brought to it, and it waits for as long as they are promised.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from anyio import move_on_after, sleep, wait_readable
+from msgspec import Struct
+
+from ..values.errors import OutsideFailed
+from .commander_socket import socket_path
+from .key_promise import is_promised
+
+LONGEST = 65536
+SECONDS = 1.0
+"""How long a commander that is busy is waited for."""
+PATIENCE_SECONDS = 30.0
+"""How long keys may take that are promised."""
+LOOK_SECONDS = 0.02
+"""How often to look whether they still are."""
+
+
+class Keys(Struct, frozen=True):
+    """What one run's worker calls its models with: variables with keys and addresses, empty where there is none."""
+
+    run: str
+    environ: dict[str, str]
+
+
+def hand_over(store: Path, run: str, environ: Mapping[str, str]) -> bool:
+    """Give the commander of a store the keys for a run; whether there is one that has them now."""
+    path = _path(store)
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
+        before = path.lstat()
+        ours.settimeout(SECONDS)
+        ours.sendto(msgspec.json.encode(Keys(run, dict(environ))), str(path))
+        # One that closes its keyring takes that away first, and then what has come.
+        return os.path.samestat(before, path.lstat())
+    return False
+
+
+class Keyring:
+    """The keys that a commander was given. Only who holds the commander's own socket may open it."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._path = _path(store)
+        self._keys: dict[str, dict[str, str]] = {}
+
+    def open(self) -> None:
+        """Have a place to which keys can come."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket.setblocking(False)
+        self._path.unlink(missing_ok=True)
+        self._socket.bind(str(self._path))
+        os.chmod(self._path, 0o600)  # noqa: PTH101 - as it is bound
+
+    async def keep(self) -> None:
+        """Take what comes, for ever."""
+        while True:
+            await wait_readable(self._socket)
+            self._take()
+
+    async def wait_for(self, run: str, *, within: float = PATIENCE_SECONDS) -> None:
+        """Wait for the keys of a run while somebody promises them. Raises OutsideFailed where that takes too long."""
+        with move_on_after(within):
+            # In this order: whoever promises them brings them before it stops promising.
+            while is_promised(self._store, run) and not self.of(run):  # noqa: ASYNC110 - a lock does not ring
+                await sleep(LOOK_SECONDS)
+            return
+        what = "the keys of the shell that it was delegated from"
+        raise OutsideFailed(f"{what} have not come within {within:g} s; delegate it again")
+
+    def of(self, run: str) -> dict[str, str]:
+        """The keys that came with a run; none where its commander's own will do."""
+        self._take()
+        return self._keys.get(run, {})
+
+    def forget(self, run: str) -> None:
+        """Let go of a run's keys."""
+        self._keys.pop(run, None)
+
+    def close(self) -> None:
+        """Take nothing more than has come: what it is for may be found only after this."""
+        self._path.unlink(missing_ok=True)
+        self._take()
+        self._socket.close()
+
+    def _take(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                with suppress(msgspec.MsgspecError):
+                    keys = msgspec.json.decode(self._socket.recv(LONGEST), type=Keys)
+                    self._keys[keys.run] = keys.environ
+
+
+def _path(store: Path) -> Path:
+    return socket_path(store).with_suffix(".keys")

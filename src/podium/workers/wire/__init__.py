@@ -1,0 +1,1 @@
+"""The wire between a worker and its commander: frames, messages and connections."""

@@ -1,0 +1,294 @@
+"""A link: one end of a connection between a worker and its commander.
+
+It keeps the order of what is said and heard, pings or answers pings, and ends where the other side sends
+rubbish, does not read, or is silent for too long. What messages mean is left to both ends.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from asyncio import Event
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from anyio import Lock, create_task_group, move_on_after, sleep
+from anyio.lowlevel import checkpoint
+
+from ...values.plain_text import cut, plain
+from .frame import LONGEST, BadFrame, Line, TooLong
+from .line_socket import Gone, Pipe
+from .wire_message import (
+    FromCommander,
+    FromWorker,
+    Handshake,
+    HandshakeAck,
+    Order,
+    Ping,
+    Pong,
+    Report,
+    decode_from_commander,
+    decode_from_worker,
+    encode,
+    stamped,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a connection may take. `frame` and `early` are bytes, the rest up to `unread` seconds.
+
+    `unread` is how long the other side may leave a message unread, `early` how much may be said before the
+    handshake is answered, `inbox` how many messages wait to be received, and `strangers` how many
+    connections may be open at once that have not said who they are.
+    """
+
+    frame: int = LONGEST
+    early: int = LONGEST
+    handshake: float = 10.0
+    ping: float = 30.0
+    silence: float = 60.0
+    unread: float = 60.0
+    bad_lines: int = 3
+    inbox: int = 16
+    strangers: int = 64
+
+
+class Rejected(Gone):
+    """The handshake was refused; the text says why."""
+
+
+STANDARD = Limits()
+
+OnBad = Callable[[BadFrame], None]
+"""Who is told of a bad line, which is then skipped."""
+
+Heard = TypeVar("Heard", bound=Report | Order)
+Said = TypeVar("Said", bound=Report | Order)
+Control = Handshake | HandshakeAck | Ping | Pong
+"""What the wire says for itself, and neither end sees."""
+
+
+class Link(Generic[Heard, Said]):
+    """One end of a connection: `send` what is to be said, and iterate over what is heard until the other side is gone.
+
+    Its tasks belong to the block that opened it.
+    """
+
+    def __init__(
+        self, pipe: Pipe, decode: Callable[[bytes], Heard | Control], *, limits: Limits, on_bad: OnBad
+    ) -> None:
+        self._pipe = pipe
+        self._decode = decode
+        self._limits = limits
+        self._on_bad = on_bad
+        self._bad = 0
+        self._sending = Lock(fast_acquire=True)
+        self._inbox: deque[Heard] = deque()
+        self._has_news = Event()
+        self._is_over = False
+        self._early = bytearray()
+        self._ack: HandshakeAck | None = None
+        self._is_answered = Event()
+        self._is_open = Event()
+        self._was_pinged = Event()
+        self._ending: Gone | None = None
+
+    async def send(self, message: Said) -> None:
+        """Say it, after all that was said before. Raises Gone, and BadFrame for what cannot be sent.
+
+        Before the handshake is answered it is kept, up to a limit, and then waits. Afterwards it waits while
+        the other side does not read, up to a limit, and then the other side is gone.
+        """
+        line = line_of(message, self._limits)
+        async with self._sending:
+            if not self._is_open.is_set() and len(self._early) + len(line) <= self._limits.early:
+                self._early += line
+                return
+            await self._is_open.wait()
+            await self._write(line)
+
+    async def receive(self) -> Heard:
+        """What the other side says next. Raises Gone, after everything that came before."""
+        if self._inbox:
+            # Who has much to say must not keep others from running.
+            await checkpoint()
+        while not self._inbox:
+            if self._is_over:
+                raise self._gone()
+            self._has_news.clear()
+            await self._has_news.wait()
+        message = self._inbox.popleft()
+        self._take_in()
+        return message
+
+    def __aiter__(self) -> Link[Heard, Said]:
+        return self
+
+    async def __anext__(self) -> Heard:
+        try:
+            return await self.receive()
+        except Rejected:
+            raise
+        except Gone:
+            raise StopAsyncIteration from None
+
+    async def accepted(self) -> dict[str, Any]:
+        """What the commander gave the worker to begin with, as soon as it did. Raises Rejected, or Gone."""
+        await self._is_open.wait()
+        if self._ack is None or self._ending is not None:
+            raise self._gone()
+        return self._ack.config
+
+    @property
+    def ending(self) -> str:
+        """How it ended; empty while it has not."""
+        return "" if self._ending is None else str(self._ending)
+
+    # What comes
+
+    def _take_in(self) -> None:
+        """Hear what has come, as far as there is room for it."""
+        if self._is_over:
+            return
+        try:
+            while len(self._inbox) < self._limits.inbox and (line := self._pipe.take()) is not None:
+                try:
+                    self._hear(self._decode(whole(line)))
+                    self._bad = 0
+                except BadFrame as error:
+                    self._bad += 1
+                    self._on_bad(error)
+                if self._bad == self._limits.bad_lines:
+                    raise Gone(f"the other side sent {self._bad} bad lines in a row")
+        except Gone as gone:
+            self._end(gone)
+            self._is_over = True
+        if self._inbox or self._is_over:
+            self._has_news.set()
+
+    def _hear(self, message: Heard | Control) -> None:
+        if isinstance(message, HandshakeAck):
+            self._answered(message)
+        elif isinstance(message, Handshake) or not (self._is_open.is_set() or self._ack):
+            raise BadFrame("a message came out of its order: a handshake comes first, is answered, and comes once")
+        elif isinstance(message, Ping):
+            self._was_pinged.set()
+        elif not isinstance(message, Pong):
+            self._inbox.append(message)
+
+    def _answered(self, ack: HandshakeAck) -> None:
+        if self._ack is not None:
+            raise BadFrame("a message came out of its order: the handshake was answered before")
+        if not ack.accepted:
+            raise Rejected(f"the commander refused the handshake: {cut(plain(ack.error), 500)}")
+        self._ack = ack
+        self._is_answered.set()
+
+    # Its tasks
+
+    async def _ping(self) -> None:
+        """The commander's beat."""
+        with suppress(Gone):
+            while True:
+                await sleep(self._limits.ping)
+                await self._say(Ping())
+
+    async def _pong(self) -> None:
+        """The worker's: what was said early, once the handshake is answered, and then an answer to each ping."""
+        with suppress(Gone):
+            with move_on_after(self._limits.handshake):
+                await self._is_answered.wait()
+            if self._ack is None:
+                self._end(Gone(f"the handshake was not answered within {self._limits.handshake:g} s"))
+                return
+            # Whoever sends meanwhile only adds to it, so the pipe is free.
+            while self._early:
+                said, self._early = bytes(self._early), bytearray()
+                await self._write(said)
+            self._is_open.set()
+            while True:
+                await self._was_pinged.wait()
+                self._was_pinged.clear()
+                await self._say(Pong())
+
+    async def _say(self, message: Ping | Pong) -> None:
+        async with self._sending:
+            await self._write(line_of(message, self._limits))
+
+    async def _write(self, line: bytes) -> None:
+        if self._ending is not None:
+            raise self._gone()
+        try:
+            await self._pipe.write(line, within=self._limits.unread)
+        except Gone as gone:
+            self._end(gone)
+            raise
+
+    def _end(self, gone: Gone) -> None:
+        self._ending = self._ending or gone
+        self._is_open.set()
+        self._pipe.cut()
+
+    def _close(self) -> None:
+        self._end(Gone("the connection was closed here"))
+        self._inbox.clear()
+        self._pipe.close()
+
+    def _gone(self) -> Gone:
+        return type(self._ending)(str(self._ending)) if self._ending else Gone("the connection was closed here")
+
+
+@asynccontextmanager
+async def worker_end(pipe: Pipe, *, limits: Limits, on_bad: OnBad) -> AsyncIterator[Link[Order, Report]]:
+    """The end of a worker whose handshake is not answered yet, until the block ends."""
+    link: Link[Order, Report] = Link(pipe, decode_from_commander, limits=limits, on_bad=on_bad)
+    async with _kept(link, link._pong):
+        yield link
+
+
+@asynccontextmanager
+async def commander_end(pipe: Pipe, *, limits: Limits, on_bad: OnBad) -> AsyncIterator[Link[Report, Order]]:
+    """The end of a commander that has let the worker in, until the block ends."""
+    link: Link[Report, Order] = Link(pipe, decode_from_worker, limits=limits, on_bad=on_bad)
+    link._is_open.set()
+    async with _kept(link, link._ping):
+        yield link
+
+
+@asynccontextmanager
+async def _kept(link: Link[Heard, Said], beat: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Let the link hear, with its beat, until the block ends, and close it."""
+    trouble: Exception | None = None
+    try:
+        async with create_task_group() as group:
+            group.start_soon(beat)
+            link._pipe.call(link._take_in, silence=link._limits.silence)
+            try:
+                yield
+            except Exception as error:
+                # Raised below, where the task group does not make a group of it.
+                trouble = error
+            group.cancel_scope.cancel()
+    finally:
+        link._close()
+    if trouble is not None:
+        raise trouble
+
+
+def line_of(message: FromWorker | FromCommander, limits: Limits) -> bytes:
+    """The message as it goes over the wire now. Raises BadFrame."""
+    line = encode(stamped(message, id=secrets.token_hex(8), timestamp=time.time_ns() // 1_000_000))
+    if len(line) > limits.frame + 1:
+        raise TooLong(limits.frame)
+    return line
+
+
+def whole(line: Line) -> bytes:
+    """The line, where it is one. Raises TooLong."""
+    if isinstance(line, TooLong):
+        raise line
+    return line

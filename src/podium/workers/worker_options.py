@@ -1,0 +1,73 @@
+"""The terms that a worker is hired on: what it thinks with, what it may use, and what it may do without asking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import structs
+
+from ..config.model_role import ROLES, Role
+from ..core.budget import revised
+from ..setup.settings import Settings
+from ..values.agent import Agent, Budget
+from ..values.errors import Mistake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What is agreed on before a worker begins; what is left out is as the agent's own file says."""
+
+    role: str | None = None
+    model: str | None = None
+    engine: str | None = None
+    max_turns: int | None = None
+    budget: Budget | None = None
+    timeout: float | None = None
+    is_reader: bool = False
+    approved: tuple[str, ...] = ()
+    """Rules for what it may do without asking."""
+
+
+def suited(agent: Agent, terms: Terms, settings: Settings) -> Agent:
+    """The agent as it is hired. Raises Mistake for a role that there is not."""
+    changes: dict[str, Any] = {"isolation": "shared"}
+    role = None if terms.role is None else role_of(terms.role, settings)
+    if terms.model is not None:
+        changes["model"] = terms.model
+    elif terms.role in settings.models:
+        changes["model"] = terms.role
+    if role is not None and changes.get("model") != terms.role and role.prompt:
+        changes["prompt"] = f"{agent.prompt}\n\n{role.prompt}"
+    if terms.engine is not None:
+        changes["engine"] = terms.engine
+    if terms.max_turns is not None:
+        changes["max_turns"] = terms.max_turns
+    if terms.is_reader:
+        changes["tools"] = None
+    budget = agent.budget
+    for limits in (None if role is None else role.budget, terms.budget, Budget(seconds=terms.timeout)):
+        budget = budget if limits in (None, Budget()) else revised(budget, limits)
+    return structs.replace(agent, **(changes | {"budget": budget}))
+
+
+def permitting(settings: Settings, terms: Terms) -> Settings:
+    """The settings with what was agreed on beforehand allowed. Raises Mistake for what is no rule, or no role."""
+    role = None if terms.role is None else role_of(terms.role, settings)
+    rules = (*terms.approved, *(() if role is None else role.rules))
+    if not rules:
+        return settings
+    from ..policy.rule import parse  # here, because most workers bring no rules
+
+    for rule in rules:
+        parse(rule)
+    mine = settings.permissions
+    return structs.replace(settings, permissions=structs.replace(mine, allow=(*mine.allow, *rules)))
+
+
+def role_of(name: str, settings: Settings) -> Role:
+    """A role of the settings, or one that comes along. Raises Mistake where there is none of that name."""
+    role = settings.models.get(name) or ROLES.get(name)
+    if role is None:
+        raise Mistake(f"there is no role {name!r}; there are {', '.join(dict.fromkeys((*settings.models, *ROLES)))}")
+    return role

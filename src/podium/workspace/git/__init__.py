@@ -1,0 +1,1 @@
+"""Git: repositories, branches, revisions and snapshots of a working tree."""

@@ -1,0 +1,167 @@
+"""The overlap forecast: which branches touched the same files, and which of them would not merge.
+
+Tried and not guessed, because two branches may clash without a file in common, and share a file
+without clashing. Nothing is touched; what to do about it is for whoever reads it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from ..git.repository import Place, git, git_output
+from ..git.revision import contains, path_text, pinned, tip
+from ..git.snapshot import commit_id
+from .trial_merge import Attempt, Clash, Conflict, Side, attempts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """What happened to one file; `was` is its name before where that changed."""
+
+    path: str
+    added: int = 0
+    removed: int = 0
+    was: str | None = None
+    is_binary: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """What a branch brings: its files, its lines, and its commits, oldest first."""
+
+    files: tuple[FileChange, ...]
+    added: int
+    removed: int
+    commits: tuple[str, ...]
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """The names of the files; where one was renamed, both."""
+        return frozenset(name for file in self.files for name in (file.path, file.was) if name is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """Two branches, or a branch and the target: the files that both touched, and what would clash.
+
+    `through` is the branch that one of the two is built on and whose clash this is; empty where it is their own.
+    `is_in` says that the second has all of the first already.
+    """
+
+    first: str
+    second: str
+    files: tuple[str, ...]
+    conflicts: tuple[Conflict, ...]
+    merges: bool
+    through: str = ""
+    is_in: bool = False
+
+    @property
+    def clashing(self) -> tuple[str, ...]:
+        """The files that clash, each once."""
+        return tuple(dict.fromkeys(file for clash in self.conflicts for file in clash.files))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What is to be expected when these branches come together.
+
+    `pairs` has the pairs that share files or would not merge; `onto_target` has every branch.
+    """
+
+    onto: str
+    changes: Mapping[str, Changed]
+    pairs: tuple[Overlap, ...]
+    onto_target: tuple[Overlap, ...]
+
+
+async def changed(repo: Place, base: str, branch: str) -> Changed:
+    """What `branch` brings since it parted from `base`; all that it has where the two never met."""
+    place = pinned(repo)
+    return await _changed(place, await commit_id(place, base), await tip(place, branch))
+
+
+async def forecast(repo: Place, branches: Mapping[str, str], *, onto: str) -> Forecast:
+    """How the branches, each given with its base, would go together with one another and with the branch `onto`."""
+    place = pinned(repo)
+    target = Side(name=onto, commit=await tip(place, onto))
+    sides = [Side(name=branch, commit=await tip(place, branch)) for branch in branches]
+    bases = {side.name: await commit_id(place, branches[side.name]) for side in sides}
+    changes = {side.name: await _changed(place, bases[side.name], side.commit) for side in sides}
+    pairs = list(combinations(sides, 2))
+    tried = iter(await attempts(place, [*pairs, *((target, side) for side in sides)]))
+    between = [
+        _overlap(one, two, changes[one.name].touched & changes[two.name].touched, next(tried)) for one, two in pairs
+    ]
+    onto_target = []
+    for side in sides:
+        meanwhile = await _changed(place, side.commit, target.commit)
+        overlap = _overlap(side, target, changes[side.name].touched & meanwhile.touched, next(tried))
+        onto_target.append(replace(overlap, is_in=await contains(place, target.commit, side.commit)))
+    below = {
+        name: [other for other, change in changes.items() if other != name and base in change.commits]
+        for name, base in bases.items()
+    }
+    clashes = {frozenset((one.first, one.second)): one for one in (*between, *onto_target) if not one.merges}
+    return Forecast(
+        onto=onto,
+        changes=changes,
+        pairs=tuple(_traced(one, clashes, below) for one in between if one.files or not one.merges),
+        onto_target=tuple(_traced(one, clashes, below) for one in onto_target),
+    )
+
+
+def _traced(one: Overlap, clashes: Mapping[frozenset[str], Overlap], below: Mapping[str, Sequence[str]]) -> Overlap:
+    """The overlap with the branch whose clash it is, where one of the two only has it from that."""
+    if one.merges:
+        return one
+    for built, other in ((one.first, one.second), (one.second, one.first)):
+        for earlier in below.get(built, ()):
+            same = clashes.get(frozenset((earlier, other)))
+            if same is not None and set(one.clashing) <= set(same.clashing):
+                return replace(one, through=_traced(same, clashes, below).through or earlier)
+    return one
+
+
+def _overlap(first: Side, second: Side, files: frozenset[str], outcome: Attempt) -> Overlap:
+    conflicts = outcome.conflicts if isinstance(outcome, Clash) else ()
+    return Overlap(
+        first=first.name,
+        second=second.name,
+        files=tuple(sorted(files)),
+        conflicts=conflicts,
+        merges=not isinstance(outcome, Clash),
+    )
+
+
+async def _changed(repo: Place, base: str, commit: str) -> Changed:
+    met = await git(repo, "merge-base", base, commit)
+    if met.code == 0:
+        begin = met.out.decode().split()[0]
+        listed = await git_output(repo, "rev-list", "--reverse", f"{begin}..{commit}")
+    else:
+        begin = await git_output(repo, "hash-object", "-t", "tree", "--stdin", stdin=b"")  # the empty tree
+        listed = await git_output(repo, "rev-list", "--reverse", commit)
+    counted = await git_output(repo, "diff-tree", "-r", "-M", "--numstat", "-z", begin, commit)
+    files = tuple(_counted(os.fsencode(counted)))
+    return Changed(
+        files=files,
+        added=sum(file.added for file in files),
+        removed=sum(file.removed for file in files),
+        commits=tuple(listed.split()),
+    )
+
+
+def _counted(numstat: bytes) -> Iterator[FileChange]:
+    """What `--numstat -z` says: both names follow a count whose own name is empty."""
+    words = iter(numstat.split(b"\0"))
+    while word := next(words, b""):
+        added, removed, name = word.split(b"\t", 2)
+        was = None if name else path_text(next(words))
+        path = path_text(name or next(words))
+        if is_binary := added == b"-":
+            added = removed = b"0"
+        yield FileChange(path=path, added=int(added), removed=int(removed), was=was, is_binary=is_binary)

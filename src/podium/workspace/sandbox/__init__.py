@@ -1,0 +1,1 @@
+"""The sandbox around a command: mounts, limits, system calls and secret files."""

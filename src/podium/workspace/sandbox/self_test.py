@@ -1,0 +1,148 @@
+"""The self-test: a command in the sandbox tries to get out, and from outside we see whether it did.
+
+It is what makes a sandbox fit for use: nothing is concluded from options that were given.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...system.child_process import run
+
+if TYPE_CHECKING:
+    from .bubblewrap import Sandbox
+
+TIMEOUT = 20.0
+SHELL = "/bin/bash"
+END = "tried everything"
+
+ATTEMPTS = r"""
+outside=$1 home=$2 port=$3 checkout=$4 probe=$5
+while read -r name value; do
+  case $name in CapEff:|CapPrm:|CapBnd:|NoNewPrivs:|Seccomp:) echo "$name $value";; esac
+done </proc/self/status
+for place in "$outside" "$home" "$checkout/.git" "$checkout/.podium" "$checkout" /usr /etc /; do
+  { : >"$place/$probe"; } 2>/dev/null && echo "wrote: $place"
+done
+{ : >>/proc/sys/kernel/core_pattern; } 2>/dev/null && echo "opened: settings of the kernel"
+[ -e "$outside/seen" ] && echo "saw: a folder of others"
+[ -e "$home/$probe-seen" ] && echo "saw: the Podium home"
+{ exec 3<>"/dev/tcp/127.0.0.1/$port"; } 2>/dev/null && echo "reached: the network of this machine"
+echo "tried everything"
+"""
+WANTED = {"CapEff:": 0, "CapPrm:": 0, "CapBnd:": 0, "NoNewPrivs:": 1, "Seccomp:": 2}
+
+_found: dict[Sandbox, list[str]] = {}
+"""What was found in this process. A sandbox is a value: an equal one is not tried again."""
+
+
+async def failures(sandbox: Sandbox) -> list[str]:
+    """What is wrong with a sandbox, as sentences without an end; nothing, where it holds."""
+    if sandbox not in _found:
+        _found[sandbox] = await _tried(sandbox)
+    return _found[sandbox]
+
+
+async def _tried(sandbox: Sandbox) -> list[str]:
+    probe = f"probe-{secrets.token_hex(8)}"
+    seen = sandbox.home / f"{probe}-seen"
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
+        outside = Path(folder)
+        (outside / "seen").touch()
+        seen.touch(mode=0o600)
+        try:
+            port = str(listener.getsockname()[1])
+            asked = (folder, str(sandbox.home), port, str(sandbox.checkout), probe)
+            said = await _output(sandbox.wrap([SHELL, "-c", ATTEMPTS, "bash", *asked]), str(sandbox.checkout))
+            # What counts is not only what it says about itself, but what can be seen from here.
+            seen_here = _written(sandbox, outside, probe) + _reached(listener)
+        finally:
+            seen.unlink(missing_ok=True)
+            with suppress(
+                OSError
+            ):  # it is there only where the trial was cut short, and its file system may be read-only
+                (sandbox.checkout / probe).unlink()
+    return list(dict.fromkeys((*seen_here, *_judged(said, sandbox))))
+
+
+def _written(sandbox: Sandbox, outside: Path, probe: str) -> list[str]:
+    """Where the command left something; it is removed."""
+    places = [
+        outside,
+        sandbox.home,
+        sandbox.checkout / ".git",
+        sandbox.checkout / ".podium",
+        Path("/usr"),
+        Path("/etc"),
+    ]
+    written = [place for place in (*places, sandbox.checkout) if os.path.lexists(place / probe)]
+    for place in written:
+        (place / probe).unlink()
+    may = [sandbox.checkout] if sandbox.profile == "workspace" else []
+    return [f"a command wrote to {place}" for place in written if place not in may]
+
+
+def _reached(listener: socket.socket) -> list[str]:
+    listener.setblocking(False)
+    with suppress(BlockingIOError):
+        listener.accept()[0].close()
+        return ["a command reached the network of this machine"]
+    return []
+
+
+def _judged(said: list[str], sandbox: Sandbox) -> list[str]:
+    """What the command itself found that should not be."""
+    if END not in said:
+        return [f"{' '.join(said) or 'bubblewrap said nothing'} ({remedy()})"]
+    facts = {name: value for name, _, value in (line.partition(" ") for line in said)}
+    wrong = [
+        f"{name.removesuffix(':')} is {facts.get(name, 'not told')} in it, and should be {wanted}"
+        for name, wanted in WANTED.items()
+        if name not in facts or int(facts[name], 16) != wanted
+    ]
+    allowed = {f"wrote: {sandbox.checkout}"} if sandbox.profile == "workspace" else set()
+    did = [
+        line for line in said if line.startswith(("saw: ", "opened: ", "reached: ", "wrote: ")) and line not in allowed
+    ]
+    return wrong + [f"a command {line.replace(': ', ' to ' if line.startswith('wrote') else ' ', 1)}" for line in did]
+
+
+SWITCHES = (
+    ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
+    ("kernel/unprivileged_userns_clone", "0", "1"),
+    ("user/max_user_namespaces", "0", "10000"),
+)
+
+
+def remedy() -> str:
+    """The command that turns on what bubblewrap needs, as far as one can tell."""
+    for name, off, on in SWITCHES:
+        with suppress(OSError):
+            if Path("/proc/sys", name).read_text(encoding="ascii").strip() == off:
+                return f"user namespaces are off; turn them on with: sudo sysctl -w {name.replace('/', '.')}={on}"
+    return "it needs user namespaces and a /proc of its own; inside a container, those have to be allowed"
+
+
+async def can_disable_users(program: str) -> bool:
+    """Whether this bubblewrap can forbid further user namespaces. Where not, the filter alone does."""
+    return any("--disable-userns" in line for line in await _output([program, "--help"], "/"))
+
+
+async def _output(argv: list[str], directory: str) -> list[str]:
+    said = bytearray()
+
+    def take(chunk: bytes) -> bool:
+        said.extend(chunk)
+        return len(said) < 1_000_000
+
+    try:
+        await run(argv, directory=directory, timeout=TIMEOUT, take=take)
+    except OSError as error:
+        return [f"{argv[0]} cannot be started: {error.strerror}"]
+    return said.decode(errors="replace").splitlines()

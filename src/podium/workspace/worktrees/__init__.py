@@ -1,0 +1,1 @@
+"""Worktrees: one checkout for each worker, its state, its size and its removal."""

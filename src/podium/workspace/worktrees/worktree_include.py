@@ -1,0 +1,88 @@
+"""`.worktreeinclude`: which ignored files of a repository go along into a new worktree.
+
+It is written as `.gitignore` is. Only plain files are copied, no link is followed on either side, and
+nothing that the worktree has already is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from contextlib import ExitStack, suppress
+from pathlib import Path, PurePosixPath
+
+from anyio import to_thread
+
+from ...values.errors import Mistake
+from ..git.repository import Checkout, Repository, git_output, names
+
+NAME = ".worktreeinclude"
+LARGEST = 256 * 1024
+LISTING_SECONDS = 300.0
+
+
+async def include(repository: Repository, checkout: Checkout) -> list[str]:
+    """Copy what the repository wants in its worktrees; the paths of what was copied."""
+    wanted = await to_thread.run_sync(_wanted, repository.root)
+    if not wanted:
+        return []
+    listing = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard")
+    ignored = names(await git_output(repository, *listing, timeout=LISTING_SECONDS))
+
+    def copied() -> list[str]:
+        # Only those who have such a file pay for what reads it.
+        from pathspec import GitIgnoreSpec
+
+        matching = GitIgnoreSpec.from_lines(wanted)
+        return [path for path in ignored if matching.match_file(path) and _copy(repository.root, checkout.path, path)]
+
+    return await to_thread.run_sync(copied)
+
+
+def _wanted(root: Path) -> list[str]:
+    """The lines of the file, where there is a plain one."""
+    try:
+        file = os.open(root / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise Mistake(f"{root / NAME} cannot be read: {error.strerror}; a plain file would do") from error
+    with os.fdopen(file, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise Mistake(f"{root / NAME} is not a plain file; one with a pattern a line would do")
+        return opened.read(LARGEST).decode("utf-8", "replace").splitlines()
+
+
+def _copy(source: Path, target: Path, path: str) -> bool:
+    """Copy one file; False where it is no plain file, lies behind a link, or exists there."""
+    *folders, name = PurePosixPath(path).parts
+    if ".." in folders or ".git" in {part.casefold() for part in (*folders, name)}:
+        return False
+    with ExitStack() as stack, suppress(OSError):
+        read_from = _opened(stack, source, folders, is_made=False)
+        plain = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=read_from)
+        reading = stack.enter_context(os.fdopen(plain, "rb"))
+        found = os.fstat(plain)
+        if not stat.S_ISREG(found.st_mode):
+            return False
+        write_to = _opened(stack, target, folders, is_made=True)
+        made = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        copy = os.open(name, made, found.st_mode & 0o777, dir_fd=write_to)
+        with os.fdopen(copy, "wb") as writing:
+            shutil.copyfileobj(reading, writing)
+        return True
+    return False
+
+
+def _opened(stack: ExitStack, root: Path, folders: list[str], *, is_made: bool) -> int:
+    """A folder below `root`, reached without following a link."""
+    at = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    stack.callback(os.close, at)
+    for folder in folders:
+        if is_made:
+            with suppress(FileExistsError):
+                os.mkdir(folder, dir_fd=at)
+        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+        stack.callback(os.close, at)
+    return at

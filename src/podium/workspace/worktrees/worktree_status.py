@@ -1,0 +1,104 @@
+"""How a worktree stands: what is in it that its branch does not have, and what its branch has that others do not."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ..git.repository import Checkout, git, git_output, names
+
+MOST_COMMITS = 200
+LOOKING_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A commit of the work."""
+
+    id: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """A file that differs from the base; lines are 0 for what is not text."""
+
+    path: str
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A worktree against its base and against the repository.
+
+    `ahead` counts commits since the base, `behind` those of the repository's own branch that it lacks,
+    `unmerged` those that neither that branch nor any remote has. `modified` and `untracked` count files
+    that are not committed.
+    """
+
+    ahead: int
+    behind: int
+    unmerged: int
+    modified: int
+    untracked: int
+    commits: tuple[Commit, ...]
+    files: tuple[Changed, ...]
+
+    @property
+    def added(self) -> int:
+        return sum(file.added for file in self.files)
+
+    @property
+    def removed(self) -> int:
+        return sum(file.removed for file in self.files)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether all of it is in commits that are somewhere else, too."""
+        return not (self.modified or self.untracked or self.unmerged)
+
+    def unsaved(self) -> str:
+        """What would be left behind, in a few words."""
+        parts = [
+            (self.modified, "changed file that is not committed", "changed files that are not committed"),
+            (self.untracked, "new file that is not committed", "new files that are not committed"),
+            (self.unmerged, "commit that is not merged", "commits that are not merged"),
+        ]
+        return " and ".join(f"{number} {one if number == 1 else many}" for number, one, many in parts if number)
+
+
+async def standing(checkout: Checkout, *, main: str) -> Standing:
+    """How a worktree stands. `main` is the id of the commit that the repository itself is at."""
+    told = names(await git_output(checkout, "status", "--porcelain=v1", "-z", "--no-renames", timeout=LOOKING_SECONDS))
+    untracked = sum(1 for line in told if line.startswith("??"))
+    log = await git_output(
+        checkout, "log", "-z", f"--max-count={MOST_COMMITS}", "--format=%H %s", f"{checkout.base}..HEAD"
+    )
+    commits = tuple(Commit(id=id, subject=subject) for id, _, subject in (line.partition(" ") for line in names(log)))
+    return Standing(
+        ahead=await _count(checkout, "HEAD", f"^{checkout.base}"),
+        behind=await _count(checkout, main, "^HEAD"),
+        unmerged=await _count(checkout, "HEAD", f"^{checkout.base}", f"^{main}", "--not", "--remotes"),
+        modified=len(told) - untracked,
+        untracked=untracked,
+        commits=commits,
+        files=await _changed(checkout),
+    )
+
+
+async def _count(checkout: Checkout, *which: str) -> int:
+    return int(await git_output(checkout, "rev-list", "--count", *which, "--"))
+
+
+async def _changed(checkout: Checkout) -> tuple[Changed, ...]:
+    done = await git(checkout, "diff", "--numstat", "-z", "--no-renames", checkout.base, "--", timeout=LOOKING_SECONDS)
+    found = []
+    for line in names(os.fsdecode(done.out)):
+        added, removed, path = line.split("\t", 2)
+        found.append(Changed(path=path, added=_lines(added), removed=_lines(removed)))
+    return tuple(found)
+
+
+def _lines(text: str) -> int:
+    return int(text) if text.isdecimal() else 0

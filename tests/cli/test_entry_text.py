@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import pytest
+
+from podium.cli.terminal.entry_text import agent_of, json_line, line
+from podium.values.action import Action
+from podium.values.agent import Budget
+from podium.values.attachment import Attachment
+from podium.values.errors import Failure
+from podium.values.event import (
+    ActionBegan,
+    ActionRefused,
+    AdjustmentProposed,
+    Advised,
+    Assigned,
+    Broadcast,
+    BudgetChanged,
+    CallCut,
+    CallFailed,
+    Checked,
+    ContextCompacted,
+    DiscussionEnded,
+    Entry,
+    Evaluated,
+    Event,
+    HandedOff,
+    IterationFailed,
+    MemberChanged,
+    MessageReceived,
+    MessagesDelivered,
+    ModelReplied,
+    Noticed,
+    OperationEnded,
+    OperationStarted,
+    PauseAsked,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
+    ReasoningStreamed,
+    ReflectEnded,
+    RoundEnded,
+    Routed,
+    RouteRefused,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    SessionRevived,
+    StatusReported,
+    StopAsked,
+    TeamPlanned,
+    TextStreamed,
+    TextSuperseded,
+    ToolAnswered,
+    ToolCalled,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+    Voted,
+    WorkCommitted,
+    WorkerPlaced,
+    WorkerReturned,
+    WorkerSent,
+    kind,
+)
+from podium.values.request import Part, Request
+
+WHY = Failure(kind="timed_out", agent="law", message="timed out")
+
+LINES: list[tuple[Event, str | None]] = [
+    (RunStarted(agent="lead", request=Request(text="do\nit")), 'run 3f2a: lead is asked "do it"'),
+    (RunResumed(host="vm", pid=7), "run 3f2a: process 7 on vm goes on with it"),
+    (RunPaused(), "run 3f2a: paused"),
+    (RunEnded(outcome="succeeded"), "run 3f2a: succeeded"),
+    (RunEnded(outcome="timed_out", failure=WHY), "run 3f2a: timed_out: law: timed out"),
+    (StopAsked(by="me"), "run 3f2a: stop asked by me"),
+    (PauseAsked(), "run 3f2a: pause asked; what is under way ends first"),
+    (
+        BudgetChanged(budget=Budget(usd=5.0, tokens=300_000), by="me"),
+        "run 3f2a: budget changed by me to usd=5,tokens=300000",
+    ),
+    (MessageReceived(id="1", to="law", text="hi"), 'message for law: "hi"'),
+    (
+        MessageReceived(
+            id="1", to="law", text="hi", attachments=(Attachment(name="a.png", media="image/png", digest="0", size=9),)
+        ),
+        'message for law: "hi", with a.png',
+    ),
+    (MessagesDelivered(ids=("1",)), "law: hears 1 message"),
+    (OperationStarted(agent="law", trigger="advice", request=Request(text="x")), "law: begins (advice for lead)"),
+    (OperationStarted(agent="law", trigger="request", request=Request(text="x")), "law: begins"),
+    (OperationEnded(outcome="succeeded", text="x"), "law: succeeded"),
+    (OperationEnded(outcome="timed_out", failure=WHY), "law: timed_out: law: timed out"),
+    (TurnStarted(agent="law", engine="rehearsal", prompt="x"), "law: thinks with rehearsal"),
+    (TurnResumed(), "law: thinks again; its process died meanwhile"),
+    (TurnEnded(outcome="succeeded", text="\x1b[31myes"), 'law: says "\\x1b[31myes"'),
+    (TurnEnded(outcome="succeeded"), "law: has thought"),
+    (TurnEnded(outcome="failed", failure=WHY), None),
+    (SessionRevived(agent="law", reason="it replied with nothing"), "law: is asked again: it replied with nothing"),
+    (TextStreamed(text="x"), None),
+    (ReasoningStreamed(text="x"), None),
+    (TextSuperseded(), None),
+    (ModelReplied(model="m"), None),
+    (CallFailed(model="m", message="429", wait=1.5), "law: model call failed: 429; next try in 1.5 s"),
+    (CallFailed(model="m", message="400"), "law: model call failed: 400"),
+    (CallCut(model="m"), None),
+    (
+        ToolCalled(id="1", action=Action(run="r", agent="law", tool="read", arguments={"a": 1})),
+        'law: uses read {"a": 1}',
+    ),
+    (ToolAnswered(id="1", text="no\nfile", is_error=True), "law: is told by the tool: no file"),
+    (ToolAnswered(id="1", text="fine"), None),
+    (
+        PermissionAsked(
+            id="5f0c", action=Action(run="r", agent="law", tool="bash", arguments={"command": "ls"}), reason="no rule"
+        ),
+        'law: asks for permission (5f0c): bash {"command": "ls"}; no rule',
+    ),
+    (PermissionAnswered(id="5f0c", decision="once", by="me"), "request 5f0c: allowed (once) by me"),
+    (PermissionAnswered(id="5f0c", decision="deny", comment="no\nway"), "request 5f0c: refused: no way"),
+    (QuestionAsked(id="6a", text="Which?"), 'law: asks you (6a): "Which?"'),
+    (QuestionAnswered(id="6a", text="this", by="me"), 'question 6a: answered by me: "this"'),
+    (ActionBegan(action=Action(run="r", agent="law", tool="bash"), allowed_by="me"), None),
+    (ActionRefused(action=Action(run="r", agent="law", tool="bash"), reason="no"), None),
+    (StatusReported(text="half way"), "law: reports: half way"),
+    (ContextCompacted(summary="s", replaced=2), "law: sums up the first 2 messages of its conversation"),
+    (Advised(heard=("a",), unavailable=(Part(agent="b", outcome="failed"),)), "law: is advised by a; without b"),
+    (Advised(), "law: is advised by nobody"),
+    (RouteRefused(chosen="x", destinations=("a", "b")), "law: names x, which is none of a, b"),
+    (Routed(agent="a", reason="it fits"), 'law: chooses a: "it fits"'),
+    (Routed(agent="a", is_fallback=True), 'law: falls back on a: ""'),
+    (HandedOff(sender="law", receiver="a"), "law: hands over to a"),
+    (
+        TeamPlanned(assignments=(Assigned(worker="a", task="t"),), skipped=("b: unknown",)),
+        "law: plans iteration 1 for a; not: b: unknown",
+    ),
+    (
+        Evaluated(iteration=2, score=0.5, by="judge", held_back="a did not take part yet"),
+        "law: iteration 2 is judged 0.5 by judge (stable): a did not take part yet",
+    ),
+    (Checked(commands=("make test",), passed=False), 'law: checks do not pass: "make test"'),
+    (AdjustmentProposed(iteration=1, text="another model"), "law: proposes: another model"),
+    (
+        AdjustmentProposed(iteration=1, text="a failed", member="a", model="m", is_applied=True),
+        "law: applies: a failed (a: m)",
+    ),
+    (MemberChanged(member="a", model="m", by="x"), "law: changed by x: a gets the model m from its next part on"),
+    (IterationFailed(iteration=1, message="no"), "law: iteration 1 failed: no"),
+    (ReflectEnded(end="stalled", iterations=2), "law: ends after 2 iterations: stalled"),
+    (Broadcast(author="a", round=1, text="hi"), 'law: a says in round 1: "hi"'),
+    (Voted(author="a", round=1, ready=True, reason="all said"), 'law: a is ready to conclude: "all said"'),
+    (RoundEnded(round=1, missing=("b",)), "law: round 1 is over; without b"),
+    (DiscussionEnded(by="consensus", rounds=1), "law: the discussion is over after 1 round: consensus"),
+    (
+        WorkerPlaced(path="../shop-worker-x", branch="x", base="0123456789abcdef"),
+        "law: works on x in ../shop-worker-x, from 0123456789ab",
+    ),
+    (
+        WorkCommitted(branch="x", commit="0123456789abcdef", files=("a.py",), added=2, removed=1),
+        "law: leaves 1 file changed on x at 0123456789ab (+2 -1)",
+    ),
+    (WorkerSent(run="r2", branch="x"), "law: sends a worker, run r2, to x"),
+    (WorkerReturned(run="r2", outcome="failed", error="no"), "law: its worker, run r2, failed: no"),
+    (Noticed(text="be careful"), "notice: be careful"),
+]
+
+
+def entry(event: Event) -> Entry:
+    return Entry(run="3f2a", seq=4, at=1.0, scope="lead/advice:law#1", operation="lead/advice:law#1", event=event)
+
+
+@pytest.mark.parametrize(("event", "said"), LINES)
+def test_what_happened_is_told_in_a_line(event: Event, said: str | None) -> None:
+    assert line(entry(event)) == said
+
+
+def test_every_kind_of_event_was_thought_of() -> None:
+    assert {type(event) for event, _ in LINES} == set(get_args(Event))
+
+
+@pytest.mark.parametrize("event", [event for event, _ in LINES])
+def test_every_entry_is_one_object_with_its_kind_on_top(event: Event) -> None:
+    fields = json.loads(json_line(entry(event)))
+
+    assert (fields["type"], fields["seq"], fields["schema"]) == (kind(event), 4, 1)
+    assert fields["operation"] == "lead/advice:law#1"
+
+
+def test_an_operation_is_named_for_its_agent() -> None:
+    assert [agent_of("lead"), agent_of("lead/advice:law#1"), agent_of("a/route:builtin:b#12")] == [
+        *("lead", "law", "builtin:b")
+    ]

@@ -1,0 +1,286 @@
+"""What agents ask, at a real terminal."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from podium.cli.terminal.request_prompt import Asking, described
+from podium.cli.terminal.run_display import Nothing
+from podium.values.action import Action
+from podium.values.event import Decision, Entry, PermissionAsked
+
+from .conftest import Desk
+from .test_terminal import Terminal
+
+EVIL = "echo \x1b[2J\x1b[1;1Hls \u202eoops\u202c; touch evil.txt"
+
+
+@pytest.fixture
+def writer(desk: Desk) -> Desk:
+    desk.agent(
+        "writer",
+        {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "new\n"}}]},
+        {"says": "The end."},
+        tools=["Write"],
+    )
+    return desk
+
+
+def test_a_person_sees_the_whole_action_and_allows_it_with_a_key(writer: Desk) -> None:
+    terminal = Terminal(writer, "run", "writer", "go")
+
+    lines = terminal.wait_for("[y] once")
+
+    assert any("writer asks for permission" in line and "write_file" in line for line in lines)
+    assert any("path: a.txt" in line for line in lines)
+    assert any("+new" in line for line in lines)
+    assert not any("nothing changes" in line for line in lines)
+    terminal.process.send("y")
+    assert terminal.end() == 0
+    assert (writer.repo / "a.txt").read_text() == "new\n"
+
+
+def test_enter_and_arrows_decide_nothing(writer: Desk) -> None:
+    terminal = Terminal(writer, "run", "writer", "go")
+    terminal.wait_for("[y] once")
+
+    terminal.process.send("\r")
+    terminal.process.send("\x1b[A")
+    terminal.process.send("n")
+    terminal.wait_for("Why not?")
+    terminal.process.send("not now\r")
+
+    assert terminal.end() == 0
+    assert not (writer.repo / "a.txt").exists()
+
+
+def test_a_write_that_changes_nothing_is_told_as_such(writer: Desk) -> None:
+    (writer.repo / "a.txt").write_text("new\n")
+    terminal = Terminal(writer, "run", "writer", "go")
+
+    lines = terminal.wait_for("[y] once")
+    terminal.process.send("a")
+    terminal.end()
+
+    assert any("nothing changes: a.txt holds this already" in line for line in lines)
+
+
+def test_esc_leaves_the_request_open(writer: Desk) -> None:
+    terminal = Terminal(writer, "run", "writer", "go")
+    terminal.wait_for("[y] once")
+
+    terminal.process.send("\x1b")
+    terminal.wait_for("is left open; podium approvals lists it.")
+    [left] = json.loads(writer.invoke("approvals", "--json").stdout)["waiting"]
+    writer.invoke("approve", left["id"])
+
+    assert terminal.end() == 0
+    assert (writer.repo / "a.txt").exists()
+
+
+@pytest.mark.parametrize("pieces", [["\x1b[A"], ["\x1b", "[", "A"], ["\x1bOA"], ["\x1by"], ["\x1b[1;5A"]])
+def test_no_piece_of_a_sequence_is_a_key(writer: Desk, pieces: list[str]) -> None:
+    terminal = Terminal(writer, "run", "writer", "go")
+    terminal.wait_for("[y] once")
+
+    for piece in pieces:
+        terminal.process.send(piece)
+    terminal.process.send("n")
+    terminal.wait_for("Why not?")
+    terminal.process.send("not now\r")
+
+    assert terminal.end() == 0
+    assert not any("left open" in line for line in terminal.lines)
+
+
+def test_a_question_mark_tells_what_each_key_does(writer: Desk) -> None:
+    terminal = Terminal(writer, "run", "writer", "go", rows=60)
+    terminal.wait_for("[?] what these do")
+
+    terminal.process.send("?y")
+    lines = terminal.wait_for("press Enter, then one of the keys")
+    terminal.process.send("y\r")
+    terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
+    assert not (writer.repo / "a.txt").exists()
+    terminal.process.send("y")
+
+    shown = "\n".join(lines)
+    assert all(f"  {key}    " in shown for key in "yrnxas")
+    assert "Esc  leaves it open" in shown
+    assert terminal.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "told"),
+    [
+        ("", "sandbox: none around this tool"),
+        ("none", "sandbox: none: the command can do whatever you can, network on"),
+        ("missing", "sandbox: missing here"),
+        ("workspace", "sandbox: workspace: it can write in the checkout only, network off"),
+        ("read-only", "sandbox: read-only: it can write nothing, network off"),
+    ],
+)
+def test_a_request_tells_of_its_sandbox_and_of_a_long_wait(sandbox: str, told: str) -> None:
+    action = Action(run="r", agent="law", tool="bash", sandbox=sandbox)
+    asked = PermissionAsked(id="5f0c", action=action, reason="no rule")
+    entry = Entry(run="r", seq=1, at=100.0, operation="law", scope="law", event=asked)
+
+    soon, late = described(entry, asked, now=102.0), described(entry, asked, now=112.0)
+
+    assert told in soon
+    assert "waiting" not in soon
+    assert "law asks for permission (5f0c), waiting 12s: bash" in late
+
+
+class Typist:
+    """A person who presses these keys, and then none."""
+
+    def __init__(self, keys: str) -> None:
+        self._keys = list(keys)
+
+    def forget(self) -> None: ...
+
+    async def rest(self) -> None: ...
+
+    async def key(self) -> str:
+        if not self._keys:
+            await anyio.sleep_forever()
+        return self._keys.pop(0)
+
+    async def line(self) -> str:
+        return ""
+
+
+class Tray:
+    """Where answers lie."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[str, Decision]] = []
+
+    async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
+        self.answers.append((id, decision))
+        return True
+
+    async def reply(self, id: str, text: str, *, by: str = "") -> bool:
+        raise AssertionError("nothing was asked in words")
+
+
+async def test_what_is_put_off_comes_again_after_the_others_and_stays_open_where_there_are_none(
+    tmp_path: Path,
+) -> None:
+    told: list[str] = []
+    tray, left_open = Tray(), anyio.Event()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if "is left open" in text:
+            left_open.set()
+
+    asking = Asking(tray, Nothing(), Typist("sys"), home=tmp_path, tell=tell)
+    for id in ("1st", "2nd"):
+        action = Action(run="r", agent="writer", tool="write_file", arguments={"path": f"{id}.txt"})
+        asked = PermissionAsked(id=id, action=action, reason="no rule allows it")
+        asking.hear(Entry(run="r", seq=1, at=time.time(), scope="", operation="writer", event=asked))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(asking.attend)
+        await left_open.wait()
+        group.cancel_scope.cancel()
+
+    requests = [text for text in told if "asks for permission" in text]
+    assert ["1st" in text for text in requests] == [True, False, True]
+    assert ["[1 more request after this one]" in text for text in requests] == [True, True, False]
+    assert tray.answers == [("2nd", "once")]
+    assert told[-1] == "1st is left open; podium approvals lists it."
+
+
+@pytest.mark.parametrize("pieces", [["tell me why\r"], ["t", "ell me wh", "y", "\r"], ["q", "y", "\r"]])
+def test_a_sentence_decides_nothing_whatever_keys_are_in_it(writer: Desk, pieces: list[str]) -> None:
+    terminal = Terminal(writer, "run", "writer", "go")
+    terminal.wait_for("[y] once")
+
+    for piece in pieces:
+        terminal.process.send(piece)
+    terminal.wait_for("that decides nothing; press Enter, then one of the keys")
+    terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
+    terminal.process.send("a")
+
+    assert terminal.end() != 0
+    assert not (writer.repo / "a.txt").exists()
+
+
+def test_keys_typed_before_the_question_do_not_count(writer: Desk) -> None:
+    writer.agent(
+        "writer",
+        {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "x"}}], "delay": 1.0},
+        "The end.",
+        tools=["Write"],
+    )
+    terminal = Terminal(writer, "run", "writer", "go")
+    terminal.wait_for("thinking")
+
+    terminal.process.send("yyyy")
+    terminal.wait_for("[y] once")
+    terminal.process.send("a")
+
+    assert terminal.end() != 0
+    assert not (writer.repo / "a.txt").exists()
+
+
+def test_nothing_in_a_command_acts_on_the_terminal(desk: Desk) -> None:
+    desk.agent("sly", {"calls": [{"name": "bash", "arguments": {"command": EVIL}}]}, "The end.", tools=["Bash"])
+    terminal = Terminal(desk, "run", "sly", "go", columns=120)
+
+    lines = terminal.wait_for("[y] once")
+
+    shown = "".join(lines)
+    assert "sly asks for permission" in shown
+    assert "\\x1b[2J\\x1b[1;1Hls \\u202eoops\\u202c; touch evil.txt" in shown
+    terminal.process.send("n")
+    terminal.wait_for("Why not?")
+    terminal.process.send("\r")
+    terminal.end()
+    assert not (desk.repo / "evil.txt").exists()
+
+
+def test_a_question_is_answered_by_the_number_of_a_choice(desk: Desk) -> None:
+    desk.agent(
+        "asker",
+        {"calls": [{"name": "ask_person", "arguments": {"question": "Which one?", "choices": ["red", "blue"]}}]},
+        "The end.",
+        tools=["ask_person"],
+    )
+    terminal = Terminal(desk, "run", "asker", "go")
+    terminal.wait_for("Your answer:")
+
+    terminal.process.send("3\r")
+    terminal.wait_for("has no choice 3; there are 1 (red), 2 (blue)")
+    terminal.process.send("2\r")
+
+    assert terminal.end() == 0
+    assert '"blue"' in "".join(desk.podium("logs", desk.run_id()).stdout.splitlines())
+
+
+def test_without_a_terminal_it_is_refused(writer: Desk) -> None:
+    done = writer.podium("run", "writer", "go")
+
+    assert done.returncode == 0
+    assert "refused by podium: nobody is there to ask" in done.stderr
+    assert not (writer.repo / "a.txt").exists()
+
+
+def test_the_length_of_a_long_command_is_shown(desk: Desk) -> None:
+    long = "echo " + "x" * 300
+    desk.agent("talker", {"calls": [{"name": "bash", "arguments": {"command": long}}]}, "The end.", tools=["Bash"])
+    terminal = Terminal(desk, "run", "talker", "go")
+
+    lines = terminal.wait_for("[y] once")
+
+    assert any("command (305 characters): echo xxx" in line for line in lines)
+    terminal.process.send("a")
+    terminal.end()

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from podium.cli.terminal.run_tree import ASCII, DRAWN, Signs, plain, signs_for, tree
+from podium.store.sqlite.reader import Reader
+from podium.values.event import Entry
+from podium.views.run_view import Picture
+
+from .conftest import Desk
+
+AMOUNTS = re.compile(r"\d+\.\ds( +[\d,]+ tokens)?$")
+
+
+@pytest.fixture
+def entries(desk: Desk) -> list[Entry]:
+    """A run in which two advise, and one hands over."""
+    desk.agent("lead", "a plan", advisors=["law", "ops"], handoff="last")
+    desk.agent("law", "a doubt")
+    desk.agent("ops", {"fails": {"status": 400, "message": "no more"}})
+    desk.agent("last", {"says": "the last word, and more words", "pieces": 2, "pace": 0.3})
+    desk.invoke("run", "lead", "do it")
+    with Reader(desk.store) as reader:
+        return reader.entries(desk.run_id())
+
+
+def drawn(entries: list[Entry], *, signs: Signs = DRAWN, is_live: bool = True, is_brief: bool = False) -> list[str]:
+    picture = Picture.of(entries)
+    rows = tree(picture, now=picture.at, most=40, signs=signs, is_live=is_live, is_brief=is_brief)
+    return [" ".join(AMOUNTS.sub("", plain(row)).split()) for row in rows]
+
+
+def until(entries: list[Entry], text: str) -> list[Entry]:
+    """The entries up to the first that says this."""
+    place = next(place for place, entry in enumerate(entries) if text in str(entry.event))
+    return entries[: place + 1]
+
+
+def test_a_run_at_work_shows_who_waits_and_who_speaks(entries: list[Entry]) -> None:
+    assert drawn(until(entries, "TextStreamed")) == [
+        "● lead waits for last scripted",
+        "├─ ✓ law advice succeeded scripted",
+        "├─ ✗ ops advice failed scripted",
+        "│ the script answered 400: no more",
+        "└─ ● last handoff answering scripted",
+        "the last word,",
+    ]
+
+
+def test_a_brief_tree_has_only_what_is_at_work(entries: list[Entry]) -> None:
+    assert drawn(until(entries, "TextStreamed"), is_brief=True)[1:2] == ["└─ ● last handoff answering scripted"]
+
+
+def test_a_run_that_was_left_shows_what_is_unfinished(entries: list[Entry]) -> None:
+    assert drawn(until(entries, "TextStreamed"), is_live=False)[-1] == "└─ ● last handoff unfinished scripted"
+
+
+def test_before_anything_has_begun_there_is_nothing_to_show(entries: list[Entry]) -> None:
+    assert drawn(entries[:1]) == []
+
+
+def test_a_terminal_that_knows_only_ascii_gets_ascii(entries: list[Entry]) -> None:
+    assert drawn(entries, signs=ASCII)[0] == "+ lead succeeded scripted"
+    assert all(row.isascii() for row in drawn(entries, signs=ASCII))
+    assert [signs_for("utf-8"), signs_for("ascii"), signs_for("latin-1"), signs_for(None)] == [DRAWN, *[ASCII] * 3]

@@ -1,0 +1,44 @@
+"""A yard with real workers, and `podium` called there from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from anyio import to_thread
+from click.testing import CliRunner
+from click.testing import Result as Said
+
+from podium.cli.root import podium
+from podium.testing import ModelServer
+
+from ..workers.worker_lab import Yard
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[Yard]:
+    """A yard; every process that was started in it ends with the block."""
+    # Not in pytest's own folder, whose paths are too long for sockets.
+    with TemporaryDirectory(prefix="pdm-") as folder:
+        async with ModelServer() as server:
+            yard = Yard(Path(folder).resolve(), server)
+            try:
+                yield yard
+            finally:
+                await yard.close()
+
+
+async def say(yard: Yard, *arguments: str, **variables: str) -> Said:
+    """Call podium in this process, whose model goes on answering meanwhile."""
+    return await to_thread.run_sync(lambda: CliRunner().invoke(podium, arguments, env={**yard.environ, **variables}))
+
+
+async def told(yard: Yard, *arguments: str) -> Any:
+    """What a command says to programs."""
+    said = await say(yard, *arguments, "--json")
+    assert said.exit_code == 0, said.stderr
+    return json.loads(said.stdout)

@@ -1,0 +1,387 @@
+"""Settings files are read, and everything that is wrong with them is told in one sentence each."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from podium.config.launch import Launch
+from podium.config.model_role import Role
+from podium.config.settings_document import Document, ProviderLimits
+from podium.config.settings_files import read_files
+from podium.config.worktree_settings import WorktreeSettings
+from podium.values.agent import Budget, Permissions
+from podium.values.errors import Mistake
+from podium.values.mcp_server import McpServer
+
+WHOLE = """\
+model: fast
+models:
+  fast: groq:llama
+  deep:
+    model: opus
+    fallbacks: [sonnet, fast]
+    prompt: Think twice.
+    rules: [Edit, "Bash(pytest *)"]
+    budget: {usd: 2}
+engines:
+  mine: {command: agent, args: [--acp], env: {MODE: x}}
+mcpServers:
+  files: {command: server, args: [.], env: {TOKEN: "${TOKEN}"}}
+  far: {url: https://tools.example/mcp, headers: {Authorization: "Bearer ${TOKEN}"}}
+permissions:
+  allow: [Read]
+  ask: [Bash]
+  deny: WebFetch
+  mode: accept-edits
+sandbox: off
+store: local
+workers: 8
+max_restarts: 0
+budget: {usd: 1.5, tokens: 1000, seconds: 60, turns: 3, files_changed: 0}
+notify: [bell, "https://hooks.example/x"]
+checks:
+  tests: pytest -q
+  lint: [ruff, check, .]
+worktrees:
+  setup: make deps
+  teardown: [rm, -r, build]
+  folder: ~/trees/{repo}/{branch}
+  quota: 1.5GB
+providers:
+  openai: {base_url: "http://127.0.0.1:9/v1/", requests_per_minute: 60, tokens_per_minute: 90000, concurrent: 4}
+approvals: {timeout: never}
+"""
+
+SAID = Document(
+    model="fast",
+    models={
+        "fast": Role(model="groq:llama"),
+        "deep": Role(
+            model="opus",
+            fallbacks=("sonnet", "fast"),
+            prompt="Think twice.",
+            rules=("Edit", "Bash(pytest *)"),
+            budget=Budget(usd=2),
+        ),
+    },
+    engines={"mine": Launch(command="agent", args=("--acp",), env={"MODE": "x"})},
+    mcp_servers={
+        "files": McpServer(name="files", command="server", args=(".",), env={"TOKEN": "${TOKEN}"}),
+        "far": McpServer(name="far", url="https://tools.example/mcp", headers={"Authorization": "Bearer ${TOKEN}"}),
+    },
+    permissions=Permissions(allow=("Read",), ask=("Bash",), deny=("WebFetch",)),
+    permission_mode="accept-edits",
+    sandbox=False,
+    store="local",
+    workers=8,
+    max_restarts=0,
+    budget=Budget(usd=1.5, tokens=1000, seconds=60, turns=3, files_changed=0),
+    notify=("bell", "https://hooks.example/x"),
+    checks={"tests": ("sh", "-c", "pytest -q"), "lint": ("ruff", "check", ".")},
+    worktrees=WorktreeSettings(
+        setup=("sh", "-c", "make deps"),
+        teardown=("rm", "-r", "build"),
+        folder="~/trees/{repo}/{branch}",
+        quota=1_500_000_000,
+    ),
+    providers={
+        "openai": ProviderLimits(
+            base_url="http://127.0.0.1:9/v1", requests_per_minute=60, tokens_per_minute=90000, concurrent=4
+        )
+    },
+    approval_seconds=math.inf,
+)
+
+
+def written(home: Path, text: str | bytes, name: str = "config.yaml") -> Path:
+    (home / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return home
+
+
+def findings(home: Path, repo: Path | None = None) -> list[str]:
+    return [f"{finding.severity} {finding}" for finding in read_files(home, repo).findings]
+
+
+def test_every_key_is_read(tmp_path: Path) -> None:
+    read = read_files(written(tmp_path, WHOLE))
+
+    assert read.findings == ()
+    assert read.user == SAID
+
+
+def test_without_files_nothing_is_said(tmp_path: Path) -> None:
+    read = read_files(tmp_path / "nowhere", tmp_path)
+
+    assert (read.user, read.repo, read.proposed, read.paths) == (Document(), Document(), Document(), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("- a\n", ":1: a list stands here; keys with their values, such as KEY: VALUE, would be right"),
+        ("model: a\nmodel: b\n", ":2: model: stands twice, here and on line 1; once would be right"),
+        ("mcpServers: {}\nmcp_servers: {}\n", ":2: mcpServers: stands twice, here and on line 1; once would be right"),
+        ("a: &x 1\nb: *x\n", ':1: a: "&x" is a YAML alias or anchor, which is not read; '),
+        ("model: [a\n", ":2: this is not valid YAML: "),
+        ("model: 5\n", ":1: model: 5 reads as a number; text in quotes would be right"),
+        ("models: fast\n", ':1: models: "fast" is text; roles, such as fast: openai:gpt-5-mini, would be right'),
+        ("models:\n  a: {prompt: x}\n", ":2: models.a: this role has no model; model: PROVIDER:MODEL would be right"),
+        ("models:\n  a:\n", ":2: models.a: nothing stands here; a value, or no such entry, would be right"),
+        ("workers: 0\n", ":1: workers: 0 reads as a number; a whole number of at least 1 would be right"),
+        ("max_restarts: -1\n", ":1: max_restarts: -1 reads as a number; a whole number of at least 0 would be right"),
+        ("sandbox: maybe\n", ':1: sandbox: "maybe" is text; true or false would be right'),
+        ("budget:\n  usd: -1\n", ":2: budget.usd: -1 reads as a number; a number above 0 would be right"),
+        (
+            "permissions:\n  mode: yolo\n",
+            ':2: permissions.mode: "yolo" is not known; default, accept-edits, plan, dont-ask or bypass would be right',
+        ),
+        ("permissions: {allow: {a: b}}\n", ":1: permissions.allow: a mapping stands here; a list of rules would"),
+        ("mcpServers:\n  a: {args: [x]}\n", ":2: mcpServers.a: this server needs either a command or a url; "),
+        ("mcpServers:\n  a: {command: x, url: 'http://y'}\n", ":2: mcpServers.a: this server needs either"),
+        ("engines: {a: {args: [x]}}\n", ":1: engines.a: this engine has no command; command: PROGRAM would be right"),
+        ("checks: {a: []}\n", ":1: checks.a: an empty list stands here; a program with its arguments would be right"),
+        ("worktrees: {setup: []}\n", ":1: worktrees.setup: an empty list stands here; a program with its arguments"),
+        (
+            "worktrees: {folder: 7}\n",
+            ":1: worktrees.folder: 7 reads as a number; a path such as ../{repo}-worker-{branch}",
+        ),
+        (
+            "worktrees:\n  folder: ../same\n",
+            ":2: worktrees.folder: '../same' is the same folder for every worktree; one with {branch} in it would be",
+        ),
+        (
+            "worktrees:\n  folder: ../{name}-{branch}\n",
+            ":2: worktrees.folder: '../{name}-{branch}' has {name} in it, which stands for nothing; {repo} and",
+        ),
+        (
+            "worktrees:\n  folder: trees/{branch}\n",
+            ":2: worktrees.folder: 'trees/{branch}' would be inside the repository",
+        ),
+        (
+            "worktrees:\n  folder: .git/{branch}\n",
+            ":2: worktrees.folder: '.git/{branch}' would be in a folder of git's own",
+        ),
+        ("worktrees: {quota: 20GiB}\n", ':1: worktrees.quota: "20GiB" is text; a size such as 20GB, 500MB or a number'),
+        ("worktrees: {quota: 0}\n", ":1: worktrees.quota: 0 reads as a number; a size such as 20GB, 500MB or a number"),
+        (
+            "worktrees: {quota: [1]}\n",
+            ":1: worktrees.quota: a list stands here; a size such as 20GB, 500MB or a number",
+        ),
+        ("notify: pigeon\n", ':1: notify: "pigeon" is not known; bell, desktop or an address would be right'),
+        ("approvals: {timeout: soon}\n", ':1: approvals.timeout: "soon" is text; a number of seconds, or never, would'),
+    ],
+)
+def test_an_error_tells_file_line_key_and_what_would_be_right(tmp_path: Path, text: str, sentence: str) -> None:
+    [found] = findings(written(tmp_path, text))
+
+    assert found.startswith("error ")
+    assert f"config.yaml{sentence}" in found
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"model: \xff\n", "config.yaml: is not UTF-8: byte 0xff on line 1; save it as UTF-8"),
+        (b"#" * (1024 * 1024 + 1), "config.yaml: has more than 1 MiB; a settings file is at most that long"),
+        (b"model: a\0\n", "config.yaml:1: has U+0000, which YAML does not allow; text without it would be right"),
+    ],
+)
+def test_a_file_that_is_no_text_is_an_error(tmp_path: Path, data: bytes, sentence: str) -> None:
+    [found] = findings(written(tmp_path, data))
+
+    assert found.endswith(sentence)
+
+
+def test_a_folder_or_a_broken_link_in_place_of_a_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").mkdir()
+    (tmp_path / "podium.yaml").symlink_to(tmp_path / "nothing")
+
+    first, second = findings(tmp_path, tmp_path)
+
+    assert "config.yaml: is not a regular file" in first or "config.yaml: cannot be read: Is a directory" in first
+    assert second == "error podium.yaml: links to something that does not exist; a regular file would be right"
+
+
+def test_a_repositorys_file_that_leads_out_is_not_read(tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    written(tmp_path, "model: a", "elsewhere.yaml")
+    (repo / "podium.yaml").symlink_to(tmp_path / "elsewhere.yaml")
+
+    read = read_files(tmp_path, repo)
+
+    assert "leads out of the repository" in str(read.errors[0])
+    assert read.repo == Document()
+
+
+def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(tmp_path: Path) -> None:
+    home = written(tmp_path, "modle: a\nbudget: {dollars: 1}\nmodel: b\n")
+
+    first, second = findings(home)
+
+    assert first.endswith(":1: modle: is not a known key and is ignored; the nearest known key is model")
+    assert ":2: budget.dollars: is not a known key and is ignored" in second
+    assert read_files(home).user.model == "b"
+
+
+def test_no_message_repeats_what_may_be_secret(tmp_path: Path) -> None:
+    text = """\
+mcpServers: {a: {command: x, env: {TOKEN: 4444}, headers: {Authorization: [4444]}}}
+providers: {openai: {base_url: "me:4444@host"}}
+store: postgresql://me:4444@host/db
+"""
+
+    found = findings(written(tmp_path, text))
+
+    assert len(found) == 4
+    assert "4444" not in "".join(found)
+
+
+def test_a_variable_in_a_command_stays_as_it_is(tmp_path: Path) -> None:
+    home = written(tmp_path, "mcpServers: {a: {command: '${SHELL}', args: [-c, 'echo ${HOME}']}}\n")
+
+    [found] = findings(home)
+    filled = read_files(home).user.mcp_servers["a"].filled({"HOME": "/x", "SHELL": "/bin/evil"}).server
+
+    assert "mcpServers.a.command: ${SHELL} stays as it is written; variables are filled in only in args, env" in found
+    assert (filled.command, filled.args) == ("${SHELL}", ("-c", "echo /x"))
+
+
+def test_variables_are_filled_in_when_a_server_starts(tmp_path: Path) -> None:
+    home = written(tmp_path, "mcpServers: {a: {url: 'https://t.test', headers: {Authorization: 'Bearer ${SECRET}!'}}}")
+    server = read_files(home).user.mcp_servers["a"]
+
+    assert server.headers == {"Authorization": "Bearer ${SECRET}!"}
+    assert server.filled({"SECRET": "s"}).server.headers == {"Authorization": "Bearer s!"}
+    with pytest.raises(Mistake, match=r"the MCP server 'a' needs the variable SECRET, which is not set"):
+        server.filled({})
+
+
+def test_a_server_whose_tools_could_not_be_called_is_an_error_and_in_mcp_json_left_out(tmp_path: Path) -> None:
+    home, repo = tmp_path / "home", tmp_path
+    home.mkdir()
+    written(home, "mcpServers:\n  a__b: {command: x}\n")
+    written(repo, '{"mcpServers": {"a b": {"command": "x"}, "c": {"command": "y"}}}', ".mcp.json")
+
+    own, foreign, _ = findings(home, repo)
+
+    assert "config.yaml:2: mcpServers.a__b: tools cannot be called by this name; letters, digits, hyphens" in own
+    assert own.startswith("error ")
+    assert foreign.startswith("warning .mcp.json:1: mcpServers.a b: tools cannot be called by this name")
+    assert list(read_files(home, repo).proposed.mcp_servers) == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "line", "sentence"),
+    [
+        ("deny: [Bash(]", 2, 'permissions.deny: the rule "Bash(" cannot be used: a rule is Tool or Tool(specifier)'),
+        ("ask:\n  - Read\n  - Write()", 4, 'permissions.ask: the rule "Write()" cannot be used: nothing stands betw'),
+        (
+            "deny:\n  - Read\n  - rule: Read(./secrets)\n    match: config/secrets",
+            4,
+            'permissions.deny: the rule "Read(./secrets)" under deny does not cover its example "config/secrets"',
+        ),
+        (
+            "allow:\n  - {rule: Bash(npm test *), match: [npm test x], not_match: [npm tests, npm test]}",
+            3,
+            'permissions.allow: the rule "Bash(npm test *)" under allow covers its example "npm test"; change one or',
+        ),
+        ("deny: [5]", 2, "permissions.deny: has 5 under deny; a rule is a text, or a mapping with rule, match"),
+        ("deny: [{rule: Read, mach: x}]", 2, 'permissions.deny: gives the rule "Read" the key mach; it may have'),
+        ("deny: [{rule: Read, match: 5}]", 2, "permissions.deny: match is no list of texts; a text for each example"),
+        ("deny: [{rule: Read, match: [5]}]", 2, "permissions.deny: match is no list of texts; a text for each example"),
+    ],
+)
+@pytest.mark.parametrize("name", ["config.yaml", "podium.yaml"])
+def test_a_rule_that_is_none_or_fails_its_example_is_an_error_where_it_stands(
+    tmp_path: Path, name: str, rules: str, line: int, sentence: str
+) -> None:
+    written(tmp_path, f"permissions:\n  {rules.replace(chr(10), chr(10) + '  ')}\n", name)
+
+    [found] = read_files(tmp_path, tmp_path).errors
+
+    assert str(found).partition(f"{name}:{line}: ")[2].startswith(sentence)
+
+
+def test_rules_with_examples_that_hold_are_kept_as_texts_and_found_by_their_lines(tmp_path: Path) -> None:
+    text = """\
+permissions:
+  allow:
+    - rule: Bash(npm run test *)
+      match: [npm run test -- -u, npm run test]
+      not_match: npm run tests
+  deny:
+    - " Read(./.env) "
+    - {rule: WebFetch, match: }
+"""
+
+    read = read_files(written(tmp_path, text))
+
+    assert read.findings == ()
+    assert read.user.permissions == Permissions(allow=("Bash(npm run test *)",), deny=("Read(./.env)", "WebFetch"))
+    assert read.user_lines["permissions.allow.Bash(npm run test *)"].endswith("config.yaml:3")
+    assert read.user_lines["permissions.deny.WebFetch"].endswith("config.yaml:8")
+
+
+def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> None:
+    home, repo = tmp_path / "home", tmp_path
+    written(repo, WHOLE, "podium.yaml")
+
+    read = read_files(home, repo)
+
+    assert set(read.repo.said_keys()) == {
+        *("model", "models.fast", "models.deep", "permissions.ask", "permissions.deny", "workers", "max_restarts"),
+        *("budget.usd", "budget.tokens", "budget.seconds", "budget.turns", "budget.files_changed"),
+        *(f"providers.openai.{limit}" for limit in ("requests_per_minute", "tokens_per_minute", "concurrent")),
+        "approvals.timeout",
+    }
+    assert set(read.proposed.said_keys()) == {
+        *("engines.mine", "mcpServers.files", "mcpServers.far", "permissions.allow", "permissions.mode", "sandbox"),
+        *("store", "checks.tests", "checks.lint", "providers.openai.base_url", "notify"),
+        *("worktrees.setup", "worktrees.teardown", "worktrees.folder", "worktrees.quota"),
+    }
+    assert read.proposed.mcp_servers["files"].source == "repo"
+    assert {finding.key for finding in read.findings} == {*read.proposed.said_keys(), "models.deep.rules"}
+    assert read.repo.models["deep"].rules == ()
+    said = [f"{finding.severity} {finding}" for finding in read.findings]
+    untrusted = "is only proposed by the repository, and ignored until you trust it with podium trust"
+    assert f"notice podium.yaml:27: checks.tests: {untrusted}" in said
+    assert "warning podium.yaml:16: permissions.allow: is ignored: files of a repository can only tighten" in said
+    assert "notice podium.yaml:20: sandbox: is ignored: it holds in your own settings only" in said
+    assert [line for line in said if line.startswith("warning")] == [
+        line for line in said if any(key in line for key in (".rules:", "permissions.allow:", "permissions.mode:"))
+    ]
+
+
+def test_the_servers_of_mcp_json_are_proposed_too(tmp_path: Path) -> None:
+    text = (
+        '{\n\t"$schema": "x",\n\t"mcpServers": {\n\t\t"web": {"type": "http", "url": "https://t.example/mcp"}\n\t}\n}\n'
+    )
+    written(tmp_path, text, ".mcp.json")
+
+    read = read_files(tmp_path / "home", tmp_path)
+
+    assert read.proposed.mcp_servers == {"web": McpServer(name="web", url="https://t.example/mcp", source="repo")}
+    assert [str(finding).partition(": is")[0] for finding in read.findings] == [".mcp.json:4: mcpServers.web"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{\n"mcpServers": {', ".mcp.json:2: this is not valid JSON: "),
+        ("[]", ".mcp.json:1: this is no JSON object; one with mcpServers would be right"),
+        ('{"mcpServers": {\n"a": {},\n"a": {}}}', ".mcp.json:3: a: stands twice, here and on line 2"),
+        ('{"mcpServers": {\n"a": {"command": 1}}}', ".mcp.json:2: mcpServers.a.command: 1 reads as a number; text in"),
+        ('{"mcpServers": {"a": {"command": "\\ud800"}}}', ".mcp.json:1: has a character that is no text"),
+        ('{"mcpServers": ' + "[" * 5000 + "]" * 5000 + "}", ".mcp.json:1: "),
+    ],
+)
+def test_a_broken_mcp_json_stops_nobody(tmp_path: Path, text: str, sentence: str) -> None:
+    written(tmp_path, text, ".mcp.json")
+
+    [found] = findings(tmp_path / "home", tmp_path)
+
+    assert found.startswith(f"warning {sentence}")

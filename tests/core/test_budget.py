@@ -1,0 +1,278 @@
+"""Budgets: hard stops that hold for an operation and all below it, over crashes, for parallel agents together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from anyio import CancelScope, fail_after
+
+from podium import Agent, Run
+from podium.engines.model.model_caller import Model, Retry
+from podium.engines.model.tool_loop import ModelEngine
+from podium.engines.script import ScriptedWire
+from podium.store.fault import refusal_after
+from podium.store.sqlite.mailbox import post
+from podium.values.agent import Advisors, Budget
+from podium.values.errors import Mistake
+from podium.values.event import BudgetChanged, ModelReplied, Noticed, TurnStarted
+from podium.values.usage import Usage
+
+from ..studio import Studio, at_once
+
+HUNDRED = Usage(input_tokens=60, output_tokens=40)
+
+
+async def test_a_run_ends_where_its_tokens_do_and_says_what_there_is(studio: Studio) -> None:
+    studio.agent("lead", says=[{"calls": [{"name": "one"}], "usage": HUNDRED}, {"says": "x", "usage": HUNDRED}])
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "go", budget=Budget(tokens=150))
+
+    assert result.outcome == "failed"
+    assert result.error == "lead: the run's budget of 150 tokens has no room for a model call: 100 are spent"
+    assert result.usage.tokens == 100
+
+
+async def test_model_calls_can_be_limited(studio: Studio) -> None:
+    studio.agent("lead", says=[{"calls": [{"name": "one"}]}, {"calls": [{"name": "two"}]}, "never"])
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "go", budget=Budget(turns=2))
+
+    assert result.error == "lead: the run's budget of 2 model calls has no room for a model call: 2 are spent"
+    assert result.usage.calls == 2
+
+
+async def test_an_agents_budget_covers_those_that_work_for_it(studio: Studio) -> None:
+    ask = {"calls": [{"name": "helper", "arguments": {"request": "go"}}], "usage": HUNDRED}
+    studio.agent("helper", says=[{"says": "helped", "usage": HUNDRED}])
+    studio.agent("lead", says=[ask, {"says": "never", "usage": HUNDRED}], agents=["helper"], budget=Budget(turns=2))
+
+    result = await studio.run("lead", "go")
+
+    assert result.error is not None
+    assert "lead's budget of 2 model calls has no room" in result.error
+
+
+async def test_parallel_agents_cannot_overdraw_together(studio: Studio) -> None:
+    for name in ("a", "b", "c"):
+        studio.agent(name, says=[{"says": "ok", "delay": 0.01, "usage": HUNDRED}])
+    studio.agent("lead", advisors=["a", "b", "c"])
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "go", agents=studio.agents.values(), budget=Budget(turns=2))
+
+    assert result.usage.calls == 2
+    assert not result.succeeded
+
+
+async def test_what_was_spent_before_a_crash_counts_after_it(studio: Studio) -> None:
+    studio.agent("lead", says=[{"calls": [{"name": "one"}], "usage": HUNDRED}, {"says": "x", "usage": HUNDRED}])
+    async with studio.app(fault=refusal_after(6)) as app:
+        first = await app.run(studio.agents["lead"], "go", budget=Budget(tokens=150))
+    assert first.outcome == "interrupted"
+    assert studio.events(first, ModelReplied)
+    studio.bury()
+
+    result = await studio.resume(first.run_id)
+
+    assert result.error == "lead: the run's budget of 150 tokens has no room for a model call: 100 are spent"
+
+
+async def test_money_cannot_be_limited_where_no_price_is_known(studio: Studio) -> None:
+    unknown = ModelEngine(Model(wire=ScriptedWire("ok")), name="elsewhere:x", retry=Retry(sleep=at_once))
+    agent = Agent(name="lead", engine="elsewhere")
+
+    async with studio.app(engines={"elsewhere": unknown}) as app:
+        with pytest.raises(Mistake, match=r"lead thinks with elsewhere:x, whose price is not known.*limit tokens"):
+            await app.run(agent, "go", budget=Budget(usd=1.0))
+
+
+async def test_a_run_that_takes_too_long_is_over(studio: Studio) -> None:
+    studio.agent("lead", says=[{"silent": True}])
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "go", budget=Budget(seconds=0.05))
+
+    assert result.error == "lead: the run's budget of 0.05 s is used up"
+
+
+# Changed while the run works
+
+
+SILENT = {"silent": True}
+
+
+async def thinking(run: Run, agent: str) -> None:
+    """Return when an agent has begun to think."""
+    with run.entries() as entries:
+        async for entry in entries:
+            if isinstance(entry.event, TurnStarted) and entry.event.agent == agent:
+                return
+
+
+async def changed(run: Run) -> None:
+    """Return when the change of the budget is on the timeline."""
+    with run.entries() as entries:
+        async for entry in entries:
+            if isinstance(entry.event, BudgetChanged):
+                return
+
+
+async def test_a_raised_limit_holds_at_the_next_call(studio: Studio) -> None:
+    studio.agent("lead", says=[{"calls": [{"name": "one"}], "delay": 0.2, "usage": HUNDRED}, "done"])
+
+    async with studio.app() as app, app.start(studio.agents["lead"], "go", budget=Budget(turns=1)) as run:
+        await thinking(run, "lead")
+        await run.change_budget(Budget(turns=5), by="a test")
+        result = await run.result()
+
+    assert result.text == "done"
+    assert studio.events(result, BudgetChanged) == [BudgetChanged(budget=Budget(turns=5), by="a test")]
+
+
+async def test_a_limit_below_what_is_spent_ends_the_run_at_its_next_call_with_what_there_is(studio: Studio) -> None:
+    studio.agent("first", says=[{"says": "a draft", "delay": 0.2, "usage": HUNDRED}], handoff="second")
+    studio.agent("second", says=["never"])
+
+    async with studio.start("first", "go") as run:
+        await thinking(run, "first")
+        await run.change_budget(Budget(tokens=50))
+        result = await run.result()
+
+    assert result.error is not None
+    assert "the run's budget of 50 tokens has no room for a model call: 100 are spent" in result.error
+    assert studio.heard("second") == []
+    assert ("first", "a draft") in [(part.agent, part.text) for part in result.parts]
+
+
+async def test_limits_that_a_change_does_not_name_stay(studio: Studio) -> None:
+    studio.agent("lead", says=[{"calls": [{"name": "one"}], "delay": 0.2, "usage": HUNDRED}, "never"])
+
+    async with studio.app() as app, app.start(studio.agents["lead"], "go", budget=Budget(turns=1)) as run:
+        await thinking(run, "lead")
+        await run.change_budget(Budget(tokens=100_000))
+        result = await run.result()
+
+    assert result.error == "lead: the run's budget of 1 model calls has no room for a model call: 1 are spent"
+
+
+async def test_calls_under_way_count_against_a_limit_that_comes_later(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[{"says": "ok", "delay": 0.3}])
+    studio.agent("late", says=["never"])
+    studio.agent("early", says=[{"says": "now", "delay": 0.1}], handoff="late")
+    studio.agent("lead", advisors=["a", "b", "early"])
+
+    async with studio.start("lead", "go") as run:
+        await thinking(run, "early")
+        await run.change_budget(Budget(turns=3))
+        result = await run.result()
+
+    assert not result.succeeded
+    assert studio.heard("late") == []
+    assert result.usage.calls == 3
+
+
+async def test_a_changed_limit_holds_after_a_crash_and_what_was_refused_stays_refused(studio: Studio) -> None:
+    studio.agent("greedy", says=[{"calls": [{"name": "one"}], "usage": HUNDRED}, "never"], budget=Budget(turns=1))
+    studio.agent("lead", says=[SILENT], advisors=Advisors(agents=("greedy",), require="none"))
+    with CancelScope() as scope:
+        async with studio.app() as app:
+            given: Any = {"agents": studio.agents.values(), "budget": Budget(turns=2)}
+            async with app.start(studio.agents["lead"], "go", **given) as run:
+                await thinking(run, "lead")
+                await run.change_budget(Budget(turns=1))
+                await changed(run)
+                scope.cancel()
+                await run.result()
+
+    studio.scripts["lead"] = ["done"]
+    result = await studio.resume(run.id)
+
+    assert "the run's budget of 1 model calls" in (result.error or "")
+    assert len(studio.heard("greedy")) == 1
+
+
+async def test_a_change_for_a_run_that_rests_holds_when_it_goes_on(studio: Studio) -> None:
+    studio.agent("first", says=[{"says": "one", "delay": 0.2}], handoff="second")
+    studio.agent("second", says=["two"], handoff="third")
+    studio.agent("third", says=["three"])
+    async with studio.app() as app:
+        given: Any = {"agents": studio.agents.values(), "budget": Budget(turns=2)}
+        async with app.start(studio.agents["first"], "go", **given) as run:
+            await thinking(run, "first")
+            await run.pause()
+            await run.result()
+            await run.change_budget(Budget(turns=3))
+
+    result = await studio.resume(run.id)
+
+    assert result.text == "three"
+
+
+async def test_a_run_out_of_budget_has_ended_and_is_not_resumed(studio: Studio) -> None:
+    studio.agent("lead", says=[{"calls": [{"name": "one"}]}, "never"])
+    async with studio.app() as app, app.start(studio.agents["lead"], "go", budget=Budget(turns=1)) as run:
+        await run.result()
+
+        with pytest.raises(Mistake, match=r"has ended \(failed\)"):
+            await run.change_budget(Budget(turns=9))
+
+    with pytest.raises(Mistake, match=r"has ended \(failed\) and stays as it is"):
+        await studio.resume(run.id)
+
+
+async def test_seconds_can_be_given_and_taken_while_the_run_works(studio: Studio) -> None:
+    studio.agent("lead", says=[SILENT])
+
+    async with studio.start("lead", "go") as run:
+        await thinking(run, "lead")
+        await run.change_budget(Budget(seconds=3600))
+        await run.change_budget(Budget(seconds=0.001))
+        with fail_after(40):
+            result = await run.result()
+
+    assert result.error == "lead: the run's budget of 0.001 s is used up"
+
+
+async def test_a_run_with_more_seconds_goes_on_past_the_first_ones(studio: Studio) -> None:
+    studio.agent("lead", says=[{"says": "done", "delay": 2.1}])
+
+    async with studio.app() as app, app.start(studio.agents["lead"], "go", budget=Budget(seconds=2)) as run:
+        await thinking(run, "lead")
+        await run.change_budget(Budget(seconds=60))
+        result = await run.result()
+
+    assert result.text == "done"
+
+
+async def test_money_is_not_limited_later_either_where_no_price_is_known(studio: Studio) -> None:
+    unknown = ModelEngine(Model(wire=ScriptedWire([SILENT])), name="elsewhere:x", retry=Retry(sleep=at_once))
+    agent = Agent(name="lead", engine="elsewhere")
+
+    async with studio.app(engines={"elsewhere": unknown}) as app, app.start(agent, "go") as run:
+        await thinking(run, "lead")
+        with pytest.raises(Mistake, match=r"lead thinks with elsewhere:x, whose price is not known.*limit tokens"):
+            await run.change_budget(Budget(usd=1.0))
+        post(studio.settings.store, run.id, BudgetChanged(budget=Budget(usd=1.0)))
+        with fail_after(40), run.entries() as entries:
+            async for entry in entries:
+                if isinstance(entry.event, Noticed):
+                    break
+
+    [notice] = studio.events(run.id, Noticed)
+    assert notice.text.startswith("the budget stays as it is: lead thinks with elsewhere:x")
+    assert studio.events(run.id, BudgetChanged) == []
+
+
+@pytest.mark.parametrize("limits", [Budget(usd=-1.0), Budget(tokens=0), Budget(seconds=float("inf"))])
+async def test_limits_that_are_none_are_refused(studio: Studio, limits: Budget) -> None:
+    studio.agent("lead", says=[SILENT])
+
+    async with studio.start("lead", "go") as run:
+        with pytest.raises(Mistake, match="a number above zero would be one"):
+            await run.change_budget(limits)
+        with pytest.raises(Mistake, match=f"of {10**26} tokens limits nothing; leave it out, or give {10**12} at most"):
+            await run.change_budget(Budget(tokens=10**26))

@@ -1,0 +1,497 @@
+"""The gate: nothing acts without a rule or a person, and what was approved is what is done."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from msgspec import structs
+
+from podium import App, Result, Run
+from podium.policy import Mode
+from podium.store.fault import refusal_after
+from podium.store.sqlite.mailbox import post
+from podium.values.agent import Budget, Permissions
+from podium.values.errors import Mistake
+from podium.values.event import (
+    ActionBegan,
+    ActionRefused,
+    Decision,
+    Noticed,
+    PauseAsked,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAsked,
+    ToolAnswered,
+)
+
+from ..studio import Studio
+
+WRITE = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "new\n"}}]}
+COUNT = {"calls": [{"name": "bash", "arguments": {"command": "echo x >> count.txt"}}]}
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    (tmp_path / "repo").mkdir()
+    subprocess.run(["git", "init", "-q", tmp_path / "repo"], check=True)
+    return tmp_path / "repo"
+
+
+def ruled(studio: Studio, *, mode: Mode = "default", **rules: Sequence[str]) -> None:
+    """Let these rules hold in the studio."""
+    permissions = Permissions(**{kind: tuple(texts) for kind, texts in rules.items()})
+    studio.settings = structs.replace(studio.settings, permissions=permissions, permission_mode=mode)
+
+
+def writer(studio: Studio, *moves: Any, **keys: Any) -> None:
+    studio.agent("writer", says=[*(moves or (WRITE,)), "done"], **({"tools": ("Write", "Bash", "Read")} | keys))
+
+
+async def run(studio: Studio, repo: Path, **given: Any) -> Result:
+    async with studio.app() as app:
+        return await app.run(studio.agents["writer"], "go", repo=repo, agents=studio.agents.values(), **given)
+
+
+Answering = Callable[[Run, PermissionAsked], Any]
+
+
+@asynccontextmanager
+async def attended(app: App, opening: Any, answering: Answering) -> AsyncIterator[Run]:
+    """A run with somebody who answers every request."""
+    async with opening as started:
+        async with anyio.create_task_group() as group:
+
+            async def attend() -> None:
+                with started.entries() as entries:
+                    async for entry in entries:
+                        if isinstance(entry.event, PermissionAsked):
+                            await answering(started, entry.event)
+
+            group.start_soon(attend)
+            yield started
+
+
+async def run_attended(studio: Studio, repo: Path, answering: Answering) -> Result:
+    async with studio.app() as app:
+        opening = app.start(studio.agents["writer"], "go", repo=repo, agents=studio.agents.values(), is_attended=True)
+        async with attended(app, opening, answering) as started:
+            return await started.result()
+
+
+def answer(decision: Decision, comment: str = "") -> Answering:
+    async def answering(run: Run, asked: PermissionAsked) -> None:
+        await run.answer(asked.id, decision, by="me", comment=comment)
+
+    return answering
+
+
+# Rules
+
+
+async def test_what_a_rule_allows_is_done_and_the_rule_is_recorded(studio: Studio, repo: Path) -> None:
+    ruled(studio, allow=["Write(/a.txt)"])
+    writer(studio)
+
+    result = await run(studio, repo)
+
+    assert (repo / "a.txt").read_text() == "new\n"
+    [began] = studio.events(result, ActionBegan)
+    assert began.allowed_by == "Write(/a.txt)"
+    assert not studio.events(result, PermissionAsked)
+
+
+async def test_what_a_rule_denies_is_not_done_and_the_agent_is_told(studio: Studio, repo: Path) -> None:
+    ruled(studio, allow=["Write"], deny=["Write(/a.txt)"])
+    writer(studio)
+
+    result = await run(studio, repo)
+
+    assert not (repo / "a.txt").exists()
+    [refused] = studio.events(result, ActionRefused)
+    assert "Write(/a.txt)" in refused.reason
+    assert "Not done" in studio.heard("writer")[1]
+
+
+async def test_reading_needs_no_permission(studio: Studio, repo: Path) -> None:
+    (repo / "b.txt").write_text("hello")
+    writer(studio, {"calls": [{"name": "read_file", "arguments": {"path": "b.txt"}}]})
+
+    result = await run(studio, repo)
+
+    assert "hello" in studio.heard("writer")[1]
+    assert not studio.events(result, ActionBegan, PermissionAsked)
+
+
+async def test_an_agents_own_rules_only_tighten(studio: Studio, repo: Path) -> None:
+    writer(studio, permissions=Permissions(allow=("Write",)))
+
+    await run(studio, repo)
+
+    assert not (repo / "a.txt").exists()
+
+
+async def test_who_works_for_an_agent_may_do_no_more_than_it(studio: Studio, repo: Path) -> None:
+    ruled(studio, allow=["Write"])
+    studio.agent("helper", says=[WRITE, "helped"], tools=("Write",))
+    ask = {"calls": [{"name": "helper", "arguments": {"request": "write it"}}]}
+    writer(studio, ask, agents=["helper"], permissions=Permissions(deny=("Write",)))
+
+    await run(studio, repo)
+
+    assert not (repo / "a.txt").exists()
+
+
+async def test_in_mode_accept_edits_files_are_changed_and_commands_ask(studio: Studio, repo: Path) -> None:
+    ruled(studio, mode="accept-edits")
+    writer(studio, WRITE, COUNT)
+
+    await run(studio, repo)
+
+    assert (repo / "a.txt").exists()
+    assert not (repo / "count.txt").exists()
+
+
+# A person
+
+
+async def test_without_anybody_to_ask_it_is_refused(studio: Studio, repo: Path) -> None:
+    writer(studio)
+
+    result = await run(studio, repo)
+
+    assert result.text == "done"
+    assert not (repo / "a.txt").exists()
+    assert [event.comment for event in studio.events(result, PermissionAnswered)] == ["nobody is there to ask"]
+
+
+async def test_a_person_is_shown_the_whole_action_and_may_allow_it(studio: Studio, repo: Path) -> None:
+    writer(studio)
+
+    result = await run_attended(studio, repo, answer("once"))
+
+    assert (repo / "a.txt").read_text() == "new\n"
+    [asked] = studio.events(result, PermissionAsked)
+    assert asked.action.arguments["path"] == "a.txt"
+    assert "+new" in asked.shown
+    [began] = studio.events(result, ActionBegan)
+    assert (began.allowed_by, began.action) == ("me", asked.action)
+
+
+async def test_a_refusal_comes_with_its_reason(studio: Studio, repo: Path) -> None:
+    writer(studio)
+
+    await run_attended(studio, repo, answer("deny", "use b.txt"))
+
+    assert not (repo / "a.txt").exists()
+    assert "me refused it: use b.txt" in studio.heard("writer")[1]
+
+
+async def test_once_is_once_and_for_the_run_is_for_the_very_same_action(studio: Studio, repo: Path) -> None:
+    writer(studio, COUNT, COUNT)
+    once = await run_attended(studio, repo, answer("once"))
+    again = await run_attended(studio, repo, answer("run"))
+
+    assert len(studio.events(once, PermissionAsked)) == 2
+    assert len(studio.events(again, PermissionAsked)) == 1
+    assert (repo / "count.txt").read_text() == "x\n" * 4
+
+
+async def test_a_refusal_may_stop_the_run(studio: Studio, repo: Path) -> None:
+    writer(studio)
+
+    result = await run_attended(studio, repo, answer("abort"))
+
+    assert result.outcome == "cancelled"
+    assert not (repo / "a.txt").exists()
+
+
+async def test_a_refusal_may_pause_the_run(studio: Studio, repo: Path) -> None:
+    writer(studio)
+
+    result = await run_attended(studio, repo, answer("deny_and_pause", "wait"))
+
+    assert result.outcome == "paused"
+    assert studio.events(result, PauseAsked)
+    assert (await studio.resume(result.run_id)).text == "done"
+    assert not (repo / "a.txt").exists()
+
+
+async def test_of_two_answers_the_first_counts_and_the_second_is_told(studio: Studio, repo: Path) -> None:
+    writer(studio)
+    told = []
+
+    async def twice(run: Run, asked: PermissionAsked) -> None:
+        told.append(await run.answer(asked.id, "deny", by="one"))
+        told.append(await run.answer(asked.id, "once", by="two"))
+
+    await run_attended(studio, repo, twice)
+
+    assert told == [True, False]
+    assert not (repo / "a.txt").exists()
+
+
+async def test_what_changed_after_it_was_approved_is_asked_about_anew(studio: Studio, repo: Path) -> None:
+    (repo / "a.txt").write_text("old\n")
+    writer(studio)
+    asked_for = []
+
+    async def answering(run: Run, asked: PermissionAsked) -> None:
+        asked_for.append(asked)
+        if len(asked_for) == 1:
+            (repo / "a.txt").write_text("somebody else's\n")
+        await run.answer(asked.id, "once" if len(asked_for) == 1 else "deny", by="me")
+
+    await run_attended(studio, repo, answering)
+
+    assert ["-old" in asked.shown for asked in asked_for] == [True, False]
+    assert (repo / "a.txt").read_text() == "somebody else's\n"
+
+
+async def test_a_script_that_changed_after_it_was_approved_is_asked_about_anew(studio: Studio, repo: Path) -> None:
+    (repo / "deploy.sh").write_text("echo harmless > out.txt\n")
+    writer(studio, {"calls": [{"name": "bash", "arguments": {"command": "sh deploy.sh"}}]})
+    asked_for: list[PermissionAsked] = []
+
+    async def answering(run: Run, asked: PermissionAsked) -> None:
+        asked_for.append(asked)
+        (repo / "deploy.sh").write_text("echo evil > out.txt\n")
+        await run.answer(asked.id, "once" if len(asked_for) == 1 else "deny", by="me")
+
+    await run_attended(studio, repo, answering)
+
+    assert len(asked_for) == 2
+    assert asked_for[0].action.inputs != asked_for[1].action.inputs
+    assert not (repo / "out.txt").exists()
+
+
+async def test_a_refusal_is_remembered_when_another_wants_the_same(studio: Studio, repo: Path) -> None:
+    studio.agent("helper", says=[COUNT, "helped"], tools=("Bash",))
+    writer(studio, COUNT, {"calls": [{"name": "helper", "arguments": {"request": "do it"}}]}, agents=["helper"])
+
+    result = await run_attended(studio, repo, answer("deny", "no"))
+
+    first, second = studio.events(result, PermissionAsked)
+    assert first.denied == ()
+    assert second.denied == ("me refused this to writer 0 s ago: no",)
+
+
+async def test_what_is_allowed_for_good_covers_its_like_in_the_same_run(studio: Studio, repo: Path) -> None:
+    listing = [{"calls": [{"name": "bash", "arguments": {"command": f"ls {flag}"}}]} for flag in ("-l", "-a")]
+    writer(studio, *listing)
+
+    async def for_good(run: Run, asked: PermissionAsked) -> None:
+        await run.answer(asked.id, "always", by="me", rule=asked.always)
+
+    result = await run_attended(studio, repo, for_good)
+
+    [asked] = studio.events(result, PermissionAsked)
+    assert asked.always.startswith("Bash(ls")
+
+
+async def test_a_rule_that_was_not_shown_is_not_allowed_with_an_answer(studio: Studio, repo: Path) -> None:
+    writer(studio, {"calls": [{"name": "bash", "arguments": {"command": "ls -l"}}]}, COUNT)
+    asked_for: list[str] = []
+
+    async def sly(run: Run, asked: PermissionAsked) -> None:
+        asked_for.append(asked.id)
+        await run.answer(asked.id, "always" if len(asked_for) == 1 else "deny", by="me", rule="Bash")
+
+    await run_attended(studio, repo, sly)
+
+    assert len(asked_for) == 2
+    assert not (repo / "count.txt").exists()
+
+
+async def test_silence_is_a_refusal(studio: Studio, repo: Path) -> None:
+    studio.settings = structs.replace(studio.settings, approval_seconds=0.05)
+    writer(studio)
+
+    async def silent(run: Run, asked: PermissionAsked) -> None:
+        pass
+
+    result = await run_attended(studio, repo, silent)
+
+    assert not (repo / "a.txt").exists()
+    assert [event.comment for event in studio.events(result, PermissionAnswered)] == ["nobody answered within 0.05 s"]
+
+
+async def test_an_agent_is_not_late_while_a_person_thinks(studio: Studio, repo: Path) -> None:
+    patience = structs.replace(studio.settings.patience, running_tool=0.8, used_tools=5.0)
+    studio.settings = structs.replace(studio.settings, patience=patience)
+    writer(studio, timeout=0.8)
+
+    async def slowly(run: Run, asked: PermissionAsked) -> None:
+        await anyio.sleep(1.0)
+        await run.answer(asked.id, "once", by="me")
+
+    result = await run_attended(studio, repo, slowly)
+
+    assert result.succeeded, result.error
+    assert (repo / "a.txt").exists()
+
+
+async def test_an_agent_may_ask_the_person_something(studio: Studio, repo: Path) -> None:
+    writer(studio, {"calls": [{"name": "ask_person", "arguments": {"question": "Which?"}}]}, tools=("ask_person",))
+    async with studio.app() as app:
+        async with app.start(studio.agents["writer"], "go", repo=repo, is_attended=True) as started:
+            with started.entries() as entries:
+                async for entry in entries:
+                    if isinstance(entry.event, QuestionAsked):
+                        await started.reply(entry.event.id, "the red one", by="me")
+
+    assert "the red one" in studio.heard("writer")[1]
+
+
+# Crashes
+
+
+@pytest.mark.parametrize("decision", ["once", "deny"])
+async def test_death_at_any_entry_runs_nothing_without_approval_and_nothing_twice(
+    studio: Studio, repo: Path, decision: Decision
+) -> None:
+    writer(studio, COUNT)
+    counter, number, ends = repo / "count.txt", 1, False
+    while not ends:
+        number += 1
+        counter.unlink(missing_ok=True)
+        async with studio.app(fault=refusal_after(number)) as app:
+            opening = app.start(studio.agents["writer"], "go", repo=repo, is_attended=True)
+            async with attended(app, opening, answer(decision)) as started:
+                result = await started.result()
+        ends = result.succeeded
+        if not ends:
+            studio.bury()
+            async with studio.app() as app:
+                opening = app.resume(result.run_id, is_attended=True)
+                async with attended(app, opening, pending(studio, result.run_id, answer(decision))) as resumed:
+                    result = await resumed.result()
+
+        assert result.text == "done", number
+        done = counter.read_text() if counter.exists() else ""
+        answered = studio.events(result, ToolAnswered)
+        assert len(answered) == 1
+        if decision == "deny":
+            assert done == "", number
+        else:
+            # Whoever dies between the intent and the outcome of a command is told so, and it is not run again.
+            assert done == "x\n" or ("was interrupted" in answered[0].text and done == ""), number
+    assert number > 8
+
+
+def pending(studio: Studio, run: str, answering: Answering) -> Answering:
+    """Answers what is asked, unless it was answered before."""
+
+    async def answered(started: Run, asked: PermissionAsked) -> None:
+        if asked.id not in {event.id for event in studio.events(run, PermissionAnswered)}:
+            await answering(started, asked)
+
+    return answered
+
+
+# Functions
+
+
+def shout(text: str) -> str:
+    """Says it loudly."""
+    return text.upper()
+
+
+async def test_a_function_given_in_code_may_be_called(studio: Studio, repo: Path) -> None:
+    writer(studio, {"calls": [{"name": "shout", "arguments": {"text": "hi"}}]}, tools=None)
+
+    await run(studio, repo, tools=[shout])
+
+    assert studio.heard("writer")[1] == "HI"
+
+
+async def test_a_rule_holds_for_functions_too(studio: Studio, repo: Path) -> None:
+    ruled(studio, deny=["shout"])
+    writer(studio, {"calls": [{"name": "shout", "arguments": {"text": "hi"}}]}, tools=None)
+
+    await run(studio, repo, tools=[shout])
+
+    assert "Not done" in studio.heard("writer")[1]
+
+
+async def test_changed_files_can_be_limited(studio: Studio, repo: Path) -> None:
+    ruled(studio, allow=["Write"])
+    other = {"calls": [{"name": "write_file", "arguments": {"path": "b.txt", "content": "x"}}]}
+    writer(studio, WRITE, other)
+
+    result = await run(studio, repo, budget=Budget(files_changed=1))
+
+    assert (repo / "a.txt").exists()
+    assert not (repo / "b.txt").exists()
+    assert "budget of 1 changed files" in (result.error or "")
+
+
+# Later
+
+
+async def test_an_answer_that_comes_after_its_time_does_not_count(studio: Studio, repo: Path) -> None:
+    studio.settings = structs.replace(studio.settings, approval_seconds=0.1)
+    writer(studio)
+    async with studio.app(fault=refusal_after(6)) as app:
+        first = await app.run(studio.agents["writer"], "go", repo=repo, is_attended=True)
+    [asked] = studio.events(first, PermissionAsked)
+    studio.bury()
+    late = PermissionAnswered(id=asked.id, decision="once", by="me", at=asked.action.expires_at + 1)
+    post(studio.settings.store, first.run_id, late, ref=asked.id)
+
+    result = await studio.resume(first.run_id)
+
+    assert result.text == "done"
+    assert not (repo / "a.txt").exists()
+
+
+async def test_what_had_begun_before_a_crash_is_not_done_when_it_is_denied_by_now(studio: Studio, repo: Path) -> None:
+    checks = {"count": ("sh", "-c", "echo x >> count.txt")}
+    studio.settings = structs.replace(studio.settings, checks=checks)
+    ruled(studio, allow=["run_checks"])
+    writer(studio, {"calls": [{"name": "run_checks"}]}, tools=("run_checks",))
+    async with studio.app(fault=refusal_after(6)) as app:
+        first = await app.run(studio.agents["writer"], "go", repo=repo)
+    assert studio.events(first, ActionBegan)
+    studio.bury()
+    ruled(studio, deny=["run_checks"])
+
+    result = await studio.resume(first.run_id)
+
+    assert result.text == "done"
+    assert "Not done" in studio.heard("writer")[-1]
+    assert (repo / "count.txt").read_text() == "x\n"
+
+
+async def test_only_what_was_asked_can_be_answered(studio: Studio, repo: Path) -> None:
+    writer(studio)
+
+    async def confused(run: Run, asked: PermissionAsked) -> None:
+        with pytest.raises(Mistake, match="has asked no request for permission with the id 'nonsense'"):
+            await run.answer("nonsense", "once")
+        with pytest.raises(Mistake, match="has asked no question"):
+            await run.reply(asked.id, "yes")
+        await run.answer(asked.id, "deny", by="me")
+
+    result = await run_attended(studio, repo, confused)
+
+    assert result.text == "done"
+
+
+async def test_bypassing_has_to_be_typed_again_and_is_shown(studio: Studio, repo: Path) -> None:
+    ruled(studio, mode="bypass")
+    writer(studio, WRITE, COUNT)
+    async with studio.app(fault=refusal_after(7)) as app:
+        first = await app.run(studio.agents["writer"], "go", repo=repo)
+    assert "bypassed" in studio.events(first, Noticed)[0].text
+    studio.bury()
+    ruled(studio)
+
+    await studio.resume(first.run_id)
+
+    assert not (repo / "count.txt").exists()

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from anyio import create_task_group
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium.core.scope import Scope
+from podium.core.timeline import GENESIS, Row, Timeline, chained, digest, first_break
+from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.store import SqliteStore
+from podium.values.errors import Inconsistent
+from podium.values.event import HandedOff, ModelReplied, Noticed, Routed
+from podium.values.usage import Usage
+
+
+def root(timeline: Timeline, about: str = "d") -> Scope:
+    return Scope(timeline, "lead", operation="lead", digest=about)
+
+
+async def loaded(store: SqliteStore, run: str = "r") -> Timeline:
+    """The timeline as the next owner finds it."""
+    timeline = Timeline(run, await store.claim(run))
+    timeline.load(await store.rows(run))
+    return timeline
+
+
+def rows(path: Path, run: str = "r") -> list[Row]:
+    with Reader(path) as reader:
+        return reader.rows(run)
+
+
+async def test_a_step_with_an_outcome_is_not_carried_out_again(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    async def act() -> Noticed:
+        done.append("once")
+        return Noticed(text="it happened")
+
+    async with SqliteStore(tmp_path / "s.db") as store:
+        first = await root(Timeline("r", lease := store.begin("r"))).next("call").step(act, Noticed)
+        store.release(lease)
+        await lease.settled()
+        second = await root(await loaded(store)).next("call").step(act, Noticed)
+
+    assert first == second == Noticed(text="it happened")
+    assert done == ["once"]
+
+
+async def test_parallel_branches_get_their_own_outcomes_whatever_the_order_they_start_in(tmp_path: Path) -> None:
+    async def work(scope: Scope, name: str, seen: dict[str, str]) -> None:
+        async def act() -> Noticed:
+            return Noticed(text=f"{name}'s")
+
+        seen[name] = (await scope.next(f"worker:{name}").next("call").step(act, Noticed)).text
+
+    first: dict[str, str] = {}
+    second: dict[str, str] = {}
+    async with SqliteStore(tmp_path / "s.db") as store:
+        scope = root(Timeline("r", lease := store.begin("r")))
+        async with create_task_group() as group:
+            for name in ("a", "b", "c"):
+                group.start_soon(work, scope, name, first)
+        store.release(lease)
+        await lease.settled()
+        scope = root(await loaded(store))
+        async with create_task_group() as group:
+            for name in ("c", "a", "b"):
+                group.start_soon(work, scope, name, second)
+
+    assert first == second == {"a": "a's", "b": "b's", "c": "c's"}
+
+
+async def test_the_same_key_with_another_input_is_an_error_that_names_both(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        timeline = Timeline("r", store.begin("r"))
+        root(timeline, "first-input").next("call").settle(Noticed(text="x"))
+
+        with pytest.raises(Inconsistent, match=r"lead/call#1 .*first-input.*other-input"):
+            root(timeline, "other-input").next("call").recall(Noticed)
+
+
+async def test_a_key_that_holds_another_kind_of_event_is_an_error(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        scope = root(Timeline("r", store.begin("r")))
+        scope.at("call#1").settle(Noticed(text="x"))
+
+        with pytest.raises(Inconsistent, match=r"recorded noticed .* where Routed was expected"):
+            scope.at("call#1").recall(Routed)
+
+
+async def test_a_fact_is_recorded_once_however_often_the_code_runs(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        lease = store.begin("r")
+        timeline = Timeline("r", lease)
+        root(timeline).record(HandedOff(sender="a", receiver="b"))
+        store.release(lease)
+        await lease.settled()
+        again = await loaded(store)
+        root(again).record(HandedOff(sender="a", receiver="b"))
+        await again.settled()
+
+    assert len(rows(tmp_path / "s.db")) == 1
+
+
+async def test_keys_count_inside_their_parent_and_attempts_are_told_apart(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        scope = root(Timeline("r", store.begin("r")))
+
+        paths = [scope.next("turn").path, scope.next("turn").path, scope.next("advice:legal").path]
+
+    assert paths == ["lead/turn#1", "lead/turn#2", "lead/advice:legal#1"]
+    assert scope.at("turn#2").again(2).path == "lead/turn#2~2"
+    assert scope.at("turn#2").again(1).path == "lead/turn#2"
+
+
+async def test_a_digest_covers_what_a_place_is_about_and_what_lies_above_it(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        timeline = Timeline("r", store.begin("r"))
+
+        plain, about = root(timeline).at("x"), root(timeline).at("x", "this")
+
+    assert plain.digest == "d"
+    assert about.digest not in ("d", root(timeline).at("x", "that").digest)
+    assert digest({"b": 1, "a": 2}) == digest({"a": 2, "b": 1})
+
+
+async def test_usage_is_summed_by_operation_and_survives_a_new_owner(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        lease = store.begin("r")
+        timeline = Timeline("r", lease)
+        for path in ("lead", "lead/advice:legal#1", "lead/advice:legal#10"):
+            place = Scope(timeline, f"{path}/call#1", operation=path, digest="")
+            place.settle(ModelReplied(model="m", usage=Usage(calls=1, input_tokens=10)))
+        store.release(lease)
+        await lease.settled()
+
+        again = await loaded(store)
+
+    assert timeline.spent() == again.spent() == Usage(calls=3, input_tokens=30)
+    assert again.spent("lead/advice:legal#1").calls == 1
+
+
+def timeline_of(texts: list[str]) -> list[Row]:
+    """A timeline as the store gives it."""
+    written: list[Row] = []
+
+    class Paper:
+        epoch = 1
+
+        def append(self, row: Row, *, survives_power_loss: bool, mail: int | None) -> None:
+            written.append(row)
+
+        async def settled(self, *, is_alone: bool = True) -> None: ...
+
+    timeline = Timeline("r", Paper(), clock=lambda: 0.0)
+    for text in texts:
+        timeline.append(Noticed(text=text), scope="")
+    return written
+
+
+def test_an_untouched_timeline_is_whole() -> None:
+    assert first_break(timeline_of(["a", "b", "c"])) is None
+    assert first_break([]) is None
+
+
+@given(st.integers(0, 4), st.sampled_from(["edit", "delete", "swap", "insert", "refile"]), st.data())
+def test_every_edit_deletion_swap_and_insertion_shows(place: int, kind: str, data: st.DataObject) -> None:
+    rows = timeline_of(["a", "b", "c", "d", "e", "f"])
+    row = rows[place]
+    match kind:
+        case "edit":
+            at = data.draw(st.integers(0, len(row.line) - 1))
+            flipped = bytes([row.line[at] ^ data.draw(st.integers(1, 255))])
+            rows[place] = row._replace(line=row.line[:at] + flipped + row.line[at + 1 :])
+        case "delete":
+            del rows[place]
+        case "swap":
+            rows[place], rows[place + 1] = rows[place + 1], rows[place]
+        case "insert":
+            rows.insert(place, row)
+        case "refile":
+            rows[place] = row._replace(kind="run_ended")
+
+    assert first_break(rows) is not None
+
+
+def test_a_chain_that_was_rebuilt_from_an_edit_on_shows_at_an_anchor_kept_elsewhere() -> None:
+    original, forged = timeline_of(["a", "b", "c"]), timeline_of(["a", "X", "c"])
+
+    assert first_break(forged) is None
+    assert original[-1].hash != forged[-1].hash
+    assert chained(GENESIS, original[0].line) == original[0].hash

@@ -1,0 +1,36 @@
+"""A model on one's own machine, found, agreed to and used, as with Ollama."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from podium import Agent, App, Settings
+from podium.config.confirmed_servers import Confirmed, confirm
+from podium.engines.local_servers import find_servers, places
+from podium.store.sqlite.reader import Reader
+from podium.testing import ModelServer
+from podium.values.event import TurnStarted
+
+
+async def test_a_local_server_is_found_agreed_to_and_thought_with(tmp_path: Path) -> None:
+    async with ModelServer("from my own machine") as server:
+        environ = {"OLLAMA_HOST": server.url.removeprefix("http://").removesuffix("/v1")}
+        found = await find_servers([place for place in places(environ) if place.provider == "ollama"], seconds=5)
+        before = Settings.load(environ, home=tmp_path)
+        confirm(tmp_path, Confirmed(url=found[0].url, provider="ollama", model="llama3.2"))
+        settings = Settings.load(environ, home=tmp_path)
+        async with App(settings, environ=environ) as app:
+            result = await app.run(Agent(name="local"), "hello")
+
+    assert before.model == ""
+    assert settings.model == "ollama:llama3.2"
+    assert result.text == "from my own machine"
+    assert (result.usage.usd, result.usage.unpriced) == (0.0, 0)
+    [received] = server.calls
+    assert received.call.model == "llama3.2"
+    assert "authorization" not in received.headers
+    with Reader(settings.store) as reader:
+        engines = [
+            entry.event.engine for entry in reader.entries(result.run_id) if isinstance(entry.event, TurnStarted)
+        ]
+    assert engines == ["ollama:llama3.2"]

@@ -1,0 +1,321 @@
+"""The loop over a model: other models, conversations that grow too long, and what the person says meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+from msgspec import structs
+
+from podium import Agent, Result
+from podium.engines.model.model_caller import Model, Retry, free
+from podium.engines.model.model_wire import Call, Heard
+from podium.engines.model.tool_loop import ModelEngine
+from podium.engines.script import ScriptedWire
+from podium.store.fault import refusal_after
+from podium.values.agent import Budget, Permissions
+from podium.values.errors import OutsideFailed
+from podium.values.event import (
+    CallFailed,
+    ContextCompacted,
+    MessagesDelivered,
+    ModelReplied,
+    ToolAnswered,
+    ToolCalled,
+    TurnStarted,
+)
+
+from ..studio import Studio, at_once
+
+
+def engine(*scripts: Any, windows: Sequence[int | None] = ()) -> tuple[ModelEngine, list[ScriptedWire]]:
+    """An engine that falls back from the first script to the next, and the wires that heard."""
+    wires = [ScriptedWire(script) for script in scripts]
+    models = [
+        Model(wire=wire, name=f"m{place}", priced=free, window=lambda window=window: window)  # type: ignore[misc] # a default binds it
+        for place, (wire, window) in enumerate(zip(wires, windows or [None] * len(wires), strict=True), 1)
+    ]
+    return ModelEngine(*models, name="m1", retry=Retry(most=1, sleep=at_once)), wires
+
+
+async def run(studio: Studio, thinking: ModelEngine, request: str = "go", **keys: Any) -> Result:
+    async with studio.app(engines={"mine": thinking}) as app:
+        return await app.run(Agent(name="lead", engine="mine", **keys), request)
+
+
+# Other models
+
+
+async def test_another_model_answers_where_the_first_gives_up(studio: Studio) -> None:
+    thinking, wires = engine([{"fails": {"status": 401}}], ["from the second"])
+
+    result = await run(studio, thinking)
+
+    assert result.text == "from the second"
+    assert [event.model for event in studio.events(result, CallFailed, ModelReplied)] == ["m1", "m2"]
+    assert len(wires[0].heard) == 1
+
+
+async def test_a_model_is_tried_again_before_another_is(studio: Studio) -> None:
+    thinking, wires = engine([{"fails": {"status": 503}}], ["ok"])
+
+    result = await run(studio, thinking)
+
+    assert result.text == "ok"
+    assert len(wires[0].heard) == 2
+
+
+async def test_when_all_models_give_up_the_last_ones_words_are_told(studio: Studio) -> None:
+    thinking, _ = engine([{"fails": {"status": 401}}], [{"fails": {"status": 403, "message": "no entry"}}])
+
+    result = await run(studio, thinking)
+
+    assert result.outcome == "failed"
+    assert "no entry" in (result.error or "")
+
+
+async def test_a_resumed_run_goes_on_with_the_model_it_had_fallen_back_to(studio: Studio) -> None:
+    scripts = ([{"fails": {"status": 401}}], [{"calls": [{"name": "x"}]}, "done"])
+    deaths = 0
+    for number in range(2, 40):
+        thinking, _ = engine(*scripts)
+        async with studio.app(engines={"mine": thinking}, fault=refusal_after(number)) as app:
+            first = await app.run(Agent(name="lead", engine="mine"), "go")
+        if first.succeeded:
+            break
+        studio.bury()
+        again, _ = engine(*scripts)
+        async with studio.app(engines={"mine": again}) as app, app.resume(first.run_id) as resumed:
+            result = await resumed.result()
+        assert result.text == "done"
+        models = [event.model for event in studio.events(result, CallFailed, ModelReplied)]
+        assert models == ["m1", "m2", "m1", "m2"], number
+        deaths += 1
+    assert deaths == 10
+
+
+# Conversations that grow too long
+
+LONG = "word " * 9000
+
+
+class InOrder:
+    """A model that makes one move after the other, whatever it is asked."""
+
+    def __init__(self, moves: Sequence[Any]) -> None:
+        self._moves = list(moves)
+        self.heard: list[Call] = []
+
+    def stream(self, call: Call) -> AsyncGenerator[Heard]:
+        self.heard.append(call)
+        return ScriptedWire([self._moves.pop(0)]).stream(Call(agent="a", model="m", system="", messages=()))
+
+
+async def test_a_conversation_is_summed_up_before_it_is_too_long(studio: Studio) -> None:
+    wire = InOrder([{"says": LONG, "calls": [{"name": "x"}]}, "a summary", "the answer"])
+    thinking = ModelEngine(Model(wire=wire, name="m", priced=free, window=lambda: 12_000), name="m")
+
+    result = await run(studio, thinking, "keep this request")
+
+    assert result.text == "the answer"
+    [compacted] = studio.events(result, ContextCompacted)
+    assert compacted.summary == "a summary"
+    last = wire.heard[-1]
+    assert "keep this request" in last.messages[0].text
+    assert compacted.summary in last.messages[0].text
+    assert LONG not in "".join(message.text for message in last.messages)
+
+
+class Short:
+    """A model that can read only so much, and says so."""
+
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
+        self.heard: list[Call] = []
+
+    async def stream(self, call: Call) -> AsyncGenerator[Heard]:
+        self.heard.append(call)
+        if sum(len(message.text) for message in call.messages) > self.longest:
+            raise OutsideFailed("m answered 400: prompt is too long", status=400, is_too_long=True)
+        async for heard in ScriptedWire("short enough").stream(Call(agent="a", model="m", system="", messages=())):
+            yield heard
+
+
+async def test_a_model_that_was_given_too_much_is_asked_again_with_less(studio: Studio) -> None:
+    wire = Short(20_000)
+    thinking = ModelEngine(Model(wire=wire, name="m", priced=free), name="m", retry=Retry(sleep=at_once))
+
+    result = await run(studio, thinking, "x" * 30_000)
+
+    assert result.text == "short enough"
+    assert len(studio.events(result, CallFailed)) == 1
+    assert len(studio.events(result, ContextCompacted)) == 1
+
+
+async def test_a_request_that_stays_too_long_fails_in_the_models_words(studio: Studio) -> None:
+    thinking = ModelEngine(Model(wire=Short(10), name="m", priced=free), name="m", retry=Retry(sleep=at_once))
+
+    result = await run(studio, thinking, "x" * 100)
+
+    assert result.error == "lead: m answered 400: prompt is too long"
+
+
+# What the person says meanwhile
+
+
+async def test_a_message_reaches_an_agent_between_two_model_calls(studio: Studio) -> None:
+    thinking, wires = engine([{"calls": [{"name": "x"}], "delay": 0.05}, "ok"])
+    async with studio.app(engines={"mine": thinking}) as app:
+        async with app.start(Agent(name="lead", engine="mine"), "go") as started:
+            with started.entries() as entries:
+                async for entry in entries:
+                    if entry.event.__class__.__name__ == "TurnStarted":
+                        await started.send("be brief")
+            result = await started.result()
+
+    assert result.text == "ok"
+    kinds = [type(event) for event in studio.events(result, ToolCalled, MessagesDelivered, ModelReplied)]
+    assert kinds == [ModelReplied, ToolCalled, MessagesDelivered, ModelReplied]
+    assert "be brief" in wires[0].heard[-1].messages[-1].text
+
+
+# What models do
+
+
+async def test_a_model_that_refuses_is_said_to(studio: Studio) -> None:
+    class Refusing:
+        async def stream(self, call: Call) -> AsyncGenerator[Heard]:
+            from podium.engines.model.model_wire import Ended
+
+            yield Ended(stop="content_filter")
+
+    thinking = ModelEngine(Model(wire=Refusing(), name="m", priced=free), name="m")
+
+    result = await run(studio, thinking)
+
+    assert result.error == "lead: its model refused to answer"
+
+
+# Tools that take their time, and turns that are watched
+
+
+def given(studio: Studio, *moves: Any, **keys: Any) -> Agent:
+    return studio.agent("lead", says=[*moves, "done"], **keys)
+
+
+async def test_a_turn_is_not_cut_while_its_tools_keep_to_their_own_limits(studio: Studio) -> None:
+    patience = structs.replace(studio.settings.patience, running_tool=0.1)
+    studio.settings = structs.replace(studio.settings, patience=patience)
+    naps = {"calls": [{"name": "nap"}, {"name": "nap"}, {"name": "nap"}]}
+
+    async def nap() -> str:
+        await anyio.sleep(0.08)
+        return "rested"
+
+    lead = given(studio, naps)
+    async with studio.app() as app:
+        result = await app.run(lead, "go", tools=[nap])
+
+    assert result.text == "done", result.error
+
+
+async def test_a_lead_is_not_late_while_its_sub_agent_works_or_waits_for_a_person(studio: Studio) -> None:
+    patience = structs.replace(studio.settings.patience, running_tool=0.1, used_tools=5.0)
+    studio.settings = structs.replace(studio.settings, patience=patience)
+    studio.agent("helper", says=[{"says": "a word at a time", "pieces": 8, "pace": 0.05}])
+    ask = {"calls": [{"name": "helper", "arguments": {"request": "go"}}]}
+    lead = given(studio, ask, agents=["helper"])
+
+    result = await studio.run("lead", "go")
+
+    assert result.text == "done", result.error
+    assert lead.agents == ("helper",)
+
+
+async def test_calls_of_one_reply_act_in_their_order_and_reading_waits_for_writing(
+    studio: Studio, tmp_path: Path
+) -> None:
+    (tmp_path / "f.txt").write_text("old\n")
+    studio.settings = structs.replace(studio.settings, permissions=Permissions(allow=("Write",)))
+    both = {
+        "calls": [
+            {"name": "write_file", "arguments": {"path": "f.txt", "content": "new\n"}},
+            {"name": "read_file", "arguments": {"path": "f.txt"}},
+        ]
+    }
+    lead = given(studio, both, tools=("Write", "Read"))
+    async with studio.app() as app:
+        result = await app.run(lead, "go", repo=tmp_path)
+
+    assert "new" in studio.events(result, ToolAnswered)[1].text
+
+
+async def test_a_budget_that_is_used_up_stops_the_calls_after_it(studio: Studio, tmp_path: Path) -> None:
+    studio.settings = structs.replace(studio.settings, permissions=Permissions(allow=("Write",)))
+    writes = {"calls": [{"name": "write_file", "arguments": {"path": f"{n}.txt", "content": "x"}} for n in range(4)]}
+
+    lead = given(studio, writes, tools=("Write",))
+    async with studio.app() as app:
+        result = await app.run(lead, "go", repo=tmp_path, budget=Budget(files_changed=1))
+
+    assert "budget of 1 changed files" in (result.error or "")
+    assert [path.name for path in sorted(tmp_path.glob("*.txt"))] == ["0.txt"]
+
+
+async def test_an_answer_is_remembered_when_its_tool_is_gone(studio: Studio) -> None:
+    def lookup() -> str:
+        """Looks."""
+        return "found"
+
+    lead = given(studio, {"calls": [{"name": "lookup"}]})
+    async with studio.app(fault=refusal_after(8)) as app:
+        first = await app.run(lead, "go", tools=[lookup])
+    assert studio.events(first, ToolAnswered)
+    studio.bury()
+
+    await studio.resume(first.run_id)
+
+    assert studio.heard("lead")[-1] == "found"
+
+
+async def test_two_tools_of_one_name_are_refused(studio: Studio, tmp_path: Path) -> None:
+    studio.agent("grep", says=["x"])
+    lead = given(studio, agents=["grep"])
+    async with studio.app() as app:
+        result = await app.run(lead, "go", repo=tmp_path, agents=studio.agents.values())
+
+    assert result.error == "lead: two of its tools are called grep; rename the agent or function"
+
+
+async def test_what_was_said_in_the_middle_of_a_turn_is_said_again_when_the_session_is_revived(studio: Studio) -> None:
+    thinking, wires = engine([{"calls": [{"name": "x"}], "delay": 0.05}, "", "ok"])
+    async with studio.app(engines={"mine": thinking}) as app:
+        async with app.start(Agent(name="lead", engine="mine"), "go") as started:
+            with started.entries() as entries:
+                async for entry in entries:
+                    if isinstance(entry.event, TurnStarted) and entry.scope.endswith("turn#1"):
+                        await started.send("be brief")
+
+    revived = [call for call in wires[0].heard if len(call.messages) == 1][-1]
+    assert "be brief" in revived.messages[0].text
+
+
+async def test_an_agents_seconds_are_a_hard_stop(studio: Studio) -> None:
+    studio.agent("lead", says=[{"silent": True}], budget=Budget(seconds=0.05))
+
+    result = await studio.run("lead", "go")
+
+    assert result.error == "lead: its budget of 0.05 s is used up"
+
+
+async def test_a_store_that_fails_ends_the_run_though_another_call_waits_for_a_person(studio: Studio) -> None:
+    asks = {"calls": [{"name": "ask_person", "arguments": {"question": "?"}}, {"name": "ask_person", "arguments": {}}]}
+    lead = given(studio, asks, tools=("ask_person",))
+    for number in range(6, 14):
+        with anyio.fail_after(40):
+            async with studio.app(fault=refusal_after(number)) as app:
+                async with app.start(lead, "go", is_attended=True) as run:
+                    with anyio.move_on_after(0.2):
+                        await run.result()

@@ -1,0 +1,73 @@
+"""Answers as data, held to a JSON schema."""
+
+from __future__ import annotations
+
+import pytest
+
+from podium.patterns.json_output import Unfitting, read
+from podium.values.errors import Mistake
+
+from ..studio import Studio
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"score": {"type": "number"}, "why": {"type": "string"}},
+    "required": ["score"],
+    "additionalProperties": False,
+}
+
+
+async def test_an_answer_that_fits_comes_as_data(studio: Studio) -> None:
+    studio.agent("judge", says=['{"score": 0.5}'], output=SCHEMA)
+
+    result = await studio.run("judge", "how good?")
+
+    assert result.data == {"score": 0.5}
+    assert '"required"' in studio.heard("judge")[0]
+
+
+async def test_an_answer_that_does_not_fit_may_be_given_again(studio: Studio) -> None:
+    studio.agent("judge", says=["fine", '{"score": "high"}', '```json\n{"score": 1}\n```'], output=SCHEMA)
+
+    result = await studio.run("judge", "how good?")
+
+    assert result.data == {"score": 1}
+    assert "it is no JSON" in studio.heard("judge")[1]
+    assert "at $.score 'high' is not of type 'number'" in studio.heard("judge")[2]
+
+
+async def test_an_agent_that_never_fits_fails_with_the_reason(studio: Studio) -> None:
+    studio.agent("judge", says=["no", "no", "no"], output=SCHEMA)
+
+    result = await studio.run("judge", "how good?")
+
+    assert result.error == "judge: its answer does not fit its output schema: it is no JSON"
+
+
+@pytest.mark.parametrize("text", ['{"score": 1}', 'Here:\n```json\n{"score": 1}\n```\nbye', ' {"score":1}\n'])
+def test_json_is_found_alone_or_in_a_fence(text: str) -> None:
+    assert read(text, SCHEMA) == {"score": 1}
+
+
+def test_the_place_of_what_does_not_fit_is_named() -> None:
+    with pytest.raises(Unfitting, match=r"at \$ Additional properties"):
+        read('{"score": 1, "more": 2}', SCHEMA)
+
+
+def test_a_schema_is_looked_up_nowhere_else() -> None:
+    with pytest.raises(Unfitting, match=r"the schema refers to 'http://127.0.0.1:9/x', which is not in it"):
+        read("{}", {"$ref": "http://127.0.0.1:9/x"})
+
+
+def test_what_is_nested_beyond_reason_does_not_fit() -> None:
+    with pytest.raises(Unfitting):
+        read("[" * 100_000 + "]" * 100_000, SCHEMA)
+
+
+async def test_a_schema_that_is_none_is_refused_before_anything_is_asked(studio: Studio) -> None:
+    studio.agent("judge", output={"type": "nonsense"})
+
+    with pytest.raises(Mistake, match=r"the output of judge is no JSON schema: at \$.type"):
+        await studio.run("judge", "how good?")
+
+    assert studio.calls == []

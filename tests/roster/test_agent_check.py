@@ -1,0 +1,216 @@
+"""Whether agents fit together: one clear error for every rule that they break."""
+
+from typing import Any
+
+import pytest
+
+from podium.roster import agent_check
+from podium.roster.schema_fit import misfits
+from podium.values.agent import Agent, Member, Mode, Router, Team
+
+
+def by_name(*agents: Agent) -> dict[str, Agent]:
+    return {agent.name: agent for agent in agents}
+
+
+def team(*members: str, mode: Mode = "orchestrate", evaluator: str | None = None) -> Team:
+    return Team(mode=mode, members=tuple(Member(agent=name) for name in members), evaluator=evaluator)
+
+
+def told(*agents: Agent) -> list[str]:
+    return [str(finding) for finding in agent_check.findings(by_name(*agents))]
+
+
+def test_agents_that_fit_together_give_no_findings() -> None:
+    lead = Agent(name="lead", team=team("builder", "builder-2", evaluator="judge"), agents=("helper",))
+    names = ("builder", "builder-2", "judge", "helper")
+
+    assert told(lead, *(Agent(name=name) for name in names)) == []
+
+
+@pytest.mark.parametrize(
+    ("planner", "key"),
+    [
+        (Agent(name="planner", handoff="tester"), "handoff"),
+        (Agent(name="planner", agents=("tester",)), "agents"),
+        (Agent(name="planner", tools=("Read", "Agent(tester)")), "tools"),
+        (Agent(name="planner", router=Router(destinations=("tester",))), "router.destinations"),
+        (Agent(name="planner", router=Router(destinations=("builder",), fallback="tester")), "router.fallback"),
+        (Agent(name="planner", team=team("tester")), "team.members"),
+        (Agent(name="planner", team=team("builder", evaluator="tester")), "team.evaluator"),
+    ],
+)
+def test_a_missing_agent_is_an_error_with_the_known_names(planner: Agent, key: str) -> None:
+    others = Agent(name="builder"), Agent(name="taster")
+
+    assert told(planner, *others) == [f'agent planner: {key}: there is no agent "tester"; there are taster and builder']
+
+
+def test_more_missing_agents_than_anybody_reads_are_counted() -> None:
+    found = told(Agent(name="lead", team=team(*(f"ghost-{number}" for number in range(100_000)))))
+
+    assert len(found) == agent_check.MOST_MISSING + 1
+    assert found[-1] == "agent lead: 99980 more of the agents named here do not exist"
+
+
+def test_an_agent_that_is_alone_is_told_how_to_write_another() -> None:
+    [sentence] = told(Agent(name="planner", handoff="tester"))
+
+    assert sentence.endswith("there are no others; write one as .podium/agents/NAME.md")
+
+
+def test_an_agent_whose_file_is_broken_is_not_missing() -> None:
+    assert agent_check.findings(by_name(Agent(name="planner", handoff="tester")), broken={"tester"}) == ()
+
+
+def test_a_cycle_is_told_once_with_its_whole_path_whatever_its_edges_are() -> None:
+    found = told(
+        Agent(name="a", handoff="b"),
+        Agent(name="b", agents=("c",)),
+        Agent(name="c", router=Router(destinations=("d",))),
+        Agent(name="d", team=team("e")),
+        Agent(name="e", tools=("Agent(a)",)),
+    )
+
+    assert found == [
+        "agent a: handoff: an agent may not come back to itself: a -> b -> c -> d -> e -> a; "
+        "take one of these steps out"
+    ]
+
+
+def test_two_cycles_are_two_errors() -> None:
+    found = told(Agent(name="a", agents=("b", "c")), Agent(name="b", agents=("a",)), Agent(name="c", handoff="c"))
+
+    assert ["a -> b -> a" in found[0], "c -> c" in found[1], len(found)] == [True, True, 2]
+
+
+def test_one_agent_needed_in_two_ways_is_no_cycle() -> None:
+    assert told(Agent(name="a", agents=("b", "c")), Agent(name="b", handoff="c"), Agent(name="c")) == []
+
+
+def test_the_lead_of_a_discussion_may_be_one_of_its_members_and_no_other_lead_may() -> None:
+    assert told(Agent(name="a", team=team("a", "b", mode="discuss")), Agent(name="b")) == []
+    assert "a -> a" in told(Agent(name="a", team=team("a", "b")), Agent(name="b"))[0]
+
+
+def test_more_cycles_than_anybody_reads_are_cut_short() -> None:
+    names = [f"a{number}" for number in range(12)]
+
+    found = told(*(Agent(name=name, agents=tuple(names)) for name in names))
+
+    assert len(found) == agent_check.MOST_CYCLES + 1
+    assert found[-1].endswith("there are more cycles than these 50; break these first")
+
+
+@pytest.mark.parametrize(
+    ("lead", "key", "message"),
+    [
+        (
+            Agent(name="lead", router=Router(destinations=("a",)), agents=("b",)),
+            "router",
+            "both router and agents list",
+        ),
+        (Agent(name="lead", router=Router(destinations=("a",)), team=team("b")), "router", "a router or leads a team"),
+        (Agent(name="lead", router=Router()), "router", "a router needs at least one destination"),
+        (Agent(name="lead", team=team("a", evaluator="lead")), "team.evaluator", "the lead cannot judge its own work"),
+        (Agent(name="lead", team=team("a"), handoff="b"), "handoff", "a team's lead gives the answer itself"),
+        (Agent(name="lead", team=team()), "team.members", "a team needs at least one member"),
+        (Agent(name="lead", team=team("a", "a")), "team.members", "more than one member is called a; give each a name"),
+    ],
+)
+def test_what_excludes_each_other_is_rejected(lead: Agent, key: str, message: str) -> None:
+    [finding] = agent_check.findings(by_name(lead, Agent(name="a"), Agent(name="b")))
+
+    assert finding.severity == "error"
+    assert finding.key == key
+    assert message in finding.message
+
+
+def test_a_router_may_hand_off_what_its_destination_says() -> None:
+    router = Agent(name="desk", router=Router(destinations=("a",)), handoff="b")
+
+    assert told(router, Agent(name="a"), Agent(name="b")) == []
+
+
+def chain(length: int, **last: Any) -> list[Agent]:
+    agents = [Agent(name=f"a{place}", handoff=f"a{place + 1}") for place in range(length - 1)]
+    return [*agents, Agent(name=f"a{length - 1}", **last)]
+
+
+def test_agents_may_be_nested_sixteen_deep_and_not_deeper() -> None:
+    assert told(*chain(16)) == []
+
+    [sentence] = told(*chain(17))
+
+    assert sentence.startswith("agent a0: agents are nested 17 deep, and 16 is the most: a0 -> a1 -> a2")
+
+
+def test_thousands_of_agents_in_a_chain_are_only_a_long_answer() -> None:
+    [too_deep] = told(*chain(5000))
+    [cycle] = told(*chain(5000, handoff="a0"))
+
+    assert "nested 5000 deep" in too_deep
+    assert cycle.count(" -> ") == 5000
+
+
+def form(*required: str, **properties: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": list(required),
+        "properties": {name: {"type": kind} for name, kind in properties.items()},
+    }
+
+
+def test_a_stage_that_does_not_give_what_the_next_needs_is_an_error() -> None:
+    planner = Agent(name="planner", handoff="builder", output=form("plan", plan="string"))
+    builder = Agent(name="builder", input=form("plan", "files", plan="string", files="array"))
+
+    assert told(planner, builder) == [
+        "agent planner: handoff: the output of planner does not fit the input of builder: "
+        'the property "files" is needed, but the output does not declare it'
+    ]
+
+
+def test_what_a_router_hands_on_is_what_its_destinations_say() -> None:
+    desk = Agent(name="desk", router=Router(destinations=("a", "b")), handoff="end", output=form())
+    a = Agent(name="a", output=form("x", x="integer"))
+    b = Agent(name="b", handoff="c")
+    c = Agent(name="c", output=form("x", x="string"))
+    end = Agent(name="end", input=form("x", x="number"))
+
+    [sentence] = told(desk, a, b, c, end)
+
+    assert 'the output of c does not fit the input of end: the property "x" is string, but' in sentence
+
+
+def test_a_schema_on_one_side_only_claims_nothing() -> None:
+    assert told(Agent(name="a", handoff="b", output=form("x")), Agent(name="b")) == []
+    assert told(Agent(name="a", handoff="b"), Agent(name="b", input=form("x"))) == []
+
+
+@pytest.mark.parametrize(
+    ("output", "needed", "misfit"),
+    [
+        (form("x", x="string"), form("x", x="string"), None),
+        (form("x", "y", x="string", y="null"), form("x", x="string"), None),
+        (form("x", x="integer"), form("x", x="number"), None),
+        (form("x", x="number"), form("x", x="integer"), 'the property "x" is integer or number, but integer is needed'),
+        (form(x="string"), form("x"), 'the property "x" is needed, but the output may leave it out'),
+        ({"type": "string"}, form(), "the output is string, but object is needed"),
+        ({"type": ["string", "null"]}, {"type": "string"}, "the output is null or string, but string is needed"),
+        ({"anyOf": [form()]}, form("x"), None),
+        (form("x"), {"$ref": "#/x"}, None),
+        (
+            {"type": "array", "items": form(x="string")},
+            {"type": "array", "items": form(x="object")},
+            'the property "[].x" is string, but object is needed',
+        ),
+        ({"properties": 5, "required": "x", "type": 7}, {"properties": [], "required": [1], "type": {}}, None),
+    ],
+)
+def test_schemas_are_compared_by_required_properties_and_plain_types(
+    output: dict[str, Any], needed: dict[str, Any], misfit: str | None
+) -> None:
+    found = next(misfits(output, needed), None)
+
+    assert (found is None) if misfit is None else (found is not None and found.startswith(misfit))

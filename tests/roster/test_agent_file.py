@@ -1,0 +1,622 @@
+"""Reading one agent file: every good form, and one clear sentence for every bad one."""
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podium.roster.agent_field import camel
+from podium.roster.agent_file import FIRST_LINE, Read, parse, read
+from podium.roster.agent_keys import ELSEWHERE, READERS
+from podium.roster.team_keys import KEYS as TEAM_KEYS
+from podium.values.agent import Advisors, Agent, Budget, Member, Permissions, Router, Team
+from podium.values.diagnostic import Finding
+from podium.values.located_yaml import Malformed, compose
+
+DOCS = Path(__file__).parents[2] / "docs" / "agents.md"
+
+
+def of(frontmatter: str, body: str = "You plan.", *, foreign: bool = False, stem: str = "planner") -> Read:
+    data = f"---\n{frontmatter}\n---\n{body}\n".encode()
+    return parse(data, path=Path(f"/repo/{stem}.md"), source="repo", foreign=foreign)
+
+
+def agent(frontmatter: str, body: str = "You plan.", **options: Any) -> Agent:
+    found = of(frontmatter, body, **options)
+    assert found.agent is not None, found.findings
+    return found.agent
+
+
+def error(found: Read) -> Finding:
+    assert found.agent is None
+    [only] = [finding for finding in found.findings if finding.severity == "error"]
+    assert "\n" not in str(only)
+    return only
+
+
+def warnings(found: Read) -> list[str]:
+    assert found.agent is not None, found.findings
+    return [f"{finding.key}: {finding.message}" for finding in found.findings]
+
+
+def test_a_file_with_empty_frontmatter_is_an_agent_named_after_the_file() -> None:
+    found = agent("", "# Planner\n\nYou plan\nreleases. Then you rest.")
+
+    assert found.name == "planner"
+    assert found.description == "You plan releases."
+    assert found.prompt == "# Planner\n\nYou plan\nreleases. Then you rest."
+    assert found.source == "repo"
+
+
+def test_every_key_of_the_table_is_read() -> None:
+    found = agent(
+        """
+name: lead
+description: >
+  Plans a change,
+  and reports.
+model: anthropic:claude-sonnet-4-5
+engine: scripted
+tools: Read, Bash(git log, git diff), Agent(scout, guide)
+disallowedTools: [Write]
+role: planner
+capabilities: [planning, review]
+permissions: {deny: [Bash(rm *)], ask: [Edit]}
+agents: [helper]
+handoff: reporter
+advisors: {agents: [security, operations], require: all, timeout: 30}
+input: markdown
+output: {type: object, required: [plan], properties: {plan: {type: string}}}
+maxTurns: 7
+timeout: 1.5
+budget: {usd: 2, tokens: 1_000, seconds: 60, turns: 3, files_changed: 0}
+isolation: worktree
+"""
+    )
+
+    assert found == Agent(
+        name="lead",
+        description="Plans a change, and reports.",
+        prompt="You plan.",
+        model="anthropic:claude-sonnet-4-5",
+        engine="scripted",
+        tools=("Read", "Bash(git log, git diff)", "Agent(scout)", "Agent(guide)"),
+        disallowed_tools=("Write",),
+        role="planner",
+        capabilities=("planning", "review"),
+        permissions=Permissions(deny=("Bash(rm *)",), ask=("Edit",)),
+        agents=("helper",),
+        handoff="reporter",
+        advisors=Advisors(agents=("security", "operations"), require="all", timeout=30),
+        input="markdown",
+        output={"type": "object", "required": ["plan"], "properties": {"plan": {"type": "string"}}},
+        max_turns=7,
+        timeout=1.5,
+        budget=Budget(usd=2, tokens=1000, seconds=60, turns=3, files_changed=0),
+        isolation="worktree",
+        source="repo",
+        path="/repo/planner.md",
+    )
+
+
+def test_keys_are_read_in_snake_case_and_in_camel_case() -> None:
+    assert agent("max_turns: 3\ndisallowed_tools: [Write]") == agent("maxTurns: 3\ndisallowedTools: Write")
+
+
+def test_a_key_without_a_value_is_as_if_it_were_not_there() -> None:
+    assert agent("handoff:\ntools: ~\nteam: null") == agent("")
+
+
+def test_a_router_may_take_its_agents_as_destinations() -> None:
+    found = agent("router: true\nagents: [billing, technical]")
+
+    assert found.destinations == ("billing", "technical")
+
+
+def test_a_router_may_list_its_destinations() -> None:
+    found = agent("router: {destinations: [billing], fallback: person, maxTurns: 2}")
+
+    assert found.router == Router(destinations=("billing",), fallback="person", max_turns=2)
+
+
+def test_advisors_may_be_a_plain_list() -> None:
+    assert agent("advisors: [security, operations]").advisors == Advisors(agents=("security", "operations"))
+
+
+def test_consult_is_read_as_advisors_with_a_warning() -> None:
+    found = of("consult: [security]")
+
+    assert found.agent is not None
+    assert found.agent.advisors == Advisors(agents=("security",))
+    assert warnings(found) == ["consult: consult is read as advisors; advisors would be right"]
+
+
+def test_a_team_is_read_with_its_members_and_its_mode_s_own_keys() -> None:
+    found = agent(
+        """
+team:
+  mode: reflect
+  members:
+    - builder
+    - {agent: builder, name: challenger, role: finds faults, capabilities: review, model: opus, prompt: Doubt.}
+  evaluator: judge
+  maxIterations: 6
+  checks: [make test, "make lint, quickly"]
+  participation: all
+  worker_timeout: 90
+  worktrees: each
+  adr: yes
+  prompts: {plan: Plan it.}
+"""
+    )
+
+    assert found.team == Team(
+        mode="reflect",
+        members=(
+            Member(agent="builder"),
+            Member(
+                agent="builder",
+                name="challenger",
+                role="finds faults",
+                capabilities=("review",),
+                model="opus",
+                prompt="Doubt.",
+            ),
+        ),
+        evaluator="judge",
+        options={
+            "max_iterations": 6,
+            "checks": ["make test", "make lint, quickly"],
+            "participation": "all",
+            "worker_timeout": 90.0,
+            "worktrees": "each",
+            "adr": True,
+            "prompts": {"plan": "Plan it."},
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "mode"),
+    [
+        ("mode: orchestrator", "orchestrate"),
+        ("mode: orchestrator-reflect", "reflect"),
+        ("mode: collaborate", "collaborate"),
+        ("termination: consensus", "discuss"),
+        ("maxRounds: 3", "discuss"),
+        ("evaluator: judge", "orchestrate"),
+    ],
+)
+def test_a_team_has_the_mode_that_it_names_or_that_its_keys_imply(written: str, mode: str) -> None:
+    found = agent(f"team:\n  members: [a]\n  {written}")
+
+    assert found.team is not None
+    assert found.team.mode == mode
+
+
+@pytest.mark.parametrize("spelled", ["termination: coordinator_decides", "terminationMode: coordinatorDecides"])
+def test_the_end_of_a_discussion_is_understood_in_both_spellings(spelled: str) -> None:
+    found = agent(f"team:\n  members: [a]\n  {spelled}")
+
+    assert found.team is not None
+    assert found.team.options == {"termination": "coordinator_decides"}
+
+
+def test_keys_of_other_programs_are_kept_and_warned_about() -> None:
+    found = of("skills: [pdf]\nmcpServers: {db: {command: run, when: 2024-01-01}}\ncolor: blue")
+
+    assert found.agent is not None
+    assert found.agent.other == {
+        "skills": ["pdf"],
+        "mcpServers": {"db": {"command": "run", "when": "2024-01-01"}},
+        "color": "blue",
+    }
+    assert warnings(found) == [f"{key}: is kept, but not acted on" for key in ("skills", "mcpServers", "color")]
+
+
+def test_an_unknown_key_is_a_warning_with_the_nearest_known_key() -> None:
+    found = of("handof: reporter\nteam: {members: [a], evaluater: b}")
+
+    assert warnings(found) == [
+        "handof: is not a known key and is ignored; the nearest known key is handoff",
+        "team.evaluater: is not a known key and is ignored; the nearest known key is evaluator",
+    ]
+
+
+def test_a_name_that_stands_twice_in_a_list_counts_once_with_a_warning() -> None:
+    found = of("agents: [a, b, a]")
+
+    assert found.agent is not None
+    assert found.agent.agents == ("a", "b")
+    assert warnings(found) == ['agents: "a" stands here twice; once would be right']
+
+
+def test_more_findings_than_anybody_reads_are_cut_short_and_an_error_is_still_among_them() -> None:
+    found = of("\n".join(f"key-{number}: 1" for number in range(50_000)) + "\nmaxTurns: many")
+
+    assert [finding.severity for finding in found.findings] == ["warning"] * 100 + ["error"]
+    assert error(found).key == "maxTurns"
+
+
+def test_carriage_returns_and_a_byte_order_mark_are_normal() -> None:
+    data = "\ufeff---\r\nname: planner\r\nhandoff: builder\r\n---\r\nYou plan.\r\nWell.\r\n".encode()
+
+    found = parse(data, path=Path("/repo/x.md"), source="repo")
+
+    assert found.findings == ()
+    assert found.agent is not None
+    assert found.agent.handoff == "builder"
+    assert found.agent.prompt == "You plan.\nWell."
+
+
+def test_a_foreign_name_becomes_the_display_name() -> None:
+    found = agent("name: Code Reviewer!\nhandoff: Release Lead\ntools: Agent(Some One)", foreign=True)
+
+    assert (found.name, found.display_name) == ("code-reviewer", "Code Reviewer!")
+    assert (found.handoff, found.tools) == ("release-lead", ("Agent(some-one)",))
+
+
+def test_a_foreign_file_without_frontmatter_is_skipped_with_a_notice() -> None:
+    found = parse(b"# Read me\n", path=Path("/repo/README.md"), source="repo", foreign=True)
+
+    assert found.agent is None
+    assert not found.is_broken
+    assert [str(finding) for finding in found.findings] == [
+        "/repo/README.md: has no frontmatter; its first line would be ---"
+    ]
+
+
+def test_all_that_is_wrong_in_a_file_is_told_at_once_in_the_order_of_its_lines() -> None:
+    found = of("maxTurns: many\nisolation: docker\nbudget: {usd: -1}")
+
+    assert [str(finding) for finding in found.findings] == [
+        '/repo/planner.md:2: maxTurns: "many" is text; a whole number of at least 1 would be right',
+        '/repo/planner.md:3: isolation: "docker" is not known; shared, worktree or process would be right',
+        "/repo/planner.md:4: budget.usd: -1 reads as a number; a number above 0 would be right",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("frontmatter", "line", "key", "message"),
+    [
+        ("name: Planner", 2, "name", '"Planner" cannot be a name; planner would be right'),
+        ("name: -rf", 2, "name", '"-rf" cannot be a name; rf would be right'),
+        ("name: 7", 2, "name", "7 reads as a number; a name"),
+        ("name: ''", 2, "name", '"" is text; a name'),
+        (f"name: {'a' * 65}", 2, "name", "cannot be a name"),
+        ("description: 2024-01-01", 2, "description", "2024-01-01 reads as a date; text in quotes would be right"),
+        ("description: no", 2, "description", "no reads as false; text in quotes would be right"),
+        ("\nmodel: [a]", 3, "model", "a list stands here; text in quotes would be right"),
+        ("tools: {a: b}", 2, "tools", "a mapping stands here; a list of texts would be right"),
+        ("tools: [Agent(a, b)]", 2, "tools", '"Agent(a" has no matching parenthesis'),
+        ("capabilities: 5", 2, "capabilities", "5 reads as a number; a list of texts would be right"),
+        ("permissions: [Read]", 2, "permissions", "a list stands here; a mapping with keys such as allow, ask or deny"),
+        ("agents: {a: b}", 2, "agents", "a mapping stands here; a list of agents' names would be right"),
+        ("handoff: [a, b]", 2, "handoff", "a list stands here; one agent's name would be right"),
+        ("handoff: a, b", 2, "handoff", "a list stands here; one agent's name would be right"),
+        ("handoff: {a: b, c: d}", 2, "handoff", "a mapping stands here; one agent's name would be right"),
+        ("handoff: ''", 2, "handoff", '"" is text; one agent\'s name would be right'),
+        ("router: 7", 2, "router", "7 reads as a number; true, or a mapping with destinations, would be right"),
+        ("router: [a]", 2, "router", "a list stands here; true, or a mapping with destinations, would be right"),
+        ("router: {destinations: [a], max_turns: 0}", 2, "router.max_turns", "0 reads as a number; a whole number"),
+        ("agents: [a]\nrouter: {destinations: [b]}", 3, "router", "destinations stand here and agents on line 2; one"),
+        ("advisors: {require: all}", 2, "advisors", "this mapping names no advisors"),
+        ("advisors: {agents: [a], require: some}", 2, "advisors.require", '"some" is text; all, any, none or a number'),
+        ("advisors: {agents: [a], require: 2}", 2, "advisors.require", "2 of 1 advisors cannot succeed"),
+        ("advisors: [a]\nconsult: [b]", 3, "consult", "says the same as advisors on line 2"),
+        ("max_turns: 3\nmaxTurns: 4", 3, "maxTurns", "says the same as max_turns on line 2"),
+        ("team: [a, b]", 2, "team", "a list stands here; a mapping with keys such as mode, members or evaluator"),
+        ("team: {mode: chaos, members: [a]}", 2, "team.mode", '"chaos" is not known; broadcast, sequential'),
+        ("team: {members: {a: b}}", 2, "team.members", "a mapping stands here; a list of agents would be right"),
+        ("team:\n  members:\n    - {role: x}", 4, "team.members", "this member names no agent"),
+        ("team:\n  members: [a]\n  adr: maybe", 4, "team.adr", '"maybe" is text; true or false would be right'),
+        ("team: {members: [a], prompts: x}", 2, "team.prompts", '"x" is text; a mapping of names to texts'),
+        ("input: xml", 2, "input", '"xml" is not known; text, markdown, a JSON schema or a .json file would be right'),
+        ("output: {type: thing}", 2, "output", '"thing" is no type of a JSON schema'),
+        ("maxTurns: 1.5", 2, "maxTurns", "1.5 reads as a number; a whole number of at least 1 would be right"),
+        ("timeout: 1:30", 2, "timeout", '"1:30" is text; a number above 0 would be right'),
+        ("timeout: yes", 2, "timeout", "yes reads as true; a number above 0 would be right"),
+        ("budget: 5", 2, "budget", "5 reads as a number; a mapping with keys such as usd, tokens or seconds"),
+    ],
+)
+def test_a_wrong_value_is_an_error_that_says_what_stands_there_and_what_would_be_right(
+    frontmatter: str, line: int, key: str, message: str
+) -> None:
+    found = error(of(frontmatter))
+
+    assert (found.line, found.key) == (line, key)
+    assert message in found.message
+
+
+@pytest.mark.parametrize(
+    ("frontmatter", "line", "message"),
+    [
+        ("permissions: {deny: [Bash(]}", 2, 'the rule "Bash(" cannot be used: a rule is Tool or Tool(specifier)'),
+        (
+            "permissions:\n  deny:\n    - Read\n    - {rule: Bash(rm *), match: [rm -rf x, cp a b]}",
+            5,
+            'the rule "Bash(rm *)" under deny does not cover its example "cp a b"; change one or the other',
+        ),
+        (
+            "permissions:\n  deny:\n    - {rule: Read(*.pem), not_match: [a.pem]}",
+            4,
+            'the rule "Read(*.pem)" under deny covers its example "a.pem"; change one or the other',
+        ),
+        ("permissions: {deny: {rule: Read}}", 2, "a mapping stands here; a list of rules would be right"),
+        ("permissions: {deny: [{match: x}]}", 2, "a rule is a text, or a mapping with rule, match and not_match"),
+    ],
+)
+def test_a_rule_that_is_none_or_fails_its_example_is_an_error_where_it_stands(
+    frontmatter: str, line: int, message: str
+) -> None:
+    found = error(of(frontmatter))
+
+    assert (found.line, found.key) == (line, "permissions.deny")
+    assert message in found.message
+
+
+def test_rules_with_examples_are_kept_as_texts_and_found_by_their_lines() -> None:
+    found = of("permissions:\n  ask: Edit\n  deny:\n    - {rule: Bash(rm *), match: [rm -rf x], not_match: ls}")
+
+    assert found.agent is not None
+    assert found.agent.permissions == Permissions(ask=("Edit",), deny=("Bash(rm *)",))
+    assert found.lines["permissions.deny.Bash(rm *)"] == 5
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_what_an_agents_file_allows_is_ignored_with_a_warning(foreign: bool) -> None:
+    found = of("permissions: {allow: [Bash], deny: [Read]}", foreign=foreign)
+
+    assert warnings(found) == ["permissions.allow: is ignored: agent files can only tighten"]
+
+
+@pytest.mark.parametrize(
+    ("frontmatter", "line", "key", "message"),
+    [
+        ("description: Plans: well", 2, "description", "a text with a colon in it needs quotes"),
+        ("description: @planner", 2, "description", "a text that begins with this character needs quotes"),
+        ("agents:\n\t- a", 3, "", "use spaces where tabs stand"),
+        ("agents: [a", 3, "", "this is not valid YAML"),
+        ("name: a\nname: b", 3, "name", "stands twice, here and on line 2; once would be right"),
+        ("team:\n  mode: reflect\n  mode: discuss", 4, "team.mode", "stands twice, here and on line 3"),
+        ("agents: &all [a]", 2, "agents", '"&all" is a YAML alias or anchor'),
+        ("agents: [a]\nadvisors: *all", 3, "advisors", '"*all" is a YAML alias or anchor'),
+        ("description: !!python/object/apply:os.system [ls]", 2, "description", '"!!python/object/apply:os.system"'),
+        ("description: !secret x", 2, "description", '"!secret" is a YAML tag'),
+        (f"maxTurns: {'9' * 5000}", 2, "maxTurns", "is too large a number"),
+        ("timeout: 1e999", 2, "timeout", "1e999 is too large a number"),
+        (f"hooks: {'[' * 100_000}", 2, "hooks", "is nested more than 40 deep"),
+        (f"hooks: {'{a: ' * 100_000}", 2, "hooks.", "is nested more than 40 deep"),
+        ("- a\n- b", 2, "", "a list stands here; keys with their values"),
+        ("just words", 2, "", '"just words" is text; keys with their values'),
+        ("[a, b]: c", 2, "", "a list or mapping stands here as a key"),
+        ('description: "a\\0b"', 2, "description", "has the character U+0000"),
+        ("role: \x07", 2, "", "has U+0007, which YAML does not allow"),
+        ("name: a\n--- b", 3, "", "a second YAML document begins here"),
+    ],
+)
+def test_frontmatter_that_cannot_be_read_at_all_is_one_error_at_its_place(
+    frontmatter: str, line: int, key: str, message: str
+) -> None:
+    found = error(of(frontmatter))
+
+    assert found.line == line
+    assert found.key.startswith(key)
+    assert message in found.message
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "has no frontmatter"),
+        (b"You plan.", "has no frontmatter"),
+        (b"---\nname: planner\nYou plan.", "/planner.md:1: the frontmatter that begins here has no end"),
+        (b"---\nname: planner\n---\n" + b"x" * 10_000_000, "has more than 1 MiB"),
+        (b"---\n---\n\x7fELF\x02\x01\x01\x00\x00", "has a NUL byte on line 3, as binary files do"),
+        ("---\nname: plané\n---\n".encode("latin-1"), "is not UTF-8: byte 0xe9 on line 2"),
+        ("---\nname: planner\n---\n".encode("utf-16"), "has a NUL byte"),
+    ],
+)
+def test_a_file_that_is_no_agent_file_is_one_error(data: bytes, message: str) -> None:
+    found = error(parse(data, path=Path("/repo/planner.md"), source="repo"))
+
+    assert message in str(found)
+
+
+def test_a_file_name_that_cannot_be_a_name_is_an_error_without_a_name_key() -> None:
+    found = error(of("", stem="My Planner"))
+
+    assert found.message.startswith("the file's name gives the agent's name \"My Planner\"; my-planner would be right")
+
+
+def write(path: Path, text: str = "---\n---\nYou plan.\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_schema_may_stand_in_a_file_beside_the_agent(tmp_path: Path) -> None:
+    write(tmp_path / "plan.json", '{"type": "object", "required": ["plan"]}')
+
+    found = read(write(tmp_path / "planner.md", "---\noutput: plan.json\n---\n"), source="repo", root=tmp_path)
+
+    assert found.agent is not None
+    assert found.agent.output == {"type": "object", "required": ["plan"]}
+
+
+@pytest.mark.parametrize(
+    ("named", "content", "message"),
+    [
+        ("absent.json", None, "does not exist"),
+        ("../outside.json", "{}", "leads out of the repository, where nothing is read"),
+        ("broken.json", "{", "is not valid JSON"),
+        ("list.json", "[]", "is not a JSON schema; a JSON object would be right"),
+        ("deep.json", "[" * 100_000, "is not valid JSON"),
+    ],
+)
+def test_a_schema_file_that_cannot_be_used_is_an_error(
+    tmp_path: Path, named: str, content: str | None, message: str
+) -> None:
+    repo = tmp_path / "repo"
+    path = write(repo / "planner.md", f"---\noutput: {named}\n---\n")
+    if content is not None:
+        write(repo / named, content)
+
+    found = error(read(path, source="repo", root=repo))
+
+    assert found.key == "output"
+    assert message in found.message
+
+
+def test_a_loop_of_links_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "planner.md").symlink_to("builder.md")
+    (tmp_path / "builder.md").symlink_to("planner.md")
+
+    found = error(read(tmp_path / "planner.md", source="repo"))
+
+    assert "is a symbolic link that leads back to itself" in found.message
+
+
+def test_a_link_to_nothing_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "planner.md").symlink_to("absent.md")
+
+    assert "does not exist" in error(read(tmp_path / "planner.md", source="repo")).message
+
+
+def test_a_link_out_of_the_root_is_not_followed(tmp_path: Path) -> None:
+    write(tmp_path / "secret.md")
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo" / "planner.md").symlink_to("../secret.md")
+
+    found = error(read(tmp_path / "repo" / "planner.md", source="repo", root=tmp_path / "repo"))
+
+    assert "leads out of the repository, where nothing is read" in found.message
+
+
+def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.md")
+    (tmp_path / "folder.md").mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket.md"))
+
+    told = [error(read(tmp_path / f"{name}.md", source="repo")).message for name in ("pipe", "folder", "socket")]
+
+    assert told == [f"is {what}; a regular file would be right" for what in ("a pipe", "a folder", "a socket")]
+    assert error(read(Path("/dev/zero"), source="repo")).message == "is a device; a regular file would be right"
+
+
+@contextmanager
+def an_ordinary_user() -> Iterator[None]:
+    """Root may read everything, so for a moment the test is nobody."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+def test_a_file_that_may_not_be_read_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "planner.md")
+    path.chmod(0)
+
+    with an_ordinary_user():
+        found = error(read(path, source="repo"))
+
+    assert "may not be read by this user" in found.message
+
+
+def test_a_file_name_of_any_bytes_is_shown_on_one_line(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\nb\xff.md"))
+    write(path)
+
+    found = error(read(path, source="repo"))
+
+    assert found.path.endswith("/a\\nb\\xff.md")
+
+
+@pytest.mark.parametrize("loader", [yaml.CSafeLoader, yaml.SafeLoader])
+@pytest.mark.parametrize(
+    "frontmatter",
+    [
+        "[" * 100_000,
+        "- " * 100_000,
+        "? " * 100_000,
+        '"\\ud800": 1',
+        'a: "\\U00110000"',
+        'a: "\\UFFFFFFFF"',
+        "%YAML 9.9",
+        "a: |\n\tx",
+        "a: b\n...\nc: d",
+        "!!map {a: b}",
+        "&a a: b",
+        "a: %x",
+        "a: {,}",
+        "\x00",
+    ],
+)
+def test_what_is_no_frontmatter_is_refused_with_and_without_the_fast_loader(frontmatter: str, loader: type) -> None:
+    with pytest.raises(Malformed) as caught:
+        compose(frontmatter, first_line=FIRST_LINE, loader=loader)
+
+    assert caught.value.line >= 2
+
+
+@given(st.binary(max_size=400) | st.binary(max_size=400).map(lambda data: b"---\n" + data + b"\n---\n"))
+@settings(deadline=None)
+def test_any_bytes_give_an_agent_or_an_error(data: bytes) -> None:
+    found = parse(data, path=Path("/repo/planner.md"), source="repo")
+
+    assert (found.agent is None) == found.is_broken
+
+
+VALUES = st.recursive(
+    st.sampled_from(["a", "'x y'", "7", "-1", "1.5", "true", "no", "~", "2024-01-01", "*a", "&a b", "!!str 5", "a: b"])
+    | st.text(max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
+        | st.lists(st.tuples(st.sampled_from([*TEAM_KEYS, "agent", "agents", "usd"]), inner), max_size=3).map(
+            lambda pairs: "{" + ", ".join(f"{key}: {value}" for key, value in pairs) + "}"
+        )
+    ),
+    max_leaves=6,
+)
+KEYS = st.sampled_from(["name", *READERS, *map(camel, ELSEWHERE), "consult"]) | st.text(max_size=8)
+
+
+@given(st.lists(st.tuples(KEYS, VALUES), max_size=6), st.text(max_size=40), st.booleans())
+@settings(deadline=None)
+def test_any_text_gives_an_agent_or_an_error(pairs: list[tuple[str, str]], body: str, foreign: bool) -> None:
+    frontmatter = "\n".join(f"{key}: {value}" for key, value in pairs)
+
+    found = of(frontmatter, body, foreign=foreign)
+
+    assert (found.agent is None) == found.is_broken
+    assert all("\n" not in str(finding) for finding in found.findings)
+    if found.agent is not None:
+        assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", found.agent.name)
+
+
+@pytest.mark.parametrize("block", re.findall(r"```markdown\n(.*?)```", DOCS.read_text(), re.DOTALL))
+def test_the_examples_in_the_docs_are_agents(block: str) -> None:
+    found = parse(block.encode(), path=Path("/repo/example.md"), source="repo")
+
+    assert found.findings == ()
+    assert found.agent is not None
+
+
+@pytest.mark.parametrize("key", ["name", *READERS, *ELSEWHERE, *TEAM_KEYS])
+def test_every_key_is_in_the_docs(key: str) -> None:
+    text = DOCS.read_text()
+
+    assert f"`{key}`" in text or f"`{camel(key)}`" in text

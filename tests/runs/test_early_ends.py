@@ -1,0 +1,138 @@
+"""A run that ends early delivers what there is: in every team mode, whatever ended it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from podium import Result, Run
+from podium.values.agent import Budget, Member, Mode, Team
+from podium.values.event import TextStreamed
+from podium.values.usage import Usage
+from podium.views.run_report import Report, Share
+
+from ..studio import Studio
+
+End = Callable[[Run], Awaitable[None]]
+
+DEAR = Usage(input_tokens=600, output_tokens=400)
+PLAN = "@worker:quick look\n@worker:slow listen"
+HALF = {"says": "half of it", "pieces": 2, "pace": 3600.0}
+"""Half of what is said comes, and the rest not before everybody is gone."""
+
+
+def team(studio: Studio, mode: Mode, *, slow: Any) -> None:
+    """A team of two: one that finishes at once, and one that says this."""
+    studio.agent("quick", says=[{"says": "quick is done", "usage": DEAR}, {"says": "again", "usage": DEAR}])
+    studio.agent("slow", says=[slow, "never"])
+    members = (Member(agent="quick"), Member(agent="slow"))
+    says = [{"says": PLAN, "usage": Usage(input_tokens=1, output_tokens=1)}, "never", "never"]
+    studio.agent("lead", says=says, team=Team(mode=mode, members=members))
+
+
+async def begun(run: Run) -> None:
+    """Return when the slow one has said half, and the quick one all."""
+    quick = slow = False
+    with run.entries() as entries:
+        async for entry in entries:
+            quick = quick or (entry.operation == "lead/member:quick#1" and entry.key == entry.operation)
+            slow = slow or (entry.operation == "lead/member:slow#1" and isinstance(entry.event, TextStreamed))
+            if quick and slow:
+                return
+
+
+async def stopped(run: Run) -> None:
+    await run.stop(by="a test")
+
+
+async def out_of_time(run: Run) -> None:
+    await run.change_budget(Budget(seconds=0.001))
+
+
+MODES: list[Mode] = ["broadcast", "sequential", "orchestrate", "reflect", "discuss"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("end", "outcome"), [(stopped, "cancelled"), (out_of_time, "failed")])
+async def test_finished_texts_are_delivered_and_unfinished_ones_marked(
+    studio: Studio, mode: Mode, end: End, outcome: str
+) -> None:
+    team(studio, mode, slow=HALF)
+
+    async with studio.start("lead", "What do you say?") as run:
+        await begun(run)
+        await end(run)
+        result = await run.result()
+
+    assert result.outcome == outcome
+    told = [(part.agent, part.outcome, part.text) for part in result.parts if part.agent != "lead"]
+    assert told == [("quick", "succeeded", "quick is done"), ("slow", "cancelled", "half ")]
+    assert told == [(part.agent, part.state, part.text) for part in parts(studio, result)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_token_budget_that_runs_out_leaves_what_was_finished(studio: Studio, mode: Mode) -> None:
+    # Both use more than there is together, and the slow one would go on.
+    team(studio, mode, slow={"calls": [{"name": "one"}], "delay": 0.2, "usage": DEAR})
+
+    async with studio.app() as app:
+        agents = studio.agents.values()
+        result = await app.run(studio.agents["lead"], "go", agents=agents, budget=Budget(tokens=1500))
+
+    told = {part.agent: part for part in parts(studio, result)}
+    assert (told["quick"].state, told["quick"].text) == ("succeeded", "quick is done")
+    assert told["slow"].state == "failed"
+    assert "the run's budget of 1,500 tokens has no room" in told["slow"].why
+    assert ("quick", "quick is done") in [(part.agent, part.text) for part in result.parts]
+    assert "slow" in [part.agent for part in result.parts if part.outcome == "failed"]
+
+
+async def test_a_member_that_did_not_begin_is_told(studio: Studio) -> None:
+    team(studio, "sequential", slow=HALF)
+    members = (Member(agent="quick"), Member(agent="slow"), Member(agent="quick", name="last"))
+    studio.agent("lead", team=Team(mode="sequential", members=members))
+
+    async with studio.start("lead", "go") as run:
+        await begun(run)
+        await run.stop()
+        result = await run.result()
+
+    states = [(part.agent, part.state) for part in parts(studio, result)]
+    assert states == [("quick", "succeeded"), ("slow", "cancelled"), ("last", "not_begun")]
+
+
+async def test_a_silent_member_is_marked_too(studio: Studio) -> None:
+    team(studio, "broadcast", slow={"silent": True})
+
+    async with studio.app() as app:
+        agents = studio.agents.values()
+        result = await app.run(studio.agents["lead"], "go", agents=agents, budget=Budget(seconds=1.5))
+
+    assert result.error == "lead: the run's budget of 1.5 s is used up"
+    assert [(part.agent, part.outcome, part.text) for part in result.parts] == [
+        ("quick", "succeeded", "quick is done"),
+        ("slow", "cancelled", ""),
+    ]
+
+
+async def test_of_several_rounds_the_last_finished_text_of_each_member_is_delivered(studio: Studio) -> None:
+    studio.agent("quick", says=["first word"])
+    studio.agent("slow", says=["slow word"])
+    team = Team(mode="discuss", members=(Member(agent="slow"), Member(agent="quick")))
+    studio.agent("lead", says=[{"silent": True}], team=team)
+
+    async with studio.start("lead", "go") as run:
+        with run.entries() as entries:
+            async for entry in entries:
+                if entry.operation == "lead" and "turn" in entry.scope:
+                    break
+        await run.stop()
+        result = await run.result()
+
+    assert [(part.agent, part.text) for part in result.parts] == [("slow", "slow word"), ("quick", "first word")]
+
+
+def parts(studio: Studio, result: Result) -> tuple[Share, ...]:
+    return Report.of(studio.entries(result)).parts

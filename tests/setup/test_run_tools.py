@@ -1,0 +1,69 @@
+"""The outfit: tools are there from the first call on, and the sandbox before any of them is used."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from podium import Result
+from podium.values.event import ActionBegan, ModelReplied, ToolAnswered
+
+from ..studio import Studio
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    (repo / "a.txt").write_text("a\n")
+    subprocess.run(["git", "init", "-q", repo], check=True)
+    subprocess.run(["git", "add", "."], cwd=repo, check=True)
+    return repo
+
+
+def calls(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"calls": [{"name": name, "arguments": arguments}]}
+
+
+async def run(studio: Studio, repo: Path, *moves: Any) -> Result:
+    studio.settings = structs.replace(studio.settings, permission_mode="bypass")
+    studio.agent("worker", says=[*moves, "done"], tools=("Bash", "Glob", "Read"))
+    async with studio.app() as app:
+        return await app.run(studio.agents["worker"], "go", repo=repo, agents=studio.agents.values())
+
+
+def changes(repo: Path) -> str:
+    return subprocess.run(["git", "status", "--short"], cwd=repo, check=True, capture_output=True, text=True).stdout
+
+
+async def test_the_first_command_of_a_model_that_answers_at_once_runs_in_the_sandbox(
+    studio: Studio, repo: Path
+) -> None:
+    result = await run(studio, repo, calls("bash", command="grep Seccomp: /proc/self/status"))
+
+    assert result.succeeded, result.error
+    assert [began.action.sandbox for began in studio.events(result, ActionBegan)] == ["workspace"]
+    assert "Seccomp:\t2" in studio.events(result, ToolAnswered)[0].text
+
+
+async def test_nobody_sees_traces_of_the_trial_of_the_sandbox(studio: Studio, repo: Path) -> None:
+    result = await run(studio, repo, calls("glob", pattern="**"), calls("bash", command="ls"))
+
+    seen, listed = studio.events(result, ToolAnswered)
+    assert seen.text.split() == ["a.txt"]
+    assert "probe" not in listed.text
+
+
+async def test_a_run_that_is_over_at_once_leaves_no_traces_of_the_trial(studio: Studio, repo: Path) -> None:
+    before = changes(repo)
+
+    result = await run(studio, repo)
+
+    assert result.succeeded, result.error
+    assert len(studio.events(result, ModelReplied)) == 1
+    assert changes(repo) == before
+    assert sorted(path.name for path in repo.iterdir()) == [".git", "a.txt"]

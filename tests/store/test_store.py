@@ -1,0 +1,572 @@
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from anyio import Event, create_task_group, to_thread, wait_all_tasks_blocked
+from anyio.lowlevel import checkpoint
+
+from podium.core.timeline import Timeline, first_break
+from podium.store.follower import PAGE, Follower
+from podium.store.sqlite import run_leases
+from podium.store.sqlite.mailbox import Letter, post
+from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.schema import APPLICATION, connect
+from podium.store.sqlite.store import SqliteStore
+from podium.store.wakeup import bell_folder
+from podium.values.errors import LeaseLost, NoSuchRun, RunHeld, StoreCorrupt, StoreFailed
+from podium.values.event import Noticed, RunEnded, RunPaused, StopAsked
+
+
+def note(timeline: Timeline, text: str = "x") -> None:
+    timeline.append(Noticed(text=text), scope="")
+
+
+def rows_of(path: Path, run: str = "r") -> int:
+    with Reader(path) as reader:
+        return len(reader.rows(run))
+
+
+async def test_what_is_settled_is_there_for_every_other_process(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        timeline = Timeline("r", store.begin("r"))
+        for number in range(300):
+            note(timeline, str(number))
+        await timeline.settled()
+
+        seen = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                "import sys, pathlib\nfrom podium.store.sqlite.reader import Reader\n"
+                "print(len(Reader(pathlib.Path(sys.argv[1])).rows('r')))",
+                str(store.path),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+    assert seen.stdout.strip() == "300"
+
+
+async def test_a_thousand_runs_share_transactions_and_keep_their_order(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+
+        async def work(name: str) -> None:
+            timeline = Timeline(name, store.begin(name))
+            for number in range(3):
+                note(timeline, str(number))
+                await timeline.settled()
+
+        async with create_task_group() as group:
+            for number in range(1000):
+                group.start_soon(work, f"r{number}")
+
+    with Reader(tmp_path / "s.db") as reader:
+        assert all(first_break(reader.rows(f"r{number}")) is None for number in range(1000))
+        assert sum(len(reader.rows(f"r{number}")) for number in range(1000)) == 3000
+
+
+async def test_a_run_that_a_live_process_owns_is_not_taken_and_its_owner_is_named(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as one, SqliteStore(tmp_path / "s.db") as two:
+        timeline = Timeline("r", one.begin("r"))
+        note(timeline)
+        await timeline.settled()
+
+        with pytest.raises(RunHeld, match=f"process {os.getpid()} on "):
+            await two.claim("r")
+
+
+async def test_of_many_who_claim_a_run_one_gets_it(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as first:
+        timeline = Timeline("r", lease := first.begin("r"))
+        note(timeline)
+        first.release(lease)
+        await timeline.settled()
+    got: list[int] = []
+
+    async def claim() -> None:
+        async with SqliteStore(tmp_path / "s.db") as store:
+            try:
+                got.append((await store.claim("r")).epoch)
+            except RunHeld:
+                return
+            await barrier.wait()
+
+    barrier = Event()
+    async with create_task_group() as group:
+        for _ in range(10):
+            group.start_soon(claim)
+        await wait_all_tasks_blocked()
+        while not got:
+            await wait_all_tasks_blocked()
+        barrier.set()
+
+    assert got[0] == 2
+
+
+@contextmanager
+def expired(path: Path) -> Iterator[None]:
+    """Every lease in the store has run out, as if its owner had been stopped for a while."""
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE owner SET until = 0")
+    connection.commit()
+    connection.close()
+    yield
+
+
+async def test_of_several_who_claim_a_run_in_one_process_one_gets_it(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        lease = store.begin("r")
+        note(Timeline("r", lease))
+        store.release(lease)
+        await lease.settled()
+        epochs, refused = [], []
+
+        async def claim() -> None:
+            try:
+                epochs.append((await store.claim("r")).epoch)
+            except RunHeld as error:
+                refused.append(error)
+
+        async with create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(claim)
+
+        assert epochs == [2]
+        assert len(refused) == 2
+
+
+async def test_a_run_that_was_let_go_is_nobodys_once_that_is_settled(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        lease = store.begin("r")
+        note(Timeline("r", lease))
+        await lease.settled()
+
+        store.release(lease)
+        await lease.settled()
+
+        with Reader(store.path) as reader:
+            assert reader.summary("r").owner is None
+
+
+async def test_a_late_writer_with_an_old_epoch_is_refused_and_writes_nothing_more(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as slow:
+        late = Timeline("r", slow.begin("r"))
+        note(late)
+        await late.settled()
+        with expired(path):
+            async with SqliteStore(path) as quick:
+                lease = await quick.claim("r")
+                timeline = Timeline("r", lease)
+                timeline.load(await quick.rows("r"))
+                note(timeline, "taken over")
+                await timeline.settled()
+
+                note(late, "too late")
+                with pytest.raises(LeaseLost, match="taken over by another process"):
+                    await late.settled()
+                with pytest.raises(LeaseLost):
+                    note(late, "again")
+
+                quick.release(lease)
+                await lease.settled()
+
+    with Reader(path) as reader:
+        texts = [entry.event.text for entry in reader.entries("r") if isinstance(entry.event, Noticed)]
+        assert texts == ["x", "taken over"]
+        assert first_break(reader.rows("r")) is None
+
+
+async def test_one_runs_trouble_is_not_anothers(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        lost, fine = Timeline("lost", store.begin("lost")), Timeline("fine", store.begin("fine"))
+        note(lost)
+        note(fine)
+        await fine.settled()
+        connection = sqlite3.connect(path)
+        connection.execute("UPDATE run SET epoch = 9 WHERE id = 'lost'")
+        connection.commit()
+        connection.close()
+
+        note(lost)
+        note(fine)
+        await fine.settled()
+        with pytest.raises(LeaseLost):
+            await lost.settled()
+
+    assert (rows_of(path, "lost"), rows_of(path, "fine")) == (1, 2)
+
+
+async def test_the_process_that_is_gone_is_seen_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    script = (
+        "import asyncio, os, pathlib, sys\n"
+        "from podium.values.event import Noticed\n"
+        "from podium.core.timeline import Timeline\n"
+        "from podium.store.sqlite.store import SqliteStore\n"
+        "async def main():\n"
+        "    async with SqliteStore(pathlib.Path(sys.argv[1])) as store:\n"
+        "        timeline = Timeline('r', store.begin('r'))\n"
+        "        timeline.append(Noticed(text='x'), scope='')\n"
+        "        await timeline.settled()\n"
+        "        os._exit(9)\n"
+        "asyncio.run(main())\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+
+    async with SqliteStore(path) as store:
+        lease = await store.claim("r")
+
+    assert lease.epoch == 2
+
+
+async def test_a_lease_that_is_not_renewed_ends_by_itself_on_another_machine(tmp_path: Path) -> None:
+    here = run_leases.Owner(id="x", host="elsewhere", boot="b", pid=1, born="1", until=2**40)
+
+    assert here.is_alive
+    assert not run_leases.Owner(id="x", host="elsewhere", boot="b", pid=1, born="1", until=1).is_alive
+
+
+async def test_a_letter_reaches_the_owner_at_once_and_is_taken_with_its_entry(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    received: list[Letter] = []
+    async with SqliteStore(path) as store:
+        lease = store.begin("r")
+        timeline = Timeline("r", lease)
+        note(timeline)
+        await timeline.settled()
+        arrived = Event()
+
+        def deliver(letter: Letter) -> None:
+            received.append(letter)
+            timeline.append(letter.event, scope="", mail=letter.id)
+            arrived.set()
+
+        lease.deliver = deliver
+        assert await to_thread.run_sync(post, path, "r", StopAsked(by="me"))
+        await arrived.wait()
+        await timeline.settled()
+        store.collect_mail(lease)
+
+    assert [letter.event for letter in received] == [StopAsked(by="me")]
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT taken FROM mail").fetchall() == [(2,)]
+    connection.close()
+
+
+async def test_a_letter_to_a_run_that_nobody_works_on_waits_for_its_next_owner(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        lease = store.begin("r")
+        timeline = Timeline("r", lease)
+        note(timeline)
+        store.release(lease)
+        await timeline.settled()
+    post(path, "r", StopAsked(by="me"))
+
+    received: list[Letter] = []
+    async with SqliteStore(path) as store:
+        lease = await store.claim("r")
+        lease.deliver = received.append
+        store.collect_mail(lease)
+
+    assert [letter.event for letter in received] == [StopAsked(by="me")]
+
+
+async def test_of_two_answers_to_one_question_the_first_is_the_decision(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        note(timeline := Timeline("r", store.begin("r")))
+        await timeline.settled()
+
+        assert post(path, "r", StopAsked(by="one"), ref="question-1")
+        assert not post(path, "r", StopAsked(by="two"), ref="question-1")
+
+
+async def test_a_follower_sees_what_was_and_what_comes_until_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    seen: list[str] = []
+    async with SqliteStore(path) as store:
+        timeline = Timeline("r", store.begin("r"))
+        note(timeline, "before")
+        await timeline.settled()
+
+        async def follow() -> None:
+            with Follower(path, "r") as follower:
+                async for entry in follower:
+                    seen.append(getattr(entry.event, "text", "end"))
+                    if seen == ["before"]:
+                        for number in range(3):
+                            note(timeline, str(number))
+                            await timeline.settled()
+                        timeline.append(RunEnded(outcome="succeeded"), scope="")
+
+        await follow()
+
+    assert seen == ["before", "0", "1", "2", "end"]
+
+
+async def test_many_followers_that_come_at_any_moment_miss_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    counts: list[int] = []
+    async with SqliteStore(path) as store:
+        timeline = Timeline("r", store.begin("r"))
+        note(timeline)
+        await timeline.settled()
+
+        async def follow() -> None:
+            with Follower(path, "r") as follower:
+                counts.append(len([entry async for entry in follower]))
+
+        async with create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(follow)
+                for _ in range(5):
+                    note(timeline)
+                    await timeline.settled()
+                    await checkpoint()
+            timeline.append(RunEnded(outcome="succeeded"), scope="")
+
+    assert counts == [102] * 20
+
+
+async def test_a_follower_of_a_resumed_run_does_not_take_an_old_pause_for_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        timeline = Timeline("r", store.begin("r"))
+        for number in range(PAGE - 1):
+            note(timeline, str(number))
+        timeline.append(RunPaused(), scope="")
+        note(timeline, "going on")
+        timeline.append(RunEnded(outcome="succeeded"), scope="")
+        await timeline.settled()
+
+    with Follower(path, "r") as follower:
+        seen = [entry.seq async for entry in follower]
+
+    assert seen[-1] == PAGE + 2
+
+
+async def test_an_entry_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        note(timeline := Timeline("r", store.begin("r")))
+        await timeline.settled()
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TRIGGER entry_stays")
+    connection.execute("UPDATE entry SET line = x'00'")
+    connection.commit()
+    connection.close()
+
+    with Reader(path) as reader, pytest.raises(StoreCorrupt, match="cannot be read"):
+        reader.runs()
+
+
+async def test_a_store_whose_path_is_too_long_for_a_socket_is_no_hindrance(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 90) / "s.db"
+
+    async with SqliteStore(path) as store:
+        note(timeline := Timeline("r", store.begin("r")))
+        timeline.append(RunEnded(outcome="succeeded"), scope="")
+        await timeline.settled()
+        with Follower(path, "r") as follower:
+            assert len([entry async for entry in follower]) == 2
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "s.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE contact (name TEXT)")
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+
+    with pytest.raises(StoreCorrupt, match="belongs to another program"):
+        connect(path, create=True)
+
+    assert path.read_bytes() == before
+
+
+async def test_a_lease_that_was_forgotten_comes_back_with_the_next_renewal(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        note(timeline := Timeline("r", store.begin("r")))
+        await timeline.settled()
+        connection = sqlite3.connect(path)
+        connection.execute("DELETE FROM owner")
+        connection.commit()
+        connection.close()
+
+        store._keep_leases()
+        note(timeline)
+        await timeline.settled()
+
+        async with SqliteStore(path) as other:
+            with pytest.raises(RunHeld):
+                await other.claim("r")
+
+
+async def test_a_process_in_another_space_of_ids_is_judged_by_its_lease_alone(tmp_path: Path) -> None:
+    elsewhere = run_leases.Owner(
+        id="x", host=socket.gethostname(), boot="another space", pid=2**22 + 1, born="1", until=2**40
+    )
+
+    assert elsewhere.is_alive
+
+
+async def test_a_letter_waits_until_somebody_takes_letters(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        lease = store.begin("r")
+        note(timeline := Timeline("r", lease))
+        await timeline.settled()
+        post(path, "r", StopAsked())
+        store.collect_mail(lease)
+
+        received: list[Letter] = []
+        lease.deliver = received.append
+        store.collect_mail(lease)
+
+    assert len(received) == 1
+
+
+async def test_a_letter_that_cannot_be_read_keeps_nobody_from_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        lease = store.begin("r")
+        note(timeline := Timeline("r", lease))
+        await timeline.settled()
+        connection = sqlite3.connect(path)
+        connection.execute("INSERT INTO mail (run, ref, at, line) VALUES ('r', 'x', 0, x'7b7d')")
+        connection.commit()
+        connection.close()
+        post(path, "r", StopAsked())
+        received: list[Letter] = []
+        lease.deliver = received.append
+        store.collect_mail(lease)
+
+    assert [letter.event for letter in received] == [StopAsked()]
+
+
+async def test_a_closed_store_refuses_instead_of_waiting_for_ever(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        timeline = Timeline("r", store.begin("r"))
+
+    with pytest.raises(StoreFailed, match="closed"):
+        note(timeline)
+
+
+async def test_the_store_is_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        async with SqliteStore(tmp_path / "home" / "s.db") as store:
+            note(timeline := Timeline("r", store.begin("r")))
+            await timeline.settled()
+            files = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "home").iterdir() if path.is_file()}
+            folders = {stat.S_IMODE(path.stat().st_mode) for path in (store.path.parent, bell_folder(store.path))}
+    finally:
+        os.umask(before)
+
+    assert folders == {0o700}
+    assert files == {0o600}
+
+
+def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    path.write_bytes(b"this is a letter to my aunt" * 200)
+
+    with pytest.raises(StoreCorrupt, match="not a readable store"):
+        Reader(path)
+
+    assert path.read_bytes() == b"this is a letter to my aunt" * 200
+
+
+def test_a_store_of_a_newer_release_is_refused_politely(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+    with pytest.raises(StoreFailed, match="written by a newer Podium"):
+        Reader(path)
+
+
+def test_looking_for_a_store_makes_none(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match="there is no store"):
+        Reader(tmp_path / "nowhere" / "s.db")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        for name in ("abc1", "abd2"):
+            note(timeline := Timeline(name, store.begin(name)))
+            await timeline.settled()
+
+    with Reader(path) as reader:
+        assert reader.find("abc") == "abc1"
+        with pytest.raises(NoSuchRun, match="several runs: ab"):
+            reader.find("ab")
+        with pytest.raises(NoSuchRun, match="there is no run 'x'"):
+            reader.find("x")
+        with pytest.raises(NoSuchRun):
+            reader.find("")
+
+
+async def test_entries_cannot_be_changed_through_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        note(timeline := Timeline("r", store.begin("r")))
+        await timeline.settled()
+    connection = sqlite3.connect(path)
+
+    with pytest.raises(sqlite3.IntegrityError, match="entries never change"):
+        connection.execute("UPDATE entry SET line = x'00'")
+    connection.close()
+
+
+async def test_a_full_disk_refuses_before_anything_follows_and_recovers(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        lease = store.begin("r")
+        timeline = Timeline("r", lease)
+        note(timeline)
+        await timeline.settled()
+        full = store.writer
+        pages = full._quick.execute("PRAGMA page_count").fetchone()[0]
+        for connection in (full._quick, full._patient):
+            connection.execute(f"PRAGMA max_page_count = {pages}")
+
+        note(timeline, "y" * 100_000)
+        with pytest.raises(StoreFailed, match="disk is full"):
+            await timeline.settled()
+
+    async with SqliteStore(path) as store:
+        lease = await store.claim("r")
+        again = Timeline("r", lease)
+        again.load(await store.rows("r"))
+        note(again, "room again")
+        await again.settled()
+
+    with Reader(path) as reader:
+        assert first_break(reader.rows("r")) is None
+        assert len(reader.rows("r")) == 2

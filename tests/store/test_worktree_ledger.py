@@ -1,0 +1,92 @@
+"""The ledger of worktrees: nothing is made twice, nothing is forgotten, and one process at a time is at it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from podium.store.sqlite.worktree_ledger import Ledger, Recorded
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "home" / "podium.db")
+
+
+async def begun(ledger: Ledger, branch: str, *, path: str = "", repository: str = "/r/.git") -> Recorded | None:
+    return await ledger.begin(
+        Path(path or f"/r-worker-{branch}"),
+        repository=Path(repository),
+        branch=branch,
+        base="b" * 40,
+        run="r1",
+        is_new_branch=True,
+    )
+
+
+async def test_a_worktree_is_noted_from_its_beginning_to_its_end(ledger: Ledger) -> None:
+    made = await begun(ledger, "feat")
+    assert made is not None
+    ready = await ledger.note(made, state="ready", git_dir=Path("/r/.git/worktrees/x"), size=7)
+    removing = await ledger.note(ready, state="removing")
+
+    assert (made.state, made.branch, made.run, made.is_new_branch) == ("making", "feat", "r1", True)
+    assert (ready.state, ready.git_dir, ready.size) == ("ready", Path("/r/.git/worktrees/x"), 7)
+    assert (removing.state, removing.git_dir, removing.size) == ("removing", ready.git_dir, 7)
+    assert await Ledger(ledger.store).worktrees() == [removing]
+
+    await ledger.note(removing, state="gone")
+    assert await ledger.worktrees() == []
+
+
+async def test_a_path_or_a_branch_is_given_once_until_it_is_gone(ledger: Ledger) -> None:
+    first = await begun(ledger, "feat")
+    assert first is not None
+
+    assert await begun(ledger, "feat", path="/elsewhere") is None
+    assert await begun(ledger, "other", path=str(first.path)) is None
+    assert await begun(ledger, "feat", path="/s-worker-feat", repository="/s/.git") is not None
+
+    await ledger.note(first, state="gone")
+    assert await begun(ledger, "feat") is not None
+
+
+async def test_worktrees_are_listed_by_repository_the_oldest_first(ledger: Ledger) -> None:
+    for branch, repository in (("b", "/r/.git"), ("a", "/r/.git"), ("c", "/s/.git")):
+        await begun(ledger, branch, repository=repository)
+
+    assert [one.branch for one in await ledger.worktrees(Path("/r/.git"))] == ["b", "a"]
+    assert [one.branch for one in await ledger.worktrees()] == ["b", "a", "c"]
+
+
+async def test_looking_makes_no_store(ledger: Ledger) -> None:
+    assert await ledger.worktrees() == []
+    assert not ledger.store.parent.exists()
+
+
+async def test_one_at_a_time_is_at_it_and_who_dies_lets_go(ledger: Ledger) -> None:
+    code = f"""
+import anyio
+from pathlib import Path
+from podium.store.sqlite.worktree_ledger import Ledger
+async def main():
+    async with Ledger(Path({str(ledger.store)!r})).alone():
+        print("alone", flush=True)
+        await anyio.sleep_forever()
+anyio.run(main)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "alone\n"
+        with anyio.move_on_after(0.2) as scope:
+            async with ledger.alone():
+                pytest.fail("two were alone")
+        process.kill()
+
+    assert scope.cancelled_caught
+    async with ledger.alone():
+        pass

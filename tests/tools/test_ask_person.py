@@ -1,0 +1,114 @@
+"""Asking the person and telling them, on a real timeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from anyio import create_task_group, sleep
+
+from podium.core.engine import Tool, ToolAnswer
+from podium.core.scope import Scope
+from podium.core.timeline import Timeline
+from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.store import SqliteStore
+from podium.tools.ask_person import NOBODY, ask_person, report_status
+from podium.values.event import QuestionAnswered, QuestionAsked, StatusReported, ToolUse
+
+
+def place(timeline: Timeline) -> Scope:
+    return Scope(timeline, "lead/tool#1", operation="lead", digest="d")
+
+
+async def answered(tool: Tool, scope: Scope, **arguments: Any) -> ToolAnswer:
+    return await tool.answer(ToolUse(id="c", name=tool.name, arguments=arguments), scope)
+
+
+def recorded(path: Path, kind: type[Any]) -> list[Any]:
+    from podium.values.event import decode
+
+    with Reader(path) as reader:
+        events = [decode(row.line).event for row in reader.rows("r")]
+    return [event for event in events if isinstance(event, kind)]
+
+
+async def wait_question(path: Path) -> QuestionAsked:
+    while True:
+        if found := recorded(path, QuestionAsked):
+            question = found[0]
+            assert isinstance(question, QuestionAsked)
+            return question
+        await sleep(0.01)
+
+
+async def test_a_question_waits_for_its_answer_while_every_limit_stands_still(tmp_path: Path) -> None:
+    said: list[ToolAnswer] = []
+    async with SqliteStore(tmp_path / "s.db") as store:
+        timeline = Timeline("r", store.begin("r"))
+
+        async def ask() -> None:
+            said.append(await answered(ask_person(None), place(timeline), question="Which?", choices=["a", "b"]))
+
+        with timeline.clock.limit("lead", 0.2) as limit:
+            async with create_task_group() as group:
+                group.start_soon(ask)
+                question = await wait_question(tmp_path / "s.db")
+                assert limit.scope.deadline == float("inf")
+                place(timeline).note(QuestionAnswered(id=question.id, text="b", by="ann"))
+
+    assert (question.text, question.choices) == ("Which?", ("a", "b"))
+    assert said == [ToolAnswer(text="b")]
+
+
+async def test_a_resumed_run_waits_on_the_same_question_and_knows_its_answer(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        timeline = Timeline("r", lease := store.begin("r"))
+        async with create_task_group() as group:
+            group.start_soon(lambda: answered(ask_person(None), place(timeline), question="Which?"))
+            question = await wait_question(path)
+            group.cancel_scope.cancel()
+        place(timeline).note(QuestionAnswered(id=question.id, text="this", by="ann"))
+        store.release(lease)
+        await lease.settled()
+
+        resumed = Timeline("r", await store.claim("r"))
+        resumed.load(await store.rows("r"))
+        answer = await answered(ask_person(None), place(resumed), question="Which?")
+        await resumed.settled()
+
+    assert answer.text == "this"
+    assert len(recorded(path, QuestionAsked)) == 1
+
+
+async def test_where_nobody_is_there_the_agent_decides_itself(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        timeline = Timeline("r", store.begin("r"))
+
+        answer = await answered(ask_person("deny"), place(timeline), question="Which?")
+
+        assert answer == ToolAnswer(text=NOBODY)
+        assert timeline.seq == 0
+
+
+async def test_a_status_is_noted_once(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        timeline = Timeline("r", store.begin("r"))
+
+        first = await answered(report_status(), place(timeline), text="half done")
+        again = await answered(report_status(), place(timeline), text="half done")
+        await timeline.settled()
+
+    assert first == again == ToolAnswer(text="noted")
+    assert recorded(path, StatusReported) == [StatusReported(text="half done")]
+
+
+async def test_a_question_without_words_is_refused(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "s.db") as store:
+        scope = place(Timeline("r", store.begin("r")))
+
+        assert (await answered(ask_person(None), scope)).text == (
+            "ask_person needs `question`, which is missing; it takes `question` and `choices`."
+        )
+        assert (await answered(report_status(), scope, text="")).is_error

@@ -1,0 +1,155 @@
+"""Changing parts of files, exactly or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium.core.gate import Unfit
+from podium.tools.edit_file import Edit, EditFile, edited
+
+from .doing import began, call, do
+
+
+async def test_one_text_takes_the_place_of_another(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("def a():\n    return 1\n")
+    tool = EditFile(tmp_path)
+
+    deed = await tool.prepare(call(tool, path="a.py", old_text="return 1", new_text="return 2"))
+    answer = await deed.act()
+
+    assert answer.text == "Edited a.py: 1 edit."
+    assert (tmp_path / "a.py").read_text() == "def a():\n    return 2\n"
+    assert deed.shown == "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n def a():\n-    return 1\n+    return 2\n"
+    assert deed.changed_lines == 2
+
+
+async def test_several_edits_are_done_in_order_each_on_what_the_one_before_left(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x y x\n")
+
+    edits = [{"old_text": "x", "new_text": "z", "replace_all": True}, {"old_text": "z y", "new_text": "y z"}]
+    await do(EditFile(tmp_path), path="a", edits=edits)
+
+    assert (tmp_path / "a").read_text() == "y z z\n"
+
+
+async def test_all_edits_are_done_or_none(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\ntwo\n")
+    tool = EditFile(tmp_path)
+
+    with pytest.raises(Unfit, match=r"edit 2 of 2: `old_text` is not in it\. The nearest line is 2: two"):
+        edits = [{"old_text": "one", "new_text": "1"}, {"old_text": "twoo", "new_text": "2"}]
+        await do(tool, path="a", edits=edits)
+
+    assert (tmp_path / "a").read_text() == "one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"old_text": "same", "new_text": "x"}, r"is in it 2 times \(lines 1, 3\)"),
+        ({"old_text": "  other", "new_text": "x"}, "Its first line is line 2"),
+        ({"old_text": "nothing like it", "new_text": "x"}, "Read the file again"),
+        ({"old_text": "", "new_text": "x"}, "`old_text` is empty"),
+        ({"old_text": "other", "new_text": "other"}, "are the same"),
+        ({"old_text": "other"}, "needs `old_text` and `new_text`"),
+        ({}, "needs `old_text` and `new_text`"),
+        ({"old_text": "a", "new_text": "b", "edits": [{"old_text": "a", "new_text": "b"}]}, "not both"),
+        ({"edits": [{"old_text": "a"}]}, r"needs `edits\[0\]\.new_text`"),
+    ],
+)
+async def test_an_edit_that_cannot_be_done_says_what_stands_in_the_way(
+    tmp_path: Path, arguments: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "a").write_text("same\nother\nsame\n")
+
+    with pytest.raises(Unfit, match=said):
+        await do(EditFile(tmp_path), path="a", **arguments)
+
+    assert (tmp_path / "a").read_text() == "same\nother\nsame\n"
+
+
+async def test_the_ends_of_lines_and_the_mark_at_the_start_stay(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes("\ufeffone\r\ntwo\r\nthree".encode())
+
+    await do(EditFile(tmp_path), path="a", old_text="one\ntwo\n", new_text="1\n2\n2b\n")
+
+    assert (tmp_path / "a").read_bytes() == "\ufeff1\r\n2\r\n2b\r\nthree".encode()
+
+
+async def test_a_file_with_both_ends_of_lines_keeps_each(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one\r\ntwo\nthree\r\nfour\n")
+    tool = EditFile(tmp_path)
+
+    await do(tool, path="a", old_text="two\n", new_text="2\n")
+    await do(tool, path="a", old_text="three\nfour", new_text="3\n4")
+
+    assert (tmp_path / "a").read_bytes() == b"one\r\n2\n3\r\n4\n"
+
+
+async def test_a_file_that_is_not_utf_8_or_not_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"caf\xe9\n")
+    tool = EditFile(tmp_path)
+
+    with pytest.raises(Unfit, match="not UTF-8"):
+        await do(tool, path="a", old_text="caf", new_text="x")
+    with pytest.raises(Unfit, match="use write_file to create it"):
+        await do(tool, path="b", old_text="caf", new_text="x")
+
+
+@given(
+    text=st.text(alphabet="ab\n", max_size=30),
+    old=st.text(alphabet="ab\n", min_size=1, max_size=4),
+    new=st.text(max_size=4),
+)
+def test_an_edit_changes_exactly_the_one_occurrence(text: str, old: str, new: str) -> None:
+    edit = Edit(old_text=old, new_text=new)
+
+    if text.count(old) == 1 and old != new:
+        start, end = text.split(old)
+        assert edited(text, [edit], "f") == start + new + end
+    else:
+        with pytest.raises(Unfit):
+            edited(text, [edit], "f")
+
+
+async def test_an_edit_killed_before_the_deed_is_done_and_after_it_is_told_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\n")
+    tool = EditFile(tmp_path)
+    deed = await tool.prepare(call(tool, path="a", old_text="one", new_text="two"))
+    action = began(tool, deed)
+
+    assert await tool.recover(action) is None
+    said = await deed.act()
+    assert await tool.recover(action) == said
+
+
+async def test_an_edit_overtaken_after_a_crash_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\n")
+    tool = EditFile(tmp_path)
+    deed = await tool.prepare(call(tool, path="a", old_text="one", new_text="two"))
+    (tmp_path / "a").write_text("three\n")
+
+    told = await tool.recover(began(tool, deed))
+
+    assert told is not None
+    assert told.is_error
+    assert "somebody else has changed it since" in told.text
+    assert (tmp_path / "a").read_text() == "three\n"
+
+
+async def test_a_link_that_took_the_files_place_after_a_crash_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\n")
+    tool = EditFile(tmp_path)
+    deed = await tool.prepare(call(tool, path="a", old_text="one", new_text="two"))
+    (tmp_path / "a").unlink()
+    (tmp_path / "a").symlink_to("/etc/passwd")
+
+    told = await tool.recover(began(tool, deed))
+
+    assert told is not None
+    assert told.is_error

@@ -1,0 +1,124 @@
+"""Python functions as tools."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+from msgspec import Meta
+
+from podium.core.gate import Unfit
+from podium.tools.python_function import function_tool, repeatable
+from podium.values.errors import Mistake
+
+from .doing import began, call, do
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+def describe(
+    name: Annotated[str, Meta(description="Whose.")],
+    points: list[Point],
+    unit: Literal["cm", "in"] = "cm",
+    tags: list[str] = ["a"],  # noqa: B006 - that it is copied is what is shown
+) -> dict[str, Any]:
+    """Describe something.
+
+    With several points.
+    """
+    tags.append("b")
+    return {"name": name, "sum": sum(point.x + point.y for point in points), "unit": unit, "tags": tags}
+
+
+def test_name_docstring_and_hints_are_what_the_model_is_told() -> None:
+    tool = function_tool(describe)
+
+    assert tool.name == "describe"
+    assert tool.description == "Describe something.\n\nWith several points."
+    assert tool.parameters["required"] == ["name", "points"]
+    assert tool.parameters["properties"]["name"] == {"type": "string", "description": "Whose."}
+    assert tool.parameters["properties"]["points"]["items"]["properties"]["x"] == {"type": "integer"}
+    assert tool.parameters["properties"]["unit"]["enum"] == ["cm", "in"]
+    assert tool.parameters["additionalProperties"] is False
+
+
+async def test_arguments_arrive_as_their_types_and_the_result_as_json() -> None:
+    tool = function_tool(describe)
+
+    for _ in range(2):
+        answer = await do(tool, name="n", points=[{"x": 1, "y": 2}, {"x": 3}])
+
+        assert answer.text == '{"name":"n","sum":6,"unit":"cm","tags":["a","b"]}'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"points": []}, "describe needs `name`"),
+        ({"name": "n", "points": [{"x": "1"}]}, r"`points\[0\]\.x` as it is: expected `int`, got `str`"),
+        ({"name": "n", "points": [], "unit": "m"}, "cannot take `unit`"),
+        ({"name": "n", "points": [], "more": 1}, "has no argument `more`"),
+    ],
+)
+async def test_arguments_of_another_kind_are_refused(arguments: dict[str, Any], said: str) -> None:
+    tool = function_tool(describe)
+
+    with pytest.raises(Unfit, match=said):
+        await tool.prepare(call(tool, **arguments))
+
+
+async def test_a_plain_function_runs_in_a_thread_and_an_async_one_here() -> None:
+    def plain() -> str:
+        return threading.current_thread().name
+
+    async def waiting() -> str:
+        return threading.current_thread().name
+
+    assert (await do(function_tool(plain))).text != threading.current_thread().name
+    assert (await do(function_tool(waiting))).text == threading.current_thread().name
+
+
+async def test_what_a_function_trips_over_is_its_answer() -> None:
+    def broken() -> None:
+        raise KeyError("x")
+
+    answer = await do(function_tool(broken))
+
+    assert answer.is_error
+    assert answer.text == "broken failed: KeyError: 'x'"
+
+
+async def test_only_a_repeatable_function_is_called_again_after_a_crash() -> None:
+    def once() -> None: ...
+
+    @repeatable
+    def often() -> None: ...
+
+    for function, is_repeated in ((once, False), (often, True)):
+        tool = function_tool(function)
+        told = await tool.recover(began(tool, await tool.prepare(call(tool))))
+
+        assert (told is None) is is_repeated
+
+
+def test_a_function_whose_parameters_have_no_names_cannot_be_a_tool() -> None:
+    def anything(*values: int) -> None: ...
+
+    class Local: ...
+
+    def unknown(value: Local) -> None: ...
+
+    def odd(value: set[Point] | list[int]) -> None: ...
+
+    with pytest.raises(Mistake, match=r"anything cannot be a tool with the parameter \*values"):
+        function_tool(anything)
+    with pytest.raises(Mistake, match="odd cannot be a tool"):
+        function_tool(odd)
+    with pytest.raises(Mistake, match="its type hints cannot be read"):
+        function_tool(unknown)

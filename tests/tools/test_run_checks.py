@@ -1,0 +1,56 @@
+"""Running the checks that the person has named."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from podium.core.gate import Unfit
+from podium.tools.run_checks import RunChecks
+
+from .doing import began, call, do
+
+
+def checks(directory: Path) -> RunChecks:
+    return RunChecks(
+        directory,
+        {"tests": (sys.executable, "-c", "print('2 passed')"), "lint": ("sh", "-c", "seq 9999; echo bad; exit 2")},
+    )
+
+
+async def test_each_check_passes_or_fails_with_the_end_of_its_output(tmp_path: Path) -> None:
+    answer = await do(checks(tmp_path))
+
+    assert answer.is_error
+    which, passed, failed = answer.text.split("\n\n")
+    assert which == "PASS tests, FAIL lint"
+    assert passed == "PASS tests [exit code 0]\n2 passed"
+    assert failed.startswith("FAIL lint [exit code 2]\n[… ")
+    assert failed.endswith("9999\nbad")
+    assert len(failed) < 5000
+
+
+async def test_one_check_may_be_chosen_and_rules_see_its_command(tmp_path: Path) -> None:
+    tool = checks(tmp_path)
+
+    deed = await tool.prepare(call(tool, name="lint"))
+
+    assert deed.arguments == {"name": "lint", "command": "sh -c 'seq 9999; echo bad; exit 2'"}
+    assert not deed.is_reading
+    assert await tool.recover(began(tool, deed)) is None
+
+
+async def test_no_checks_and_no_such_check_are_told(tmp_path: Path) -> None:
+    with pytest.raises(Unfit, match="No checks are set up"):
+        await do(RunChecks(tmp_path, {}))
+    with pytest.raises(Unfit, match="There is no check 'types'; there are tests, lint"):
+        await do(checks(tmp_path), name="types")
+
+
+async def test_a_check_that_cannot_be_started_fails(tmp_path: Path) -> None:
+    answer = await do(RunChecks(tmp_path, {"x": ("no-such-program-here",)}))
+
+    assert answer.is_error
+    assert answer.text.startswith("FAIL x: no-such-program-here cannot be started")

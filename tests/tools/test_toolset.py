@@ -1,0 +1,80 @@
+"""Which tools an agent's file means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from podium.tools.toolset import IN_A_CHECKOUT, Toolbox, function_tools
+from podium.values.errors import Mistake
+
+
+def weather(city: str) -> str:
+    """The weather."""
+    return f"fine in {city}"
+
+
+def names(box: Toolbox, wanted: Sequence[str] | None, without: Sequence[str] = ()) -> list[str]:
+    acting = [*box.acting(wanted, without), *box.given(wanted, without)]
+    return [tool.name for tool in acting] + [tool.name for tool in box.plain(wanted, without)]
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Toolbox:
+    return Toolbox(tmp_path, checks={}, functions=function_tools([weather]))
+
+
+def test_an_agent_that_lists_none_may_read_and_speak_to_the_person(box: Toolbox) -> None:
+    assert names(box, None) == ["read_file", "glob", "grep", "git_diff", "weather", "ask_person", "report_status"]
+
+
+def test_other_programs_names_are_understood(box: Toolbox) -> None:
+    wanted = ["Read", "Write", "Edit", "MultiEdit", "Glob", "LS", "Grep", "Bash", "WebFetch"]
+
+    assert names(box, wanted) == ["read_file", "write_file", "edit_file", "glob", "grep", "bash", "web_fetch"]
+
+
+def test_an_entry_with_a_specifier_means_its_tool(box: Toolbox) -> None:
+    assert names(box, ["Bash(git *)", "Bash(npm test)", "ask_person"]) == ["bash", "ask_person"]
+
+
+def test_what_is_disallowed_is_left_out(box: Toolbox) -> None:
+    assert names(box, ["Read", "Bash"], ["bash"]) == ["read_file"]
+    assert names(box, None, ["Grep", "weather", "ask_person"]) == ["read_file", "glob", "git_diff", "report_status"]
+
+
+def test_an_empty_list_means_no_tools(box: Toolbox) -> None:
+    assert names(box, []) == []
+
+
+def test_unknown_names_are_given_back_and_those_of_others_are_not(box: Toolbox) -> None:
+    wanted = ["Read", "read", "Agent(reviewer)", "mcp__github__issues", "Frobnicate(x)", "weather"]
+
+    assert box.unknown(wanted) == ["read", "Frobnicate(x)"]
+    assert names(box, wanted) == ["read_file", "weather"]
+
+
+def test_without_a_directory_there_is_nothing_to_do_with_files() -> None:
+    box = Toolbox(None, checks={})
+
+    assert names(box, [*IN_A_CHECKOUT, "web_fetch"]) == ["web_fetch"]
+    assert names(box, None) == ["ask_person", "report_status"]
+    assert box.unknown(IN_A_CHECKOUT) == []
+
+
+@pytest.mark.parametrize("name", ["bash", "ask_person", "web_fetch"])
+def test_a_function_does_not_take_the_place_of_a_tool_of_ours(name: str) -> None:
+    def function(command: str) -> str:
+        return command
+
+    function.__name__ = name
+
+    with pytest.raises(Mistake, match=f"there is another tool called {name}"):
+        function_tools([function])
+
+
+def test_two_functions_cannot_have_one_name() -> None:
+    with pytest.raises(Mistake, match="there is another tool called weather"):
+        function_tools([weather, weather])

@@ -1,0 +1,158 @@
+"""Pages from the web, from a real server on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from podium.core.gate import Unfit
+from podium.tools.web_fetch import LARGEST_ANSWER, WebFetch, is_public, page_text
+
+from .doing import began, call, do
+
+PAGE = """<!doctype html><html><head><title>Title</title><style>p {color: red}</style></head>
+<body><h1>Head</h1><p>Some <b>bold</b>
+text &amp; more</p><script>alert(1)</script><ul><li>one</li><li>two</li></ul></body></html>"""
+
+
+@asynccontextmanager
+async def server() -> AsyncIterator[str]:
+    async def page(request: web.Request) -> web.StreamResponse:
+        match request.path:
+            case "/page":
+                return web.Response(text=PAGE, content_type="text/html")
+            case "/json":
+                return web.json_response({"cookies": dict(request.cookies)})
+            case "/image":
+                return web.Response(body=b"\x89PNG", content_type="image/png")
+            case "/flood":
+                return web.Response(text="x" * 5_000_000)
+            case "/here":
+                raise web.HTTPFound("/page")
+            case "/round":
+                raise web.HTTPFound("/round")
+            case "/away":
+                raise web.HTTPFound("http://other.example/page")
+            case "/file":
+                raise web.HTTPFound("file:///etc/passwd")
+            case _:
+                raise web.HTTPNotFound(text="no such page")
+
+    app = web.Application()
+    app.router.add_route("GET", "/{rest:.*}", page)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port: Any = runner.addresses[0][1]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_page_comes_as_the_text_that_a_reader_sees() -> None:
+    async with server() as url:
+        answer = await do(WebFetch(allow_private=True), url=f"{url}/page#part")
+
+        assert answer.text == f"{url}/page [200]\n\nTitle\nHead\nSome bold text & more\none\ntwo"
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "is_error"),
+    [
+        ("/json", '{"cookies": {}}', False),
+        ("/image", "is image/png, not text", True),
+        ("/nothing", "[404]\n\nno such page", True),
+        ("/here", "[200]\n\nTitle", False),
+        ("/round", "redirects more than 5 times", True),
+        ("/away", "redirects to http://other.example/page, which was not fetched", False),
+    ],
+)
+async def test_other_answers_are_told(path: str, said: str, is_error: bool) -> None:
+    async with server() as url:
+        answer = await do(WebFetch(allow_private=True), url=f"{url}{path}")
+
+        assert said in answer.text
+        assert answer.is_error is is_error
+
+
+async def test_a_redirect_to_a_file_is_refused() -> None:
+    async with server() as url:
+        with pytest.raises(Unfit, match="not an http or https address"):
+            await do(WebFetch(allow_private=True), url=f"{url}/file")
+
+
+async def test_a_long_page_is_cut() -> None:
+    async with server() as url:
+        answer = await do(WebFetch(allow_private=True), url=f"{url}/flood")
+
+        assert len(answer.text) < LARGEST_ANSWER + 200
+        assert answer.text.endswith("[the page goes on; only its start is here]")
+
+
+async def test_nobody_there_is_told() -> None:
+    answer = await do(WebFetch(allow_private=True), url="http://127.0.0.1:1/")
+
+    assert answer.is_error
+    assert "could not be fetched" in answer.text
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "[::1]", "127.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]", "0.0.0.0", "10.0.0.1"],
+)
+async def test_addresses_of_this_machine_and_its_networks_are_refused(host: str) -> None:
+    async with server() as url:
+        port = url.rpartition(":")[2]
+
+        with pytest.raises(Unfit, match="only public"):
+            await do(WebFetch(), url=f"http://{host}:{port}/page")
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        ("93.184.216.34", True),
+        ("2606:2800:220:1::1", True),
+        ("10.0.0.1", False),
+        ("100.64.0.1", False),
+        ("224.0.0.1", False),
+        ("fe80::1%eth0", False),
+        ("fc00::1", False),
+        ("64:ff9b::7f00:1", False),
+        ("64:ff9b::5db8:d822", True),
+        ("2002:7f00:1::", False),
+    ],
+)
+def test_public_addresses_are_told_from_others(number: str, expected: bool) -> None:
+    assert is_public(number) is expected
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://example.com", "file:///etc/passwd", "example.com", "http://", "http://u:p@example.com/"]
+)
+async def test_an_address_that_cannot_be_fetched_is_refused_before_anything_happens(url: str) -> None:
+    tool = WebFetch()
+
+    with pytest.raises(Unfit):
+        await tool.prepare(call(tool, url=url))
+
+
+async def test_it_reaches_the_outside_and_may_be_repeated() -> None:
+    tool = WebFetch()
+
+    deed = await tool.prepare(call(tool, url="https://EXAMPLE.com/a b#c"))
+
+    assert deed.arguments == {"url": "https://example.com/a%20b"}
+    assert not deed.is_reading
+    assert await tool.recover(began(tool, deed)) is None
+
+
+def test_broken_pages_are_read_as_far_as_they_go() -> None:
+    assert page_text("<p>a<script>b</p>") == "a"
+    assert page_text("<div>a</script>b") == "a\nb"

@@ -1,0 +1,163 @@
+"""Reading and writing files, as an agent calls for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.core.gate import Unfit
+from podium.tools.unified_diff import COMPARED, compared
+from podium.tools.whole_files import LARGEST_ANSWER, ReadFile, WriteFile
+
+from .doing import began, call, do
+
+
+async def test_lines_come_with_their_numbers(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("\ufeffone\r\ntwo\u2028still two\n\nlast".encode())
+
+    answer = await do(ReadFile(tmp_path), path="a.txt")
+
+    assert answer.text == "     1\tone\n     2\ttwo\u2028still two\n     3\t\n     4\tlast"
+
+
+async def test_a_part_of_a_file_says_how_to_get_the_next(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"{n}\n" for n in range(1, 11)))
+    tool = ReadFile(tmp_path)
+
+    assert (await do(tool, path="a.txt", offset=3, limit=2)).text == (
+        "     3\t3\n     4\t4\n[a.txt goes on; read on with offset=5]"
+    )
+    assert (await do(tool, path="a.txt", offset=9, limit=2)).text == "     9\t9\n    10\t10"
+
+
+async def test_what_is_long_is_cut_visibly(tmp_path: Path) -> None:
+    (tmp_path / "wide").write_text("x" * 1_000_000 + "\nnext\n")
+    (tmp_path / "long").write_text("0123456789abcdef\n" * 100_000)
+    tool = ReadFile(tmp_path)
+
+    wide = await do(tool, path="wide")
+    long = await do(tool, path="long", limit=100_000)
+
+    assert "[this line is cut; it has 1000001 bytes]" in wide.text
+    assert wide.text.endswith("     2\tnext")
+    assert len(wide.text) < 3000
+    assert "[long goes on; read on with offset=" in long.text
+    assert len(long.text) < LARGEST_ANSWER + 200
+
+
+async def test_an_empty_file_and_an_offset_behind_the_end_are_told(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "short").write_text("one\n")
+
+    assert (await do(ReadFile(tmp_path), path="empty")).text == "[empty is empty]"
+    beyond = await do(ReadFile(tmp_path), path="short", offset=5)
+    assert (beyond.is_error, beyond.text) == (True, "short has 1 lines; an offset up to 1 would work.")
+
+
+async def test_a_binary_file_is_refused_with_its_kind_and_size(tmp_path: Path) -> None:
+    (tmp_path / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\0")
+
+    with pytest.raises(Unfit, match="a PNG image of 12 bytes, not text"):
+        await do(ReadFile(tmp_path), path="p.png")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "read_file needs `path`, which is missing; it takes `path`, `offset` and `limit`."),
+        ({"path": "a", "cwd": "/"}, "read_file has no argument `cwd`; it takes `path`, `offset` and `limit`."),
+        ({"path": 3}, "read_file cannot take `path` as it is: expected `str`, got `int`."),
+        ({"path": "a", "offset": 0}, "read_file cannot take `offset` as it is: expected `int` >= 1."),
+        ({"path": "a"}, "There is no file a; use glob to see which there are."),
+        ({"path": "."}, ". is a directory; give the path of a file."),
+    ],
+)
+async def test_a_call_that_cannot_be_made_is_told_what_would_work(
+    tmp_path: Path, arguments: dict[str, Any], said: str
+) -> None:
+    tool = ReadFile(tmp_path)
+
+    with pytest.raises(Unfit) as refused:
+        await tool.prepare(call(tool, **arguments))
+
+    assert str(refused.value) == said
+
+
+async def test_preparing_a_write_shows_all_and_does_nothing(tmp_path: Path) -> None:
+    tool = WriteFile(tmp_path)
+
+    deed = await tool.prepare(call(tool, path="./new//a.txt", content="one\ntwo"))
+
+    assert deed.arguments == {"path": "new/a.txt", "content": "one\ntwo"}
+    assert deed.shown == "--- /dev/null\n+++ b/new/a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n\\ No newline at end of file\n"
+    assert deed.changed_lines == 2
+    assert deed.inputs == {"new/a.txt": ""}
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_writing_creates_and_overwrites(tmp_path: Path) -> None:
+    tool = WriteFile(tmp_path)
+
+    created = await do(tool, path="new/deep/a.txt", content="one\ntwo\n")
+    overwritten = await do(tool, path="new/deep/a.txt", content="three")
+
+    assert created.text == "Created new/deep/a.txt with 2 lines."
+    assert overwritten.text == "Overwrote new/deep/a.txt; it has 1 line now."
+    assert (tmp_path / "new/deep/a.txt").read_text() == "three"
+
+
+async def test_a_binary_file_may_be_replaced_and_the_person_is_told(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"\xff\0")
+    tool = WriteFile(tmp_path)
+
+    deed = await tool.prepare(call(tool, path="b", content="text\n"))
+    await deed.act()
+
+    assert deed.shown.startswith("b is there already and is not text")
+    assert (tmp_path / "b").read_text() == "text\n"
+
+
+async def test_a_file_that_changed_after_it_was_shown_is_left_alone(tmp_path: Path) -> None:
+    tool = WriteFile(tmp_path)
+    deed = await tool.prepare(call(tool, path="a.txt", content="mine"))
+    (tmp_path / "a.txt").write_text("theirs")
+
+    with pytest.raises(Unfit, match="changed meanwhile"):
+        await deed.act()
+
+    assert (tmp_path / "a.txt").read_text() == "theirs"
+
+
+async def test_half_a_character_is_refused(tmp_path: Path) -> None:
+    tool = WriteFile(tmp_path)
+
+    with pytest.raises(Unfit, match="half a character"):
+        await tool.prepare(call(tool, path="a.txt", content="\ud800"))
+
+
+async def test_a_write_cut_short_by_a_crash_is_found_again(tmp_path: Path) -> None:
+    tool = WriteFile(tmp_path)
+    deed = await tool.prepare(call(tool, path="a.txt", content="mine\n"))
+    action = began(tool, deed)
+
+    assert await tool.recover(action) is None
+    said = await deed.act()
+    assert await tool.recover(action) == said
+    (tmp_path / "a.txt").write_text("theirs")
+    overtaken = await tool.recover(action)
+    assert overtaken is not None
+    assert overtaken.is_error
+    assert "somebody else has changed it" in overtaken.text
+
+
+def test_a_change_too_large_to_compare_is_shown_whole() -> None:
+    old = "".join(f"old {n}\n" for n in range(COMPARED))
+    new = "".join(f"new {n}\n" for n in range(COMPARED))
+
+    difference = compared("f", f"head\n{old}tail\n", f"head\n{new}tail\n")
+
+    assert difference.changed_lines == 2 * COMPARED
+    assert f"@@ -1,{COMPARED + 2} +1,{COMPARED + 2} @@\n head\n-old 0\n" in difference.text
+    assert difference.text.endswith(f"+new {COMPARED - 1}\n tail\n")

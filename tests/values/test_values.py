@@ -1,0 +1,130 @@
+"""Values: what is written is read for years, and what is approved cannot be something else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from podium import Agent
+from podium.values.action import Action
+from podium.values.agent import Advisors, Router
+from podium.values.errors import Failure
+from podium.values.event import KINDS, Event, ReflectEnd, ReflectEnded, decode, encode
+from podium.values.request import Note, Request
+from podium.values.usage import Usage, total
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+
+
+@pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_a_log_of_every_released_shape_is_still_read_and_written_the_same(sample: Path) -> None:
+    lines = sample.read_bytes().splitlines()
+
+    assert [encode(decode(line)) for line in lines] == lines
+
+
+def test_the_newest_sample_has_every_kind_of_event() -> None:
+    newest = max(SAMPLES.glob("*.jsonl"))
+
+    kinds = {json.loads(line)["event"]["type"] for line in newest.read_text().splitlines()}
+
+    assert kinds == set(KINDS.values())
+    assert len(KINDS) == len(get_args(Event))
+
+
+def test_an_entry_of_a_newer_release_with_more_fields_is_read() -> None:
+    line = (
+        b'{"run":"r","seq":1,"at":1.5,"scope":"","event":{"type":"noticed","text":"hi","colour":"red"},"mood":"good"}'
+    )
+
+    assert decode(line).event.text == "hi"  # type: ignore[union-attr]
+
+
+def test_events_do_not_change() -> None:
+    with pytest.raises(AttributeError):
+        Failure(kind="engine", agent="a", message="m").message = "n"  # type: ignore[misc]
+
+
+ACTION = Action(run="r", agent="a", tool="bash", arguments={"command": "ls"}, asked_at=1.0, expires_at=2.0, nonce="n")
+
+
+@given(st.sampled_from(Action.__struct_fields__), st.text(min_size=1))
+def test_any_change_of_an_action_changes_its_id(field: str, text: str) -> None:
+    current = getattr(ACTION, field)
+    changed: object = text
+    if isinstance(current, dict):
+        changed = {**current, "more": text}
+    elif isinstance(current, float | int):
+        changed = current + 1
+    other = structs.replace(ACTION, **{field: changed})
+
+    assert (other.id == ACTION.id) == (other == ACTION)
+
+
+def test_the_same_wish_at_another_time_has_the_same_digest_and_another_id() -> None:
+    later = structs.replace(ACTION, asked_at=9.0, expires_at=10.0, nonce="other")
+
+    assert later.digest == ACTION.digest
+    assert later.id != ACTION.id
+
+
+def test_an_actions_id_does_not_depend_on_the_order_of_its_arguments() -> None:
+    one = structs.replace(ACTION, arguments={"a": 1, "b": {"x": 1, "y": 2}})
+    other = structs.replace(ACTION, arguments={"b": {"y": 2, "x": 1}, "a": 1})
+
+    assert one.id == other.id
+
+
+def test_agents_in_code_may_be_written_as_short_as_in_files() -> None:
+    agent = Agent(name="a", advisors=["b", "c"], router=True, agents=["d"], tools=["read_file"])  # type: ignore[arg-type]
+
+    assert agent.advisors == Advisors(agents=("b", "c"))
+    assert agent.router == Router(destinations=("d",))
+    assert agent.tools == ("read_file",)
+    assert Agent(name="a", router=False).router is None  # type: ignore[arg-type]
+
+
+def test_an_agent_survives_the_way_through_the_journal() -> None:
+    agent = Agent(name="a", prompt="You.", advisors=Advisors(agents=("b",), require=2), output={"type": "object"})
+
+    assert msgspec.json.decode(msgspec.json.encode(agent), type=Agent) == agent
+
+
+def test_only_agents_that_neither_route_nor_hand_off_own_their_answer() -> None:
+    assert Agent(name="a", advisors=Advisors(agents=("b",))).is_terminal
+    assert not Agent(name="a", handoff="b").is_terminal
+    assert not Agent(name="a", router=Router(destinations=("b",))).is_terminal
+
+
+@given(st.lists(st.builds(Usage, input_tokens=st.integers(0, 9), output_tokens=st.integers(0, 9), calls=st.just(1))))
+def test_usage_adds_up(usages: list[Usage]) -> None:
+    summed = total(usages)
+
+    assert summed.calls == len(usages)
+    assert summed.tokens == sum(usage.tokens for usage in usages)
+
+
+@given(st.text(), st.lists(st.text(), max_size=3))
+def test_no_note_can_pass_for_another(text: str, notes: list[str]) -> None:
+    request = Request(text="the request", notes=tuple(Note(title="n", text=note) for note in [text, *notes]))
+
+    lines = request.prompt().split("\n")
+
+    assert lines[0] == "the request"
+    assert all(line == "" or line.startswith("> ") or line == "[context: n]" for line in lines[1:])
+
+
+@pytest.mark.parametrize("end", get_args(ReflectEnd))
+def test_only_one_end_of_a_loop_is_a_success_and_all_others_but_a_pause_are_none(end: ReflectEnd) -> None:
+    ended = ReflectEnded(end=end, iterations=1)
+
+    assert ended.succeeded == ended.goal_met == (end == "goal_met")
+    assert ended.is_stalled == (end == "stalled")
+    assert ended.is_cancelled == (end not in ("goal_met", "paused"))

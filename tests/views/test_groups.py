@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from podium.values.errors import Mistake, NoSuchRun
+from podium.views.groups import (
+    LONGEST_NAME,
+    Arrangement,
+    Group,
+    Home,
+    Placeable,
+    Placement,
+    main_repository,
+    must_be_name,
+    reconcile,
+    sections,
+)
+
+REPOS = ("", "/a/app", "/b/app", "/c/lib")
+TEAMS = ("", "squad", "pair")
+RUNS = [f"{number:02x}" for number in range(12)]
+
+placeables = st.lists(
+    st.builds(Placeable, st.sampled_from(RUNS), st.sampled_from(REPOS), st.sampled_from(TEAMS)),
+    unique_by=lambda run: run.id,
+)
+
+
+@st.composite
+def arrangements(draw: st.DrawFn) -> Arrangement:
+    """Any state that a person, other processes and older releases could have left."""
+    homes = draw(st.lists(st.builds(lambda run: run.home, st.builds(Placeable, st.just(""), *_PLACES)), unique=True))
+    flags = {"is_pinned": st.booleans(), "is_archived": st.booleans(), "position": st.none() | st.integers(1, 9)}
+    groups = {
+        id: Group(id=id, home=home, name=home.name, **{key: draw(value) for key, value in flags.items()})  # type: ignore[arg-type]  # mypy sees one type for all
+        for id, home in enumerate(homes, 1)
+    }
+    places = st.none() | st.integers(1, len(homes) + 2)  # some lead nowhere
+    placements = draw(
+        st.lists(st.builds(Placement, run=st.sampled_from(RUNS), group=places, is_manual=st.booleans(), **flags))
+    )
+    return Arrangement(groups=groups, placements={placement.run: placement for placement in placements})
+
+
+_PLACES = (st.sampled_from(REPOS), st.sampled_from(TEAMS))
+
+
+def settled(runs: list[Placeable], now: Arrangement) -> Arrangement:
+    return now.with_changes(reconcile(runs, now, next_id=100))
+
+
+@given(placeables, arrangements())
+def test_reconciling_again_changes_nothing(runs: list[Placeable], now: Arrangement) -> None:
+    after = settled(runs, now)
+
+    again = reconcile(runs, after, next_id=200)
+
+    assert (again.groups, again.placements) == ((), ())
+
+
+@given(placeables, arrangements())
+def test_every_run_is_in_one_group_unless_it_was_deleted(runs: list[Placeable], now: Arrangement) -> None:
+    deleted = {run for run, placement in now.placements.items() if placement.group is None}
+
+    after = settled(runs, now)
+
+    listed = Counter(run for part in sections((run.id for run in runs), after) for run in part.runs)
+    assert listed == Counter(run.id for run in runs if run.id not in deleted)
+    assert all(after.placements[run].group is None for run in deleted)
+
+
+@given(placeables, arrangements())
+def test_runs_of_a_team_and_runs_placed_by_hand_are_never_moved(runs: list[Placeable], now: Arrangement) -> None:
+    teams = {run.id for run in runs if run.team}
+
+    after = settled(runs, now)
+
+    for run, placement in now.placements.items():
+        group = now.group_of(run)
+        if group is not None and (run in teams or group.home.kind == "team" or placement.is_manual):
+            assert after.placements[run] == placement
+
+
+@given(placeables, arrangements())
+def test_no_group_goes_and_each_home_has_one(runs: list[Placeable], now: Arrangement) -> None:
+    after = settled(runs, now)
+
+    assert now.groups.keys() <= after.groups.keys()
+    assert Home("default") in {group.home for group in after.groups.values()}
+    assert max(Counter(group.home for group in after.groups.values()).values()) == 1
+
+
+@given(placeables, arrangements())
+def test_in_any_order_and_in_any_portions_the_outcome_is_the_same(runs: list[Placeable], now: Arrangement) -> None:
+    whole = settled(runs, now)
+
+    piecewise = now
+    for run in reversed(runs):
+        piecewise = piecewise.with_changes(reconcile([run], piecewise, next_id=max(100, *piecewise.groups, 0) + 1))
+
+    for run in runs:
+        one, other = whole.group_of(run.id), piecewise.group_of(run.id)
+        assert (one and one.home) == (other and other.home)
+
+
+@given(placeables, arrangements())
+def test_the_order_is_pinned_then_by_hand_then_newest(runs: list[Placeable], now: Arrangement) -> None:
+    after = settled(runs, now)
+    newest_first = [run.id for run in runs]
+
+    parts = sections(newest_first, after)
+
+    assert parts == sections(newest_first, after)
+    for inside in (part.runs for part in parts):
+        ranked = [after.placements[run] for run in inside]
+        assert [one.is_pinned for one in ranked] == sorted((one.is_pinned for one in ranked), reverse=True)
+        plain = [one.run for one in ranked if not one.is_pinned and one.position is None]
+        assert plain == sorted(plain, key=newest_first.index)
+    pinned = [part.group.is_pinned for part in parts]
+    assert pinned == sorted(pinned, reverse=True)
+
+
+def arrangement(*names: str, runs: tuple[str, ...] = ()) -> Arrangement:
+    groups = [Group(id=1, home=Home("default"), name="default")]
+    groups += [Group(id=id, home=Home("repo", f"/{id}/{name}"), name=name) for id, name in enumerate(names, 2)]
+    return Arrangement(
+        groups={group.id: group for group in groups}, placements={run: Placement(run=run, group=1) for run in runs}
+    )
+
+
+def test_a_new_run_brings_its_group_back_from_the_archive() -> None:
+    now = arrangement("app")
+    now.groups[2] = replace(now.groups[2], is_archived=True)
+
+    after = settled([Placeable("ab", "/2/app")], now)
+
+    assert not after.is_archived("ab")
+
+
+def test_a_group_is_found_by_its_name_whatever_its_case_and_by_its_id() -> None:
+    now = arrangement("App")
+
+    assert now.group("app") == now.find("APP") == now.group("g2") == now.find("G2")
+
+
+def test_of_groups_with_one_name_each_is_told_with_its_id() -> None:
+    now = arrangement("app", "app")
+
+    with pytest.raises(
+        Mistake, match=r"'app' is the name of several groups: g2 \(/2/app\), g3 \(/3/app\); give the id"
+    ):
+        now.find("app")
+
+
+def test_an_unknown_group_gets_the_nearest_names() -> None:
+    with pytest.raises(Mistake, match=r"there is no group 'biling'; did you mean 'billing'\? podium group list"):
+        arrangement("billing", "web").group("biling")
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id_and_ambiguous_ones_are_listed() -> None:
+    now = arrangement(runs=("abc1", "abd2"))
+
+    assert now.find("abc") == now.placements["abc1"]
+    with pytest.raises(NoSuchRun, match="'ab' is the beginning of several runs: abc1, abd2; give more"):
+        now.find("ab")
+
+
+def test_a_name_that_is_a_groups_and_a_runs_is_told_apart() -> None:
+    now = arrangement("beef", runs=("beef01",))
+
+    with pytest.raises(Mistake, match=r"name of a group and the beginning of a run: g2 \(/2/beef\), beef01"):
+        now.find("beef")
+    assert now.find("g2") == now.groups[2]
+    assert now.find("beef01") == now.placements["beef01"]
+
+
+def test_a_deleted_run_is_told_to_be_deleted() -> None:
+    now = arrangement(runs=("abc1",))
+    now.placements["abc1"] = Placement(run="abc1", group=None)
+
+    with pytest.raises(NoSuchRun, match="was deleted with its group"):
+        now.find("abc1")
+    with pytest.raises(Mistake, match="there is no group and no run 'abc'"):
+        now.find("abc")
+
+
+@pytest.mark.parametrize("name", ["", "  ", "\n", "a\x1b[31mb", "a\nb", "right\u202eleft", "x" * (LONGEST_NAME + 1)])
+def test_names_that_would_harm_a_list_are_refused(name: str) -> None:
+    with pytest.raises(Mistake):
+        must_be_name(name)
+
+
+def test_what_is_said_about_a_huge_name_is_short() -> None:
+    with pytest.raises(Mistake) as refused:
+        must_be_name("x" * 1_000_000)
+    with pytest.raises(Mistake) as unknown:
+        arrangement("app").find("x" * 1_000_000)
+
+    assert max(len(str(refused.value)), len(str(unknown.value))) < 300
+
+
+@pytest.mark.parametrize("name", ["g7", "APP"])
+def test_a_group_cannot_have_a_name_that_means_another(name: str) -> None:
+    now = arrangement("app", "web")
+
+    with pytest.raises(Mistake):
+        now.must_be_name_for(now.groups[3], name)
+    assert now.must_be_name_for(now.groups[2], "App") == "App"
+
+
+@pytest.mark.parametrize(
+    ("mark", "main"),
+    [
+        ("gitdir: /shop/app/.git/worktrees/fix\n", "/shop/app"),
+        ("gitdir: ../app/.git/worktrees/fix\n", "/shop/app"),
+        ("gitdir: /shop/app.git/worktrees/fix\n", "/shop/app.git"),
+        ("gitdir: ../.git/modules/fix\n", "/shop/fix"),
+        ("something else", "/shop/fix"),
+        ("gitdir:", "/shop/fix"),
+        ("gitdir: /a\0b/.git/worktrees/x", "/shop/fix"),
+    ],
+)
+def test_a_worktree_belongs_to_the_repository_that_its_mark_names(mark: str, main: str) -> None:
+    assert main_repository("/shop/fix", mark) == main
+
+
+def test_groups_are_called_after_what_they_are_for() -> None:
+    assert Home("repo", "/a/app").name == "app"
+    assert Home("repo", "/").name == "/"
+    assert Home("team", "/a/app", "squad").name == "squad"
+    assert len(Home("team", "", "x" * 1000).name) == LONGEST_NAME

@@ -1,0 +1,262 @@
+"""How a worker stands: a fold over the timeline of its run, and what several of them come to."""
+
+from __future__ import annotations
+
+import pytest
+
+from podium.values.action import Action
+from podium.values.errors import Failure
+from podium.values.event import (
+    ActionBegan,
+    Checked,
+    Entry,
+    Event,
+    ModelReplied,
+    Noticed,
+    OperationEnded,
+    OperationStarted,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAsked,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    StopAsked,
+    ToolAnswered,
+    ToolCalled,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+    WorkCommitted,
+    WorkerPlaced,
+    WorkerReturned,
+    WorkerSent,
+)
+from podium.values.request import Outcome, Request
+from podium.values.usage import Usage
+from podium.values.worker_task import Errand
+from podium.views.worker_state import CheckRun, Word, WorkerState, state_of
+from podium.views.workers_summary import Sending, SharedFile, Workforce, sent
+
+ASKED = Request(text="Build it.")
+TURN = "worker/turn#1"
+CALL = f"{TURN}/call#1/tool#1"
+
+
+class Written:
+    """The timeline of a worker, written by hand, a second an entry."""
+
+    def __init__(self, branch: str = "feat/a", run: str = "a1") -> None:
+        self.run = run
+        self.entries: list[Entry] = []
+        self.add(
+            RunStarted(
+                agent="worker", request=ASKED, errand=Errand(root="/shop", path=f"/shop-{branch}", branch=branch)
+            )
+        )
+
+    def add(self, event: Event, scope: str = "") -> Written:
+        seq = len(self.entries) + 1
+        operation = scope.split("/turn")[0]
+        self.entries.append(Entry(run=self.run, seq=seq, at=float(seq), scope=scope, operation=operation, event=event))
+        return self
+
+    def begun(self) -> Written:
+        self.add(RunResumed(host="here", pid=1))
+        return self.add(OperationStarted(agent="worker", trigger="request", request=ASKED), "worker")
+
+    def thinking(self) -> Written:
+        return self.begun().add(TurnStarted(agent="worker", engine="scripted", prompt="Build it."), TURN)
+
+    def calling(self, tool: str = "write_file") -> Written:
+        return self.thinking().add(ToolCalled(id="c1", action=action(tool)), CALL)
+
+    def asking(self) -> Written:
+        return self.calling().add(PermissionAsked(id="p1", action=action("write_file"), reason="no rule"), CALL)
+
+    def state(self, *, owner_alive: bool = True) -> WorkerState:
+        return state_of(self.entries, owner_alive)
+
+    def word(self, *, owner_alive: bool = True) -> Word:
+        return self.state(owner_alive=owner_alive).state
+
+
+def action(tool: str, **arguments: str) -> Action:
+    return Action(run="a1", agent="worker", tool=tool, arguments=dict(arguments))
+
+
+def test_one_that_nobody_has_begun_is_queued_whatever_was_noted() -> None:
+    written = Written()
+    assert written.word(owner_alive=False) == "queued"
+
+    written.add(Noticed(text="This run is rehearsed."))
+
+    assert written.word(owner_alive=False) == "queued"
+    assert written.state(owner_alive=False).why == "nobody has begun with it yet"
+
+
+def test_at_work_it_is_told_by_what_it_does() -> None:
+    assert Written().begun().word() == "starting"
+    assert Written().thinking().word() == "thinking"
+    assert (Written().calling().word(), Written().calling("bash").state().tool) == ("tool_call", "bash")
+    assert Written().calling().add(ToolAnswered(id="c1", text="ok"), CALL).word() == "thinking"
+    assert Written().thinking().add(TurnEnded(outcome="succeeded", text="done"), TURN).word() == "idle"
+
+
+def test_one_that_waits_for_workers_of_its_own_says_so() -> None:
+    written = Written().begun().add(WorkerSent(run="b2"), "worker")
+    waiting = state_of(written.entries, owner_alive=True)
+    returned = state_of(written.add(WorkerReturned(run="b2", outcome="succeeded"), "worker").entries, owner_alive=True)
+
+    assert (waiting.state, waiting.tool) == ("tool_call", "workers")
+    assert (returned.state, returned.tool) == ("starting", "")
+
+
+def test_a_worker_that_asks_waits_since_then_until_it_is_answered() -> None:
+    asking = Written().asking()
+
+    waiting = asking.state()
+    asking.add(PermissionAnswered(id="p1", decision="once"))
+
+    assert (waiting.state, waiting.tool) == ("waiting_permission", "write_file")
+    assert (waiting.waiting_since, waiting.waiting_for) == (6.0, ("p1",))
+    assert (asking.word(), asking.state().waiting_since) == ("tool_call", 0.0)
+
+
+def test_a_question_is_waited_for_like_a_request() -> None:
+    asked = Written().thinking().add(QuestionAsked(id="q1", text="Red or blue?"), TURN).state()
+
+    assert (asked.state, asked.tool) == ("waiting_permission", "ask_person")
+
+
+def test_who_has_come_to_an_end_waits_for_nothing() -> None:
+    written = Written().begun()
+    written.add(OperationStarted(agent="helper", trigger="member", request=ASKED), "worker/helper")
+    written.add(PermissionAsked(id="p1", action=action("bash"), reason="no rule"), "worker/helper")
+    assert written.word() == "waiting_permission"
+
+    written.add(OperationEnded(outcome="timed_out"), "worker/helper")
+
+    assert written.word() == "starting"
+
+
+def test_what_it_asked_stays_asked_when_its_process_dies() -> None:
+    asking = Written().asking()
+
+    assert asking.word(owner_alive=False) == "resumable"
+    assert asking.state(owner_alive=False).waiting_since == 6.0
+    asking.add(RunResumed(host="here", pid=2))
+    assert asking.word() == "waiting_permission"
+    assert asking.state().restarts == 1
+
+
+def test_the_next_process_has_nothing_in_hand_at_first() -> None:
+    written = Written().calling().add(RunResumed(host="here", pid=2))
+    assert written.word() == "starting"
+
+    written.add(TurnResumed(), TURN)
+
+    assert written.word() == "thinking"
+
+
+def test_going_on_after_a_pause_is_no_restart() -> None:
+    written = Written().thinking().add(RunPaused())
+    assert (written.word(owner_alive=False), written.word()) == ("paused", "paused")
+
+    written.add(RunResumed(host="here", pid=2)).add(RunResumed(host="here", pid=3))
+
+    assert (written.word(), written.state().restarts) == ("starting", 0)
+    assert written.word(owner_alive=False) == "resumable"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "word"),
+    [("succeeded", "complete"), ("failed", "failed"), ("timed_out", "failed"), ("cancelled", "cancelled")],
+)
+def test_how_it_ended_is_told_whoever_is_alive(outcome: Outcome, word: Word) -> None:
+    written = Written().asking().add(RunEnded(outcome=outcome))
+
+    assert (written.word(), written.word(owner_alive=False)) == (word, word)
+    assert (written.state().waiting_since, written.state().tool) == (0.0, "")
+
+
+def test_it_says_why_there_is_no_answer() -> None:
+    failure = Failure(kind="failed", agent="worker", message="process exited with code 9")
+    failed = Written().thinking().add(RunEnded(outcome="failed", failure=failure)).state()
+    stopped = Written().add(StopAsked(by="ada")).add(StopAsked(by="commander")).add(RunEnded(outcome="cancelled"))
+
+    assert failed.answer is None
+    assert "process exited with code 9" in failed.why
+    assert stopped.state().why == "it was stopped by ada"
+
+
+def finished(branch: str, run: str, *files: str) -> WorkerState:
+    written = Written(branch, run).begun().add(WorkerPlaced(path="/x", branch=branch, base="b0"))
+    written.add(TurnStarted(agent="worker", engine="scripted", prompt="Build it."), TURN)
+    written.add(ModelReplied(model="m", usage=Usage(input_tokens=10, output_tokens=2, calls=1, usd=0.5)), TURN)
+    written.add(ToolCalled(id="c0", action=action("run_checks")), CALL)
+    written.add(ToolAnswered(id="c0", text="There is no check 'x'.", is_error=True), CALL)
+    written.add(ToolCalled(id="c1", action=action("run_checks")), CALL)
+    written.add(ActionBegan(action=action("run_checks", name="tests, lint"), allowed_by="a rule"), CALL)
+    said = "PASS tests, FAIL lint\n\nPASS tests [exit code 0]\nPASS lint\n\nFAIL lint [exit code 1]"
+    written.add(ToolAnswered(id="c1", text=said, is_error=True), CALL)
+    written.add(Checked(commands=("make test", "make lint"), passed=True), "worker")
+    written.add(OperationEnded(outcome="succeeded", text="built"), "worker")
+    written.add(WorkCommitted(branch=branch, commit="c9", commits=("c9",), files=files, added=3, removed=1))
+    return written.add(RunEnded(outcome="succeeded")).state()
+
+
+def test_what_it_brought_is_told() -> None:
+    worker = finished("feat/a", "a1", "a.py")
+
+    assert (worker.name, worker.answer, worker.why) == ("feat/a", "built", "")
+    assert (worker.base, worker.commit, worker.files) == ("b0", "c9", ("a.py",))
+    assert (worker.added, worker.removed, worker.usage.tokens, worker.usage.usd) == (3, 1, 12, 0.5)
+    assert worker.checks == (
+        CheckRun(name="tests", passed=True),
+        CheckRun(name="lint", passed=False),
+        CheckRun(name="make test; make lint", passed=True),
+    )
+    assert worker.seconds == 13.0
+
+
+def test_what_is_on_a_branch_that_several_share_counts_once() -> None:
+    one, two = finished("feat/a", "a1", "a.py"), finished("feat/a", "a2", "a.py", "b.py")
+
+    force = Workforce.of([one, two])
+
+    assert (force.added, force.removed) == (two.added, two.removed)
+
+
+def test_several_workers_come_to_one_report() -> None:
+    reader = state_of(Written("", "r1").begun().add(RunEnded(outcome="failed")).entries, owner_alive=False)
+
+    force = Workforce.of([finished("feat/a", "a1", "a.py", "b.py"), finished("feat/b", "b1", "b.py"), reader])
+
+    assert force.shared == (SharedFile(path="b.py", workers=("feat/a", "feat/b")),)
+    assert (force.added, force.removed, force.usage.calls) == (6, 2, 2)
+    assert force.branches() == {"feat/a": "b0", "feat/b": "b0"}
+
+
+def test_a_run_tells_whom_it_sent_once_each() -> None:
+    written = Written().add(WorkerSent(run="x", branch="feat/x", task="build")).add(Noticed(text="…"))
+    written.add(WorkerSent(run="y")).add(WorkerSent(run="x"))
+    written.add(WorkerReturned(run="y", outcome="failed", error="no worker could be sent"))
+
+    assert sent(written.entries) == [
+        Sending(run="x", branch="feat/x", task="build"),
+        Sending(run="y", branch="", task="", why="no worker could be sent"),
+    ]
+
+
+def test_what_a_worker_of_a_worker_used_counts_once() -> None:
+    inner = finished("feat/b", "b1", "b.py")
+    outer = Written("feat/a", "a1").begun().add(WorkerSent(run="b1"))
+    outer.add(WorkerReturned(run="b1", outcome="succeeded", usage=inner.usage), "worker")
+
+    force = Workforce.of([outer.state(), inner])
+
+    assert outer.state().counts == ("b1",)
+    assert force.usage.calls == 1
+    assert force.seconds == inner.at - inner.begun_at

@@ -1,0 +1,26 @@
+"""What a worker's commit is called."""
+
+from __future__ import annotations
+
+import pytest
+
+from podium.workers.work_commit import subject_of
+
+
+@pytest.mark.parametrize(
+    ("request_text", "is_sent", "subject"),
+    [
+        ("Add a login", False, "Add a login"),
+        ("\n# Add a login\n\nwith tests", False, "Add a login"),
+        ("Add a login\n## Notes\nnone", False, "Add a login"),
+        (
+            "## Original User Request (context)\nShip it\n\n## Your Assigned Task\nAdd a login\nsoon",
+            True,
+            "Add a login",
+        ),
+        ("Just do it", True, "Just do it"),
+        ("", False, ""),
+    ],
+)
+def test_a_commit_is_called_after_the_task(request_text: str, is_sent: bool, subject: str) -> None:
+    assert subject_of(request_text, is_sent=is_sent) == subject

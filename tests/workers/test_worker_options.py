@@ -1,0 +1,107 @@
+"""The terms that workers are hired on: roles, and what is agreed on beforehand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from podium import Agent, Settings
+from podium.config.model_role import ROLES, Role
+from podium.values.agent import Budget
+from podium.values.errors import Mistake
+from podium.values.event import PermissionAsked, ToolAnswered
+from podium.workers.worker_options import Terms, permitting, suited
+
+from .worker_lab import Yard, bash, hand, write
+
+AGENT = Agent(name="worker", prompt="Work.", isolation="process")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    deep = Role(model="openai:m", prompt="Think.", budget=Budget(usd=2), rules=("Bash(make *)",))
+    return Settings.load({"PODIUM_HOME": str(tmp_path)}, models={"deep": deep})
+
+
+def test_a_role_of_the_settings_brings_its_model_and_budget_and_is_briefed_once(settings: Settings) -> None:
+    worker = suited(AGENT, Terms(role="deep"), settings)
+
+    assert (worker.model, worker.isolation, worker.budget) == ("deep", "shared", Budget(usd=2))
+    assert settings.briefing(worker) == "Work.\n\nThink."
+
+
+def test_another_model_keeps_all_else_of_a_role(settings: Settings) -> None:
+    terms = Terms(role="deep", model="openai:small")
+
+    worker = suited(AGENT, terms, settings)
+
+    assert (worker.model, worker.budget) == ("openai:small", Budget(usd=2))
+    assert settings.briefing(worker) == "Work.\n\nThink."
+    assert permitting(settings, terms).permissions.allow == ("Bash(make *)",)
+
+
+def test_what_is_said_of_a_worker_goes_before_its_role(settings: Settings) -> None:
+    agent = structs.replace(AGENT, budget=Budget(files_changed=0, turns=9))
+
+    worker = suited(agent, Terms(role="deep", budget=Budget(turns=3), timeout=9.0), settings)
+
+    assert worker.budget == Budget(usd=2, turns=3, seconds=9.0, files_changed=0)
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_roles_that_come_along_leave_commands_to_be_asked_for(settings: Settings, name: str) -> None:
+    allowed = permitting(settings, Terms(role=name, approved=("WebFetch",))).permissions.allow
+
+    assert allowed == ("WebFetch", "Edit", "Write", "run_checks")
+    assert suited(AGENT, Terms(role=name), settings).model == ""
+
+
+def test_a_role_or_rule_that_there_is_not_is_told(settings: Settings) -> None:
+    with pytest.raises(Mistake, match="there is no role 'fast'; there are deep, complex-feature"):
+        suited(AGENT, Terms(role="fast"), settings)
+    with pytest.raises(Mistake, match="Bash\\("):
+        permitting(settings, Terms(approved=("Bash(",)))
+
+
+def test_what_a_repository_would_allow_for_a_role_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "podium.yaml").write_text("models:\n  deep: {model: 'openai:m', rules: [Bash]}\n")
+
+    settings = Settings.load({"PODIUM_HOME": str(tmp_path / "home")}, repo=tmp_path)
+
+    assert settings.models["deep"].rules == ()
+    assert settings.notices == ("podium.yaml:2: models.deep.rules: is ignored: files of a repository can only tighten",)
+
+
+async def test_a_worker_in_a_role_does_what_that_allows_and_asks_for_the_rest(yard: Yard) -> None:
+    yard.agent(hand(write("one.txt"), bash("touch two.txt"), "done"))
+
+    done = await yard.podium("delegate", "feat/one", "go", "--agent", "hand", "--role", "simple-fix")
+
+    run = done.stdout.strip()
+    asked = await yard.asked(run)
+    assert asked.action.tool == "bash"
+    yard.answer(run, asked, "once")
+    assert (await yard.ended(run)).outcome == "succeeded"
+    assert len(yard.events(run, PermissionAsked)) == 1
+
+
+async def test_where_nobody_is_to_be_asked_a_worker_is_told_no_at_once(yard: Yard) -> None:
+    yard.agent(hand(bash("touch two.txt"), "done without"))
+
+    done = await yard.podium("delegate", "feat/one", "go", "--agent", "hand", "--no-input")
+
+    run = done.stdout.strip()
+    assert (await yard.ended(run)).outcome == "succeeded"
+    assert "nobody is there to ask" in yard.events(run, ToolAnswered)[0].text
+
+
+@pytest.mark.parametrize("model", ["small:7b", "openai:small:7b"])
+async def test_the_provider_goes_before_a_model_that_has_a_colon_of_its_own(yard: Yard, model: str) -> None:
+    yard.agent(hand("done"))
+
+    done = await yard.podium("delegate", "feat/one", "go", "--agent", "hand", "--provider", "openai", "--model", model)
+
+    assert (await yard.ended(done.stdout.strip())).outcome == "succeeded"
+    assert [received.call.agent for received in yard.server.calls] == ["small:7b"]

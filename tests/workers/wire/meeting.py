@@ -1,0 +1,111 @@
+"""A commander that notes what happens, and a bare peer that may send anything: both on a real socket."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from anyio import connect_unix, create_memory_object_stream, create_task_group, fail_after
+from anyio.abc import UNIXSocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from podium.values.errors import PodiumError
+from podium.workers.commander_socket import bind, socket_path
+from podium.workers.wire.link import Limits, Link
+from podium.workers.wire.wire_message import Handshake, Order, Report
+from podium.workers.wire.worker_connection import Handle, Welcome, serve
+
+LONG = 20.0
+"""Seconds after which a test that waits has failed."""
+
+
+@contextmanager
+def short_path() -> Iterator[Path]:
+    """A socket's path that is not too long for one, whatever the test is called."""
+    with TemporaryDirectory(prefix="podium-") as folder:
+        yield socket_path(Path(folder, "s.db"))
+
+
+@dataclass
+class Desk:
+    """A commander's desk: who came, what they said, how their links ended, and what was refused."""
+
+    path: Path
+    notes: MemoryObjectReceiveStream[tuple[str, Any]]
+    welcome: Welcome = field(default_factory=Welcome)
+    trouble: list[tuple[str, str]] = field(default_factory=list)
+
+    def token(self, worker: str = "w1", **config: Any) -> str:
+        return self.welcome.expect(worker, config)
+
+    async def note(self) -> tuple[str, Any]:
+        """The next thing that a worker said, or `ended` and how."""
+        with fail_after(LONG):
+            return await self.notes.receive()
+
+
+@asynccontextmanager
+async def commanding(*, limits: Limits | None = None, handle: Handle | None = None) -> AsyncIterator[Desk]:
+    put, notes = create_memory_object_stream[tuple[str, Any]](math.inf)
+
+    async def listen(link: Link[Report, Order], handshake: Handshake) -> None:
+        put.send_nowait((handshake.worker, handshake))
+        async for message in link:
+            put.send_nowait((handshake.worker, message))
+        put.send_nowait((handshake.worker, f"ended: {link.ending}"))
+
+    with short_path() as path, bind(path) as listener, put, notes:
+        desk = Desk(path, notes)
+
+        def on_trouble(worker: str, error: PodiumError) -> None:
+            desk.trouble.append((worker, str(error)))
+
+        async with create_task_group() as group:
+
+            async def served() -> None:
+                await serve(listener, desk.welcome, handle or listen, limits=limits or Limits(), on_trouble=on_trouble)
+
+            group.start_soon(served)
+            yield desk
+            group.cancel_scope.cancel()
+
+
+class Raw:
+    """Bytes to and from a socket, as they are."""
+
+    def __init__(self, stream: UNIXSocketStream) -> None:
+        self.stream = stream
+        self._buffer = BufferedByteReceiveStream(stream)
+
+    async def send(self, data: bytes) -> None:
+        await self.stream.send(data)
+
+    async def say(self, **fields: Any) -> None:
+        await self.send(said(**fields))
+
+    async def hear(self) -> dict[str, Any]:
+        with fail_after(LONG):
+            line = await self._buffer.receive_until(b"\n", 2**21)
+        heard: dict[str, Any] = json.loads(line)
+        return heard
+
+    async def shake(self, token: str, **fields: Any) -> dict[str, Any]:
+        await self.say(type="handshake", **{"worker": "w1", "token": token, **fields})
+        return await self.hear()
+
+
+def said(**fields: Any) -> bytes:
+    return json.dumps({"id": "x", "timestamp": 1, **fields}, ensure_ascii=False).encode() + b"\n"
+
+
+@asynccontextmanager
+async def raw(path: Path) -> AsyncIterator[Raw]:
+    async with await connect_unix(path) as stream:
+        yield Raw(stream)

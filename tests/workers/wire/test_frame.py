@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium.workers.wire.frame import Frames, Line, TooLong
+
+
+def fed(pieces: list[bytes], limit: int) -> list[bytes | str]:
+    frames = Frames(limit)
+    found: list[Line] = []
+    for piece in pieces:
+        found += frames.feed(piece)
+        assert frames.held <= limit
+    return ["too long" if isinstance(line, TooLong) else line for line in found]
+
+
+def test_a_line_ends_where_its_newline_is() -> None:
+    frames = Frames()
+
+    assert frames.feed(b"one\ntw") == [b"one"]
+    assert frames.feed(b"o\n\nthree") == [b"two", b""]
+    assert frames.feed(b"\n") == [b"three"]
+
+
+def test_a_letter_that_is_split_over_two_packets_stays_whole() -> None:
+    word = "Grüße 🎼\n".encode()
+
+    assert all(fed([word[:cut], word[cut:]], 100) == [word[:-1]] for cut in range(len(word)))
+
+
+def test_a_line_of_the_limit_is_fine_and_one_byte_more_is_not() -> None:
+    assert fed([b"12345678\n"], 8) == [b"12345678"]
+    assert fed([b"123456789\n"], 8) == ["too long"]
+
+
+def test_a_line_that_is_too_long_is_told_once_and_skipped_as_a_whole() -> None:
+    pieces = [b"a\n", *[b"x" * 5] * 100, b'{"type":"pong"}' * 3, b"\nb\n"]
+
+    assert fed(pieces, 8) == [b"a", "too long", b"b"]
+
+
+def test_nothing_is_held_of_a_line_that_never_ends() -> None:
+    frames = Frames(1000)
+
+    told = [line for _ in range(1000) for line in frames.feed(b"y" * 900)]
+
+    assert len(told) == 1
+    assert frames.held == 0
+
+
+@st.composite
+def streams_in_pieces(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
+    stream = draw(st.lists(st.one_of(st.binary(max_size=12), st.just(b"\n")), max_size=30).map(b"".join))
+    cuts = sorted(draw(st.lists(st.integers(0, len(stream)), max_size=10)))
+    return stream, [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+
+
+@given(streams_in_pieces(), st.integers(1, 20))
+def test_any_stream_gives_the_same_lines_however_it_is_split(split: tuple[bytes, list[bytes]], limit: int) -> None:
+    stream, pieces = split
+
+    whole = fed([stream], limit)
+
+    assert fed(pieces, limit) == whole
+    ended, rest = stream.split(b"\n")[:-1], stream.split(b"\n")[-1]
+    expected: list[bytes | str] = ["too long" if len(line) > limit else line for line in ended]
+    assert whole == expected + (["too long"] if len(rest) > limit else [])

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import json
+import re
+from itertools import product
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from podium.values.action import Action
+from podium.workers.wire.frame import BadFrame
+from podium.workers.wire.wire_message import (
+    FINAL,
+    Abort,
+    Approve,
+    ApprovePattern,
+    Cancel,
+    Deny,
+    FromCommander,
+    FromWorker,
+    Handshake,
+    HandshakeAck,
+    Log,
+    PermissionRequest,
+    PermissionResponse,
+    Pong,
+    Result,
+    State,
+    StatusUpdate,
+    TaskComplete,
+    decode_from_commander,
+    decode_from_worker,
+    encode,
+    moved,
+    stamped,
+)
+
+PAGE = Path(__file__).parents[3] / "docs" / "wire.md"
+ACTION = Action(run="r1", agent="builder", tool="bash", arguments={"command": "make ü"}, asked_at=1.5, nonce="n")
+
+
+def line(**fields: Any) -> bytes:
+    return json.dumps({"id": "1", "timestamp": 1, **fields}).encode()
+
+
+def test_a_message_is_one_line_and_comes_back_as_it_was() -> None:
+    asked = stamped(PermissionRequest(id="q1", action=ACTION, shown="a\nb"), id="unused", timestamp=5)
+    answered = stamped(PermissionResponse(request_id="q1", result=Approve(scope="run")), id="a1", timestamp=6)
+
+    assert encode(asked).count(b"\n") == 1
+    assert decode_from_worker(encode(asked)) == asked
+    assert decode_from_commander(encode(answered)) == answered
+
+
+def test_the_action_that_arrives_is_the_one_that_was_asked_about() -> None:
+    sent = stamped(PermissionRequest(id="q1", action=ACTION), id="", timestamp=5)
+
+    heard = decode_from_worker(encode(sent))
+
+    assert isinstance(heard, PermissionRequest)
+    assert heard.action.id == ACTION.id
+
+
+def test_the_envelope_stands_on_the_line() -> None:
+    sent = json.loads(encode(stamped(Cancel(reason="enough"), id="c1", timestamp=1700000000000)))
+
+    assert sent == {"type": "cancel", "id": "c1", "timestamp": 1700000000000, "reason": "enough"}
+
+
+@pytest.mark.parametrize("result", [Approve(), Approve(scope="always"), Deny(comment="no"), Abort()], ids=repr)
+def test_every_decision_has_its_form(result: Result) -> None:
+    sent = stamped(PermissionResponse(request_id="q", result=result), id="a", timestamp=1)
+
+    assert decode_from_commander(encode(sent)) == sent
+
+
+def test_a_rule_comes_with_the_decision_that_made_it() -> None:
+    heard = decode_from_commander(
+        line(type="permission_response", request_id="q", result={"type": "approve_pattern", "rule": "Bash(make *)"})
+    )
+
+    assert isinstance(heard, PermissionResponse)
+    assert heard.result == ApprovePattern(rule="Bash(make *)")
+
+
+def test_fields_that_are_not_known_are_ignored() -> None:
+    assert decode_from_worker(line(type="pong", later={"a": [1]})) == Pong(id="1", timestamp=1)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"{}",
+        b"\xff\xfe",
+        line(type="pong")[:-1],
+        line(type="nonsense"),
+        line(type=7),
+        line(type="log", level="loud", content="x"),
+        line(type="log", level="info"),
+        line(type="log", level="info", content="x").replace(b'"x"', b'"\xff"'),
+        line(type="status_update", state="asleep"),
+        line(type="status_update", state="idle", tokens=-1),
+        line(type="status_update", state="idle", progress=1.1),
+        line(type="task_complete", success="yes", response=""),
+        line(type="permission_request", action={"tool": "bash"}),
+        line(type="pong", id=""),
+        line(type="pong", id="x" * 129),
+        line(type="pong", timestamp=0),
+        line(type="pong", timestamp="now"),
+        b'{"type":"pong","id":"1"}',
+        b'{"type":"pong","timestamp":1}',
+        b'{"type":"pong","type":"nonsense","id":"1","timestamp":1}',
+        b'{"type":"pong","id":"1","timestamp":1,"deep":' + b"[" * 100_000,
+    ],
+)
+def test_what_is_no_message_is_one_sentence(bad: bytes) -> None:
+    with pytest.raises(BadFrame) as caught:
+        decode_from_worker(bad)
+
+    assert str(caught.value).startswith("a line is no message: ")
+    assert str(caught.value).isprintable()
+
+
+def test_a_worker_cannot_say_what_a_commander_says_nor_the_other_way_round() -> None:
+    with pytest.raises(BadFrame):
+        decode_from_worker(encode(stamped(PermissionResponse(request_id="q", result=Approve()), id="a", timestamp=1)))
+    with pytest.raises(BadFrame):
+        decode_from_commander(encode(stamped(StatusUpdate(state="complete"), id="a", timestamp=1)))
+
+
+def test_an_error_does_not_repeat_what_the_line_held() -> None:
+    with pytest.raises(BadFrame) as caught:
+        decode_from_worker(line(type="handshake", worker=7, token="canary"))
+
+    assert "canary" not in str(caught.value)
+
+
+def test_tokens_and_keys_are_not_shown() -> None:
+    assert "canary" not in repr(Handshake(worker="w", token="canary"))
+    assert "canary" not in repr(HandshakeAck(accepted=True, config={"key": "canary"}))
+
+
+def test_a_text_that_is_not_unicode_is_refused_before_it_is_sent() -> None:
+    done = TaskComplete(success=True, response="", files_changed=("caf\udce9",))
+
+    with pytest.raises(BadFrame, match="task_complete cannot be sent"):
+        encode(done)
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_bad_frames_and_nothing_worse(data: bytes) -> None:
+    for decode in (decode_from_worker, decode_from_commander):
+        with pytest.raises(BadFrame):
+            decode(data)
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
+def test_any_text_fits_into_a_line(text: str) -> None:
+    sent = stamped(Log(level="info", content=text), id="1", timestamp=1)
+
+    assert decode_from_worker(encode(sent)) == sent
+    assert b"\n" not in encode(sent)[:-1]
+
+
+def test_a_final_state_never_changes_and_any_other_may() -> None:
+    states: tuple[State, ...] = get_args(State)
+
+    for before, after in product(states, states):
+        assert moved(before, after) == (before if before in FINAL else after)
+    assert {"complete", "failed", "cancelled"} == FINAL
+
+
+# The page
+
+
+def examples() -> list[bytes]:
+    blocks = re.findall(r"^```json\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [text.encode() for block in blocks for text in block.splitlines()]
+
+
+def kinds(union: Any) -> dict[str, set[str]]:
+    return {str(one.__struct_config__.tag): set(one.__struct_fields__) for one in get_args(union)}
+
+
+def test_every_message_has_an_example_that_is_one() -> None:
+    from_worker, from_commander = kinds(FromWorker), kinds(FromCommander)
+
+    seen = []
+    for example in examples():
+        kind = json.loads(example)["type"]
+        decode_from_worker(example) if kind in from_worker else decode_from_commander(example)
+        seen.append(kind)
+
+    assert sorted(set(seen)) == sorted(from_worker | from_commander)
+
+
+def test_every_field_and_every_state_is_on_the_page() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    fields = {field for found in (kinds(FromWorker) | kinds(FromCommander)).values() for field in found}
+    fields |= {field.name for one in get_args(Result) for field in structs.fields(one)} | set(kinds(Result))
+
+    assert [name for name in sorted(fields | set(get_args(State))) if f"`{name}`" not in page] == []

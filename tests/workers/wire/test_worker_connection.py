@@ -1,0 +1,568 @@
+"""The wire on real sockets: what goes through, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from anyio import (
+    BrokenResourceError,
+    EndOfStream,
+    Event,
+    IncompleteRead,
+    create_task_group,
+    fail_after,
+    move_on_after,
+    to_thread,
+)
+
+from podium.values.action import Action
+from podium.workers.wire.frame import LONGEST, BadFrame, TooLong
+from podium.workers.wire.line_socket import Gone
+from podium.workers.wire.link import Limits, Link, Rejected
+from podium.workers.wire.wire_message import (
+    Approve,
+    Cancel,
+    Handshake,
+    InjectContext,
+    Log,
+    Order,
+    PermissionRequest,
+    PermissionResponse,
+    Report,
+    StatusUpdate,
+    encode,
+    stamped,
+)
+from podium.workers.wire.worker_connection import Welcome, connect, serve
+
+from .meeting import LONG, Raw, commanding, raw, said, short_path
+
+ENDS = (EndOfStream, BrokenResourceError, IncompleteRead)
+
+
+def hand(token: str, worker: str = "w1") -> Handshake:
+    return Handshake(worker=worker, token=token, branch="feat/auth", task="do it")
+
+
+async def wait_closed(peer: Raw) -> None:
+    """Wait until the commander ends the connection, whatever it says before."""
+    with fail_after(LONG), suppress(*ENDS):
+        while True:
+            await peer.stream.receive()
+
+
+# What goes through
+
+
+async def test_a_worker_is_let_in_with_its_token_and_gets_what_it_needs() -> None:
+    async with commanding() as desk, connect(desk.path, hand(desk.token(key="k"))) as link:
+        assert await link.accepted() == {"key": "k"}
+
+        worker, handshake = await desk.note()
+
+        assert (worker, handshake.branch, handshake.task) == ("w1", "feat/auth", "do it")
+        assert handshake.token == ""
+
+
+async def test_messages_arrive_in_order_and_the_last_one_before_the_end_too() -> None:
+    async with commanding() as desk:
+        async with connect(desk.path, hand(desk.token())) as link:
+            await link.accepted()
+            for number in range(500):
+                await link.send(Log(level="info", content=str(number)))
+        await desk.note()
+
+        heard = [(await desk.note())[1].content for _ in range(500)]
+
+        assert heard == [str(number) for number in range(500)]
+        assert await desk.note() == ("w1", "ended: the other side closed the connection")
+
+
+async def test_what_is_said_before_the_answer_is_kept_and_goes_out_in_order() -> None:
+    with short_path() as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        async with connect(path, hand("t")) as link:
+            for number in range(100):
+                await link.send(Log(level="info", content=str(number)))
+            accepted, _ = await to_thread.run_sync(listener.accept)
+            with accepted, accepted.makefile("rb") as commander:
+                accepted.settimeout(LONG)
+                there = accepted.recv(LONGEST)
+                accepted.sendall(said(type="handshake_ack", accepted=True))
+                await link.accepted()
+                await link.send(Log(level="info", content="100"))
+                rest = [await to_thread.run_sync(commander.readline) for _ in range(101)]
+
+    assert there.count(b"\n") == 1
+    assert b'"handshake"' in there
+    assert [f'"content":"{number}"'.encode() in line for number, line in enumerate(rest)] == [True] * 101
+
+
+async def test_an_answer_reaches_the_worker_that_asked() -> None:
+    async def decide(link: Link[Report, Order], _: Handshake) -> None:
+        async for message in link:
+            if isinstance(message, PermissionRequest):
+                await link.send(PermissionResponse(request_id=message.id, result=Approve(scope="run")))
+
+    async with commanding(handle=decide) as desk, connect(desk.path, hand(desk.token())) as link:
+        await link.send(PermissionRequest(id="q7", action=Action(run="r", agent="a", tool="bash")))
+
+        answer = await link.receive()
+
+    assert isinstance(answer, PermissionResponse)
+    assert (answer.request_id, answer.result) == ("q7", Approve(scope="run"))
+
+
+async def test_a_message_of_the_limit_goes_through_and_one_byte_more_is_not_sent() -> None:
+    async with commanding() as desk, connect(desk.path, hand(desk.token())) as link:
+        await link.accepted()
+        await desk.note()
+        empty = stamped(Log(level="info", content=""), id="0" * 16, timestamp=1_700_000_000_000)
+        room = LONGEST - (len(encode(empty)) - 1)
+
+        await link.send(Log(level="info", content="x" * room))
+        with pytest.raises(TooLong):
+            await link.send(Log(level="info", content="x" * (room + 1)))
+        await link.send(StatusUpdate(state="idle"))
+
+        assert len((await desk.note())[1].content) == room
+        assert (await desk.note())[1].state == "idle"
+
+
+async def test_a_letter_that_is_split_over_two_packets_arrives_whole() -> None:
+    async with commanding() as desk, raw(desk.path) as peer:
+        await peer.shake(desk.token())
+        await desk.note()
+        whole = said(type="log", level="info", content="Grüße 🎼")
+
+        for place in range(len(whole)):
+            await peer.send(whole[place : place + 1])
+
+        assert (await desk.note())[1].content == "Grüße 🎼"
+
+
+async def test_many_workers_speak_at_once_and_each_for_itself() -> None:
+    async with commanding() as desk:
+
+        async def work(name: str) -> None:
+            async with connect(desk.path, hand(desk.token(name), worker="somebody else")) as link:
+                await link.accepted()
+                for _ in range(5):
+                    await link.send(Log(level="info", content=name))
+
+        async with create_task_group() as group:
+            for number in range(50):
+                group.start_soon(work, f"w{number}")
+        notes = [await desk.note() for _ in range(50 * 7)]
+
+    assert all(worker == note.content for worker, note in notes if isinstance(note, Log))
+    assert {worker for worker, _ in notes} == {f"w{number}" for number in range(50)}
+
+
+# Who is not let in
+
+
+async def refused(peer: Raw) -> str:
+    ack = await peer.hear()
+    assert (ack["type"], ack["accepted"], ack["config"]) == ("handshake_ack", False, {})
+    await wait_closed(peer)
+    return str(ack["error"])
+
+
+async def test_a_token_that_is_nobodys_is_refused() -> None:
+    async with commanding() as desk:
+        desk.token()
+        async with connect(desk.path, hand("guessed")) as link:
+            with pytest.raises(Rejected, match="the token is nobody's"):
+                await link.accepted()
+            with pytest.raises(Rejected):
+                await link.send(StatusUpdate(state="idle"))
+            with pytest.raises(Rejected):
+                await link.receive()
+
+        assert [worker for worker, _ in desk.trouble] == [""]
+
+
+async def test_a_token_counts_once() -> None:
+    async with commanding() as desk:
+        token = desk.token()
+        async with raw(desk.path) as first, raw(desk.path) as second:
+            assert (await first.shake(token))["accepted"]
+
+            await second.say(type="handshake", worker="w1", token=token)
+
+            assert "counts once" in await refused(second)
+            await desk.note()
+            await first.say(type="status_update", state="idle")
+            assert (await desk.note())[0] == "w1"
+
+
+async def test_a_worker_that_is_expected_anew_or_no_longer_cannot_use_its_old_token() -> None:
+    async with commanding() as desk:
+        old = desk.token()
+        desk.token()
+        gone = desk.token("w2")
+        desk.welcome.forget("w2")
+
+        for token in (old, gone):
+            async with raw(desk.path) as peer:
+                assert not (await peer.shake(token))["accepted"]
+
+
+async def test_a_name_that_was_forged_is_replaced_by_the_tokens_own() -> None:
+    async with commanding() as desk, raw(desk.path) as peer:
+        desk.token("victim", secret="the victim's")
+
+        ack = await peer.shake(desk.token("w1", secret="mine"), worker="victim")
+
+        assert ack["config"] == {"secret": "mine"}
+        worker, handshake = await desk.note()
+        assert (worker, handshake.worker) == ("w1", "w1")
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        said(type="status_update", state="idle"),
+        said(type="permission_response", request_id="q", result={"type": "approve"}),
+        said(type="handshake"),
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x00\xff\n",
+        b"\n",
+        b"x" * (LONGEST + 1) + b"\n",
+        b'{"type":' + b"[" * 100_000 + b"\n",
+    ],
+    ids=["report", "answer", "half", "http", "bytes", "blank", "long", "deep"],
+)
+async def test_whatever_comes_first_and_is_no_handshake_is_refused_and_closed(first: bytes) -> None:
+    async with commanding() as desk, raw(desk.path) as peer:
+        token = desk.token()
+
+        await peer.send(first)
+
+        assert "no handshake came first" in await refused(peer)
+        async with raw(desk.path) as good:
+            assert (await good.shake(token))["accepted"]
+
+
+async def test_who_does_not_say_who_it_is_in_time_is_refused() -> None:
+    async with commanding(limits=Limits(handshake=0.05)) as desk, raw(desk.path) as silent, raw(desk.path) as slow:
+        await slow.send(said(type="handshake", worker="w1", token=desk.token())[:-1])
+
+        assert "no handshake came within" in await refused(silent)
+        assert "no handshake came within" in await refused(slow)
+
+
+async def test_who_hangs_up_before_it_says_anything_bothers_nobody() -> None:
+    async with commanding() as desk:
+        for _ in range(20):
+            async with raw(desk.path) as peer:
+                await peer.send(b'{"type":"hand')
+
+        async with raw(desk.path) as good:
+            assert (await good.shake(desk.token()))["accepted"]
+
+
+async def test_strangers_in_any_number_keep_no_worker_out() -> None:
+    async with commanding(limits=Limits(strangers=4, handshake=600.0)) as desk, raw(desk.path) as first:
+        strangers = []
+        for _ in range(300):
+            stranger = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            await to_thread.run_sync(stranger.connect, str(desk.path))
+            strangers.append(stranger)
+
+        async with connect(desk.path, hand(desk.token())) as link:
+            assert await link.accepted() == {}
+
+        await wait_closed(first)
+        for stranger in strangers:
+            stranger.close()
+
+
+STRANGER = """
+import os, socket, sys
+
+os.setuid(65534)
+with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+    peer.connect(sys.argv[1])
+    print(peer.makefile().readline())
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become somebody else")
+async def test_another_user_is_refused_even_where_the_directory_would_let_it_in() -> None:
+    async def handle(*_: object) -> None:
+        raise AssertionError("a stranger was let in")
+
+    with TemporaryDirectory(prefix="podium-") as folder:
+        path = Path(folder, "open")
+        Path(folder).chmod(0o755)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(str(path))
+            path.chmod(0o777)
+            listener.listen()
+            async with create_task_group() as group:
+                group.start_soon(serve, listener, Welcome(), handle)
+                done = await to_thread.run_sync(
+                    lambda: subprocess.run(
+                        [sys.executable, "-S", "-c", STRANGER, str(path)], capture_output=True, text=True, timeout=LONG
+                    )
+                )
+                group.cancel_scope.cancel()
+
+    assert "comes from another user" in done.stdout, done.stderr
+
+
+async def test_where_no_commander_is_a_worker_is_told_so() -> None:
+    with short_path() as path:
+        with pytest.raises(Gone, match="no commander can be reached"):
+            async with connect(path, hand("t")):
+                pass
+
+
+async def test_a_handshake_that_nobody_answers_is_given_up() -> None:
+    with short_path() as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        async with connect(path, hand("t"), limits=Limits(handshake=0.05)) as link:
+            await link.send(Log(level="info", content="early"))
+
+            with pytest.raises(Gone, match="not answered within"):
+                await link.accepted()
+
+
+# What ends a connection, and what does not
+
+
+async def test_a_bad_line_is_told_and_skipped_and_a_good_one_makes_up_for_it() -> None:
+    async with commanding() as desk, raw(desk.path) as peer:
+        await peer.shake(desk.token())
+        await desk.note()
+
+        for _ in range(5):
+            await peer.send(b"rubbish\n" + b"z" * (LONGEST + 1) + b"\n")
+            await peer.say(type="status_update", state="thinking")
+            assert (await desk.note())[1].state == "thinking"
+
+        assert [worker for worker, _ in desk.trouble] == ["w1"] * 10
+
+
+async def test_three_bad_lines_in_a_row_close_the_connection() -> None:
+    async with commanding() as desk, raw(desk.path) as peer:
+        await peer.shake(desk.token())
+        await desk.note()
+
+        await peer.send(b"one\ntwo\n\xff\n" + said(type="status_update", state="complete"))
+
+        assert await desk.note() == ("w1", "ended: the other side sent 3 bad lines in a row")
+        assert len(desk.trouble) == 3
+        await wait_closed(peer)
+
+
+async def test_a_worker_cannot_answer_its_own_request_nor_shake_hands_twice() -> None:
+    async with commanding() as desk, raw(desk.path) as peer:
+        token = desk.token()
+        await peer.shake(token)
+        await desk.note()
+
+        await peer.say(type="permission_response", request_id="q", result={"type": "approve", "scope": "always"})
+        await peer.say(type="handshake", worker="w2", token=desk.token("w2"))
+        await peer.say(type="status_update", state="idle")
+
+        assert (await desk.note())[1].state == "idle"
+        assert [worker for worker, _ in desk.trouble] == ["w1", "w1"]
+        assert desk.welcome.admit(token) is None
+
+
+async def test_random_bytes_end_a_connection_and_no_other() -> None:
+    async with commanding() as desk, raw(desk.path) as good:
+        await good.shake(desk.token("good"))
+        await desk.note()
+        for seed in range(30):
+            async with raw(desk.path) as peer:
+                if seed % 2:
+                    await peer.shake(desk.token("bad"))
+                with pytest.raises(ENDS):
+                    while True:
+                        await peer.send(random.Random(seed).randbytes(50_000) + b"\n")
+
+        await good.say(type="status_update", state="idle")
+
+        while (note := await desk.note())[0] != "good":
+            assert "bad lines in a row" in str(note[1]) or isinstance(note[1], Handshake)
+        assert note[1].state == "idle"
+
+
+async def test_half_a_message_is_never_delivered() -> None:
+    async with commanding() as desk:
+        async with raw(desk.path) as peer:
+            await peer.shake(desk.token())
+            await peer.send(said(type="status_update", state="complete")[:-1])
+        await desk.note()
+
+        assert await desk.note() == ("w1", "ended: the other side closed the connection")
+
+
+async def test_a_peer_that_does_not_read_holds_up_its_sender_and_is_then_gone() -> None:
+    sent, ended = [], Event()
+
+    async def flood(link: Link[Report, Order], _: Handshake) -> None:
+        try:
+            while True:
+                await link.send(InjectContext(text="x" * 100_000))
+                sent.append(1)
+        finally:
+            ended.set()
+
+    async with commanding(limits=Limits(unread=0.1), handle=flood) as desk, raw(desk.path) as peer:
+        await peer.shake(desk.token())
+
+        with fail_after(LONG):
+            await ended.wait()
+
+        assert 1 <= len(sent) < 20
+        async with raw(desk.path) as other:
+            assert (await other.shake(desk.token()))["accepted"]
+
+
+async def test_who_is_not_heard_yet_waits_and_loses_nothing_nor_counts_as_silent() -> None:
+    heard: list[str] = []
+    go_on, done = Event(), Event()
+
+    async def handle(link: Link[Report, Order], _: Handshake) -> None:
+        await go_on.wait()
+        while len(heard) < 100:
+            message = await link.receive()
+            assert isinstance(message, Log)
+            heard.append(message.content.rstrip("x"))
+        done.set()
+
+    sent: list[str] = []
+    limits = Limits(silence=1.0, ping=600.0)
+    async with commanding(handle=handle, limits=limits) as desk, connect(desk.path, hand(desk.token())) as link:
+        await link.accepted()
+
+        async def say() -> None:
+            for number in range(100):
+                await link.send(Log(level="info", content=f"{number}{'x' * 50_000}"))
+                sent.append(str(number))
+
+        async with create_task_group() as group:
+            group.start_soon(say)
+            with move_on_after(1.2):  # longer than it may be silent
+                await done.wait()
+            assert len(sent) < 100
+            go_on.set()
+            with fail_after(LONG):
+                await done.wait()
+
+    assert heard == sent == [str(number) for number in range(100)]
+
+
+async def test_a_sender_that_is_cancelled_leaves_no_half_line() -> None:
+    stuck, go_on = Event(), Event()
+
+    async def handle(link: Link[Report, Order], _: Handshake) -> None:
+        async with create_task_group() as group:
+
+            async def fill() -> None:
+                while True:
+                    await link.send(InjectContext(text="x" * 300_000))
+
+            group.start_soon(fill)
+            await link.receive()
+            group.cancel_scope.cancel()
+        stuck.set()
+        await go_on.wait()
+        await link.send(Cancel(reason="enough"))
+
+    async with commanding(handle=handle) as desk, raw(desk.path) as peer:
+        await peer.shake(desk.token())
+        await peer.say(type="status_update", state="idle")
+        await stuck.wait()
+        go_on.set()
+
+        while (heard := await peer.hear())["type"] == "inject_context":
+            assert len(heard["text"]) == 300_000
+
+    assert heard["reason"] == "enough"
+
+
+async def test_a_worker_that_says_nothing_is_gone_after_a_while() -> None:
+    async with commanding(limits=Limits(ping=0.02, silence=1.0)) as desk, raw(desk.path) as peer:
+        await peer.shake(desk.token())
+        await desk.note()
+
+        assert await desk.note() == ("w1", "ended: the other side was silent for 1 s")
+        assert (await peer.hear())["type"] == "ping"
+
+
+async def test_a_worker_that_answers_pings_is_there_for_as_long_as_it_likes() -> None:
+    async with commanding(limits=Limits(ping=0.05, silence=1.5)) as desk, raw(desk.path) as peer:
+        await peer.shake(desk.token())
+        await desk.note()
+
+        for _ in range(40):
+            assert (await peer.hear())["type"] == "ping"
+            await peer.say(type="pong")
+        await peer.say(type="status_update", state="idle")
+
+        assert (await desk.note())[1].state == "idle"
+
+
+async def test_a_worker_answers_pings_by_itself_and_sees_none() -> None:
+    with short_path() as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        async with connect(path, hand("t")) as link:
+            accepted, _ = await to_thread.run_sync(listener.accept)
+            with accepted, accepted.makefile("rwb") as commander:
+                accepted.settimeout(LONG)
+                commander.write(said(type="handshake_ack", accepted=True) + said(type="ping") + said(type="pause"))
+                commander.flush()
+
+                assert type(await link.receive()).__name__ == "Pause"
+                assert b'"handshake"' in await to_thread.run_sync(commander.readline)
+                assert b'"pong"' in await to_thread.run_sync(commander.readline)
+
+
+async def test_a_commander_that_says_nothing_is_gone_after_a_while() -> None:
+    async with commanding() as desk:
+        async with connect(desk.path, hand(desk.token()), limits=Limits(silence=1.0)) as link:
+            await link.accepted()
+
+            assert [message async for message in link] == []
+
+            assert link.ending == "the other side was silent for 1 s"
+
+
+async def test_what_a_commander_says_before_it_answers_the_handshake_does_not_count() -> None:
+    bad: list[BadFrame] = []
+    with short_path() as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        async with connect(path, hand("t"), on_bad=bad.append) as link:
+            accepted, _ = await to_thread.run_sync(listener.accept)
+            with accepted:
+                accepted.sendall(said(type="cancel") + said(type="handshake_ack", accepted=True) + said(type="resume"))
+
+                assert type(await link.receive()).__name__ == "Resume"
+
+    assert len(bad) == 1
+
+
+async def test_a_trouble_of_the_worker_itself_comes_out_as_it_is() -> None:
+    async with commanding() as desk:
+        with pytest.raises(ZeroDivisionError):
+            async with connect(desk.path, hand(desk.token())) as link:
+                await link.accepted()
+                raise ZeroDivisionError

@@ -1,0 +1,343 @@
+"""A yard: a repository, a store with a short path, a scripted model over HTTP, and who works there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from anyio import fail_after, move_on_after, to_thread, wait_readable
+
+from podium import Agent, App, Settings
+from podium.core.timeline import first_break
+from podium.store.follower import Follower
+from podium.store.sqlite.mailbox import post
+from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.run_leases import born
+from podium.store.sqlite.worker_index import Crew
+from podium.store.wakeup import bell_folder
+from podium.testing import ModelServer
+from podium.values.agent import Permissions
+from podium.values.event import (
+    CallFailed,
+    Decision,
+    Entry,
+    Event,
+    ModelReplied,
+    PermissionAnswered,
+    PermissionAsked,
+    RunEnded,
+    RunResumed,
+    StopAsked,
+)
+from podium.workers.delegate import delegate
+
+from ..workspace.merging import Repo
+
+LONG = 40.0
+"""Seconds after which a test that waits has failed."""
+
+KEY = "sk-the-key-of-the-model"
+TOOLS = ("Read", "Write", "Edit", "Bash")
+EVERYTHING = ("Write", "Edit", "Bash")
+"""What is allowed to workers that ask nothing."""
+
+COMMANDER = "podium.workers.commander"
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    """A turn in which the model calls one tool."""
+    return {"calls": [{"name": name, "arguments": arguments}]}
+
+
+def bash(command: str) -> dict[str, Any]:
+    return call("bash", command=command)
+
+
+def write(path: str, content: str = "x\n") -> dict[str, Any]:
+    return call("write_file", path=path, content=content)
+
+
+SILENT: dict[str, Any] = {"silent": True}
+"""The move of an agent that thinks until it is ended."""
+
+
+def hand(*moves: Any, **keys: Any) -> Agent:
+    """An agent that makes these moves."""
+    prompt = f"You are played.\n```script\n{json.dumps(moves)}\n```"
+    return Agent(name="hand", prompt=prompt, **({"tools": TOOLS} | keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of the yard, as the system shows it."""
+
+    pid: int
+
+    @property
+    def is_there(self) -> bool:
+        return bool(born(self.pid))
+
+    def kill(self, sign: signal.Signals = signal.SIGKILL) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, sign)
+
+
+@dataclass
+class Yard:
+    """Where workers are hired. What was started here ends with it."""
+
+    folder: Path
+    server: ModelServer
+    repo: Repo = field(init=False)
+    commanders: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.repo = Repo(self.folder / "repo")
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def store(self) -> Path:
+        return self.home / "podium.db"
+
+    @property
+    def root(self) -> str:
+        return str(self.repo.path)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PODIUM_HOME": str(self.home),
+            "PODIUM_MODEL": "openai:m",
+            "OPENAI_API_KEY": KEY,
+            "OPENAI_BASE_URL": self.server.url,
+        }
+
+    def settings(self, allow: Sequence[str] = (), **given: Any) -> Settings:
+        return Settings.load(self.environ, repo=self.repo.path, permissions=Permissions(allow=tuple(allow)), **given)
+
+    def set(self, text: str) -> None:
+        """Write the person's settings."""
+        self.home.mkdir(exist_ok=True)
+        (self.home / "config.yaml").write_text(text)
+
+    def agent(self, agent: Agent) -> None:
+        """Write an agent's file, for the person."""
+        folder = self.home / "agents"
+        folder.mkdir(parents=True, exist_ok=True)
+        tools = ", ".join(agent.tools or ())
+        (folder / f"{agent.name}.md").write_text(f"---\ndescription: Is played.\ntools: {tools}\n---\n{agent.prompt}\n")
+
+    # Hiring
+
+    async def hire(self, branch: str, *moves: Any, allow: Sequence[str] = EVERYTHING, **given: Any) -> str:
+        """Write down work for a worker that makes these moves; the id of its run."""
+        [run] = await self.hire_all({branch: moves}, allow=allow, **given)
+        return run
+
+    async def hire_all(
+        self,
+        crew: dict[str, Sequence[Any]],
+        *,
+        allow: Sequence[str] = EVERYTHING,
+        tools: Sequence[str] | None = TOOLS,
+        **given: Any,
+    ) -> list[str]:
+        async with App(self.settings(allow), environ=self.environ) as app:
+            return [
+                await delegate(
+                    app, hand(*moves, tools=tools), f"work on {branch}", at=self.repo.path, branch=branch, **given
+                )
+                for branch, moves in crew.items()
+            ]
+
+    def command(self, **variables: str) -> subprocess.Popen[bytes]:
+        """Start a commander in a process of its own."""
+        with (self.folder / "commander.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", COMMANDER],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env={**self.environ, **variables},
+                cwd="/",
+                start_new_session=True,
+            )
+        self.commanders.append(process)
+        return process
+
+    async def podium(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Call podium in a process of its own, to its end."""
+
+        def called() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [sys.executable, "-P", "-m", "podium", *arguments],
+                cwd=self.repo.path,
+                env={**self.environ, **variables},
+                capture_output=True,
+                text=True,
+                timeout=LONG,
+            )
+
+        return await to_thread.run_sync(called)
+
+    def path(self, branch: str) -> Path:
+        return self.folder / f"repo-worker-{branch.replace('/', '-')}"
+
+    # Watching
+
+    def entries(self, run: str) -> list[Entry]:
+        with Reader(self.store) as reader:
+            return reader.entries(run)
+
+    def events(self, run: str, *kinds: type[Event]) -> list[Any]:
+        return [entry.event for entry in self.entries(run) if not kinds or isinstance(entry.event, kinds)]
+
+    async def wait(self, run: str, is_it: Callable[[Entry], bool], after: int = 0) -> Entry:
+        """The first entry of a run that is the one; waits for it."""
+        with move_on_after(LONG), Follower(self.store, run, after) as entries:
+            async for entry in entries:
+                if is_it(entry):
+                    return entry
+        raise AssertionError(f"run {run} has not come to it: {self.events(run)[-3:]}\n{self.logs(run)}")
+
+    async def wait_for(self, run: str, *kinds: type[Event], count: int = 1) -> Any:
+        """The event of these kinds that is the so many-th on the timeline."""
+        left = count
+
+        def is_it(entry: Entry) -> bool:
+            nonlocal left
+            left -= isinstance(entry.event, kinds)
+            return left == 0
+
+        return (await self.wait(run, is_it)).event
+
+    async def ended(self, run: str) -> RunEnded:
+        ended = await self.wait_for(run, RunEnded)
+        assert isinstance(ended, RunEnded)
+        return ended
+
+    async def asked(self, run: str, number: int = 1) -> PermissionAsked:
+        asked = await self.wait_for(run, PermissionAsked, count=number)
+        assert isinstance(asked, PermissionAsked)
+        return asked
+
+    async def called(self, count: int) -> None:
+        """Wait until the model was called so many times."""
+        with fail_after(LONG):
+            await self.server.wait_calls(count)
+
+    async def over(self) -> None:
+        """Wait until all commanders have ended by themselves, and with them every process of the yard."""
+        for process in self.commanders:
+            await gone(process.pid)
+            process.wait()
+        await self.deserted()
+
+    async def deserted(self) -> None:
+        """Wait until no process of the yard is left."""
+        while found := self.processes():
+            for process in found:
+                await gone(process.pid)
+
+    def logs(self, run: str) -> str:
+        files = (self.home / "logs" / f"{run}.log", self.folder / "commander.log")
+        return "\n".join(file.read_text() for file in files if file.exists())
+
+    # Steering
+
+    def answer(self, run: str, asked: PermissionAsked, decision: Decision, comment: str = "", by: str = "me") -> bool:
+        answered = PermissionAnswered(id=asked.id, decision=decision, by=by, comment=comment, at=time.time())
+        return post(self.store, run, answered, ref=asked.id)
+
+    def stop(self, run: str) -> None:
+        post(self.store, run, StopAsked(by="me"))
+
+    # Who is there
+
+    def processes(self) -> list[Process]:
+        """Every process that has to do with the yard, those in sandboxes among them."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                about = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+                about += os.fsencode((folder / "cwd").readlink())
+            except OSError:
+                continue
+            if str(self.folder).encode() in about and int(folder.name) != os.getpid():
+                found.append(Process(int(folder.name)))
+        return found
+
+    async def worker(self, run: str, start: int = 1) -> Process:
+        """The process of a worker, its so many-th."""
+        resumed = await self.wait_for(run, RunResumed, count=start)
+        return Process(resumed.pid)
+
+    def workers(self, *runs: str) -> list[Process]:
+        """The processes that are at work on these runs."""
+        known = [self.events(run, RunResumed) for run in runs]
+        return [one for one in (Process(resumed[-1].pid) for resumed in known if resumed) if one.is_there]
+
+    # What must hold at the end
+
+    def check(self, *runs: str) -> None:
+        """Nothing is left over, nothing is unknown, and every timeline is whole."""
+        assert self.processes() == []
+        assert Crew(self.store).open() == []
+        assert [path.name for path in bell_folder(self.store).iterdir() if path.name.startswith("commander")] == []
+        for run in runs:
+            with Reader(self.store) as reader:
+                rows = reader.rows(run)
+            assert first_break(rows) is None
+            entries = self.entries(run)
+            assert [isinstance(entry.event, RunEnded) for entry in entries].count(True) == 1
+            assert isinstance(entries[-1].event, RunEnded)
+
+    def finished_calls(self, *runs: str) -> dict[str, int]:
+        """How often each model call was made that is on a timeline, by its key."""
+        return {
+            key: self.server.count(key)
+            for run in runs
+            for entry in self.entries(run)
+            if entry.key and isinstance(entry.event, ModelReplied | CallFailed)
+            for key in [f"{run}/{entry.key}"]
+        }
+
+    def commits(self, branch: str, base: str = "main") -> list[str]:
+        return self.repo.git("log", "--format=%s", f"{base}..{branch}").splitlines()
+
+    def file(self, branch: str, path: str) -> str:
+        return self.repo.git("show", f"{branch}:{path}")
+
+    async def close(self) -> None:
+        for process in self.commanders:
+            process.kill()
+            process.wait()
+        for one in self.processes():
+            one.kill()
+        await self.deserted()
+
+
+async def gone(pid: int) -> None:
+    """Wait until a process has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        with fail_after(LONG):
+            await wait_readable(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,155 @@
+"""The quota of worktrees: no more are made once they take what they may, and what is remembered suffices."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from podium.store.sqlite.worktree_ledger import Ledger
+from podium.values.errors import Mistake
+from podium.workspace.git.repository import Repository
+from podium.workspace.worktrees.cleanup import cleanup, listed
+from podium.workspace.worktrees.disk_quota import size_of, taken
+from podium.workspace.worktrees.worktree import Worktrees
+
+from .test_repository import repo, run_git
+
+__all__ = ["repo"]
+
+MB = 1_000_000
+
+
+@pytest.fixture
+def home(repo: Path, tmp_path: Path) -> Worktrees:
+    return Worktrees(repository=Repository.at(repo), ledger=Ledger(tmp_path / "home" / "podium.db"), quota=10 * MB)
+
+
+def fill(folder: Path, megabytes: int) -> None:
+    """A file of so many megabytes, which takes no disk in truth."""
+    with (folder / "big").open("wb") as file:
+        file.truncate(megabytes * MB)
+
+
+async def test_once_the_quota_is_reached_no_more_are_made_and_what_would_work_is_said(home: Worktrees) -> None:
+    small, large = await home.create("small"), await home.create("large")
+    fill(small.path, 4)
+    fill(large.path, 7)
+
+    with pytest.raises(Mistake) as refused:
+        await home.create("more")
+    with pytest.raises(Mistake, match=r"no worktree can be made"):
+        await home.must_be_free("more")
+
+    assert str(refused.value) == (
+        "no worktree can be made, because the worktrees of workers take 11 MB of the 10 MB that "
+        "worktrees.quota allows; "
+        f"the largest: {large.path} (7 MB), {small.path} (4 MB); "
+        "podium worktrees cleanup makes room, and a higher quota would do as well"
+    )
+    assert [one.branch for one in await home.ledger.worktrees()] == ["small", "large"]
+    assert (await replace(home, quota=12 * MB).create("more")).path.exists()
+
+
+async def test_room_that_was_made_by_hand_or_by_cleaning_up_counts_at_once(home: Worktrees, repo: Path) -> None:
+    first = await home.create("first")
+    (repo / ".git" / "info" / "exclude").write_text("big\n")
+    fill(first.path, 11)
+    with pytest.raises(Mistake, match=r"take 11 MB of the 10 MB"):
+        await home.create("second")
+
+    (first.path / "big").unlink()
+    second = await home.create("second")
+    fill(second.path, 11)
+    with pytest.raises(Mistake, match=r"take 11 MB of the 10 MB"):
+        await home.create("third")
+    await cleanup(home)
+
+    assert (await home.create("third")).path.exists()
+
+
+async def test_the_worktrees_of_every_repository_of_the_store_count(
+    home: Worktrees, repo: Path, tmp_path: Path
+) -> None:
+    run_git(tmp_path, "clone", "-q", str(repo), "other")
+    other = replace(home, repository=Repository.at(tmp_path / "other"))
+    fill((await other.create("theirs")).path, 6)
+    fill((await home.create("ours")).path, 6)
+
+    with pytest.raises(Mistake, match=r"the worktrees of workers in 2 repositories take 12 MB of the 10 MB"):
+        await home.create("more")
+
+
+async def test_listing_remembers_what_was_measured_and_one_that_is_gone_takes_nothing(home: Worktrees) -> None:
+    kept, gone = await home.create("kept", run="over"), await home.create("gone", run="over")
+    fill(kept.path, 3)
+    before = await taken(home.ledger, None)
+    gone.path.rename(gone.path.with_name("elsewhere"))
+
+    found = await listed(home)
+
+    assert before.size < MB
+    assert [(one.branch, one.size // MB, one.state) for one in found] == [("kept", 3, "ready"), ("gone", 0, "missing")]
+    assert (await taken(home.ledger, None)).size == sum(one.size for one in found)
+
+
+async def test_only_what_somebody_works_in_is_measured_for_a_new_one(home: Worktrees) -> None:
+    over = await home.create("over", run="a run that is no open worker's")
+    fill(over.path, 11)
+    idle = await home.create("idle")
+
+    remembered = {one.branch: one.size // MB for one in await home.ledger.worktrees()}
+    fill(idle.path, 2)
+    await home.create("more", run="another")
+
+    assert remembered == {"over": 0, "idle": 0}
+    assert {one.branch: one.size // MB for one in await home.ledger.worktrees()} == {"over": 0, "idle": 2, "more": 0}
+
+
+async def test_without_a_quota_nothing_is_refused_and_all_of_it_is_told(home: Worktrees) -> None:
+    home = replace(home, quota=None)
+    fill((await home.create("feat")).path, 2000)
+    await listed(home)
+
+    there = await taken(home.ledger, None)
+
+    assert (str(there), there.is_reached) == ("the worktrees of workers take 2 GB", False)
+    assert (await home.create("more")).path.exists()
+
+
+def test_a_size_counts_no_link_and_stops_at_nothing(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    (inside / "sub").mkdir(parents=True)
+    outside.mkdir()
+    fill(outside, 5)
+    (inside / "sub" / "a").write_bytes(b"x" * 100)
+    (inside / "link").symlink_to(outside)
+    (inside / "broken").symlink_to("nowhere")
+    (inside / "loop").symlink_to(inside)
+    os.mkfifo(inside / "pipe")
+
+    links = sum((inside / name).lstat().st_size for name in ("link", "broken", "loop"))
+    assert size_of(inside) == 100 + links
+    assert size_of(tmp_path / "nothing") == 0
+
+
+def test_folders_without_end_are_measured_as_deep_as_they_have_a_path(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * 10)
+    try:
+        at = os.open(tmp_path, os.O_RDONLY)
+        for _ in range(1500):
+            os.mkdir("deep", dir_fd=at)
+            below = os.open("deep", os.O_RDONLY, dir_fd=at)
+            os.close(at)
+            at = below
+        os.close(at)
+
+        size = size_of(tmp_path)
+    finally:
+        # Here, because pytest cannot put away what is so deep.
+        subprocess.run(["rm", "-rf", tmp_path / "deep"], check=True)
+
+    assert size == 10

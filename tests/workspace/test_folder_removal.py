@@ -1,0 +1,89 @@
+"""Removing what an agent made: however deep, closed or full of links."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from podium.system.folder_removal import remove_folder
+from podium.values.errors import OutsideFailed
+
+NOBODY = 65534
+
+
+def deep(folder: Path, levels: int) -> None:
+    """Folders in folders, made step by step: no path is as long as that."""
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d" * 100, dir_fd=at)
+        below = os.open("d" * 100, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(os.open("bottom.txt", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+    os.close(at)
+
+
+@pytest.mark.parametrize("levels", [0, 1, 3000])
+def test_a_folder_goes_however_deep_it_is(tmp_path: Path, levels: int) -> None:
+    folder = tmp_path / "made"
+    folder.mkdir()
+    deep(folder, levels)
+
+    remove_folder(folder)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_links_lead_to_stays(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "canary").write_text("here")
+    folder = tmp_path / "made"
+    (folder / "a").mkdir(parents=True)
+    (folder / "out").symlink_to(kept)
+    (folder / "a" / "out").symlink_to(kept / "canary")
+    (folder / "a" / "self").symlink_to(folder)
+
+    remove_folder(folder)
+
+    assert not folder.exists()
+    assert (kept / "canary").read_text() == "here"
+
+
+def test_a_link_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "made").symlink_to(tmp_path / "kept")
+
+    with pytest.raises(OutsideFailed, match="is a link and was left"):
+        remove_folder(tmp_path / "made")
+
+    assert (tmp_path / "kept").exists()
+
+
+def test_what_its_owner_closed_goes_too() -> None:
+    with tempfile.TemporaryDirectory(prefix="closed-") as name:
+        Path(name).chmod(0o777)
+        folder = Path(name) / "made"
+
+        child = os.fork()
+        if child == 0:  # root is held up by no mode, so that somebody else has to try
+            if os.geteuid() == 0:
+                os.setuid(NOBODY)
+            try:
+                close_and_remove(folder)
+            finally:
+                os._exit(os.path.lexists(folder))
+
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def close_and_remove(folder: Path) -> None:
+    for name in ("unreadable/below", "unwritable/below", "shut/below"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "file").touch()
+    for name, mode in (("unreadable", 0o300), ("unwritable", 0o500), ("shut/below", 0), ("shut", 0)):
+        (folder / name).chmod(mode)
+    remove_folder(folder)
