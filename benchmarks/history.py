@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from podium.core.scope import Scope
-from podium.core.timeline import Row, Timeline
+from podium.core.timeline import JournalRow, Timeline
 from podium.store.sqlite.store import SqliteStore
 from podium.values.action import Action
 from podium.values.agent import Agent
@@ -35,39 +35,39 @@ class Unwritten:
     epoch = 1
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[JournalRow] = []
 
-    def append(self, row: Row, *, survives_power_loss: bool, mail: int | None) -> None:
+    def append(self, row: JournalRow, *, survives_power_loss: bool, mail: int | None) -> None:
         self.rows.append(row)
 
-    async def settled(self, *, is_alone: bool = True) -> None:
+    async def wait_written(self, *, is_alone: bool = True) -> None:
         return
 
 
 async def write_long_run(store: Path, run: str, *, events: int) -> None:
     """A run of so many events: turns of an agent that streams text and uses a tool."""
     async with SqliteStore(store) as opened:
-        timeline = Timeline(run, opened.begin(run))
+        timeline = Timeline(run, opened.begin_run(run))
         agent = Agent(name="poet", prompt="You are a poet.")
         timeline.append(RunStarted(agent="poet", request=Request(text="write"), agents=(agent,)), scope="")
         session = Scope(timeline, "poet", operation="poet", digest="0" * 16)
         while timeline.seq < events:
-            turn = session.next("turn")
+            turn = session.next_child("turn")
             for event in _turn(run):
                 if timeline.seq == events:
                     break
                 _put(turn, event)
-            await timeline.settled()
+            await timeline.wait_written()
 
 
 def _put(turn: Scope, event: Event) -> None:
     match event:
         case TextStreamed():
-            turn.note(event)
+            turn.record_each_time(event)
         case ModelReplied():
-            turn.next("call").settle(event)
+            turn.next_child("call").record_outcome(event)
         case TurnEnded():
-            turn.settle(event)
+            turn.record_outcome(event)
         case _:
             turn.record(event)
 

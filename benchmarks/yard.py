@@ -15,8 +15,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from podium.store.sqlite.reader import Reader
-from podium.store.sqlite.worker_index import Crew
+from podium.store.sqlite.reader import StoreReader
+from podium.store.sqlite.worker_index import WorkerIndex
 from podium.values.event import Entry, RunEnded, RunResumed
 
 from .harness import LONGEST_SAMPLE, Bench, Broken, Child, Sample, _process, child, model_server
@@ -49,8 +49,8 @@ class Yard:
     def idlers(self) -> list[int]:
         """The processes of the workers that wait for their model."""
         store = Path(self.about["home"], "podium.db")
-        with Reader(store) as reader:
-            timelines = [reader.entries(hired.run) for hired in Crew(store).open()]
+        with StoreReader(store) as reader:
+            timelines = [reader.read_entries(hired.run) for hired in WorkerIndex(store).list_open()]
         waiting = [[entry.event for entry in entries] for entries in timelines if not is_over(entries)]
         return [event.pid for events in waiting for event in events if isinstance(event, RunResumed)]
 

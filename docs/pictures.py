@@ -13,12 +13,12 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 import podium
-from podium.cli.terminal.live_tree import drawn
-from podium.cli.terminal.run_tree import DRAWN
+from podium.cli.terminal.live_tree import draw_run_tree
+from podium.cli.terminal.run_tree import UNICODE_SYMBOLS
 from podium.roster.discovery import Folder, read_folder
-from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.reader import StoreReader
 from podium.values.event import Entry, TurnStarted
-from podium.views.run_view import Picture
+from podium.views.run_view import RunView
 
 DOCS = Path(__file__).parent
 DEMO = Path(podium.__file__).parent / "builtin" / "demo"
@@ -33,8 +33,8 @@ async def demo_run() -> list[Entry]:
     with tempfile.TemporaryDirectory() as home:
         settings = podium.Settings.load({}, home=Path(home))
         result = await podium.run(agents["lead"], REQUEST, settings=settings, agents=agents.values())
-        with Reader(settings.store) as reader:
-            return reader.entries(result.run_id)
+        with StoreReader(settings.store) as reader:
+            return reader.read_entries(result.run_id)
 
 
 def until_last_turn(entries: list[Entry]) -> list[Entry]:
@@ -47,7 +47,7 @@ def svg(entries: list[Entry]) -> str:
     """The live tree after these entries, as the terminal shows it."""
     console = Console(record=True, width=WIDTH, height=30, file=StringIO(), force_terminal=True)
     console.print(Text(f'$ podium run lead "{REQUEST}"', style="bold"))
-    console.print(drawn(Picture.of(entries), console, DRAWN, is_live=True))
+    console.print(draw_run_tree(RunView.from_entries(entries), console, UNICODE_SYMBOLS, is_live=True))
     made = console.export_svg(title="podium", theme=MONOKAI, unique_id="podium")
     # The fonts that the template would fetch from elsewhere are left to the reader's system.
     return re.sub(r"@font-face\s*{[^}]*}", "", made)

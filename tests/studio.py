@@ -10,14 +10,14 @@ from typing import Any
 
 from podium import Agent, App, Result, Run, Settings
 from podium.core.engine import Engine
-from podium.engines.model.model_caller import Model, Retry, free
-from podium.engines.model.model_wire import Call
+from podium.engines.model.model_caller import Model, RetryPolicy, add_zero_cost
+from podium.engines.model.model_wire import ModelCall
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault import Fault
-from podium.store.sqlite.reader import Reader
-from podium.values.event import Entry, Event, kind
-from podium.values.limits import Patience
+from podium.store.sqlite.reader import StoreReader
+from podium.values.event import Entry, Event, event_kind
+from podium.values.limits import TurnLimits
 
 
 async def at_once(seconds: float) -> None:
@@ -35,12 +35,12 @@ def bury(store: Path) -> None:
 class Studio:
     """Agents, a store in a temporary folder, and what became of both."""
 
-    def __init__(self, folder: Path, *, patience: Patience | None = None) -> None:
+    def __init__(self, folder: Path, *, patience: TurnLimits | None = None) -> None:
         given: dict[str, Any] = {} if patience is None else {"patience": patience}
         self.settings = Settings.load({}, home=folder, **given)
         self.agents: dict[str, Agent] = {}
         self.scripts: dict[str, Sequence[Any]] = {}
-        self.calls: list[Call] = []
+        self.calls: list[ModelCall] = []
 
     def agent(self, name: str, *, says: Sequence[Any] = ("ok",), **keys: Any) -> Agent:
         """An agent that says this, one thing a turn."""
@@ -54,7 +54,9 @@ class Studio:
     ) -> AsyncIterator[App]:
         wire = ScriptedWire(self.scripts)
         wire.heard = self.calls
-        scripted = ModelEngine(Model(wire=wire, priced=free), name="scripted", retry=Retry(sleep=at_once))
+        scripted = ModelEngine(
+            Model(wire=wire, add_cost=add_zero_cost), name="scripted", retry=RetryPolicy(sleep=at_once)
+        )
         async with App(
             self.settings, engines={"scripted": scripted} | dict(engines or {}), environ={}, fault=fault
         ) as app:
@@ -82,11 +84,11 @@ class Studio:
         return [call.messages[-1].text for call in self.calls if call.agent == agent]
 
     def entries(self, run: str | Result) -> list[Entry]:
-        with Reader(self.settings.store) as reader:
-            return reader.entries(run if isinstance(run, str) else run.run_id)
+        with StoreReader(self.settings.store) as reader:
+            return reader.read_entries(run if isinstance(run, str) else run.run_id)
 
     def events(self, run: str | Result, *kinds: type[Event]) -> list[Any]:
         return [entry.event for entry in self.entries(run) if isinstance(entry.event, kinds)]
 
     def kinds(self, run: str | Result) -> list[str]:
-        return [kind(entry.event) for entry in self.entries(run)]
+        return [event_kind(entry.event) for entry in self.entries(run)]

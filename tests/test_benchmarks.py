@@ -23,7 +23,7 @@ from benchmarks.rows import ROWS
 from benchmarks.table import table
 
 from podium import Settings
-from podium.engines.model.model_wire import Call, Message
+from podium.engines.model.model_wire import Message, ModelCall
 from podium.policy import check
 from podium.testing import ModelServer
 
@@ -115,11 +115,11 @@ def test_members_say_something_new_each_time_and_always_as_much() -> None:
 def test_only_what_goes_on_from_a_conversation_word_for_word_counts_as_repeated() -> None:
     conversations = Conversations()
     first = Message(role="user", text="a" * 40)
-    move, *begun = conversations.answer(Call(agent="", model="", system="b" * 40, messages=(first,)))
+    move, *begun = conversations.answer(ModelCall(agent="", model="", system="b" * 40, messages=(first,)))
     reply, second = Message(role="assistant", text=move.says), Message(role="user", text="c" * 80)
 
-    _, *gone_on = conversations.answer(Call(agent="", model="", system="b" * 40, messages=(first, reply, second)))
-    _, *retold = conversations.answer(Call(agent="", model="", system="d" * 40, messages=(first, reply, second)))
+    _, *gone_on = conversations.answer(ModelCall(agent="", model="", system="b" * 40, messages=(first, reply, second)))
+    _, *retold = conversations.answer(ModelCall(agent="", model="", system="d" * 40, messages=(first, reply, second)))
 
     said = -(-len(move.says) // 4)
     assert begun == [20, 0]
@@ -130,7 +130,7 @@ def test_only_what_goes_on_from_a_conversation_word_for_word_counts_as_repeated(
 @pytest.mark.parametrize("what", ["edit", "command"])
 def test_permission_is_asked_for_something_else_each_time_and_the_rules_allow_it(what: str, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(clearance.RULES)
-    rules = Settings.load({"PODIUM_HOME": str(tmp_path)}).rules()
+    rules = Settings.load({"PODIUM_HOME": str(tmp_path)}).build_rules()
 
     actions = [clearance.request(what, number).action for number in range(100)]
 

@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 
 from podium import Agent, App, Result, Settings
-from podium.core.timeline import first_break
-from podium.store.fault import EXIT_CODE, refusal_after
-from podium.store.sqlite.reader import Reader
+from podium.core.timeline import find_chain_break
+from podium.store.fault import EXIT_CODE, refuse_after
+from podium.store.sqlite.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Advisors
 from podium.values.event import CallFailed, ModelReplied, RunEnded, TurnEnded
-from podium.views.run_view import Picture
+from podium.views.run_view import RunView
 
 from .studio import bury
 
@@ -63,10 +63,10 @@ def settings(home: Path, url: str) -> Settings:
 
 def finished_calls(path: Path, run: str) -> set[str]:
     """The keys of the model calls that are on the timeline."""
-    with Reader(path) as reader:
+    with StoreReader(path) as reader:
         return {
             f"{run}/{entry.key}"
-            for entry in reader.entries(run)
+            for entry in reader.read_entries(run)
             if entry.key and isinstance(entry.event, ModelReplied | CallFailed)
         }
 
@@ -78,7 +78,7 @@ async def server() -> AsyncIterator[ModelServer]:
 
 
 async def run_to_death(server: ModelServer, home: Path, number: int) -> Result:
-    fault = refusal_after(number)
+    fault = refuse_after(number)
     async with App(settings(home, server.url), environ={}, fault=fault) as app:
         lead, *others = team()
         return await app.run(lead, "May we sell it?", agents=others)
@@ -115,10 +115,10 @@ async def test_a_run_that_dies_at_any_entry_ends_the_same_and_repeats_no_finishe
 
 
 def check_timeline(store: Path, run: str) -> None:
-    with Reader(store) as reader:
-        rows = reader.rows(run)
-        entries = reader.entries(run)
-    assert first_break(rows) is None
+    with StoreReader(store) as reader:
+        rows = reader.read_rows(run)
+        entries = reader.read_entries(run)
+    assert find_chain_break(rows) is None
     keys = Counter(entry.key for entry in entries if entry.key)
     assert [key for key, count in keys.items() if count > 1] == []
     assert isinstance(entries[-1].event, RunEnded)
@@ -133,7 +133,7 @@ async def test_dying_again_and_again_still_comes_to_the_same_answer(server: Mode
         before = finished_calls(store, first.run_id)
         made = {key: server.count(key) for key in before}
         bury(store)
-        fault = refusal_after(4)
+        fault = refuse_after(4)
         async with (
             App(settings(tmp_path, server.url), environ={}, fault=fault) as app,
             app.resume(first.run_id) as live,
@@ -213,13 +213,13 @@ def logged_server(tmp_path: Path) -> Iterator[LoggedServer]:
 
 
 def the_run(home: Path) -> str:
-    with Reader(home / "podium.db") as reader:
-        return reader.runs()[0].id
+    with StoreReader(home / "podium.db") as reader:
+        return reader.list_runs()[0].id
 
 
 def has_ended(home: Path) -> bool:
-    with Reader(home / "podium.db") as reader:
-        return isinstance(reader.runs()[0].last.event, RunEnded)
+    with StoreReader(home / "podium.db") as reader:
+        return isinstance(reader.list_runs()[0].last.event, RunEnded)
 
 
 def survive(server: LoggedServer, home: Path, dying: subprocess.Popen[str]) -> None:
@@ -227,8 +227,8 @@ def survive(server: LoggedServer, home: Path, dying: subprocess.Popen[str]) -> N
     dying.wait()
     run = the_run(home)
     if has_ended(home):
-        with Reader(home / "podium.db") as reader:
-            assert Picture.of(reader.entries(run)).result().text == ANSWER
+        with StoreReader(home / "podium.db") as reader:
+            assert RunView.from_entries(reader.read_entries(run)).build_result().text == ANSWER
         return
     before = finished_calls(home / "podium.db", run)
     made = server.counts()

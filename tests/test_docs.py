@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from podium.roster.agent_file import parse
+from podium.roster.agent_file import parse_agent_file
 from podium.values.event import KINDS
 
 ROOT = Path(__file__).parent.parent
@@ -48,8 +48,8 @@ def test_every_block_of_a_page_works(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
         match block.language:
             case "markdown":
-                read = parse(block.text.encode(), path=Path("block.md"), source="repo")
-                assert [str(finding) for finding in read.findings if finding.severity == "error"] == []
+                read = parse_agent_file(block.text.encode(), path=Path("block.md"), source="repo")
+                assert [str(finding) for finding in read.diagnostics if finding.severity == "error"] == []
                 if block.file:
                     (repo / block.file).parent.mkdir(parents=True, exist_ok=True)
                     (repo / block.file).write_text(block.text, encoding="utf-8")

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from podium import Agent, App, Result, Settings
-from podium.core.timeline import first_break
-from podium.store.fault import EXIT_CODE, refusal_after
-from podium.store.sqlite.reader import Reader
+from podium.core.timeline import find_chain_break
+from podium.store.fault import EXIT_CODE, refuse_after
+from podium.store.sqlite.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Permissions
 from podium.values.event import ActionBegan, CallFailed, ModelReplied, RunEnded, ToolAnswered
-from podium.views.run_view import Picture
+from podium.views.run_view import RunView
 
 from .studio import bury
 
@@ -80,8 +80,8 @@ def settings(home: Path, url: str) -> Settings:
 
 
 def answers(store: Path, run: str) -> list[str]:
-    with Reader(store) as reader:
-        return [entry.event.text for entry in reader.entries(run) if isinstance(entry.event, ToolAnswered)]
+    with StoreReader(store) as reader:
+        return [entry.event.text for entry in reader.read_entries(run) if isinstance(entry.event, ToolAnswered)]
 
 
 async def test_an_agent_reads_edits_checks_and_answers(server: ModelServer, repo: Path, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_it_survives_death_at_any_entry_and_does_nothing_twice(server: Mod
         number += 1
         home, repo = tmp_path / f"home{number}", made(tmp_path / f"repo{number}")
         using = settings(home, server.url)
-        async with App(using, environ={}, fault=refusal_after(number)) as app:
+        async with App(using, environ={}, fault=refuse_after(number)) as app:
             result = await app.run(FIXER, "Fix the test.", repo=repo)
         ends = result.succeeded
         if not ends and number > 1:
@@ -117,9 +117,11 @@ async def test_it_survives_death_at_any_entry_and_does_nothing_twice(server: Mod
 async def gone_on(server: ModelServer, using: Settings, run: str) -> Result:
     """The run resumed after its process died, with no finished call made again."""
     bury(using.store)
-    with Reader(using.store) as reader:
+    with StoreReader(using.store) as reader:
         finished = {
-            f"{run}/{entry.key}" for entry in reader.entries(run) if isinstance(entry.event, ModelReplied | CallFailed)
+            f"{run}/{entry.key}"
+            for entry in reader.read_entries(run)
+            if isinstance(entry.event, ModelReplied | CallFailed)
         }
     made = {key: server.count(key) for key in finished}
     async with App(using, environ={}) as app, app.resume(run) as resumed:
@@ -131,14 +133,14 @@ async def gone_on(server: ModelServer, using: Settings, run: str) -> Result:
 def must_be_fixed_once(using: Settings, repo: Path, result: Result) -> None:
     assert (result.outcome, result.text) == ("succeeded", ANSWER)
     assert (repo / "calc.py").read_text() == FIXED
-    with Reader(using.store) as reader:
-        entries = reader.entries(result.run_id)
-        assert first_break(reader.rows(result.run_id)) is None
+    with StoreReader(using.store) as reader:
+        entries = reader.read_entries(result.run_id)
+        assert find_chain_break(reader.read_rows(result.run_id)) is None
     assert sum(isinstance(entry.event, RunEnded) for entry in entries) == 1
     edits = [entry for entry in entries if isinstance(entry.event, ActionBegan) and entry.event.action.outputs]
     assert len(edits) == 1
     assert not any(isinstance(entry.event, ToolAnswered) and entry.event.is_error for entry in entries)
-    assert Picture.of(entries).result().usage.calls == 4
+    assert RunView.from_entries(entries).build_result().usage.calls == 4
 
 
 PROGRAM = """
@@ -182,8 +184,8 @@ async def die_and_go_on(server: ModelServer, tmp_path: Path, environ: dict[str, 
     argv = [sys.executable, "-c", PROGRAM, str(home), server.url, str(repo)]
     died = await run_process([*argv, ""], check=False, env=os.environ | environ, cwd=Path(__file__).parents[1])
     assert died.returncode in (EXIT_CODE, -signal.SIGKILL, 0), died.stderr.decode()
-    with Reader(using.store) as reader:
-        [summary] = reader.runs()
+    with StoreReader(using.store) as reader:
+        [summary] = reader.list_runs()
     if died.returncode == 0:
         return
 

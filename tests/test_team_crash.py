@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from podium.core.timeline import first_break
+from podium.core.timeline import find_chain_break
 from podium.store.fault import EXIT_CODE
-from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.reader import StoreReader
 from podium.values.event import ModelReplied, RunEnded
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss")
@@ -51,18 +51,18 @@ def survives(place: Path, mode: str, number: int, whole: str) -> bool:
     if died.returncode != EXIT_CODE:
         return False
     store = place / home / "podium.db"
-    with Reader(store) as reader:
-        [summary] = reader.runs()
+    with StoreReader(store) as reader:
+        [summary] = reader.list_runs()
     run, last = summary.id, summary.last.event
     if isinstance(last, RunEnded):  # it died after its last word, and nothing is left to go on with
         assert last.outcome == "succeeded"
     else:
         resumed = podium(place, home, "resume", run, "--quiet")
         assert (resumed.returncode, resumed.stdout) == (0, whole), (number, resumed.stderr)
-    with Reader(store) as reader:
-        calls = Counter(entry.key for entry in reader.entries(run) if isinstance(entry.event, ModelReplied))
+    with StoreReader(store) as reader:
+        calls = Counter(entry.key for entry in reader.read_entries(run) if isinstance(entry.event, ModelReplied))
         assert set(calls.values()) == {1}
-        assert first_break(reader.rows(run)) is None
+        assert find_chain_break(reader.read_rows(run)) is None
     return True
 
 

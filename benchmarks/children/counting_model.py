@@ -15,8 +15,8 @@ from itertools import count
 import anyio
 from msgspec import structs
 
-from podium.engines.model.model_wire import Call, Message
-from podium.engines.script import Move, last_request, usage
+from podium.engines.model.model_wire import Message, ModelCall
+from podium.engines.script import Move, compute_move_usage, last_request
 from podium.testing.model_server import ModelServer
 
 from ..council import ANSWER, GO_ON, IS_OVER, MEMBER, message
@@ -32,23 +32,23 @@ class Conversations:
         self._numbers = count()
         self._had: set[tuple[str, Words]] = set()
 
-    def answer(self, call: Call) -> tuple[Move, int, int]:
+    def answer(self, call: ModelCall) -> tuple[Move, int, int]:
         """What is said to a call, and how many tokens of it are new and how many repeated."""
         move = Move(says=self._said(call))
-        sent = usage(move, call).input_tokens
+        sent = compute_move_usage(move, call).input_tokens
         before = _up_to_its_last_reply(call)
         is_known = (call.system, _words(before)) in self._had
-        repeated = usage(move, structs.replace(call, messages=before)).input_tokens if is_known else 0
+        repeated = compute_move_usage(move, structs.replace(call, messages=before)).input_tokens if is_known else 0
         self._had.add((call.system, (*_words(call.messages), ("assistant", move.says))))
         return move, sent - repeated, repeated
 
-    def _said(self, call: Call) -> str:
+    def _said(self, call: ModelCall) -> str:
         if call.model == MEMBER:
             return message(next(self._numbers))
         return ANSWER if last_request(call).startswith(IS_OVER) else GO_ON
 
 
-def _up_to_its_last_reply(call: Call) -> tuple[Message, ...]:
+def _up_to_its_last_reply(call: ModelCall) -> tuple[Message, ...]:
     place = max((place for place, one in enumerate(call.messages, 1) if one.role == "assistant"), default=0)
     return call.messages[:place]
 
@@ -62,7 +62,7 @@ async def main(path: str) -> None:
     conversations = Conversations()
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
-    def counted(call: Call) -> Move:
+    def counted(call: ModelCall) -> Move:
         move, new, repeated = conversations.answer(call)
         os.write(file, f"{call.model} {new} {repeated}\n".encode())
         return move

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.workers.wire.wire_message import Approve, Handshake, PermissionResponse
-from podium.workers.wire.worker_connection import connect
+from podium.workers.wire.worker_connection import connect_to_commander
 
 from ..child import serve
 from ..clearance import WORKER, request, shared
@@ -21,8 +21,8 @@ async def ask(asked: dict[str, Any]) -> dict[str, float]:
     """So many `times`, each for something else; the time that a `share` of them took at most."""
     taken: list[float] = []
     failed = 0
-    async with connect(Path(asked["where"]), Handshake(worker=WORKER, token="any")) as link:
-        await link.accepted()
+    async with connect_to_commander(Path(asked["where"]), Handshake(worker=WORKER, token="any")) as link:
+        await link.wait_accepted()
         for _ in range(asked["times"]):
             message = request(asked["what"], next(_numbers))
             begin = time.perf_counter()

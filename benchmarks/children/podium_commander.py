@@ -11,11 +11,11 @@ from pathlib import Path
 import anyio
 
 from podium import App, Settings
-from podium.values.worker_task import Errand
-from podium.workers.active_worker import Worker
+from podium.values.worker_task import WorkerTask
+from podium.workers.active_worker import ActiveWorker
 from podium.workers.commander import Commander
-from podium.workers.commander_socket import bind, socket_path
-from podium.workers.wire.worker_connection import Guest, Welcome, serve
+from podium.workers.commander_socket import bind_socket, commander_socket_path
+from podium.workers.wire.worker_connection import ExpectedWorker, WorkerTokens, serve_workers
 
 from ..clearance import RULES, WORKER
 
@@ -28,18 +28,20 @@ async def main(folder: Path) -> None:
     environ = {"PODIUM_HOME": str(home)}
     async with App(Settings.load(environ), environ=environ) as app:
         commander = Commander(app, environ)
-        commander._at_work[WORKER] = Worker(run=WORKER, errand=Errand(root=str(folder), path=str(folder)), task="")
-        path = socket_path(app.settings.store)
-        with bind(path) as listener:
+        commander._active_workers[WORKER] = ActiveWorker(
+            run=WORKER, worker_task=WorkerTask(root=str(folder), path=str(folder)), task=""
+        )
+        path = commander_socket_path(app.settings.store)
+        with bind_socket(path) as listener:
             print(f"listening on {path}", flush=True)
-            await serve(listener, Anybody(), commander._handle)
+            await serve_workers(listener, Anybody(), commander._handle_connection)
 
 
-class Anybody(Welcome):
+class Anybody(WorkerTokens):
     """Takes whoever comes for the worker."""
 
-    def admit(self, token: str) -> Guest | None:
-        return Guest(worker=WORKER, config={})
+    def redeem_token(self, token: str) -> ExpectedWorker | None:
+        return ExpectedWorker(worker=WORKER, config={})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 from podium import App, Settings
 from podium.store.follower import Follower
 from podium.values.event import RunEnded
-from podium.workers.delegate import delegate
+from podium.workers.delegate import delegate_to_worker
 
 from ..child import REQUEST, serve
 
@@ -53,7 +53,7 @@ def _app(request: dict[str, Any]) -> App:
 
 
 async def _sent(app: App, request: dict[str, Any], branch: str, task: str) -> str:
-    return await delegate(app, AGENT, task, at=Path(request["repo"]), branch=branch)
+    return await delegate_to_worker(app, AGENT, task, at=Path(request["repo"]), branch=branch)
 
 
 async def _ended(store: Path, run: str) -> bool:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from podium.core.timeline import Timeline
-from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.store import SqliteStore
 
 from ..child import Clock, serve
@@ -25,14 +25,14 @@ async def append(request: dict[str, Any]) -> dict[str, float]:
         for _ in range(each // settled):
             for _ in range(settled):
                 timeline.append(STREAMED, scope="poet/turn#1", operation="poet")
-            await timeline.settled()
+            await timeline.wait_written()
 
     with TemporaryDirectory() as folder:
         path = Path(folder, "podium.db")
         async with SqliteStore(path) as store:
-            timelines = [Timeline(str(number), store.begin(str(number))) for number in range(runs)]
+            timelines = [Timeline(str(number), store.begin_run(str(number))) for number in range(runs)]
             for timeline in timelines:
-                await timeline.settled()
+                await timeline.wait_written()
             with Clock() as clock:
                 if runs == 1:
                     await write(timelines[0])
@@ -49,8 +49,8 @@ async def load(request: dict[str, Any]) -> dict[str, float]:
     """Read a run's rows and take them in, as resuming the run does."""
     with Clock() as clock:
         for _ in range(request["times"]):
-            with Reader(Path(request["store"])) as reader:
-                rows = reader.rows(request["run"])
+            with StoreReader(Path(request["store"])) as reader:
+                rows = reader.read_rows(request["run"])
             timeline = Timeline(request["run"], Unwritten())
             timeline.load(rows)
     return clock.per(request["times"], failed=request["events"] - timeline.seq)

@@ -8,10 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from podium import Agent, App, Settings
-from podium.core.engine import Engine, Mind, Piece, Spec, Text
+from podium.core.engine import Engine, EngineSession, EngineSessionSpec, Piece, Text
 from podium.core.scope import Scope
 from podium.engines.engine_choice import Engines
-from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.reader import StoreReader
 from podium.values.event import ModelReplied, TextStreamed
 
 from ..child import MODEL, PROMPT, REQUEST
@@ -29,7 +29,7 @@ class Watched:
         self._see = see
 
     @asynccontextmanager
-    async def open(self, spec: Spec) -> AsyncIterator[Mind]:
+    async def open(self, spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
         async with self._engine.open(spec) as mind:
             yield WatchedMind(mind, self._see)
 
@@ -37,7 +37,7 @@ class Watched:
 class WatchedMind:
     """One of its minds."""
 
-    def __init__(self, mind: Mind, see: See) -> None:
+    def __init__(self, mind: EngineSession, see: See) -> None:
         self.is_restored = mind.is_restored
         self._mind = mind
         self._see = see
@@ -79,15 +79,15 @@ async def opened(url: str, see: See | None) -> AsyncIterator[Call]:
         yield call
 
         if see is not None:
-            with Reader(settings.store) as reader:
+            with StoreReader(settings.store) as reader:
                 for run in runs:
                     streaming.late["on the timeline"] += landed(reader, run)
 
 
-def landed(reader: Reader, run: str) -> list[float]:
+def landed(reader: StoreReader, run: str) -> list[float]:
     """How old the pieces of a reply were when they were put on the timeline, its last ones with the whole reply."""
     late: list[float] = []
-    for entry in reader.entries(run):
+    for entry in reader.read_entries(run):
         match entry.event:
             case TextStreamed(text=text):
                 late += ages(text, entry.at)

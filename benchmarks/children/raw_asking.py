@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from podium.workers.wire.link import STANDARD, line_of
+from podium.workers.wire.link import DEFAULT_LIMITS, encode_line
 
 from ..child import serve
 from ..clearance import request, shared
@@ -50,7 +50,7 @@ async def ask_blocking(asked: dict[str, Any]) -> dict[str, float]:
 
 
 def _lines(asked: dict[str, Any]) -> Iterator[bytes]:
-    return (line_of(request(asked["what"], next(_numbers)), STANDARD) for _ in range(asked["times"]))
+    return (encode_line(request(asked["what"], next(_numbers)), DEFAULT_LIMITS) for _ in range(asked["times"]))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from podium.core.timeline import Row, Timeline
-from podium.store.sqlite.schema import connect
+from podium.core.timeline import JournalRow, Timeline
+from podium.store.sqlite.schema import open_connection
 
 from ..child import Clock, serve
 from ..history import STREAMED, Unwritten
@@ -27,7 +27,7 @@ async def append(request: dict[str, Any]) -> dict[str, float]:
     batch = runs * request["settled"]
     rows = sorted(_rows(runs, each), key=lambda row: row.seq)
     batches = [rows[place : place + batch] for place in range(0, len(rows), batch)]
-    with TemporaryDirectory() as folder, closing(connect(Path(folder, "podium.db"), create=True)) as connection:
+    with TemporaryDirectory() as folder, closing(open_connection(Path(folder, "podium.db"), create=True)) as connection:
         insert = _inserting(connection)
         with Clock() as clock:
             for part in batches:
@@ -38,17 +38,17 @@ async def append(request: dict[str, Any]) -> dict[str, float]:
     return clock.per(len(rows), failed=len(rows) - written)
 
 
-def _inserting(connection: sqlite3.Connection) -> Callable[[list[Row]], None]:
+def _inserting(connection: sqlite3.Connection) -> Callable[[list[JournalRow]], None]:
     """Many rows in a statement, which is faster than as many statements."""
     statements = {size: INSERT + ",".join([PLACES] * size) for size in (1, 10, LONGEST_INSERT)}
 
-    def insert(rows: list[Row]) -> None:
+    def insert(rows: list[JournalRow]) -> None:
         connection.execute(statements[len(rows)], list(chain.from_iterable(rows)))
 
     return insert
 
 
-def _rows(runs: int, each: int) -> list[Row]:
+def _rows(runs: int, each: int) -> list[JournalRow]:
     """The rows that Podium would write."""
     lease = Unwritten()
     for run in range(runs):

@@ -19,12 +19,12 @@ import anyio
 from podium.testing.model_server.http_connection import (
     STREAM_END,
     STREAM_HEAD,
-    Answer,
     Connection,
-    Head,
-    Traffic,
-    chunk,
+    ConnectionTracker,
+    RequestHead,
+    TimedResponse,
     encode,
+    encode_chunk,
 )
 
 from ..child import MODEL
@@ -62,21 +62,21 @@ class Stamped(Sequence[bytes]):
 
 def _event(*choices: object, **more: object) -> bytes:
     document = {"id": "stamped", "object": "chat.completion.chunk", "created": 0, "model": MODEL, "choices": choices}
-    return chunk(b"data: %b\n\n" % encode(document | more))
+    return encode_chunk(b"data: %b\n\n" % encode(document | more))
 
 
 _USED = {"prompt_tokens": 20, "completion_tokens": 20, "total_tokens": 40}
-_END = _event(usage=_USED) + chunk(b"data: [DONE]\n\n") + STREAM_END
+_END = _event(usage=_USED) + encode_chunk(b"data: [DONE]\n\n") + STREAM_END
 
 
 async def main(pieces: int, pace: float) -> None:
     """Serve until the process is ended."""
     numbers = count()
 
-    def answer(head: Head, body: bytes) -> Answer:
-        return Answer(parts=Stamped(pieces), delay=next(numbers) * GOLDEN % 1 * pace, pace=pace)
+    def answer(head: RequestHead, body: bytes) -> TimedResponse:
+        return TimedResponse(parts=Stamped(pieces), delay=next(numbers) * GOLDEN % 1 * pace, pace=pace)
 
-    traffic = Traffic()
+    traffic = ConnectionTracker()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(traffic, answer), "127.0.0.1", 0, backlog=4096)
     print(f"listening on http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter
 
-from podium.system.child_process import run
+from podium.system.child_process import run_process
 from podium.values.errors import Mistake
 from podium.workspace.sandbox.bubblewrap import Sandbox
 
@@ -36,7 +36,7 @@ def lines(bench: Bench) -> Iterator[Line]:
         LIMIT: partial(_timed, lambda: COMMAND, str(checkout)),
     }
     taken = interleaved(turns, rounds=bench.scaled(ROUNDS, quick=2))
-    sandbox.tidy()
+    sandbox.remove_placeholders()
     bare = sorted(sample.wall for sample in taken[LIMIT])[len(taken[LIMIT]) // 2]
     goals = [Goal("figure", round(1e3 * (bare + MOST), 1))]
     yield line(bench, taken, row="sandbox", what="true, in a sandbox", goals=goals)
@@ -45,7 +45,7 @@ def lines(bench: Bench) -> Iterator[Line]:
 def _timed(command: Callable[[], list[str]], directory: str) -> Sample:
     async def once() -> tuple[float, int]:
         begin = perf_counter()
-        ended = await run(command(), directory=directory, timeout=30, take=lambda chunk: True)
+        ended = await run_process(command(), directory=directory, timeout=30, take=lambda chunk: True)
         return perf_counter() - begin, ended.code
 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -10,7 +10,7 @@ import pyte
 import pytest
 
 from podium import Run
-from podium.store.fault import refusal_after
+from podium.store.fault import refuse_after
 from podium.values.event import ActionRefused, PermissionAsked
 
 from ..cli.conftest import Desk
@@ -187,7 +187,7 @@ async def test_without_anybody_there_nothing_runs_wherever_podium_dies(studio: S
     number, result = 1, None
     while result is None or not result.succeeded:
         number += 1
-        async with studio.app(fault=refusal_after(number)) as app:
+        async with studio.app(fault=refuse_after(number)) as app:
             result = await app.run(studio.agents["sly"], "go", repo=repo)
         if not result.succeeded:
             studio.bury()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import podium
-from podium.store.wakeup import Bell, bell_folder
+from podium.store.wakeup import WakeupSocket, ensure_socket_folder
 
 from ..cli.conftest import Desk
 from ..cli.test_inbox import waiting
@@ -97,7 +97,7 @@ def test_the_store_and_its_bells_are_not_seen_wherever_they_lie(place: Place, wh
     folder.mkdir(mode=0o700, exist_ok=True)
     store = folder / "podium.db"
     store.write_text("CANARY")
-    bell = Bell(bell_folder(store), "owner")
+    bell = WakeupSocket(ensure_socket_folder(store), "owner")
     for path in (folder, bell.path.parent, bell.path, store):
         path.chmod(0o777)
 

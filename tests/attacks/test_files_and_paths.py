@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podium import Agent
-from podium.roster.agent_file import parse
-from podium.store.sqlite.reader import Reader
-from podium.store.wakeup import bell_folder
+from podium.roster.agent_file import parse_agent_file
+from podium.store.sqlite.reader import StoreReader
+from podium.store.wakeup import ensure_socket_folder
 from podium.values.errors import PodiumError, StoreFailed
 from podium.values.event import ActionBegan, ToolAnswered
 
@@ -119,15 +119,15 @@ async def test_a_bad_name_is_refused_before_anything_begins(studio: Studio, name
         async with studio.app() as app:
             await app.run(agent, "go")
 
-    with Reader(studio.settings.store) as reader:
-        assert reader.runs() == []
+    with StoreReader(studio.settings.store) as reader:
+        assert reader.list_runs() == []
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_a_bad_name_is_refused_in_a_file_and_on_the_command_line(desk: Desk, name: str) -> None:
     written = f"---\nname: {json.dumps(name)}\ndescription: x\n---\nx\n"
 
-    read = parse(written.encode(), path=Path("good.md"), source="repo")
+    read = parse_agent_file(written.encode(), path=Path("good.md"), source="repo")
     typed = desk.invoke("run", "--", name, "go")
 
     assert read.agent is None
@@ -236,7 +236,7 @@ def test_a_planted_link_or_open_folder_is_not_used_for_bells(tmp_path_factory: p
 
     for store in ("podium.db", "open.db"):
         with pytest.raises(StoreFailed, match="only you can enter"):
-            bell_folder(tmp_path / store)
+            ensure_socket_folder(tmp_path / store)
 
 
 def test_what_the_product_writes_belongs_to_the_person_alone(desk: Desk) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from podium.store.sqlite.worktree_ledger import Ledger
 from podium.values.errors import Mistake, OutsideFailed
-from podium.workspace.git.branch import advance
-from podium.workspace.git.repository import Checkout, Repository, git, git_output
-from podium.workspace.git.snapshot import committed, detached, snapshot
-from podium.workspace.worktrees.cleanup import cleanup, listed
+from podium.workspace.git.branch import advance_branch
+from podium.workspace.git.repository import Checkout, Repository, call_git, read_git_output
+from podium.workspace.git.snapshot import take_snapshot, temporary_checkout, write_commit
+from podium.workspace.worktrees.cleanup import clean_up_worktrees, list_worktrees
 from podium.workspace.worktrees.worktree import Worktrees
 
 from ..workspace.sandboxed import Place
@@ -48,15 +48,15 @@ async def whole_life(home: Worktrees, checkout: Checkout) -> None:
     (checkout.path / "a.txt").write_text("the work of a worker\n")
     (checkout.path / "new.txt").write_text("new\n")
     await home.standing(checkout)
-    await listed(home)
-    await git(checkout, "diff", "HEAD")
-    await git(checkout, "log", "-p", "--show-signature", "--format=%G? %s")
-    await git(checkout, "show", "HEAD")
-    taken = await snapshot(checkout)
-    await git(checkout, "merge-tree", "--write-tree", "main", taken)
-    async with detached(home.repository, taken) as tried:
+    await list_worktrees(home)
+    await call_git(checkout, "diff", "HEAD")
+    await call_git(checkout, "log", "-p", "--show-signature", "--format=%G? %s")
+    await call_git(checkout, "show", "HEAD")
+    taken = await take_snapshot(checkout)
+    await call_git(checkout, "merge-tree", "--write-tree", "main", taken)
+    async with temporary_checkout(home.repository, taken) as tried:
         await home.standing(tried)
-    await cleanup(home, force=True)
+    await clean_up_worktrees(home, force=True)
 
 
 def hostile_settings(canary: Path) -> str:
@@ -227,11 +227,11 @@ async def test_a_setting_that_names_a_command_is_not_obeyed_wherever_it_stands(
 
     (checkout.path / "a.txt").write_text("two\n")
     await home.standing(checkout)
-    diff = await git(checkout, "diff")
-    taken = await snapshot(checkout)
-    await git(checkout, "merge-tree", "--write-tree", "left", "right")
-    await git(checkout, "archive", "--format=x", "HEAD")
-    async with detached(checkout, taken) as tried:
+    diff = await call_git(checkout, "diff")
+    taken = await take_snapshot(checkout)
+    await call_git(checkout, "merge-tree", "--write-tree", "left", "right")
+    await call_git(checkout, "archive", "--format=x", "HEAD")
+    async with temporary_checkout(checkout, taken) as tried:
         text = (tried.path / "a.txt").read_text()
     await home.remove("feat", force=True)
 
@@ -279,7 +279,7 @@ async def test_a_common_folder_that_a_worker_names_is_not_used(
     person(checkout.path, "status")
     assert has_run(canary)
 
-    for call in (home.standing(checkout), snapshot(checkout), home.remove("feat", force=True)):
+    for call in (home.standing(checkout), take_snapshot(checkout), home.remove("feat", force=True)):
         with pytest.raises(OutsideFailed, match=r"commondir was changed and names .*evil"):
             await call
     (checkout.git_dir / "commondir").write_text("../..\n")
@@ -295,7 +295,7 @@ async def test_a_repository_that_names_another_as_its_common_folder_is_not_used(
     (repo / ".git" / "commondir").write_text(f"{evil}\n")
 
     with pytest.raises(OutsideFailed, match=r"commondir was changed and names .*evil"):
-        await git(home.repository, "status")
+        await call_git(home.repository, "status")
 
     assert not has_run(canary)
 
@@ -304,16 +304,16 @@ async def test_a_repository_that_names_another_as_its_common_folder_is_not_used(
 
 
 async def test_a_branch_moves_only_from_where_it_was(home: Worktrees, repo: Path) -> None:
-    old = await git_output(repo, "rev-parse", "main")
-    tree = await git_output(repo, "rev-parse", "main^{tree}")
-    reviewed = await committed(repo, tree, [old], "reviewed")
-    raw = await committed(repo, tree, [old], "by a worker, past everybody")
+    old = await read_git_output(repo, "rev-parse", "main")
+    tree = await read_git_output(repo, "rev-parse", "main^{tree}")
+    reviewed = await write_commit(repo, tree, [old], "reviewed")
+    raw = await write_commit(repo, tree, [old], "by a worker, past everybody")
     (repo / ".git" / "refs" / "heads" / "main").write_text(f"{raw}\n")
 
     with pytest.raises(Mistake, match=r"main has moved since .* was approved"):
-        await advance(home.repository, "main", old=old, new=reviewed, tree=tree)
+        await advance_branch(home.repository, "main", old=old, new=reviewed, tree=tree)
 
-    assert await git_output(repo, "rev-parse", "main") == raw
+    assert await read_git_output(repo, "rev-parse", "main") == raw
 
 
 # G6, G9
@@ -332,7 +332,7 @@ async def test_nothing_of_a_hostile_clone_runs_when_it_is_fetched_from(
     url = scheme.format(canary if scheme.startswith("ext") else evil)
 
     for command in (("fetch", url), ("ls-remote", url), ("clone", url, str(tmp_path / "clone"))):
-        assert (await git(home.repository, *command)).code != 0
+        assert (await call_git(home.repository, *command)).code != 0
     assert not has_run(canary)
 
 
@@ -347,7 +347,7 @@ async def test_submodules_are_neither_fetched_nor_entered(
     person(repo, "commit", "-q", "-a", "-m", "a submodule")
 
     checkout = await home.create("feat")
-    await git(checkout, "submodule", "update", "--init", "--recursive")
+    await call_git(checkout, "submodule", "update", "--init", "--recursive")
 
     assert list((checkout.path / "sub").iterdir()) == []
     assert not has_run(canary)
@@ -404,7 +404,7 @@ async def test_names_that_a_shell_or_git_would_act_on_are_only_text(home: Worktr
         with pytest.raises(Mistake, match=r"no worktree has the branch"):
             await home.remove(name)
     await whole_life(home, await home.create(branch))
-    await snapshot(repo)
+    await take_snapshot(repo)
 
     assert not has_run(canary)
 
@@ -413,20 +413,20 @@ async def test_names_that_a_shell_or_git_would_act_on_are_only_text(home: Worktr
 
 
 async def test_what_was_approved_is_what_a_branch_moves_to(home: Worktrees, repo: Path) -> None:
-    old = await git_output(repo, "rev-parse", "main")
+    old = await read_git_output(repo, "rev-parse", "main")
     checkout = await home.create("feat")
     (checkout.path / "a.txt").write_text("reviewed\n")
-    reviewed = await snapshot(checkout)
-    tree = await git_output(repo, "rev-parse", f"{reviewed}^{{tree}}")
+    reviewed = await take_snapshot(checkout)
+    tree = await read_git_output(repo, "rev-parse", f"{reviewed}^{{tree}}")
     (checkout.path / "a.txt").write_text("changed after the review\n")
-    pushed = await snapshot(checkout)
-    unrelated = await committed(repo, tree, [], "does not descend")
+    pushed = await take_snapshot(checkout)
+    unrelated = await write_commit(repo, tree, [], "does not descend")
 
     with pytest.raises(Mistake, match=r"is not what was approved for main"):
-        await advance(home.repository, "main", old=old, new=pushed, tree=tree)
+        await advance_branch(home.repository, "main", old=old, new=pushed, tree=tree)
     with pytest.raises(Mistake, match=r"does not contain what main has"):
-        await advance(home.repository, "main", old=old, new=unrelated, tree=tree)
-    assert await git_output(repo, "rev-parse", "main") == old
+        await advance_branch(home.repository, "main", old=old, new=unrelated, tree=tree)
+    assert await read_git_output(repo, "rev-parse", "main") == old
 
-    await advance(home.repository, "main", old=old, new=reviewed, tree=tree)
-    assert await git_output(repo, "rev-parse", "main") == reviewed
+    await advance_branch(home.repository, "main", old=old, new=reviewed, tree=tree)
+    assert await read_git_output(repo, "rev-parse", "main") == reviewed

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podium.system.child_process import environment
+from podium.system.child_process import build_environment
 from podium.values.event import ToolAnswered
 
 from ..cli.conftest import Desk
@@ -90,7 +90,7 @@ async def test_the_environment_of_a_command_is_the_list_and_nothing_else(
     [answered] = studio.events(result, ToolAnswered)
     names = {line.partition("=")[0] for line in answered.text.splitlines() if "=" in line}
     assert "CANARY" not in answered.text
-    assert names - MADE_BY_THE_SHELL == set(environment()) | GIVEN_BY_THE_SANDBOX
+    assert names - MADE_BY_THE_SHELL == set(build_environment()) | GIVEN_BY_THE_SANDBOX
 
 
 # L4

@@ -9,8 +9,8 @@ from anyio import create_task_group
 from msgspec import structs
 
 from podium import Run
-from podium.store.fault import refusal_after
-from podium.store.sqlite.mailbox import post
+from podium.store.fault import refuse_after
+from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.values.errors import Mistake
 from podium.values.event import ActionBegan, Decision, PermissionAnswered, PermissionAsked
 
@@ -45,9 +45,11 @@ async def test_an_answer_to_another_runs_request_or_to_none_counts_nowhere(studi
             with pytest.raises(Mistake):
                 await run.answer(id, "once", by="forger")
             forged = PermissionAnswered(id=id, decision="run", by="forger", rule="Bash")
-            post(studio.settings.store, run.id, forged, ref=id or "none")
+            post_to_mailbox(studio.settings.store, run.id, forged, ref=id or "none")
         # Their request's answer in this run's mailbox, and this request's answer in theirs.
-        post(studio.settings.store, other.run_id, PermissionAnswered(id=asked.id, decision="once"), ref=asked.id)
+        post_to_mailbox(
+            studio.settings.store, other.run_id, PermissionAnswered(id=asked.id, decision="once"), ref=asked.id
+        )
 
     result = await run_attended(studio, repo, forging)
 
@@ -101,7 +103,7 @@ async def test_an_answer_used_before_a_restart_is_used_up_after_it(studio: Studi
     number, counts = 6, []
     while True:
         (repo / "count.txt").unlink(missing_ok=True)
-        async with studio.app(fault=refusal_after(number)) as app:
+        async with studio.app(fault=refuse_after(number)) as app:
             opening = app.start(studio.agents["sly"], "go", repo=repo, is_attended=True)
             async with opening as started:
                 await _attended(started, in_order("once", "deny"))
@@ -137,14 +139,14 @@ async def test_an_answer_after_its_time_is_asked_for_anew_after_a_restart(
 ) -> None:
     studio.settings = structs.replace(studio.settings, approval_seconds=0.1)
     sly(studio, bash("mkdir late"))
-    async with studio.app(fault=refusal_after(6)) as app:
+    async with studio.app(fault=refuse_after(6)) as app:
         first = await app.run(studio.agents["sly"], "go", repo=repo, is_attended=True)
     [asked] = studio.events(first, PermissionAsked)
     studio.bury()
     late = PermissionAnswered(
         id=asked.id, decision=decision, by="me", at=asked.action.expires_at + 1, rule=asked.always
     )
-    post(studio.settings.store, first.run_id, late, ref=asked.id)
+    post_to_mailbox(studio.settings.store, first.run_id, late, ref=asked.id)
 
     await studio.resume(first.run_id)
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from click.testing import Result as Invoked
 
 from podium.cli.root import podium
-from podium.store.sqlite.reader import Reader, Summary
+from podium.store.sqlite.reader import RunSummary, StoreReader
 
 from ..conftest import PROVIDERS_OWN
 
@@ -86,9 +86,9 @@ class Desk:
         """Call podium in this process."""
         return CliRunner().invoke(podium, list(arguments), input=input)
 
-    def runs(self) -> list[Summary]:
-        with Reader(self.store) as reader:
-            return reader.runs()
+    def runs(self) -> list[RunSummary]:
+        with StoreReader(self.store) as reader:
+            return reader.list_runs()
 
     def run_id(self) -> str:
         """The newest run."""
@@ -96,8 +96,8 @@ class Desk:
 
     def kinds(self, run: str) -> list[str]:
         """What is on a run's timeline, by kind."""
-        with Reader(self.store) as reader:
-            return [row.kind for row in reader.rows(run)]
+        with StoreReader(self.store) as reader:
+            return [row.kind for row in reader.read_rows(run)]
 
 
 def wait_for(stream: IO[str] | None, words: str) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from podium.cli.commands.budget import since
-from podium.store.sqlite.reader import Reader
+from podium.cli.commands.budget import describe_effective_time
+from podium.store.sqlite.reader import StoreReader
 from podium.values.agent import Budget
 from podium.values.event import BudgetChanged
 
@@ -43,9 +43,9 @@ def test_a_limit_below_what_is_used_ends_the_run_with_what_there_is(desk: Desk) 
 
 
 def test_when_changed_limits_begin_to_hold_is_told() -> None:
-    assert since(Budget(turns=5)) == "from the next model call on"
-    assert since(Budget(seconds=5)) == "from now on"
-    assert since(Budget(seconds=5, turns=5)) == "from the next model call on, seconds from now"
+    assert describe_effective_time(Budget(turns=5)) == "from the next model call on"
+    assert describe_effective_time(Budget(seconds=5)) == "from now on"
+    assert describe_effective_time(Budget(seconds=5, turns=5)) == "from the next model call on, seconds from now"
 
 
 def test_seconds_end_a_run_that_thinks(desk: Desk) -> None:
@@ -67,8 +67,8 @@ def test_a_change_for_a_run_that_nobody_works_on_waits(desk: Desk, interrupted: 
 
     assert f"nobody works on run {run} now: turns=1 will hold" in said.stderr
     assert resumed.exit_code == 5
-    with Reader(desk.store) as reader:
-        assert [one.event for one in reader.entries(run) if isinstance(one.event, BudgetChanged)]
+    with StoreReader(desk.store) as reader:
+        assert [one.event for one in reader.read_entries(run) if isinstance(one.event, BudgetChanged)]
 
 
 def test_a_run_that_has_ended_keeps_its_budget(desk: Desk) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from podium.cli.chat.chat_output import Flow, unsaid
+from podium.cli.chat.chat_output import LineWrapper, skip_printed_text
 from podium.values.event import RunEnded, RunStarted
 
 from .conftest import SLOW, Desk
@@ -178,13 +178,18 @@ def test_what_was_not_heard_is_the_next_line(desk: Desk) -> None:
     ],
 )
 def test_only_what_was_not_said_yet_is_said_at_the_end(said: str, whole: str, rest: str) -> None:
-    assert unsaid(said, whole) == rest
+    assert skip_printed_text(said, whole) == rest
 
 
 def test_lines_are_whole_words_that_fit() -> None:
-    flow = Flow(lambda: 11)
+    flow = LineWrapper(lambda: 11)
 
-    lines = [*flow.add("one two th"), *flow.add("ree\nfour five si"), *flow.add("x seven-eleven"), *flow.end()]
+    lines = [
+        *flow.add_text("one two th"),
+        *flow.add_text("ree\nfour five si"),
+        *flow.add_text("x seven-eleven"),
+        *flow.take_last_line(),
+    ]
 
     assert lines == ["one two", "three", "four five", "six", "seven-elev", "en"]
 

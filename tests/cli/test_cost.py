@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from podium.cli.commands.cost import Column, Name, money, table
-from podium.cli.terminal.measure import width
+from podium.cli.commands.cost import Column, TreeLabel, format_cost, format_usage_table
+from podium.cli.terminal.measure import display_width
 from podium.values.usage import Usage
 
 from .conftest import Desk
@@ -91,7 +91,7 @@ def test_all_runs_are_listed_with_their_sum(team: Desk) -> None:
     assert (lines[1].split()[0], lines[1].split()[-1]) == (newest, "local")
     assert (lines[2].split()[0], lines[2].split()[-1]) == (oldest, "lead")
     assert cells(lines[3]) == "sum of 2 runs 6 ~7,036 ~705 ~400 ~$0.0704 + unpriced"
-    assert max(map(width, lines)) <= 100
+    assert max(map(display_width, lines)) <= 100
 
 
 def test_without_any_runs_it_says_so_and_makes_nothing(desk: Desk) -> None:
@@ -128,7 +128,7 @@ def test_a_run_that_was_interrupted_tells_what_it_cost_so_far(desk: Desk, interr
     ],
 )
 def test_money_is_told_as_far_as_it_is_known(usage: Usage, said: str) -> None:
-    assert money(usage) == said
+    assert format_cost(usage) == said
 
 
 def test_a_narrow_terminal_keeps_names_and_money(team: Desk) -> None:
@@ -153,12 +153,12 @@ def test_the_list_of_runs_fits_a_terminal(team: Desk) -> None:
 
 
 def test_columns_give_way_before_names_vanish() -> None:
-    names = [Name("", "lead"), Name("└─ ", "a-very-long-name")]
+    names = [TreeLabel("", "lead"), TreeLabel("└─ ", "a-very-long-name")]
     columns = [Column("CALLS", ["1", "2"], spare=2), Column("COST", ["$1", "$2"])]
 
-    wide, middle, narrow = (table("AGENT", names, columns, most=most) for most in (40, 25, 18))
+    wide, middle, narrow = (format_usage_table("AGENT", names, columns, most=most) for most in (40, 25, 18))
 
     assert wide[2] == "└─ a-very-long-name      2    $2"
     assert middle[2] == "└─ a-very-l…      2    $2"
     assert narrow[2].split() == ["└─", "a-very-l…", "$2"]
-    assert [max(map(width, lines)) for lines in (wide, middle, narrow)] == [32, 25, 18]
+    assert [max(map(display_width, lines)) for lines in (wide, middle, narrow)] == [32, 25, 18]

@@ -9,7 +9,7 @@ import pytest
 
 from podium.cli.command_table import NAMES
 from podium.cli.terminal import exit_codes
-from podium.cli.terminal.broken_pipe import CLOSED
+from podium.cli.terminal.broken_pipe import BROKEN_PIPE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### `podium (\w+)[^`]*`\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL))
@@ -17,7 +17,7 @@ SECTIONS = dict(re.findall(r"^### `podium (\w+)[^`]*`\n(.*?)(?=^##)", PAGE, re.M
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_is_documented_with_its_options_and_an_example(name: str) -> None:
-    command: click.Command = import_module(f"podium.cli.commands.{name}").command
+    command: click.Command = getattr(import_module(f"podium.cli.commands.{name}"), f"{name}_command")
     options = [option for one in command.params if isinstance(one, click.Option) for option in one.opts]
 
     section = SECTIONS[name]
@@ -36,4 +36,4 @@ def test_every_exit_code_is_documented() -> None:
 
     documented = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for code in row.split(",")}
 
-    assert documented == {*codes, 130, 143, CLOSED} - {exit_codes.SIGNALLED}
+    assert documented == {*codes, 130, 143, BROKEN_PIPE} - {exit_codes.SIGNALLED}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from podium.roster.discovery import BUILT_IN
+from podium.roster.discovery import BUILTIN_AGENTS
 from podium.testing import ModelServer
 
 from .conftest import Desk
@@ -39,7 +39,7 @@ def test_the_doctor_tells_what_there_is(desk: Desk) -> None:
         *("git", "sandbox", "agents"),
     ]
     assert "rehearsal, because no provider's key or address is set" in said.stdout
-    assert f"{len(list(BUILT_IN.glob('*.md'))) + 1} agents, 1 of them from " in said.stdout
+    assert f"{len(list(BUILTIN_AGENTS.glob('*.md'))) + 1} agents, 1 of them from " in said.stdout
     assert not desk.store.exists()
 
 

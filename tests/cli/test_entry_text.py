@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from podium.cli.terminal.entry_text import agent_of, json_line, line
+from podium.cli.terminal.entry_text import format_entry, format_entry_json, parse_agent_name
 from podium.values.action import Action
 from podium.values.agent import Budget
 from podium.values.attachment import Attachment
@@ -15,7 +15,6 @@ from podium.values.event import (
     ActionRefused,
     AdjustmentProposed,
     Advised,
-    Assigned,
     Broadcast,
     BudgetChanged,
     CallCut,
@@ -38,6 +37,7 @@ from podium.values.event import (
     PauseAsked,
     PermissionAnswered,
     PermissionAsked,
+    PlannedAssignment,
     QuestionAnswered,
     QuestionAsked,
     ReasoningStreamed,
@@ -65,7 +65,7 @@ from podium.values.event import (
     WorkerPlaced,
     WorkerReturned,
     WorkerSent,
-    kind,
+    event_kind,
 )
 from podium.values.request import Part, Request
 
@@ -135,7 +135,7 @@ LINES: list[tuple[Event, str | None]] = [
     (Routed(agent="a", is_fallback=True), 'law: falls back on a: ""'),
     (HandedOff(sender="law", receiver="a"), "law: hands over to a"),
     (
-        TeamPlanned(assignments=(Assigned(worker="a", task="t"),), skipped=("b: unknown",)),
+        TeamPlanned(assignments=(PlannedAssignment(worker="a", task="t"),), skipped=("b: unknown",)),
         "law: plans iteration 1 for a; not: b: unknown",
     ),
     (
@@ -175,7 +175,7 @@ def entry(event: Event) -> Entry:
 
 @pytest.mark.parametrize(("event", "said"), LINES)
 def test_what_happened_is_told_in_a_line(event: Event, said: str | None) -> None:
-    assert line(entry(event)) == said
+    assert format_entry(entry(event)) == said
 
 
 def test_every_kind_of_event_was_thought_of() -> None:
@@ -184,13 +184,15 @@ def test_every_kind_of_event_was_thought_of() -> None:
 
 @pytest.mark.parametrize("event", [event for event, _ in LINES])
 def test_every_entry_is_one_object_with_its_kind_on_top(event: Event) -> None:
-    fields = json.loads(json_line(entry(event)))
+    fields = json.loads(format_entry_json(entry(event)))
 
-    assert (fields["type"], fields["seq"], fields["schema"]) == (kind(event), 4, 1)
+    assert (fields["type"], fields["seq"], fields["schema"]) == (event_kind(event), 4, 1)
     assert fields["operation"] == "lead/advice:law#1"
 
 
 def test_an_operation_is_named_for_its_agent() -> None:
-    assert [agent_of("lead"), agent_of("lead/advice:law#1"), agent_of("a/route:builtin:b#12")] == [
-        *("lead", "law", "builtin:b")
-    ]
+    assert [
+        parse_agent_name("lead"),
+        parse_agent_name("lead/advice:law#1"),
+        parse_agent_name("a/route:builtin:b#12"),
+    ] == [*("lead", "law", "builtin:b")]

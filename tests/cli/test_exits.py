@@ -6,11 +6,11 @@ import pytest
 
 from podium.cli.terminal import exit_codes
 from podium.values.errors import (
+    AgentFailed,
     BadAgent,
-    Failed,
     Failure,
     FailureKind,
-    Inconsistent,
+    JournalMismatch,
     LeaseLost,
     Mistake,
     NoSuchRun,
@@ -34,15 +34,15 @@ from .conftest import Desk
         (LeaseLost("x"), 6),
         (ModuleNotFoundError("x"), 7),
         (StoreCorrupt("x"), 8),
-        (Inconsistent("x"), 8),
+        (JournalMismatch("x"), 8),
         (StoreFailed("x"), 1),
         (OutsideFailed("x"), 1),
-        (Failed(Failure(kind="limit", agent="a", message="x")), 5),
+        (AgentFailed(Failure(kind="limit", agent="a", message="x")), 5),
         (ValueError("x"), 1),
     ],
 )
 def test_every_kind_of_error_has_its_exit_code(error: Exception, code: int) -> None:
-    assert exit_codes.of_error(error) == code
+    assert exit_codes.error_exit_code(error) == code
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_every_kind_of_error_has_its_exit_code(error: Exception, code: int) -> N
 def test_every_end_of_a_run_has_its_exit_code(outcome: Outcome, kind: FailureKind | None, code: int) -> None:
     failure = None if kind is None else Failure(kind=kind, agent="a", message="x")
 
-    assert exit_codes.of_run(outcome, failure) == code
+    assert exit_codes.run_exit_code(outcome, failure) == code
 
 
 def test_a_missing_package_is_named(desk: Desk, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from podium import __version__
-from podium.cli.command_table import COMMANDS, NAMES, help_text
+from podium.cli.command_table import COMMANDS, NAMES, build_help_text
 from podium.cli.root import podium
 
 from .conftest import Desk
@@ -20,7 +20,7 @@ def test_help_is_the_same_however_it_is_asked_for(desk: Desk, arguments: list[st
     said = desk.podium(*arguments)
 
     assert (said.returncode, said.stderr) == (0, "")
-    assert said.stdout.rstrip("\n") == help_text() == podium.get_help(click.Context(podium))
+    assert said.stdout.rstrip("\n") == build_help_text() == podium.get_help(click.Context(podium))
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"]])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.store.sqlite.mailbox import post
+from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.values.event import PermissionAnswered
 
 from .conftest import Desk
@@ -77,7 +77,7 @@ def test_resuming_without_an_answer_lets_it_wait_again(parked: Desk) -> None:
 
 def test_the_second_answer_is_told_who_decided(parked: Desk) -> None:
     [one] = waiting(parked)
-    post(
+    post_to_mailbox(
         parked.store,
         parked.run_id(),
         PermissionAnswered(id=str(one["id"]), decision="deny", by="ada"),
@@ -162,12 +162,12 @@ COMMANDER = """
 import random, sys
 from pathlib import Path
 from podium.values.event import PermissionAnswered
-from podium.store.sqlite.mailbox import post
+from podium.store.sqlite.mailbox import post_to_mailbox
 
 store, run, by = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 ids = [f"{n:04d}" for n in range(1000)]
 random.Random(by).shuffle(ids)
-print(sum(post(store, run, PermissionAnswered(id=id, decision="once", by=by), ref=id) for id in ids))
+print(sum(post_to_mailbox(store, run, PermissionAnswered(id=id, decision="once", by=by), ref=id) for id in ids))
 """
 
 

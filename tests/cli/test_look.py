@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from podium.cli.commands.ps import MOST_ENDED, recent
-from podium.store.sqlite.reader import Summary
+from podium.cli.commands.ps import MOST_ENDED, filter_recent_runs
+from podium.store.sqlite.reader import RunSummary
 from podium.values.event import SCHEMA
 
 from .conftest import SLOW, Desk, ended, wait_for
@@ -73,7 +73,7 @@ def test_ps_leaves_out_old_runs_that_have_ended(desk: Desk, interrupted: Callabl
     ended, unfinished = desk.runs()
     many = [replace(ended, id=str(number)) for number in range(MOST_ENDED + 5)]
 
-    shown: list[Summary] = recent([*many, unfinished])
+    shown: list[RunSummary] = filter_recent_runs([*many, unfinished])
 
     assert [run.id for run in shown] == [*(run.id for run in many[:MOST_ENDED]), unfinished.id]
 

@@ -14,8 +14,15 @@ import pytest
 from anyio import to_thread
 from anyio.abc import SocketAttribute, SocketStream
 
-from podium.config.confirmed_servers import Confirmed, confirmed
-from podium.engines.local_servers import CODING_AGENTS, Place, Server, find_servers, is_loopback, places
+from podium.config.confirmed_servers import ConfirmedServer, load_confirmed_servers
+from podium.engines.local_servers import (
+    CODING_AGENTS,
+    LocalServer,
+    ServerAddress,
+    find_servers,
+    is_loopback,
+    list_local_addresses,
+)
 from podium.testing import ModelServer
 
 from .conftest import Desk
@@ -96,7 +103,7 @@ async def test_a_server_is_found_and_used_only_once_the_person_agrees(quiet: Des
     assert f"think with ollama:small at {server.url} from now on" in agreed.stderr
     assert after["default"]["models"] == ["ollama:small"]
     assert after["servers"][0]["is_confirmed"]
-    assert confirmed(quiet.home) == (Confirmed(url=server.url, provider="ollama", model="small"),)
+    assert load_confirmed_servers(quiet.home) == (ConfirmedServer(url=server.url, provider="ollama", model="small"),)
     assert (quiet.home / "config.yaml").read_text().splitlines()[1] == 'model: "ollama:small"'
 
 
@@ -125,7 +132,7 @@ async def test_what_does_not_list_models_is_no_server(body: bytes) -> None:
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
         group.start_soon(listener.serve, answer)
         port = listener.listeners[0].extra(SocketAttribute.local_port)
-        found = await find_servers([Place(provider="x", url=f"http://127.0.0.1:{port}/v1")])
+        found = await find_servers([ServerAddress(provider="x", url=f"http://127.0.0.1:{port}/v1")])
         group.cancel_scope.cancel()
 
     assert found == ()
@@ -138,14 +145,14 @@ async def test_a_server_that_says_nothing_is_not_waited_for() -> None:
     ):
         port = silent.listeners[0].extra(SocketAttribute.local_port)
         asked = [
-            Place(provider="silent", url=f"http://127.0.0.1:{port}/v1"),
-            Place(provider="ollama", url=server.url.replace("//", "//me:secret@")),
+            ServerAddress(provider="silent", url=f"http://127.0.0.1:{port}/v1"),
+            ServerAddress(provider="ollama", url=server.url.replace("//", "//me:secret@")),
         ]
         began = time.monotonic()
 
         found = await find_servers(asked, seconds=1)
 
-    assert found == (Server(provider="ollama", url=server.url, models=("small",)),)
+    assert found == (LocalServer(provider="ollama", url=server.url, models=("small",)),)
     assert time.monotonic() - began < 10
 
 
@@ -164,7 +171,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for() -> None:
 )
 def test_only_this_machine_is_asked(url: str, answer: bool) -> None:
     assert is_loopback(url) is answer
-    assert (Place(provider="ollama", url=url) in places({"OLLAMA_BASE_URL": url})) is answer
+    assert (ServerAddress(provider="ollama", url=url) in list_local_addresses({"OLLAMA_BASE_URL": url})) is answer
 
 
 async def test_coding_agents_are_named_and_not_run(quiet: Desk, tmp_path: Path) -> None:

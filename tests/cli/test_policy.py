@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.config.allowed_rules import Allowed, allow
+from podium.config.allowed_rules import AllowedRule, save_allowed_rule
 
 from .conftest import Desk
 
@@ -79,7 +79,7 @@ def test_repository_and_agent_tighten_and_their_lines_are_told(rules: Desk) -> N
 
 
 def test_a_rule_that_was_always_allowed_is_found_where_it_is_kept(rules: Desk) -> None:
-    allow(rules.home, Allowed(rule="Bash(make lint)", at=0.0))
+    save_allowed_rule(rules.home, AllowedRule(rule="Bash(make lint)", at=0.0))
 
     found = json.loads(rules.invoke("policy", "check", "--json", "--", "make lint").stdout)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.cli.terminal.request_prompt import Asking, described
-from podium.cli.terminal.run_display import Nothing
+from podium.cli.terminal.request_prompt import RequestPrompter, format_permission_request
+from podium.cli.terminal.run_display import SilentView
 from podium.values.action import Action
 from podium.values.event import Decision, Entry, PermissionAsked
 
@@ -130,7 +130,7 @@ def test_a_request_tells_of_its_sandbox_and_of_a_long_wait(sandbox: str, told: s
     asked = PermissionAsked(id="5f0c", action=action, reason="no rule")
     entry = Entry(run="r", seq=1, at=100.0, operation="law", scope="law", event=asked)
 
-    soon, late = described(entry, asked, now=102.0), described(entry, asked, now=112.0)
+    soon, late = format_permission_request(entry, asked, now=102.0), format_permission_request(entry, asked, now=112.0)
 
     assert told in soon
     assert "waiting" not in soon
@@ -143,16 +143,16 @@ class Typist:
     def __init__(self, keys: str) -> None:
         self._keys = list(keys)
 
-    def forget(self) -> None: ...
+    def discard_input(self) -> None: ...
 
-    async def rest(self) -> None: ...
+    async def discard_line(self) -> None: ...
 
-    async def key(self) -> str:
+    async def read_key(self) -> str:
         if not self._keys:
             await anyio.sleep_forever()
         return self._keys.pop(0)
 
-    async def line(self) -> str:
+    async def read_line(self) -> str:
         return ""
 
 
@@ -181,14 +181,14 @@ async def test_what_is_put_off_comes_again_after_the_others_and_stays_open_where
         if "is left open" in text:
             left_open.set()
 
-    asking = Asking(tray, Nothing(), Typist("sys"), home=tmp_path, tell=tell)
+    asking = RequestPrompter(tray, SilentView(), Typist("sys"), home=tmp_path, tell=tell)
     for id in ("1st", "2nd"):
         action = Action(run="r", agent="writer", tool="write_file", arguments={"path": f"{id}.txt"})
         asked = PermissionAsked(id=id, action=action, reason="no rule allows it")
-        asking.hear(Entry(run="r", seq=1, at=time.time(), scope="", operation="writer", event=asked))
+        asking.handle_entry(Entry(run="r", seq=1, at=time.time(), scope="", operation="writer", event=asked))
 
     async with anyio.create_task_group() as group:
-        group.start_soon(asking.attend)
+        group.start_soon(asking.serve_requests)
         await left_open.wait()
         group.cancel_scope.cancel()
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from podium.cli.terminal.quoted_markdown import inline, quotation
-from podium.patterns.synthesis import MOST
-from podium.store.sqlite.reader import Reader
+from podium.cli.terminal.quoted_markdown import escape_inline, quote_block
+from podium.patterns.synthesis import MAX_CHARACTERS
+from podium.store.sqlite.reader import StoreReader
 from podium.values.event import RunStarted
 
 from .conftest import SLOW, Desk, ended, wait_for
@@ -73,11 +73,11 @@ def test_markdown_can_be_pasted_without_harm(desk: Desk) -> None:
     ],
 )
 def test_what_agents_say_acts_on_nothing_around_it(text: str, shown: str) -> None:
-    assert quotation(text) == shown
+    assert quote_block(text) == shown
 
 
 def test_a_name_is_only_a_name() -> None:
-    assert inline("**a**\n# [b](c) @d <e>") == r"\*\*a\*\* \# \[b\](c) \@d \<e\>"
+    assert escape_inline("**a**\n# [b](c) @d <e>") == r"\*\*a\*\* \# \[b\](c) \@d \<e\>"
 
 
 def test_programs_get_every_field(desk: Desk) -> None:
@@ -196,8 +196,8 @@ def test_the_lead_sums_up_what_its_run_has_brought(desk: Desk) -> None:
     own = desk.run_id()
     assert said.stdout.startswith(f"# Run {run}: ")
     assert said.stdout.endswith(f"\n\n## Synthesis by lead (run {own})\n\n> \\# All in all\n> Quick is done.\n")
-    with Reader(desk.store) as reader:
-        started = reader.entries(own)[0].event
+    with StoreReader(desk.store) as reader:
+        started = reader.read_entries(own)[0].event
     assert isinstance(started, RunStarted)
     [lead] = started.agents
     assert (lead.name, lead.tools, lead.team) == ("lead", (), None)
@@ -277,11 +277,11 @@ def test_a_long_report_is_cut_where_it_is_longest(desk: Desk) -> None:
 
     left_out = json.loads(said.stdout)["synthesis"]["left_out"]
     assert f"{left_out:,} characters of it are left out of what lead is given" in said.stderr
-    with Reader(desk.store) as reader:
-        started = reader.entries(desk.run_id())[0].event
+    with StoreReader(desk.store) as reader:
+        started = reader.read_entries(desk.run_id())[0].event
     assert isinstance(started, RunStarted)
     text = started.request.text
-    assert len(text) < 1.2 * MOST
+    assert len(text) < 1.2 * MAX_CHARACTERS
     assert "in short" in text
     assert "line 0 of many" in text
     assert "line 5999 of many" in text

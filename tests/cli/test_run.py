@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from podium.cli.commands.run import RUNNABLE
+from podium.cli.commands.run import RUNNABLE_MODES
 from podium.patterns.registry import MODES
 
 from .conftest import PODIUM, SLOW, Desk, ended, wait_for
@@ -76,7 +76,7 @@ def test_every_mode_that_can_be_chosen_can_run_and_the_other_is_told_before_anyt
     asked = desk.invoke("run", "lead", "go", "--mode", "collaborate")
     written = desk.invoke("run", "lead", "go")
 
-    assert set(RUNNABLE) == set(MODES)
+    assert set(RUNNABLE_MODES) == set(MODES)
     assert (asked.exit_code, written.exit_code) == (2, 2)
     assert "'collaborate' is not one of" in asked.stderr
     assert "in mode collaborate, which this release cannot run yet; it can run broadcast, " in written.stderr
@@ -195,10 +195,10 @@ def test_a_signal_leaves_a_run_that_can_be_resumed(desk: Desk, number: signal.Si
 def test_a_second_signal_ends_the_process_at_once(desk: Desk) -> None:
     program = """
         import anyio
-        from podium.cli.terminal.interrupt import interruptible
+        from podium.cli.terminal.interrupt import cancel_on_signal
 
         async def main():
-            with anyio.CancelScope() as scope, interruptible(scope):
+            with anyio.CancelScope() as scope, cancel_on_signal(scope):
                 try:
                     print("working", flush=True)
                     await anyio.sleep_forever()

@@ -4,10 +4,17 @@ import re
 
 import pytest
 
-from podium.cli.terminal.run_tree import ASCII, DRAWN, Signs, plain, signs_for, tree
-from podium.store.sqlite.reader import Reader
+from podium.cli.terminal.run_tree import (
+    ASCII_SYMBOLS,
+    UNICODE_SYMBOLS,
+    TreeSymbols,
+    build_tree_rows,
+    choose_symbols,
+    format_plain_row,
+)
+from podium.store.sqlite.reader import StoreReader
 from podium.values.event import Entry
-from podium.views.run_view import Picture
+from podium.views.run_view import RunView
 
 from .conftest import Desk
 
@@ -22,14 +29,16 @@ def entries(desk: Desk) -> list[Entry]:
     desk.agent("ops", {"fails": {"status": 400, "message": "no more"}})
     desk.agent("last", {"says": "the last word, and more words", "pieces": 2, "pace": 0.3})
     desk.invoke("run", "lead", "do it")
-    with Reader(desk.store) as reader:
-        return reader.entries(desk.run_id())
+    with StoreReader(desk.store) as reader:
+        return reader.read_entries(desk.run_id())
 
 
-def drawn(entries: list[Entry], *, signs: Signs = DRAWN, is_live: bool = True, is_brief: bool = False) -> list[str]:
-    picture = Picture.of(entries)
-    rows = tree(picture, now=picture.at, most=40, signs=signs, is_live=is_live, is_brief=is_brief)
-    return [" ".join(AMOUNTS.sub("", plain(row)).split()) for row in rows]
+def drawn(
+    entries: list[Entry], *, signs: TreeSymbols = UNICODE_SYMBOLS, is_live: bool = True, is_brief: bool = False
+) -> list[str]:
+    picture = RunView.from_entries(entries)
+    rows = build_tree_rows(picture, now=picture.at, most=40, symbols=signs, is_live=is_live, is_brief=is_brief)
+    return [" ".join(AMOUNTS.sub("", format_plain_row(row)).split()) for row in rows]
 
 
 def until(entries: list[Entry], text: str) -> list[Entry]:
@@ -62,6 +71,9 @@ def test_before_anything_has_begun_there_is_nothing_to_show(entries: list[Entry]
 
 
 def test_a_terminal_that_knows_only_ascii_gets_ascii(entries: list[Entry]) -> None:
-    assert drawn(entries, signs=ASCII)[0] == "+ lead succeeded scripted"
-    assert all(row.isascii() for row in drawn(entries, signs=ASCII))
-    assert [signs_for("utf-8"), signs_for("ascii"), signs_for("latin-1"), signs_for(None)] == [DRAWN, *[ASCII] * 3]
+    assert drawn(entries, signs=ASCII_SYMBOLS)[0] == "+ lead succeeded scripted"
+    assert all(row.isascii() for row in drawn(entries, signs=ASCII_SYMBOLS))
+    assert [choose_symbols("utf-8"), choose_symbols("ascii"), choose_symbols("latin-1"), choose_symbols(None)] == [
+        UNICODE_SYMBOLS,
+        *[ASCII_SYMBOLS] * 3,
+    ]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.cli.chat.slash_commands import arguments, help_lines, named
-from podium.cli.terminal.measure import width
+from podium.cli.chat.slash_commands import build_arguments, find_slash_command, format_slash_help
+from podium.cli.terminal.measure import display_width
 from podium.values.errors import Mistake
 
 HERE = Path("/shop")
@@ -15,7 +15,7 @@ HERE = Path("/shop")
 
 def called(line: str) -> list[str]:
     name, _, rest = line.partition(" ")
-    return arguments(named(name), rest, place=HERE)
+    return build_arguments(find_slash_command(name), rest, place=HERE)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_workers_are_those_of_the_chats_repository() -> None:
 
 
 def test_the_list_of_commands_fits_on_a_terminal_of_eighty_columns() -> None:
-    assert [line for line in help_lines() if width(line) > 80] == []
+    assert [line for line in format_slash_help() if display_width(line) > 80] == []
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_the_list_of_commands_fits_on_a_terminal_of_eighty_columns() -> None:
 )
 def test_an_unknown_command_is_told_in_one_sentence(name: str, near: str) -> None:
     with pytest.raises(Mistake) as told:
-        named(name)
+        find_slash_command(name)
 
     assert str(told.value) == f"there is no command /{name}; {near} //{name} goes to the agent with one slash"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.reader import StoreReader
 from podium.values.event import MessageReceived, TurnStarted
 
 from .conftest import SLOW, Desk, ended, wait_for
@@ -94,8 +94,8 @@ def test_a_message_for_a_run_that_nobody_works_on_waits(desk: Desk, interrupted:
 
     assert sent.stderr == f"nobody works on run {run} now: the message waits until podium resume {run}\n"
     assert "lead: hears 1 message" in resumed.stderr
-    with Reader(desk.store) as reader:
-        heard = [entry.event for entry in reader.entries(run) if isinstance(entry.event, MessageReceived)]
+    with StoreReader(desk.store) as reader:
+        heard = [entry.event for entry in reader.read_entries(run) if isinstance(entry.event, MessageReceived)]
     assert [(message.to, message.text) for message in heard] == [("lead", "be brief\n")]
 
 
@@ -112,8 +112,8 @@ def test_files_go_with_a_message(desk: Desk, interrupted: Callable[[], str]) -> 
     assert refused.returncode == 2
     assert refused.stderr.startswith("podium: video is neither text in UTF-8 nor an image")
     assert 'message for lead: "look", with notes.md, with shot.png' in resumed.stderr
-    with Reader(desk.store) as reader:
-        turns = [entry.event.prompt for entry in reader.entries(run) if isinstance(entry.event, TurnStarted)]
+    with StoreReader(desk.store) as reader:
+        turns = [entry.event.prompt for entry in reader.read_entries(run) if isinstance(entry.event, TurnStarted)]
     assert any("[file notes.md]\n> mind the gap\n[image shot.png, sha256 " in prompt for prompt in turns)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podium.cli.commands.team import NAMES
-from podium.cli.terminal.measure import width
+from podium.cli.terminal.measure import display_width
 
 from ..roster.test_squad import TEAM, files, put, squad
 from .conftest import Desk
@@ -63,7 +63,7 @@ def test_lists_keep_to_the_width_of_the_terminal(desk: Desk, words: list[str]) -
 
     tables = [line for line in said if line.startswith("  ") or words == ["agents"]]
     assert any(line.endswith("…") for line in tables)
-    assert [line for line in tables if width(line) > 90] == []
+    assert [line for line in tables if display_width(line) > 90] == []
 
 
 def test_where_there_is_no_team_in_a_section_it_says_so(desk: Desk) -> None:

@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.cli.terminal.measure import ago, aligned, counted, cut, fitted, leaner, span, tail, used, width
+from podium.cli.terminal.measure import (
+    align_columns,
+    display_width,
+    drop_columns,
+    fit_columns,
+    format_age,
+    format_count,
+    format_duration,
+    format_usage,
+    truncate_line,
+    truncate_start,
+)
 from podium.values.usage import Usage
 
 
@@ -13,29 +24,33 @@ from podium.values.usage import Usage
     [(-1, "0.0s"), (0.44, "0.4s"), (12.9, "12s"), (185, "3m 05s"), (7800, "2h 10m"), (273600, "3d 4h")],
 )
 def test_spans_are_told_in_the_units_that_matter(seconds: float, said: str) -> None:
-    assert span(seconds) == said
+    assert format_duration(seconds) == said
 
 
 @pytest.mark.parametrize(
     ("seconds", "said"), [(-5, "just now"), (0.5, "just now"), (59, "59s ago"), (190, "3m ago"), (90000, "1d ago")]
 )
 def test_moments_are_told_roughly(seconds: float, said: str) -> None:
-    assert ago(seconds) == said
+    assert format_age(seconds) == said
 
 
 def test_counts_agree_with_their_nouns() -> None:
-    assert [counted(1, "run"), counted(1200, "run")] == ["1 run", "1,200 runs"]
-    assert used(Usage(calls=1, input_tokens=3, usd=0.01)) == "1 model call, 3 tokens, $0.0100"
+    assert [format_count(1, "run"), format_count(1200, "run")] == ["1 run", "1,200 runs"]
+    assert format_usage(Usage(calls=1, input_tokens=3, usd=0.01)) == "1 model call, 3 tokens, $0.0100"
 
 
 def test_wide_signs_take_two_columns() -> None:
-    assert (width("日本"), cut("日本語です", 5), tail("日本語です", 5)) == (4, "日本…", "…です")
+    assert (display_width("日本"), truncate_line("日本語です", 5), truncate_start("日本語です", 5)) == (
+        4,
+        "日本…",
+        "…です",
+    )
 
 
 @given(st.text(), st.integers(min_value=1, max_value=30))
 def test_what_is_cut_fits_on_one_line(text: str, most: int) -> None:
-    for short in (cut(text, most), tail(text, most)):
-        assert width(short) <= most
+    for short in (truncate_line(text, most), truncate_start(text, most)):
+        assert display_width(short) <= most
         assert len(short.splitlines()) <= 1
 
 
@@ -43,11 +58,11 @@ def test_what_is_cut_fits_on_one_line(text: str, most: int) -> None:
 def test_what_fits_stays(text: str) -> None:
     line = " ".join(text.split())
 
-    assert cut(text, 40) == tail(text, 40) == line
+    assert truncate_line(text, 40) == truncate_start(text, 40) == line
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    rows = aligned([["a", "日本", "x"], ["long", "b", "much longer"]])
+    rows = align_columns([["a", "日本", "x"], ["long", "b", "much longer"]])
 
     assert rows == [["a   ", "日本", "x"], ["long", "b   ", "much longer"]]
 
@@ -55,14 +70,14 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
 def test_the_last_column_takes_what_the_others_leave_and_is_never_narrower_than_the_least() -> None:
     rows = [["ab", "one two three"], ["c", "four"]]
 
-    assert fitted(rows, most=11, least=4) == ["ab  one tw…", "c   four"]
-    assert fitted(rows, most=5, least=4) == ["ab  one…", "c   four"]
-    assert fitted([], most=11) == []
+    assert fit_columns(rows, most=11, least=4) == ["ab  one tw…", "c   four"]
+    assert fit_columns(rows, most=5, least=4) == ["ab  one…", "c   four"]
+    assert fit_columns([], most=11) == []
 
 
 def test_where_a_table_is_too_wide_columns_that_say_nothing_go_first_and_then_those_that_can_be_spared() -> None:
     rows = [["NAME", "SIZE", "COST", "AGE"], ["cart", "12 kB", "-", "3m"]]
 
-    assert leaner(rows, most=80, spare=("SIZE", "COST")) == rows
-    assert leaner(rows, most=17, spare=("SIZE", "COST"))[0] == ["NAME", "SIZE", "AGE"]
-    assert leaner(rows, most=3, spare=("SIZE", "COST"))[1] == ["cart", "3m"]
+    assert drop_columns(rows, most=80, spare=("SIZE", "COST")) == rows
+    assert drop_columns(rows, most=17, spare=("SIZE", "COST"))[0] == ["NAME", "SIZE", "AGE"]
+    assert drop_columns(rows, most=3, spare=("SIZE", "COST"))[1] == ["cart", "3m"]

@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator
 import pytest
 from anyio import to_thread
 
-from podium.cli.workers.cancel import cancelled
-from podium.cli.workers.resume import go_on
-from podium.cli.workers.worker_lookup import There
+from podium.cli.workers.cancel import cancel_worker
+from podium.cli.workers.resume import resume_workers
+from podium.cli.workers.worker_lookup import RepoContext
 from podium.core.timeline import Timeline
 from podium.store.sqlite.store import SqliteStore
 from podium.values.errors import Mistake, RunOver
 from podium.values.event import RunEnded, RunPaused, RunResumed, WorkerReturned, WorkerSent
-from podium.views.worker_state import Course, WorkerState
-from podium.workers.commander_socket import bind, socket_path
+from podium.views.worker_state import WorkerState, WorkerStateBuilder
+from podium.workers.commander_socket import bind_socket, commander_socket_path
 
 from ..workers.worker_lab import SILENT, Yard, call, gone, hand, write
 from .conftest import Desk
@@ -73,7 +73,7 @@ async def test_waiting_starts_a_commander_for_what_nobody_has_begun(yard: Yard) 
 async def test_a_commander_whose_workers_have_not_begun_is_waited_for_and_no_other_is_started(yard: Yard) -> None:
     await yard.hire("feat/a", "never said")
 
-    with bind(socket_path(yard.store)):
+    with bind_socket(commander_socket_path(yard.store)):
         waited = await say(yard, "workers", "wait", "--timeout", "0.1")
 
     assert waited.exit_code == 5
@@ -198,7 +198,7 @@ async def test_a_worker_that_was_cancelled_just_before_it_was_to_go_on_stays_so(
     await say(yard, "workers", "cancel", "feat/a")
 
     with pytest.raises(RunOver, match=r"has ended \(cancelled\) and stays as it is"):
-        await to_thread.run_sync(go_on, yard.settings(), [seen])
+        await to_thread.run_sync(resume_workers, yard.settings(), [seen])
 
     assert seen.state == "paused"
     assert isinstance(yard.events(run)[-1], RunEnded)
@@ -230,16 +230,16 @@ async def test_a_worker_that_ends_just_before_it_was_to_be_cancelled_is_said_to_
     await yard.ended(run)
 
     with pytest.raises(Mistake, match=r"^feat/a is over already \(complete\), so there is nothing to cancel$"):
-        await to_thread.run_sync(cancelled, There(yard.repo.path), seen)
+        await to_thread.run_sync(cancel_worker, RepoContext(yard.repo.path), seen)
 
     assert seen.state == "queued"
 
 
 def worker_of(yard: Yard, run: str) -> WorkerState:
-    course = Course()
+    course = WorkerStateBuilder()
     for entry in yard.entries(run):
         course.apply(entry)
-    return course.state(owner_alive=False)
+    return course.build_state(owner_alive=False)
 
 
 async def test_the_workers_of_other_repositories_are_listed_only_when_asked_for(yard: Yard) -> None:
@@ -356,14 +356,14 @@ async def test_all_workers_of_a_repository_are_summed_up_by_the_agent_worker(yar
 async def note(yard: Yard, run: str, *events: WorkerSent | WorkerReturned) -> None:
     """Put events on a run's timeline, as its own process would."""
     async with SqliteStore(yard.store) as store:
-        lease = await store.claim(run)
+        lease = await store.claim_run(run)
         timeline = Timeline(run, lease)
-        timeline.load(await store.rows(run))
+        timeline.load(await store.read_rows(run))
         timeline.append(RunResumed(host="here", pid=1), scope="")
         for event in events:
             timeline.append(event, scope="")
-        store.release(lease)
-        await timeline.settled()
+        store.release_run(lease)
+        await timeline.wait_written()
 
 
 @pytest.mark.parametrize(

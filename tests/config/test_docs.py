@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.config.settings_files import read_files
+from podium.config.settings_files import read_settings_files
 from podium.config.settings_keys import KEYS, ROLE_KEYS
 from podium.setup.settings import Settings
 
@@ -19,7 +19,7 @@ EXAMPLES = re.findall(r"^```text file=(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re
 def test_every_example_is_right(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
 
-    assert read_files(tmp_path).findings == ()
+    assert read_settings_files(tmp_path).findings == ()
     assert Settings.load({}, home=tmp_path).sources
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from podium.config.confirmed_servers import Confirmed, confirm
+from podium.config.confirmed_servers import ConfirmedServer, save_confirmed_server
 from podium.config.model_role import Role
-from podium.config.repo_proposal import proposals
+from podium.config.repo_proposal import list_proposals
 from podium.config.trust import Trust
 from podium.config.worktree_settings import WorktreeSettings
 from podium.setup.settings import Settings
@@ -100,7 +100,7 @@ sandbox: off
 
 def trust(home: Path, repo: Path, *keys: str) -> None:
     """Trust what the repository proposes under these keys, as it stands there."""
-    for one in proposals(Settings.load({}, repo, home=home).proposed, repo):
+    for one in list_proposals(Settings.load({}, repo, home=home).proposed, repo):
         if one.key in keys:
             Trust.load(home).trust(one.kind, one.name, one.digest, content=one.content)
 
@@ -130,7 +130,7 @@ def test_however_much_is_trusted_a_repository_allows_nothing(home: Path, repo: P
     settings = Settings.load({}, repo, home=home)
 
     assert (settings.permissions, settings.permission_mode, settings.sandbox) == (Permissions(), "default", True)
-    assert set(settings.proposed.said_keys()) == {"permissions.allow", "permissions.mode", "sandbox"}
+    assert set(settings.proposed.iter_explicit_keys()) == {"permissions.allow", "permissions.mode", "sandbox"}
     assert "podium.yaml:5: permissions.allow: is ignored: files of a repository can only tighten" in settings.notices
 
 
@@ -165,7 +165,7 @@ def test_what_changes_after_it_was_trusted_is_only_proposed_again(
     repo_file(repo, PROPOSED.replace(before, after))
     settings = Settings.load({}, repo, home=home)
 
-    assert [one for one in settings.proposed.said_keys() if one in EVERYTHING] == [key]
+    assert [one for one in settings.proposed.iter_explicit_keys() if one in EVERYTHING] == [key]
     assert sum("until you trust it with podium trust" in notice for notice in settings.notices) == 1
 
 
@@ -251,7 +251,7 @@ def test_what_to_think_with_is_found_in_order(home: Path) -> None:
         return settings.model, settings.sources.get("model", "default")
 
     assert found() == ("", "default")
-    confirm(home, Confirmed(url="http://127.0.0.1:7/v1", provider="ollama", model="small"))
+    save_confirmed_server(home, ConfirmedServer(url="http://127.0.0.1:7/v1", provider="ollama", model="small"))
     assert found() == ("ollama:small", "confirmed server")
     assert Settings.load({}, home=home).base_url == "http://127.0.0.1:7/v1"
     assert found(XAI_API_KEY="k") == ("xai:grok-4.3", "environment")
@@ -299,29 +299,29 @@ def test_a_run_remembers_what_it_needs_and_nothing_secret(home: Path, repo: Path
     repo_file(repo, "permissions: {deny: [WebFetch]}\n")
     settings = Settings.load({}, repo, home=home)
 
-    remembered = json.loads(msgspec.json.encode(settings.recorded()))
-    later = Settings(home=home, store=home / "podium.db").as_recorded(remembered)
+    remembered = json.loads(msgspec.json.encode(settings.to_record()))
+    later = Settings(home=home, store=home / "podium.db").with_record(remembered)
 
     assert "secret" not in json.dumps(remembered)
     assert later.base_url == "http://h.test/v1"
     for key in ("model", "models", "budget", "permission_mode", "checks", "permissions", "narrowing", "patience"):
         assert getattr(later, key) == getattr(settings, key)
-    assert settings.as_recorded(remembered) is settings
+    assert settings.with_record(remembered) is settings
 
 
 def test_a_run_of_an_older_release_resumes_with_what_holds_now(home: Path) -> None:
     user_file(home, "budget: {usd: 1}\n")
 
-    later = Settings.load({}, home=home).as_recorded({"model": "openai:old", "base_url": "http://old.test"})
+    later = Settings.load({}, home=home).with_record({"model": "openai:old", "base_url": "http://old.test"})
 
     assert (later.model, later.base_url, later.budget) == ("openai:old", "http://old.test", Budget(usd=1))
 
 
 def test_what_is_forbidden_by_now_stays_forbidden_when_a_run_resumes(home: Path) -> None:
-    remembered = Settings(home=home, store=home, permissions=Permissions(allow=("Bash",))).recorded()
+    remembered = Settings(home=home, store=home, permissions=Permissions(allow=("Bash",))).to_record()
     user_file(home, "permissions: {deny: [Bash]}\n")
 
-    later = Settings.load({}, home=home).as_recorded(remembered)
+    later = Settings.load({}, home=home).with_record(remembered)
 
     assert later.permissions == Permissions(allow=("Bash",))
     assert later.narrowing == Permissions(deny=("Bash",))

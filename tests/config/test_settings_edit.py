@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.config.settings_edit import set_model, with_model
+from podium.config.settings_edit import replace_model_line, set_model
 from podium.values.errors import Mistake
 
 
@@ -21,7 +21,7 @@ from podium.values.errors import Mistake
     ],
 )
 def test_the_model_is_set_and_the_rest_of_the_file_stays(before: str, after: str) -> None:
-    assert with_model(before, "ollama:x") == after
+    assert replace_model_line(before, "ollama:x") == after
 
 
 def test_a_file_that_is_new_is_the_persons_own_and_one_that_is_there_keeps_its_mode_and_its_link(

@@ -9,8 +9,8 @@ import pytest
 
 from podium.config.launch import Launch
 from podium.config.model_role import Role
-from podium.config.settings_document import Document, ProviderLimits
-from podium.config.settings_files import read_files
+from podium.config.settings_document import ProviderLimits, SettingsDocument
+from podium.config.settings_files import read_settings_files
 from podium.config.worktree_settings import WorktreeSettings
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import Mistake
@@ -55,7 +55,7 @@ providers:
 approvals: {timeout: never}
 """
 
-SAID = Document(
+SAID = SettingsDocument(
     model="fast",
     models={
         "fast": Role(model="groq:llama"),
@@ -102,20 +102,25 @@ def written(home: Path, text: str | bytes, name: str = "config.yaml") -> Path:
 
 
 def findings(home: Path, repo: Path | None = None) -> list[str]:
-    return [f"{finding.severity} {finding}" for finding in read_files(home, repo).findings]
+    return [f"{finding.severity} {finding}" for finding in read_settings_files(home, repo).findings]
 
 
 def test_every_key_is_read(tmp_path: Path) -> None:
-    read = read_files(written(tmp_path, WHOLE))
+    read = read_settings_files(written(tmp_path, WHOLE))
 
     assert read.findings == ()
     assert read.user == SAID
 
 
 def test_without_files_nothing_is_said(tmp_path: Path) -> None:
-    read = read_files(tmp_path / "nowhere", tmp_path)
+    read = read_settings_files(tmp_path / "nowhere", tmp_path)
 
-    assert (read.user, read.repo, read.proposed, read.paths) == (Document(), Document(), Document(), ())
+    assert (read.user, read.repo, read.proposed, read.paths) == (
+        SettingsDocument(),
+        SettingsDocument(),
+        SettingsDocument(),
+        (),
+    )
 
 
 @pytest.mark.parametrize(
@@ -211,10 +216,10 @@ def test_a_repositorys_file_that_leads_out_is_not_read(tmp_path: Path) -> None:
     written(tmp_path, "model: a", "elsewhere.yaml")
     (repo / "podium.yaml").symlink_to(tmp_path / "elsewhere.yaml")
 
-    read = read_files(tmp_path, repo)
+    read = read_settings_files(tmp_path, repo)
 
     assert "leads out of the repository" in str(read.errors[0])
-    assert read.repo == Document()
+    assert read.repo == SettingsDocument()
 
 
 def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(tmp_path: Path) -> None:
@@ -224,7 +229,7 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(tmp_path: Path) 
 
     assert first.endswith(":1: modle: is not a known key and is ignored; the nearest known key is model")
     assert ":2: budget.dollars: is not a known key and is ignored" in second
-    assert read_files(home).user.model == "b"
+    assert read_settings_files(home).user.model == "b"
 
 
 def test_no_message_repeats_what_may_be_secret(tmp_path: Path) -> None:
@@ -244,7 +249,9 @@ def test_a_variable_in_a_command_stays_as_it_is(tmp_path: Path) -> None:
     home = written(tmp_path, "mcpServers: {a: {command: '${SHELL}', args: [-c, 'echo ${HOME}']}}\n")
 
     [found] = findings(home)
-    filled = read_files(home).user.mcp_servers["a"].filled({"HOME": "/x", "SHELL": "/bin/evil"}).server
+    filled = (
+        read_settings_files(home).user.mcp_servers["a"].resolve_variables({"HOME": "/x", "SHELL": "/bin/evil"}).server
+    )
 
     assert "mcpServers.a.command: ${SHELL} stays as it is written; variables are filled in only in args, env" in found
     assert (filled.command, filled.args) == ("${SHELL}", ("-c", "echo /x"))
@@ -252,12 +259,12 @@ def test_a_variable_in_a_command_stays_as_it_is(tmp_path: Path) -> None:
 
 def test_variables_are_filled_in_when_a_server_starts(tmp_path: Path) -> None:
     home = written(tmp_path, "mcpServers: {a: {url: 'https://t.test', headers: {Authorization: 'Bearer ${SECRET}!'}}}")
-    server = read_files(home).user.mcp_servers["a"]
+    server = read_settings_files(home).user.mcp_servers["a"]
 
     assert server.headers == {"Authorization": "Bearer ${SECRET}!"}
-    assert server.filled({"SECRET": "s"}).server.headers == {"Authorization": "Bearer s!"}
+    assert server.resolve_variables({"SECRET": "s"}).server.headers == {"Authorization": "Bearer s!"}
     with pytest.raises(Mistake, match=r"the MCP server 'a' needs the variable SECRET, which is not set"):
-        server.filled({})
+        server.resolve_variables({})
 
 
 def test_a_server_whose_tools_could_not_be_called_is_an_error_and_in_mcp_json_left_out(tmp_path: Path) -> None:
@@ -271,7 +278,7 @@ def test_a_server_whose_tools_could_not_be_called_is_an_error_and_in_mcp_json_le
     assert "config.yaml:2: mcpServers.a__b: tools cannot be called by this name; letters, digits, hyphens" in own
     assert own.startswith("error ")
     assert foreign.startswith("warning .mcp.json:1: mcpServers.a b: tools cannot be called by this name")
-    assert list(read_files(home, repo).proposed.mcp_servers) == ["c"]
+    assert list(read_settings_files(home, repo).proposed.mcp_servers) == ["c"]
 
 
 @pytest.mark.parametrize(
@@ -301,7 +308,7 @@ def test_a_rule_that_is_none_or_fails_its_example_is_an_error_where_it_stands(
 ) -> None:
     written(tmp_path, f"permissions:\n  {rules.replace(chr(10), chr(10) + '  ')}\n", name)
 
-    [found] = read_files(tmp_path, tmp_path).errors
+    [found] = read_settings_files(tmp_path, tmp_path).errors
 
     assert str(found).partition(f"{name}:{line}: ")[2].startswith(sentence)
 
@@ -318,7 +325,7 @@ permissions:
     - {rule: WebFetch, match: }
 """
 
-    read = read_files(written(tmp_path, text))
+    read = read_settings_files(written(tmp_path, text))
 
     assert read.findings == ()
     assert read.user.permissions == Permissions(allow=("Bash(npm run test *)",), deny=("Read(./.env)", "WebFetch"))
@@ -330,21 +337,21 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
     home, repo = tmp_path / "home", tmp_path
     written(repo, WHOLE, "podium.yaml")
 
-    read = read_files(home, repo)
+    read = read_settings_files(home, repo)
 
-    assert set(read.repo.said_keys()) == {
+    assert set(read.repo.iter_explicit_keys()) == {
         *("model", "models.fast", "models.deep", "permissions.ask", "permissions.deny", "workers", "max_restarts"),
         *("budget.usd", "budget.tokens", "budget.seconds", "budget.turns", "budget.files_changed"),
         *(f"providers.openai.{limit}" for limit in ("requests_per_minute", "tokens_per_minute", "concurrent")),
         "approvals.timeout",
     }
-    assert set(read.proposed.said_keys()) == {
+    assert set(read.proposed.iter_explicit_keys()) == {
         *("engines.mine", "mcpServers.files", "mcpServers.far", "permissions.allow", "permissions.mode", "sandbox"),
         *("store", "checks.tests", "checks.lint", "providers.openai.base_url", "notify"),
         *("worktrees.setup", "worktrees.teardown", "worktrees.folder", "worktrees.quota"),
     }
     assert read.proposed.mcp_servers["files"].source == "repo"
-    assert {finding.key for finding in read.findings} == {*read.proposed.said_keys(), "models.deep.rules"}
+    assert {finding.key for finding in read.findings} == {*read.proposed.iter_explicit_keys(), "models.deep.rules"}
     assert read.repo.models["deep"].rules == ()
     said = [f"{finding.severity} {finding}" for finding in read.findings]
     untrusted = "is only proposed by the repository, and ignored until you trust it with podium trust"
@@ -362,7 +369,7 @@ def test_the_servers_of_mcp_json_are_proposed_too(tmp_path: Path) -> None:
     )
     written(tmp_path, text, ".mcp.json")
 
-    read = read_files(tmp_path / "home", tmp_path)
+    read = read_settings_files(tmp_path / "home", tmp_path)
 
     assert read.proposed.mcp_servers == {"web": McpServer(name="web", url="https://t.example/mcp", source="repo")}
     assert [str(finding).partition(": is")[0] for finding in read.findings] == [".mcp.json:4: mcpServers.web"]

@@ -8,11 +8,11 @@ import pytest
 from anyio import CancelScope, fail_after
 
 from podium import Agent, Run
-from podium.engines.model.model_caller import Model, Retry
+from podium.engines.model.model_caller import Model, RetryPolicy
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
-from podium.store.fault import refusal_after
-from podium.store.sqlite.mailbox import post
+from podium.store.fault import refuse_after
+from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.values.agent import Advisors, Budget
 from podium.values.errors import Mistake
 from podium.values.event import BudgetChanged, ModelReplied, Noticed, TurnStarted
@@ -69,7 +69,7 @@ async def test_parallel_agents_cannot_overdraw_together(studio: Studio) -> None:
 
 async def test_what_was_spent_before_a_crash_counts_after_it(studio: Studio) -> None:
     studio.agent("lead", says=[{"calls": [{"name": "one"}], "usage": HUNDRED}, {"says": "x", "usage": HUNDRED}])
-    async with studio.app(fault=refusal_after(6)) as app:
+    async with studio.app(fault=refuse_after(6)) as app:
         first = await app.run(studio.agents["lead"], "go", budget=Budget(tokens=150))
     assert first.outcome == "interrupted"
     assert studio.events(first, ModelReplied)
@@ -81,7 +81,7 @@ async def test_what_was_spent_before_a_crash_counts_after_it(studio: Studio) -> 
 
 
 async def test_money_cannot_be_limited_where_no_price_is_known(studio: Studio) -> None:
-    unknown = ModelEngine(Model(wire=ScriptedWire("ok")), name="elsewhere:x", retry=Retry(sleep=at_once))
+    unknown = ModelEngine(Model(wire=ScriptedWire("ok")), name="elsewhere:x", retry=RetryPolicy(sleep=at_once))
     agent = Agent(name="lead", engine="elsewhere")
 
     async with studio.app(engines={"elsewhere": unknown}) as app:
@@ -249,14 +249,14 @@ async def test_a_run_with_more_seconds_goes_on_past_the_first_ones(studio: Studi
 
 
 async def test_money_is_not_limited_later_either_where_no_price_is_known(studio: Studio) -> None:
-    unknown = ModelEngine(Model(wire=ScriptedWire([SILENT])), name="elsewhere:x", retry=Retry(sleep=at_once))
+    unknown = ModelEngine(Model(wire=ScriptedWire([SILENT])), name="elsewhere:x", retry=RetryPolicy(sleep=at_once))
     agent = Agent(name="lead", engine="elsewhere")
 
     async with studio.app(engines={"elsewhere": unknown}) as app, app.start(agent, "go") as run:
         await thinking(run, "lead")
         with pytest.raises(Mistake, match=r"lead thinks with elsewhere:x, whose price is not known.*limit tokens"):
             await run.change_budget(Budget(usd=1.0))
-        post(studio.settings.store, run.id, BudgetChanged(budget=Budget(usd=1.0)))
+        post_to_mailbox(studio.settings.store, run.id, BudgetChanged(budget=Budget(usd=1.0)))
         with fail_after(40), run.entries() as entries:
             async for entry in entries:
                 if isinstance(entry.event, Noticed):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from podium import Result
-from podium.core.earlier_runs import UNFINISHED
-from podium.store.fault import refusal_after
+from podium.core.earlier_runs import UNFINISHED_MARK
+from podium.store.fault import refuse_after
 from podium.testing import calls
 from podium.values.agent import Router
 from podium.values.errors import Mistake
@@ -64,7 +64,7 @@ async def test_what_was_stopped_is_recalled_as_unfinished(studio: Studio) -> Non
     second = await say(studio, "poet", "rather a limerick", stopped)
 
     assert second.text == "a limerick"
-    assert said(studio, "poet") == ["write a poem", UNFINISHED, "rather a limerick"]
+    assert said(studio, "poet") == ["write a poem", UNFINISHED_MARK, "rather a limerick"]
 
 
 async def test_whoever_a_request_is_routed_to_knows_the_conversation(studio: Studio) -> None:
@@ -83,7 +83,7 @@ async def test_whoever_a_request_is_routed_to_knows_the_conversation(studio: Stu
 async def test_a_resumed_run_has_the_same_memory(studio: Studio) -> None:
     studio.agent("poet", says=["a poem", "a shorter poem"])
     first = await say(studio, "poet", "write a poem")
-    async with studio.app(fault=refusal_after(4)) as app:
+    async with studio.app(fault=refuse_after(4)) as app:
         died = await app.run(studio.agents["poet"], "shorter", after=first.run_id)
 
     studio.bury()

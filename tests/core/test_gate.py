@@ -14,8 +14,8 @@ from msgspec import structs
 
 from podium import App, Result, Run
 from podium.policy import Mode
-from podium.store.fault import refusal_after
-from podium.store.sqlite.mailbox import post
+from podium.store.fault import refuse_after
+from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import Mistake
 from podium.values.event import (
@@ -360,7 +360,7 @@ async def test_death_at_any_entry_runs_nothing_without_approval_and_nothing_twic
     while not ends:
         number += 1
         counter.unlink(missing_ok=True)
-        async with studio.app(fault=refusal_after(number)) as app:
+        async with studio.app(fault=refuse_after(number)) as app:
             opening = app.start(studio.agents["writer"], "go", repo=repo, is_attended=True)
             async with attended(app, opening, answer(decision)) as started:
                 result = await started.result()
@@ -437,12 +437,12 @@ async def test_changed_files_can_be_limited(studio: Studio, repo: Path) -> None:
 async def test_an_answer_that_comes_after_its_time_does_not_count(studio: Studio, repo: Path) -> None:
     studio.settings = structs.replace(studio.settings, approval_seconds=0.1)
     writer(studio)
-    async with studio.app(fault=refusal_after(6)) as app:
+    async with studio.app(fault=refuse_after(6)) as app:
         first = await app.run(studio.agents["writer"], "go", repo=repo, is_attended=True)
     [asked] = studio.events(first, PermissionAsked)
     studio.bury()
     late = PermissionAnswered(id=asked.id, decision="once", by="me", at=asked.action.expires_at + 1)
-    post(studio.settings.store, first.run_id, late, ref=asked.id)
+    post_to_mailbox(studio.settings.store, first.run_id, late, ref=asked.id)
 
     result = await studio.resume(first.run_id)
 
@@ -455,7 +455,7 @@ async def test_what_had_begun_before_a_crash_is_not_done_when_it_is_denied_by_no
     studio.settings = structs.replace(studio.settings, checks=checks)
     ruled(studio, allow=["run_checks"])
     writer(studio, {"calls": [{"name": "run_checks"}]}, tools=("run_checks",))
-    async with studio.app(fault=refusal_after(6)) as app:
+    async with studio.app(fault=refuse_after(6)) as app:
         first = await app.run(studio.agents["writer"], "go", repo=repo)
     assert studio.events(first, ActionBegan)
     studio.bury()
@@ -486,7 +486,7 @@ async def test_only_what_was_asked_can_be_answered(studio: Studio, repo: Path) -
 async def test_bypassing_has_to_be_typed_again_and_is_shown(studio: Studio, repo: Path) -> None:
     ruled(studio, mode="bypass")
     writer(studio, WRITE, COUNT)
-    async with studio.app(fault=refusal_after(7)) as app:
+    async with studio.app(fault=refuse_after(7)) as app:
         first = await app.run(studio.agents["writer"], "go", repo=repo)
     assert "bypassed" in studio.events(first, Noticed)[0].text
     studio.bury()

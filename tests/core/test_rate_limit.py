@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.core.rate_limit import MINUTE, Pace
+from podium.core.rate_limit import MINUTE, RateLimit
 
 
 class Time:
@@ -27,11 +27,11 @@ def test_no_minute_has_more_beginnings_than_allowed(most: int, gaps: list[float]
 
     async def begun() -> list[float]:
         clock = Time()
-        pace = Pace(most, clock=clock, sleep=clock.sleep)
+        pace = RateLimit(most, clock=clock, sleep=clock.sleep)
         times = []
         for gap in gaps:
             clock.now += gap
-            await pace.begin()
+            await pace.acquire()
             times.append(clock.now)
         return times
 
@@ -43,10 +43,10 @@ def test_no_minute_has_more_beginnings_than_allowed(most: int, gaps: list[float]
 
 async def test_whoever_is_slow_never_waits() -> None:
     clock = Time()
-    pace = Pace(2, clock=clock, sleep=clock.sleep)
+    pace = RateLimit(2, clock=clock, sleep=clock.sleep)
 
     for _ in range(10):
-        await pace.begin()
+        await pace.acquire()
         clock.now += 30.0
 
     assert clock.now == 300.0

@@ -20,22 +20,25 @@ ENVIRON = {"OPENAI_API_KEY": CANARY, "DEPLOY_TOKEN": "tok-4711-abcdef", "LANG": 
 
 
 def test_keys_and_what_is_named_a_secret_are_blotted_out() -> None:
-    redaction = Redaction.of(ENVIRON, {"OPENAI_API_KEY"})
+    redaction = Redaction.from_environment(ENVIRON, {"OPENAI_API_KEY"})
 
-    assert redaction.text(f"a {CANARY} b tok-4711-abcdef c C.UTF-8") == "a [OPENAI_API_KEY] b [DEPLOY_TOKEN] c C.UTF-8"
+    assert (
+        redaction.redact_text(f"a {CANARY} b tok-4711-abcdef c C.UTF-8")
+        == "a [OPENAI_API_KEY] b [DEPLOY_TOKEN] c C.UTF-8"
+    )
 
 
 @pytest.mark.parametrize("value", ["x", "password", "/run/user/1000/agent.sock", "123456789012345", ""])
 def test_words_paths_numbers_and_placeholders_are_no_secrets(value: str) -> None:
-    redaction = Redaction.of({"SSH_AUTH_SOCK": value, "OPENAI_API_KEY": "x"}, {"OPENAI_API_KEY"})
+    redaction = Redaction.from_environment({"SSH_AUTH_SOCK": value, "OPENAI_API_KEY": "x"}, {"OPENAI_API_KEY"})
 
-    assert redaction.text(f"the {value} x") == f"the {value} x"
+    assert redaction.redact_text(f"the {value} x") == f"the {value} x"
 
 
 def test_a_secret_that_contains_another_goes_as_a_whole() -> None:
     redaction = Redaction({"abcdefgh": "A", "abcdefghijkl": "B"})
 
-    assert redaction.text("abcdefghijkl abcdefgh") == "[B] [A]"
+    assert redaction.redact_text("abcdefghijkl abcdefgh") == "[B] [A]"
 
 
 @given(st.text(), st.text(), st.integers(min_value=0, max_value=40))
@@ -45,8 +48,10 @@ def test_a_secret_that_comes_in_two_pieces_is_found(before: str, after: str, cut
     cut = min(cut, len(whole))
     first, second = whole[:cut], whole[cut:]
 
-    held = redaction.open(first)
-    shown = redaction.text(first[: len(first) - held]) + redaction.text(first[len(first) - held :] + second)
+    held = redaction.partial_secret_length(first)
+    shown = redaction.redact_text(first[: len(first) - held]) + redaction.redact_text(
+        first[len(first) - held :] + second
+    )
 
     assert CANARY not in shown
 

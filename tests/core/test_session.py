@@ -9,28 +9,28 @@ from anyio import Event as Flag
 from anyio import create_task_group, fail_after, sleep, sleep_forever, wait_all_tasks_blocked
 
 from podium.core.engine import (
+    EngineSession,
+    EngineSessionSpec,
     Finished,
-    Mind,
     Piece,
     Postponed,
     Reasoning,
-    Spec,
     Superseded,
     Text,
     ToolFinished,
     ToolStarted,
 )
-from podium.core.engine_sessions import Keeper
+from podium.core.engine_sessions import EngineSessionTasks
 from podium.core.scope import Scope
-from podium.core.session import QUEUE, Session
+from podium.core.session import MAX_QUEUED_PROMPTS, Session
 from podium.core.timeline import Timeline
 from podium.store.follower import Follower
-from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.store import SqliteStore
 from podium.values.agent import Agent
-from podium.values.errors import Failed, OutsideFailed
+from podium.values.errors import AgentFailed, OutsideFailed
 from podium.values.event import SessionRevived, TextStreamed, TextSuperseded, ToolUse, TurnEnded
-from podium.values.limits import Patience
+from podium.values.limits import TurnLimits
 
 Pieces = Callable[[str], AsyncGenerator[Piece]]
 
@@ -42,13 +42,13 @@ class Played:
 
     def __init__(self, *plays: Pieces, is_restored: bool = False) -> None:
         self.plays = plays
-        self.specs: list[Spec] = []
+        self.specs: list[EngineSessionSpec] = []
         self.asked: list[str] = []
         self.closed = 0
         self.is_restored = is_restored
 
     @asynccontextmanager
-    async def open(self, spec: Spec) -> AsyncIterator[Mind]:
+    async def open(self, spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
         self.specs.append(spec)
         try:
             yield PlayedMind(self, self.plays[min(len(self.specs), len(self.plays)) - 1])
@@ -83,13 +83,13 @@ async def silence(prompt: str) -> AsyncGenerator[Piece]:
     await sleep_forever()
 
 
-SHORT = Patience(running_tool=0.2, used_tools=0.1, thinking=0.05, resumed=0.02, turn=5.0)
+SHORT = TurnLimits(running_tool=0.2, used_tools=0.1, thinking=0.05, resumed=0.02, turn=5.0)
 
 
 class Bench:
     """A session on a real store, and its timeline."""
 
-    def __init__(self, path: Path, engine: Played, patience: Patience) -> None:
+    def __init__(self, path: Path, engine: Played, patience: TurnLimits) -> None:
         self.path = path
         self.engine = engine
         self.patience = patience
@@ -98,24 +98,24 @@ class Bench:
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
         async with SqliteStore(self.path) as store, create_task_group() as minds:
-            self.timeline = Timeline("r", store.begin("r"))
+            self.timeline = Timeline("r", store.begin_run("r"))
             scope = Scope(self.timeline, "worker", operation="worker", digest="d")
-            spec = Spec(agent=Agent(name="worker"), system="You work.")
-            keeper = Keeper(minds, noticed=self.notices.append)
-            session = Session(self.engine, spec, scope, keeper=keeper, patience=self.patience)
+            spec = EngineSessionSpec(agent=Agent(name="worker"), system="You work.")
+            keeper = EngineSessionTasks(minds, on_notice=self.notices.append)
+            session = Session(self.engine, spec, scope, session_tasks=keeper, turn_limits=self.patience)
             try:
                 yield session
             finally:
                 await session.aclose()
 
     def events(self, *kinds: type) -> list[object]:
-        with Reader(self.path) as reader:
-            return [entry.event for entry in reader.entries("r") if isinstance(entry.event, kinds)]
+        with StoreReader(self.path) as reader:
+            return [entry.event for entry in reader.read_entries("r") if isinstance(entry.event, kinds)]
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Callable[..., Bench]:
-    def made(*plays: Pieces, patience: Patience = SHORT, is_restored: bool = False) -> Bench:
+    def made(*plays: Pieces, patience: TurnLimits = SHORT, is_restored: bool = False) -> Bench:
         return Bench(tmp_path / "s.db", Played(*plays, is_restored=is_restored), patience)
 
     return made
@@ -141,7 +141,7 @@ async def test_a_busy_session_takes_the_next_prompt_when_its_turn_comes_and_keep
         yield Text(f"re: {prompt}")
         yield Finished()
 
-    place = bench(waits, patience=Patience())
+    place = bench(waits, patience=TurnLimits())
     replies: list[str] = []
 
     async with place.session() as session:
@@ -165,13 +165,13 @@ async def test_the_queue_is_bounded_and_says_so(bench: Callable[..., Bench]) -> 
         await sleep_forever()
         yield Finished()
 
-    place = bench(waits, patience=Patience())
+    place = bench(waits, patience=TurnLimits())
 
     async with place.session() as session, create_task_group() as group:
-        for number in range(1 + QUEUE):
+        for number in range(1 + MAX_QUEUED_PROMPTS):
             group.start_soon(session.ask, f"p{number}")
         await wait_all_tasks_blocked()
-        with pytest.raises(Failed, match="64 prompts are waiting"):
+        with pytest.raises(AgentFailed, match="64 prompts are waiting"):
             await session.ask("one too many")
         group.cancel_scope.cancel()
 
@@ -187,15 +187,15 @@ async def test_a_session_is_free_again_after_success_failure_timeout_and_cancell
         yield Text("ok")
         yield Finished()
 
-    place = bench(by_prompt, patience=Patience(thinking=0.5))
+    place = bench(by_prompt, patience=TurnLimits(thinking=0.5))
 
     async with place.session() as session:
         assert (await session.ask("fine")).text == "ok"
         assert not session.is_busy
-        with pytest.raises(Failed, match="its engine broke: KeyError: 'broken'"):
+        with pytest.raises(AgentFailed, match="its engine broke: KeyError: 'broken'"):
             await session.ask("break")
         assert not session.is_busy
-        with pytest.raises(Failed, match=r"timed out after 0\.5 s of silence"):
+        with pytest.raises(AgentFailed, match=r"timed out after 0\.5 s of silence"):
             await session.ask("hang")
         assert not session.is_busy
         async with create_task_group() as group:
@@ -224,7 +224,7 @@ async def test_a_second_empty_reply_is_a_failure(bench: Callable[..., Bench]) ->
     place = bench(nothing)
 
     async with place.session() as session:
-        with pytest.raises(Failed, match="worker: it replied with nothing"):
+        with pytest.raises(AgentFailed, match="worker: it replied with nothing"):
             await session.ask("hi")
 
     assert len(place.engine.asked) == 2
@@ -250,7 +250,7 @@ async def test_text_before_a_failure_is_kept(bench: Callable[..., Bench]) -> Non
     place = bench(silence)
 
     async with place.session() as session:
-        with pytest.raises(Failed):
+        with pytest.raises(AgentFailed):
             await session.ask("hi")
 
     assert place.events(TextStreamed) == [TextStreamed(text="one moment")]
@@ -260,7 +260,7 @@ async def test_text_before_a_failure_is_kept(bench: Callable[..., Bench]) -> Non
 
 
 async def test_text_before_a_cancellation_is_kept(bench: Callable[..., Bench]) -> None:
-    place = bench(silence, patience=Patience())
+    place = bench(silence, patience=TurnLimits())
 
     async with place.session() as session:
         async with create_task_group() as group:
@@ -295,7 +295,7 @@ async def test_an_engine_that_ends_with_an_open_tool_failed(bench: Callable[...,
         yield Finished()
 
     async with bench(careless).session() as session:
-        with pytest.raises(Failed, match="ended the turn while build was still running"):
+        with pytest.raises(AgentFailed, match="ended the turn while build was still running"):
             await session.ask("build")
 
 
@@ -304,7 +304,7 @@ async def test_an_engine_that_breaks_off_failed(bench: Callable[..., Bench]) -> 
         yield Text("I was about to")
 
     async with bench(broken_off).session() as session:
-        with pytest.raises(Failed, match="broke off in the middle"):
+        with pytest.raises(AgentFailed, match="broke off in the middle"):
             await session.ask("go on")
 
 
@@ -326,7 +326,7 @@ async def test_patience_depends_on_what_the_turn_is_doing(bench: Callable[..., B
         place = bench(play)
         place.path.unlink(missing_ok=True)
         async with place.session() as session:
-            with pytest.raises(Failed, match=expected):
+            with pytest.raises(AgentFailed, match=expected):
                 await session.ask("go")
 
 
@@ -336,10 +336,10 @@ async def test_a_turn_that_never_stops_talking_ends_at_its_absolute_limit(bench:
             yield Text("and ")
             await sleep(0.005)
 
-    place = bench(endless, patience=Patience(turn=0.1))
+    place = bench(endless, patience=TurnLimits(turn=0.1))
 
     async with place.session() as session:
-        with pytest.raises(Failed, match=r"timed out after 0\.1 s"):
+        with pytest.raises(AgentFailed, match=r"timed out after 0\.1 s"):
             await session.ask("tell me everything")
 
 
@@ -350,7 +350,7 @@ async def test_talking_resets_the_silence(bench: Callable[..., Bench]) -> None:
             yield Text(".")
         yield Finished()
 
-    async with bench(slow, patience=Patience(thinking=0.1)).session() as session:
+    async with bench(slow, patience=TurnLimits(thinking=0.1)).session() as session:
         assert (await session.ask("go")).text == "........"
 
 
@@ -359,7 +359,7 @@ async def test_a_restored_mind_that_stays_silent_is_replaced_by_a_fresh_one(benc
         await sleep_forever()
         yield Finished()
 
-    place = bench(dead, says, patience=Patience(resumed=0.02), is_restored=True)
+    place = bench(dead, says, patience=TurnLimits(resumed=0.02), is_restored=True)
 
     async with place.session() as session:
         reply = await session.ask("are you there?")
@@ -378,7 +378,7 @@ async def test_a_restored_mind_is_trusted_once_it_has_spoken(bench: Callable[...
         yield Text("here")
         yield Finished()
 
-    place = bench(slow_after_the_first_word, patience=Patience(resumed=0.02, thinking=5), is_restored=True)
+    place = bench(slow_after_the_first_word, patience=TurnLimits(resumed=0.02, thinking=5), is_restored=True)
 
     async with place.session() as session:
         assert (await session.ask("are you there?")).text == "yes here"
@@ -425,7 +425,7 @@ async def test_every_mind_is_put_away(bench: Callable[..., Bench]) -> None:
 
 
 async def test_a_word_is_seen_soon_even_when_no_other_follows(bench: Callable[..., Bench]) -> None:
-    place = bench(silence, patience=Patience())
+    place = bench(silence, patience=TurnLimits())
 
     async with place.session() as session, create_task_group() as group:
         group.start_soon(session.ask, "hi")
@@ -443,7 +443,7 @@ async def test_an_engine_may_hold_a_task_group_open_whatever_limit_ends_the_turn
     plain = place.engine.open
 
     @asynccontextmanager
-    async def with_a_task(spec: Spec) -> AsyncIterator[Mind]:
+    async def with_a_task(spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
         async with create_task_group() as group:
             group.start_soon(sleep_forever)
             async with plain(spec) as mind:
@@ -453,7 +453,7 @@ async def test_an_engine_may_hold_a_task_group_open_whatever_limit_ends_the_turn
     place.engine.open = with_a_task  # type: ignore[method-assign]
 
     async with place.session() as session:
-        with pytest.raises(Failed, match="of silence"):
+        with pytest.raises(AgentFailed, match="of silence"):
             await session.ask("hi")
         assert (await session.ask("hi")).text == "hello there"
 
@@ -467,7 +467,7 @@ async def test_a_mind_that_cannot_be_put_away_in_good_order_is_told_and_costs_no
     place = bench(says)
 
     @asynccontextmanager
-    async def grumpy(spec: Spec) -> AsyncIterator[Mind]:
+    async def grumpy(spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
         place.engine.specs.append(spec)
         yield PlayedMind(place.engine, says)
         raise OSError("stuck")
@@ -484,14 +484,14 @@ async def test_an_engine_that_cannot_be_opened_is_the_turns_failure(bench: Calla
     place = bench(says)
 
     @asynccontextmanager
-    async def absent(spec: Spec) -> AsyncIterator[Mind]:
+    async def absent(spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
         raise OutsideFailed("nobody there")
         yield
 
     place.engine.open = absent  # type: ignore[method-assign]
 
     async with place.session() as session:
-        with pytest.raises(Failed, match="worker: nobody there"):
+        with pytest.raises(AgentFailed, match="worker: nobody there"):
             await session.ask("hi")
 
 
@@ -502,7 +502,7 @@ async def test_an_empty_reply_after_a_tool_is_empty_too(bench: Callable[..., Ben
         yield Finished()
 
     async with bench(fizzles_out).session() as session:
-        with pytest.raises(Failed, match="replied with nothing"):
+        with pytest.raises(AgentFailed, match="replied with nothing"):
             await session.ask("hi")
 
 
@@ -548,7 +548,7 @@ async def test_streamed_text_is_coalesced(bench: Callable[..., Bench]) -> None:
             await sleep(0.01)
         yield Finished()
 
-    place = bench(chatty, patience=Patience())
+    place = bench(chatty, patience=TurnLimits())
 
     async with place.session() as session:
         await session.ask("talk")

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podium.core.scope import Scope
-from podium.core.timeline import GENESIS, Row, Timeline, chained, digest, first_break
-from podium.store.sqlite.reader import Reader
+from podium.core.timeline import GENESIS, JournalRow, Timeline, chain_hash, compute_digest, find_chain_break
+from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.store import SqliteStore
-from podium.values.errors import Inconsistent
+from podium.values.errors import JournalMismatch
 from podium.values.event import HandedOff, ModelReplied, Noticed, Routed
 from podium.values.usage import Usage
 
@@ -22,14 +22,14 @@ def root(timeline: Timeline, about: str = "d") -> Scope:
 
 async def loaded(store: SqliteStore, run: str = "r") -> Timeline:
     """The timeline as the next owner finds it."""
-    timeline = Timeline(run, await store.claim(run))
-    timeline.load(await store.rows(run))
+    timeline = Timeline(run, await store.claim_run(run))
+    timeline.load(await store.read_rows(run))
     return timeline
 
 
-def rows(path: Path, run: str = "r") -> list[Row]:
-    with Reader(path) as reader:
-        return reader.rows(run)
+def rows(path: Path, run: str = "r") -> list[JournalRow]:
+    with StoreReader(path) as reader:
+        return reader.read_rows(run)
 
 
 async def test_a_step_with_an_outcome_is_not_carried_out_again(tmp_path: Path) -> None:
@@ -40,10 +40,10 @@ async def test_a_step_with_an_outcome_is_not_carried_out_again(tmp_path: Path) -
         return Noticed(text="it happened")
 
     async with SqliteStore(tmp_path / "s.db") as store:
-        first = await root(Timeline("r", lease := store.begin("r"))).next("call").step(act, Noticed)
-        store.release(lease)
-        await lease.settled()
-        second = await root(await loaded(store)).next("call").step(act, Noticed)
+        first = await root(Timeline("r", lease := store.begin_run("r"))).next_child("call").step(act, Noticed)
+        store.release_run(lease)
+        await lease.wait_written()
+        second = await root(await loaded(store)).next_child("call").step(act, Noticed)
 
     assert first == second == Noticed(text="it happened")
     assert done == ["once"]
@@ -54,17 +54,17 @@ async def test_parallel_branches_get_their_own_outcomes_whatever_the_order_they_
         async def act() -> Noticed:
             return Noticed(text=f"{name}'s")
 
-        seen[name] = (await scope.next(f"worker:{name}").next("call").step(act, Noticed)).text
+        seen[name] = (await scope.next_child(f"worker:{name}").next_child("call").step(act, Noticed)).text
 
     first: dict[str, str] = {}
     second: dict[str, str] = {}
     async with SqliteStore(tmp_path / "s.db") as store:
-        scope = root(Timeline("r", lease := store.begin("r")))
+        scope = root(Timeline("r", lease := store.begin_run("r")))
         async with create_task_group() as group:
             for name in ("a", "b", "c"):
                 group.start_soon(work, scope, name, first)
-        store.release(lease)
-        await lease.settled()
+        store.release_run(lease)
+        await lease.wait_written()
         scope = root(await loaded(store))
         async with create_task_group() as group:
             for name in ("c", "a", "b"):
@@ -75,85 +75,85 @@ async def test_parallel_branches_get_their_own_outcomes_whatever_the_order_they_
 
 async def test_the_same_key_with_another_input_is_an_error_that_names_both(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        timeline = Timeline("r", store.begin("r"))
-        root(timeline, "first-input").next("call").settle(Noticed(text="x"))
+        timeline = Timeline("r", store.begin_run("r"))
+        root(timeline, "first-input").next_child("call").record_outcome(Noticed(text="x"))
 
-        with pytest.raises(Inconsistent, match=r"lead/call#1 .*first-input.*other-input"):
-            root(timeline, "other-input").next("call").recall(Noticed)
+        with pytest.raises(JournalMismatch, match=r"lead/call#1 .*first-input.*other-input"):
+            root(timeline, "other-input").next_child("call").find_outcome(Noticed)
 
 
 async def test_a_key_that_holds_another_kind_of_event_is_an_error(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        scope = root(Timeline("r", store.begin("r")))
-        scope.at("call#1").settle(Noticed(text="x"))
+        scope = root(Timeline("r", store.begin_run("r")))
+        scope.child("call#1").record_outcome(Noticed(text="x"))
 
-        with pytest.raises(Inconsistent, match=r"recorded noticed .* where Routed was expected"):
-            scope.at("call#1").recall(Routed)
+        with pytest.raises(JournalMismatch, match=r"recorded noticed .* where Routed was expected"):
+            scope.child("call#1").find_outcome(Routed)
 
 
 async def test_a_fact_is_recorded_once_however_often_the_code_runs(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        lease = store.begin("r")
+        lease = store.begin_run("r")
         timeline = Timeline("r", lease)
         root(timeline).record(HandedOff(sender="a", receiver="b"))
-        store.release(lease)
-        await lease.settled()
+        store.release_run(lease)
+        await lease.wait_written()
         again = await loaded(store)
         root(again).record(HandedOff(sender="a", receiver="b"))
-        await again.settled()
+        await again.wait_written()
 
     assert len(rows(tmp_path / "s.db")) == 1
 
 
 async def test_keys_count_inside_their_parent_and_attempts_are_told_apart(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        scope = root(Timeline("r", store.begin("r")))
+        scope = root(Timeline("r", store.begin_run("r")))
 
-        paths = [scope.next("turn").path, scope.next("turn").path, scope.next("advice:legal").path]
+        paths = [scope.next_child("turn").path, scope.next_child("turn").path, scope.next_child("advice:legal").path]
 
     assert paths == ["lead/turn#1", "lead/turn#2", "lead/advice:legal#1"]
-    assert scope.at("turn#2").again(2).path == "lead/turn#2~2"
-    assert scope.at("turn#2").again(1).path == "lead/turn#2"
+    assert scope.child("turn#2").for_attempt(2).path == "lead/turn#2~2"
+    assert scope.child("turn#2").for_attempt(1).path == "lead/turn#2"
 
 
 async def test_a_digest_covers_what_a_place_is_about_and_what_lies_above_it(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        timeline = Timeline("r", store.begin("r"))
+        timeline = Timeline("r", store.begin_run("r"))
 
-        plain, about = root(timeline).at("x"), root(timeline).at("x", "this")
+        plain, about = root(timeline).child("x"), root(timeline).child("x", "this")
 
     assert plain.digest == "d"
-    assert about.digest not in ("d", root(timeline).at("x", "that").digest)
-    assert digest({"b": 1, "a": 2}) == digest({"a": 2, "b": 1})
+    assert about.digest not in ("d", root(timeline).child("x", "that").digest)
+    assert compute_digest({"b": 1, "a": 2}) == compute_digest({"a": 2, "b": 1})
 
 
 async def test_usage_is_summed_by_operation_and_survives_a_new_owner(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        lease = store.begin("r")
+        lease = store.begin_run("r")
         timeline = Timeline("r", lease)
         for path in ("lead", "lead/advice:legal#1", "lead/advice:legal#10"):
             place = Scope(timeline, f"{path}/call#1", operation=path, digest="")
-            place.settle(ModelReplied(model="m", usage=Usage(calls=1, input_tokens=10)))
-        store.release(lease)
-        await lease.settled()
+            place.record_outcome(ModelReplied(model="m", usage=Usage(calls=1, input_tokens=10)))
+        store.release_run(lease)
+        await lease.wait_written()
 
         again = await loaded(store)
 
-    assert timeline.spent() == again.spent() == Usage(calls=3, input_tokens=30)
-    assert again.spent("lead/advice:legal#1").calls == 1
+    assert timeline.usage_below() == again.usage_below() == Usage(calls=3, input_tokens=30)
+    assert again.usage_below("lead/advice:legal#1").calls == 1
 
 
-def timeline_of(texts: list[str]) -> list[Row]:
+def timeline_of(texts: list[str]) -> list[JournalRow]:
     """A timeline as the store gives it."""
-    written: list[Row] = []
+    written: list[JournalRow] = []
 
     class Paper:
         epoch = 1
 
-        def append(self, row: Row, *, survives_power_loss: bool, mail: int | None) -> None:
+        def append(self, row: JournalRow, *, survives_power_loss: bool, mail: int | None) -> None:
             written.append(row)
 
-        async def settled(self, *, is_alone: bool = True) -> None: ...
+        async def wait_written(self, *, is_alone: bool = True) -> None: ...
 
     timeline = Timeline("r", Paper(), clock=lambda: 0.0)
     for text in texts:
@@ -162,8 +162,8 @@ def timeline_of(texts: list[str]) -> list[Row]:
 
 
 def test_an_untouched_timeline_is_whole() -> None:
-    assert first_break(timeline_of(["a", "b", "c"])) is None
-    assert first_break([]) is None
+    assert find_chain_break(timeline_of(["a", "b", "c"])) is None
+    assert find_chain_break([]) is None
 
 
 @given(st.integers(0, 4), st.sampled_from(["edit", "delete", "swap", "insert", "refile"]), st.data())
@@ -184,12 +184,12 @@ def test_every_edit_deletion_swap_and_insertion_shows(place: int, kind: str, dat
         case "refile":
             rows[place] = row._replace(kind="run_ended")
 
-    assert first_break(rows) is not None
+    assert find_chain_break(rows) is not None
 
 
 def test_a_chain_that_was_rebuilt_from_an_edit_on_shows_at_an_anchor_kept_elsewhere() -> None:
     original, forged = timeline_of(["a", "b", "c"]), timeline_of(["a", "X", "c"])
 
-    assert first_break(forged) is None
+    assert find_chain_break(forged) is None
     assert original[-1].hash != forged[-1].hash
-    assert chained(GENESIS, original[0].line) == original[0].hash
+    assert chain_hash(GENESIS, original[0].line) == original[0].hash

@@ -11,7 +11,7 @@ import msgspec
 
 from podium.core.engine import Text, Tool, ToolAnswer
 from podium.core.scope import Scope
-from podium.engines.model.model_wire import Call, Heard, Message, Wire
+from podium.engines.model.model_wire import Message, ModelCall, ReplyPart, Wire
 from podium.values.errors import OutsideFailed
 from podium.values.event import ToolUse
 
@@ -25,19 +25,19 @@ async def never(use: ToolUse, scope: Scope) -> ToolAnswer:
 LOOK = Tool(name="look", description="Looks.", parameters={"type": "object", "properties": {}}, answer=never)
 
 
-def call(*messages: Message, key: str = "run/turn#1/call#1", tools: tuple[Tool, ...] = ()) -> Call:
+def call(*messages: Message, key: str = "run/turn#1/call#1", tools: tuple[Tool, ...] = ()) -> ModelCall:
     asked = messages or (Message(role="user", text="hi"),)
-    return Call(agent="a", model="m", system="You are a.", messages=asked, tools=tools, key=key)
+    return ModelCall(agent="a", model="m", system="You are a.", messages=asked, tools=tools, key=key)
 
 
-async def hear(wire: Wire, call: Call) -> list[Heard]:
+async def hear(wire: Wire, call: ModelCall) -> list[ReplyPart]:
     async with aclosing(wire.stream(call)) as stream:
         return [heard async for heard in stream]
 
 
-def together(heard: list[Heard]) -> list[Heard]:
+def together(heard: list[ReplyPart]) -> list[ReplyPart]:
     """The same with text that follows on text as one piece: how it was cut depends on how it travelled."""
-    joined: list[Heard] = []
+    joined: list[ReplyPart] = []
     for piece in heard:
         if isinstance(piece, Text) and joined and isinstance(joined[-1], Text):
             joined[-1] = Text(joined[-1].text + piece.text)

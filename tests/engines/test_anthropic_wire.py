@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from podium.core.engine import Reasoning, Text
-from podium.engines.model.anthropic_wire import AnthropicWire, Reply
-from podium.engines.model.model_wire import Called, Ended, Heard, Message
+from podium.engines.model.anthropic_wire import AnthropicReplyParser, AnthropicWire
+from podium.engines.model.model_wire import Message, ReplyEnd, ReplyPart, ToolCallPart
 from podium.engines.model.stream_events import LONGEST_LINE
 from podium.engines.script import Move, ScriptedWire, ToolCall
 from podium.testing import ModelServer
@@ -63,7 +63,7 @@ async def test_a_script_over_http_is_heard_as_it_is_in_process(move: Move) -> No
     async with ModelServer(["", move]) as server, opened(server.url) as wire:
         *pieces, ended = await hear(wire, asked)
 
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, ReplyEnd)
     in_process = await hear(ScriptedWire(["", move]), asked)
     assert together([*pieces, structs.replace(ended, sealed="")]) == together(in_process)
     assert bool(ended.sealed) == bool(move.reasoning)
@@ -129,7 +129,7 @@ async def test_a_refused_key_is_named_by_its_variable_and_never_shown(given: str
 
 async def test_half_a_stream_is_heard_before_the_call_fails() -> None:
     async with ModelServer([{"says": "abcdefgh", "pieces": 4, "half": 1}]) as server, opened(server.url) as wire:
-        first: list[Heard] = []
+        first: list[ReplyPart] = []
         with pytest.raises(OutsideFailed, match="anthropic broke off in the middle of its reply") as caught:
             async for piece in wire.stream(call()):
                 first.append(piece)
@@ -345,8 +345,8 @@ async def test_signed_thoughts_go_back_as_they_came_and_where_they_stood() -> No
         opened(outside.url) as wire,
     ):
         *_, called, ended = await hear(wire, call())
-        assert isinstance(called, Called)
-        assert isinstance(ended, Ended)
+        assert isinstance(called, ToolCallPart)
+        assert isinstance(ended, ReplyEnd)
         said = Message(role="assistant", text="Looking.", calls=(called.call,), sealed=ended.sealed)
         await hear(wire, call(HI, said, Message(role="tool", text="here", answers="1")))
 
@@ -368,7 +368,7 @@ async def test_what_another_wire_sealed_stays_behind(sealed: str) -> None:
 # What comes back, over a connection
 
 
-async def heard_from(reply: bytes, *, closes: bool = True) -> list[Heard]:
+async def heard_from(reply: bytes, *, closes: bool = True) -> list[ReplyPart]:
     async with connected([reply], closes=closes) as outside, opened(outside.url) as wire:
         return await hear(wire, call())
 
@@ -384,14 +384,14 @@ async def test_calls_one_after_the_other_share_a_connection() -> None:
 async def test_a_connection_that_breaks_after_the_end_of_the_reply_does_no_harm() -> None:
     heard = await heard_from(streamed(START, SAID, ending()).removesuffix(b"0\r\n\r\n"))
 
-    assert [type(piece) for piece in heard] == [Text, Ended]
+    assert [type(piece) for piece in heard] == [Text, ReplyEnd]
 
 
 async def test_a_connection_that_stays_open_after_the_end_of_the_reply_does_not_hold_it_up() -> None:
     with anyio.fail_after(40):
         heard = await heard_from(streamed(START, SAID, ending()).removesuffix(b"0\r\n\r\n"), closes=False)
 
-    assert [type(piece) for piece in heard] == [Text, Ended]
+    assert [type(piece) for piece in heard] == [Text, ReplyEnd]
 
 
 @pytest.mark.parametrize("body", [START, START + SAID, START + SAID + event("message_stop"), START + ending(None)])
@@ -457,9 +457,9 @@ async def test_a_document_in_place_of_a_stream_is_understood() -> None:
     assert pieces == [
         Reasoning("hm"),
         Text("hello"),
-        Called(ToolUse(id="x", name="look", arguments={"at": 1})),
+        ToolCallPart(ToolUse(id="x", name="look", arguments={"at": 1})),
     ]
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, ReplyEnd)
     assert (ended.stop, ended.usage) == (
         "tool_calls",
         Usage(input_tokens=4, output_tokens=2, cached_tokens=1, calls=1),
@@ -471,17 +471,17 @@ async def test_a_document_is_complete_whether_it_says_why_it_ends_or_not() -> No
     heard = await heard_from(answered(b'{"type": "message", "content": [{"type": "text", "text": "hello"}]}'))
 
     assert heard[0] == Text("hello")
-    assert isinstance(heard[1], Ended)
+    assert isinstance(heard[1], ReplyEnd)
     assert heard[1].stop == "stop"
 
 
 # The reply by itself: bytes in, pieces out
 
 
-def pieces(*packets: bytes) -> list[Heard]:
-    reply = Reply(failed=failed, sent=0, place=1)
+def pieces(*packets: bytes) -> list[ReplyPart]:
+    reply = AnthropicReplyParser(make_failure=failed, sent=0, place=1)
     heard = [piece for packet in packets for piece in reply.feed(packet)]
-    return heard + list(reply.end())
+    return heard + list(reply.finish_reply())
 
 
 @pytest.mark.parametrize(
@@ -500,18 +500,18 @@ def pieces(*packets: bytes) -> list[Heard]:
 def test_the_reason_to_stop_is_told_in_the_words_of_all_wires(reason: str, stop: str) -> None:
     ended = pieces(START, SAID, ending(reason))[-1]
 
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, ReplyEnd)
     assert ended.stop == stop
 
 
 @pytest.mark.parametrize(("before", "expected"), [(b"", [Text("too dangerous")]), (SAID, [Text("hello")])])
-def test_a_refusal_without_words_has_those_that_explain_it(before: bytes, expected: list[Heard]) -> None:
+def test_a_refusal_without_words_has_those_that_explain_it(before: bytes, expected: list[ReplyPart]) -> None:
     delta = {"stop_reason": "refusal", "stop_details": {"type": "refusal", "explanation": "too dangerous"}}
 
     *heard, ended = pieces(START, before, event("message_delta", delta=delta))
 
     assert heard == expected
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, ReplyEnd)
     assert ended.stop == "content_filter"
 
 
@@ -522,7 +522,7 @@ def test_what_is_read_from_the_cache_and_written_to_it_is_input_too() -> None:
     ended = pieces(start, SAID, ending(output_tokens=15))[-1]
 
     used = Usage(input_tokens=3210, output_tokens=15, cached_tokens=3000, written_tokens=200, calls=1)
-    assert ended == Ended(stop="stop", usage=used)
+    assert ended == ReplyEnd(stop="stop", usage=used)
 
 
 def test_the_larger_count_is_the_later() -> None:
@@ -530,13 +530,13 @@ def test_the_larger_count_is_the_later() -> None:
 
     ended = pieces(start, SAID, ending(input_tokens=0, cache_read_input_tokens=4, output_tokens=15))[-1]
 
-    assert ended == Ended(stop="stop", usage=Usage(input_tokens=14, output_tokens=15, cached_tokens=4, calls=1))
+    assert ended == ReplyEnd(stop="stop", usage=Usage(input_tokens=14, output_tokens=15, cached_tokens=4, calls=1))
 
 
 def test_a_reply_without_usage_is_estimated_and_says_so() -> None:
     ended = pieces(START, SAID, ending())[-1]
 
-    assert ended == Ended(stop="stop", usage=Usage(output_tokens=2, calls=1, estimated=1))
+    assert ended == ReplyEnd(stop="stop", usage=Usage(output_tokens=2, calls=1, estimated=1))
 
 
 ONE = ToolUse(id="1", name="look", arguments={"at": 1})
@@ -588,22 +588,25 @@ TWO = ToolUse(id="2", name="go", arguments={"to": 2})
 def test_tool_calls_are_put_together_however_they_come(blocks: list[bytes]) -> None:
     *heard, ended = pieces(START, *blocks, ending("tool_use"))
 
-    assert heard == [Called(ONE), Called(TWO)]
-    assert isinstance(ended, Ended)
+    assert heard == [ToolCallPart(ONE), ToolCallPart(TWO)]
+    assert isinstance(ended, ReplyEnd)
     assert ended.sealed == ""
 
 
 def test_tool_calls_without_ids_get_ids_of_their_own() -> None:
     heard = pieces(START, tool(0, "", "look"), tool(1, "", "go"), ending("tool_use"))
 
-    assert heard[:-1] == [Called(ToolUse(id="call-1-0", name="look")), Called(ToolUse(id="call-1-1", name="go"))]
+    assert heard[:-1] == [
+        ToolCallPart(ToolUse(id="call-1-0", name="look")),
+        ToolCallPart(ToolUse(id="call-1-1", name="go")),
+    ]
 
 
 @pytest.mark.parametrize("broken", ['{"at": ', "[1]", "7", "look at 1", '{"at": 1} more'])
 def test_arguments_that_are_no_object_are_kept_as_they_came(broken: str) -> None:
     heard = pieces(START, tool(0, "1", "look", broken), ending("tool_use"))
 
-    assert heard[0] == Called(ToolUse(id="1", name="look", unreadable=broken))
+    assert heard[0] == ToolCallPart(ToolUse(id="1", name="look", unreadable=broken))
 
 
 HELLO = event("content_block_delta", index=0, delta={"type": "text_delta", "text": "hello"})
@@ -630,7 +633,7 @@ HELLO = event("content_block_delta", index=0, delta={"type": "text_delta", "text
         (event("message_delta", delta={"stop_reason": None}, usage=None), []),
     ],
 )
-def test_what_servers_add_or_leave_out_is_understood(packet: bytes, expected: list[Heard]) -> None:
+def test_what_servers_add_or_leave_out_is_understood(packet: bytes, expected: list[ReplyPart]) -> None:
     assert pieces(START, packet, ending())[:-1] == expected
 
 
@@ -642,7 +645,7 @@ def test_what_comes_after_the_end_is_not_heard() -> None:
     "broken", [b"data: {\n\n", b"data: \xff\n\n", b'data: {"type": 7}\n\n', b"data: " + b"[" * 50_000 + b"\n"]
 )
 def test_pieces_before_one_that_cannot_be_read_are_heard(broken: bytes) -> None:
-    reply = Reply(failed=failed, sent=0, place=1)
+    reply = AnthropicReplyParser(make_failure=failed, sent=0, place=1)
     stream = reply.feed(HELLO + broken + HELLO)
 
     assert next(stream) == Text("hello")
@@ -653,7 +656,7 @@ def test_pieces_before_one_that_cannot_be_read_are_heard(broken: bytes) -> None:
 
 
 def test_a_line_without_an_end_is_given_up() -> None:
-    reply = Reply(failed=failed, sent=0, place=1)
+    reply = AnthropicReplyParser(make_failure=failed, sent=0, place=1)
     list(reply.feed(b"x" * LONGEST_LINE))
 
     with pytest.raises(OutsideFailed, match="sent a line of more than"):
@@ -689,5 +692,5 @@ def test_a_reply_that_comes_byte_by_byte_says_the_same() -> None:
         Reasoning("nachdenken über 🎻"),
         Text("naïve "),
         Text("🎻 text\n"),
-        Called(ToolUse(id="1", name="look", arguments={"at": "ü"})),
+        ToolCallPart(ToolUse(id="1", name="look", arguments={"at": "ü"})),
     ]

@@ -10,7 +10,7 @@ from anyio import create_task_group
 from podium import Agent, App, Settings
 from podium.config.model_role import Role
 from podium.config.settings_document import ProviderLimits
-from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Budget
 from podium.values.event import CallFailed, ModelReplied, TurnStarted
@@ -38,8 +38,8 @@ async def test_a_role_falls_back_to_another_providers_model(tmp_path: Path) -> N
 
     assert result.text == "from the other"
     assert second.calls[0].call.system == "You think.\n\nDoubt everything."
-    with Reader(using.store) as reader:
-        events = [entry.event for entry in reader.entries(result.run_id)]
+    with StoreReader(using.store) as reader:
+        events = [entry.event for entry in reader.read_entries(result.run_id)]
     assert [event.engine for event in events if isinstance(event, TurnStarted)] == ["openai:big"]
     assert [event.model for event in events if isinstance(event, CallFailed | ModelReplied)] == ["big", "other"]
 

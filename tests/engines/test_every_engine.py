@@ -12,28 +12,28 @@ import pytest
 from anyio import create_task_group, sleep_forever
 
 from podium import App, Settings
-from podium.core.engine import Engine, Spec, Tool, ToolAnswer
-from podium.core.engine_sessions import Keeper
+from podium.core.engine import Engine, EngineSessionSpec, Tool, ToolAnswer
+from podium.core.engine_sessions import EngineSessionTasks
 from podium.core.scope import Scope
 from podium.core.session import Session
 from podium.core.timeline import Timeline
 from podium.engines.model.anthropic_wire import AnthropicWire
-from podium.engines.model.model_caller import Model, Retry, free
+from podium.engines.model.model_caller import Model, RetryPolicy, add_zero_cost
 from podium.engines.model.openai_wire import OpenAIWire
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.follower import Follower
-from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.store import SqliteStore
 from podium.testing import ModelServer
 from podium.values.agent import Agent
-from podium.values.errors import Failed
+from podium.values.errors import AgentFailed
 from podium.values.event import CallCut, CallFailed, ModelReplied, TextStreamed, ToolAnswered, ToolUse
-from podium.values.limits import Patience
+from podium.values.limits import TurnLimits
 
 from ..studio import at_once
 
-RETRY = Retry(most=2, sleep=at_once)
+RETRY = RetryPolicy(max_retries=2, sleep=at_once)
 WIRES: dict[str, type[OpenAIWire | AnthropicWire]] = {"openai": OpenAIWire, "anthropic": AnthropicWire}
 
 
@@ -50,28 +50,28 @@ class Stage:
     @asynccontextmanager
     async def engine(self, script: Sequence[Any]) -> AsyncIterator[Engine]:
         if self.kind == "scripted":
-            yield ModelEngine(Model(wire=ScriptedWire(script), priced=free), name="scripted", retry=RETRY)
+            yield ModelEngine(Model(wire=ScriptedWire(script), add_cost=add_zero_cost), name="scripted", retry=RETRY)
             return
         async with ModelServer(script) as server, aiohttp.ClientSession() as client:
             wire = WIRES[self.kind](lambda: client, server.url, "key")
             yield ModelEngine(Model(wire=wire, name="m"), name=f"{self.kind}:m", retry=RETRY)
 
     @asynccontextmanager
-    async def session(self, script: Sequence[Any], *, patience: Patience | None = None) -> AsyncIterator[Session]:
+    async def session(self, script: Sequence[Any], *, patience: TurnLimits | None = None) -> AsyncIterator[Session]:
         async with self.engine(script) as engine, SqliteStore(self.store) as store, create_task_group() as minds:
             exists = self.has_run()
-            lease = await store.claim("r") if exists else store.begin("r")
+            lease = await store.claim_run("r") if exists else store.begin_run("r")
             timeline = Timeline("r", lease)
-            timeline.load(await store.rows("r") if exists else [])
+            timeline.load(await store.read_rows("r") if exists else [])
             scope = Scope(timeline, "worker", operation="worker", digest="d")
-            spec = Spec(agent=Agent(name="worker"), system="You work.", tools=(self.tool(),), max_turns=4)
-            keeper = Keeper(minds, noticed=self.notices.append)
-            session = Session(engine, spec, scope, keeper=keeper, patience=patience or Patience())
+            spec = EngineSessionSpec(agent=Agent(name="worker"), system="You work.", tools=(self.tool(),), max_turns=4)
+            keeper = EngineSessionTasks(minds, on_notice=self.notices.append)
+            session = Session(engine, spec, scope, session_tasks=keeper, turn_limits=patience or TurnLimits())
             try:
                 yield session
             finally:
                 await session.aclose()
-                store.release(lease)
+                store.release_run(lease)
 
     def tool(self) -> Tool:
         async def answer(call: ToolUse, scope: Scope) -> ToolAnswer:
@@ -89,8 +89,8 @@ class Stage:
     def has_run(self) -> bool:
         if not self.store.exists():
             return False
-        with Reader(self.store) as reader:
-            return bool(reader.rows("r"))
+        with StoreReader(self.store) as reader:
+            return bool(reader.read_rows("r"))
 
     async def wait_for(self, kind: type) -> None:
         """Return when there is an event of this kind."""
@@ -100,8 +100,8 @@ class Stage:
                     return
 
     def events(self, *kinds: type) -> list[Any]:
-        with Reader(self.store) as reader:
-            return [entry.event for entry in reader.entries("r") if isinstance(entry.event, kinds)]
+        with StoreReader(self.store) as reader:
+            return [entry.event for entry in reader.read_entries("r") if isinstance(entry.event, kinds)]
 
 
 @pytest.fixture(params=["scripted", *WIRES])
@@ -176,7 +176,7 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_is_told(stage
 
 async def test_a_model_that_only_calls_tools_comes_to_its_limit(stage: Stage) -> None:
     async with stage.session([ADD, ADD, ADD, ADD, ADD]) as session:
-        with pytest.raises(Failed, match="no answer after 4 model calls"):
+        with pytest.raises(AgentFailed, match="no answer after 4 model calls"):
             await session.ask("add for ever")
 
 
@@ -207,7 +207,7 @@ async def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_told(stage:
 
 async def test_tries_are_limited(stage: Stage) -> None:
     async with stage.session([{"fails": {"status": 503, "message": "overloaded"}}]) as session:
-        with pytest.raises(Failed, match="overloaded"):
+        with pytest.raises(AgentFailed, match="overloaded"):
             await session.ask("hi")
 
     waits = [event.wait is None for event in stage.events(CallFailed)]
@@ -216,7 +216,7 @@ async def test_tries_are_limited(stage: Stage) -> None:
 
 async def test_a_lasting_failure_is_told_at_once_in_the_providers_words(stage: Stage) -> None:
     async with stage.session([{"fails": {"status": 400, "message": "no such model"}}]) as session:
-        with pytest.raises(Failed, match="no such model"):
+        with pytest.raises(AgentFailed, match="no such model"):
             await session.ask("hi")
 
     assert len(stage.events(CallFailed)) == 1
@@ -232,15 +232,15 @@ async def test_half_a_reply_is_not_an_answer(stage: Stage) -> None:
 
 async def test_an_empty_reply_is_asked_for_once_more(stage: Stage) -> None:
     async with stage.session([""]) as session:
-        with pytest.raises(Failed, match="replied with nothing"):
+        with pytest.raises(AgentFailed, match="replied with nothing"):
             await session.ask("hi")
 
     assert len(stage.events(ModelReplied)) == 2
 
 
 async def test_silence_ends_the_turn(stage: Stage) -> None:
-    async with stage.session([{"silent": True}], patience=Patience(thinking=0.1)) as session:
-        with pytest.raises(Failed, match=r"timed out after 0\.1 s of silence"):
+    async with stage.session([{"silent": True}], patience=TurnLimits(thinking=0.1)) as session:
+        with pytest.raises(AgentFailed, match=r"timed out after 0\.1 s of silence"):
             await session.ask("hi")
 
 

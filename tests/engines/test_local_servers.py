@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from podium import Agent, App, Settings
-from podium.config.confirmed_servers import Confirmed, confirm
-from podium.engines.local_servers import find_servers, places
-from podium.store.sqlite.reader import Reader
+from podium.config.confirmed_servers import ConfirmedServer, save_confirmed_server
+from podium.engines.local_servers import find_servers, list_local_addresses
+from podium.store.sqlite.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.event import TurnStarted
 
@@ -15,9 +15,11 @@ from podium.values.event import TurnStarted
 async def test_a_local_server_is_found_agreed_to_and_thought_with(tmp_path: Path) -> None:
     async with ModelServer("from my own machine") as server:
         environ = {"OLLAMA_HOST": server.url.removeprefix("http://").removesuffix("/v1")}
-        found = await find_servers([place for place in places(environ) if place.provider == "ollama"], seconds=5)
+        found = await find_servers(
+            [place for place in list_local_addresses(environ) if place.provider == "ollama"], seconds=5
+        )
         before = Settings.load(environ, home=tmp_path)
-        confirm(tmp_path, Confirmed(url=found[0].url, provider="ollama", model="llama3.2"))
+        save_confirmed_server(tmp_path, ConfirmedServer(url=found[0].url, provider="ollama", model="llama3.2"))
         settings = Settings.load(environ, home=tmp_path)
         async with App(settings, environ=environ) as app:
             result = await app.run(Agent(name="local"), "hello")
@@ -29,8 +31,8 @@ async def test_a_local_server_is_found_agreed_to_and_thought_with(tmp_path: Path
     [received] = server.calls
     assert received.call.model == "llama3.2"
     assert "authorization" not in received.headers
-    with Reader(settings.store) as reader:
+    with StoreReader(settings.store) as reader:
         engines = [
-            entry.event.engine for entry in reader.entries(result.run_id) if isinstance(entry.event, TurnStarted)
+            entry.event.engine for entry in reader.read_entries(result.run_id) if isinstance(entry.event, TurnStarted)
         ]
     assert engines == ["ollama:llama3.2"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from podium.engines.model.model_prices import context_window, price, priced
+from podium.engines.model.model_prices import add_cost, calculate_cost, find_context_window
 from podium.engines.model.providers import ALIASES, PROVIDERS, parse_model
 from podium.values.usage import Usage
 
@@ -22,21 +22,21 @@ MORNING = datetime(2026, 11, 2, 7, 0, tzinfo=UTC)
 
 
 def test_cached_tokens_are_among_the_input_and_cost_less() -> None:
-    cost = price("openai", "gpt-5-mini", CALL)
+    cost = calculate_cost("openai", "gpt-5-mini", CALL)
 
     assert cost == pytest.approx(0.6 * 0.25 + 0.4 * 0.025 + 0.1 * 2)
 
 
 def test_what_is_put_into_a_cache_has_a_price_of_its_own() -> None:
-    cost = price("anthropic", "claude-sonnet-5-5", structs.replace(CALL, written_tokens=500_000))
+    cost = calculate_cost("anthropic", "claude-sonnet-5-5", structs.replace(CALL, written_tokens=500_000))
 
     assert cost == pytest.approx(0.1 * 2 + 0.5 * 2.5 + 0.4 * 0.1 + 0.1 * 10)
 
 
 @pytest.mark.parametrize("provider", ["ollama", "vllm", "llamacpp", "lmstudio"])
 def test_models_on_ones_own_machines_cost_nothing(provider: str) -> None:
-    assert price(provider, "whatever", CALL) == 0.0
-    assert context_window(provider, "whatever") is None
+    assert calculate_cost(provider, "whatever", CALL) == 0.0
+    assert find_context_window(provider, "whatever") is None
 
 
 def test_every_default_and_alias_with_a_fixed_model_has_a_price() -> None:
@@ -45,23 +45,27 @@ def test_every_default_and_alias_with_a_fixed_model_has_a_price() -> None:
     meant = [parse_model(name) for name in names]
 
     # Whom OpenRouter chooses, and so the price, is known only afterwards.
-    assert [f"{p.name}:{m}" for p, m in meant if price(p.name, m, CALL) is None] == ["openrouter:openrouter/auto"]
+    assert [f"{p.name}:{m}" for p, m in meant if calculate_cost(p.name, m, CALL) is None] == [
+        "openrouter:openrouter/auto"
+    ]
 
 
 def test_a_window_is_told_where_it_is_known() -> None:
-    assert context_window("anthropic", "claude-sonnet-5-5") == 1_000_000
-    assert context_window("openai", "nobody-knows-this") is None
+    assert find_context_window("anthropic", "claude-sonnet-5-5") == 1_000_000
+    assert find_context_window("openai", "nobody-knows-this") is None
 
 
 def test_a_dated_name_has_the_price_of_its_model() -> None:
-    dated = price("anthropic", "claude-sonnet-4-5-20250929", CALL)
+    dated = calculate_cost("anthropic", "claude-sonnet-4-5-20250929", CALL)
 
     assert dated
-    assert dated == price("anthropic", "claude-sonnet-4-5", CALL)
+    assert dated == calculate_cost("anthropic", "claude-sonnet-4-5", CALL)
 
 
 def test_a_long_call_is_charged_by_its_tier_as_a_whole() -> None:
-    short, long = (price("xai", "grok-4.3", Usage(calls=1, input_tokens=count)) for count in (199_000, 200_001))
+    short, long = (
+        calculate_cost("xai", "grok-4.3", Usage(calls=1, input_tokens=count)) for count in (199_000, 200_001)
+    )
 
     assert short == pytest.approx(0.199 * 1.25)
     assert long == pytest.approx(0.200001 * 2.5)
@@ -70,24 +74,24 @@ def test_a_long_call_is_charged_by_its_tier_as_a_whole() -> None:
 def test_the_hour_of_the_call_decides_where_prices_change_over_the_day() -> None:
     call = Usage(calls=1, input_tokens=1_000_000)
 
-    assert price("deepseek", "deepseek-flash", call, at=NIGHT) == pytest.approx(0.15)
-    assert price("deepseek", "deepseek-flash", call, at=MORNING) == pytest.approx(0.3)
+    assert calculate_cost("deepseek", "deepseek-flash", call, at=NIGHT) == pytest.approx(0.15)
+    assert calculate_cost("deepseek", "deepseek-flash", call, at=MORNING) == pytest.approx(0.3)
 
 
 def test_what_is_given_away_costs_nothing() -> None:
-    assert price("openrouter", "qwen/qwen3-coder:free", CALL) == 0.0
+    assert calculate_cost("openrouter", "qwen/qwen3-coder:free", CALL) == 0.0
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_odd_names_have_no_price_and_break_nothing(provider: str, model: str) -> None:
     for known in (provider, *PROVIDERS):
-        found = price(known, f"odd {model}", CALL)
+        found = calculate_cost(known, f"odd {model}", CALL)
 
         assert found is None or PROVIDERS[known].key_name is None
 
 
 def test_a_name_that_only_contains_a_provider_is_none() -> None:
-    assert price("my-openai-proxy", "gpt-5-mini", CALL) is None
+    assert calculate_cost("my-openai-proxy", "gpt-5-mini", CALL) is None
 
 
 def sold_by_tokens() -> list[tuple[str, Provider, ModelInfo]]:
@@ -102,7 +106,7 @@ def test_prices_are_those_of_the_package_for_every_model_it_knows() -> None:
     for name, provider, model in sold_by_tokens():
         for tokens in (1_000, 1_000_000):
             usage = Usage(calls=1, input_tokens=tokens, cached_tokens=tokens // 4, output_tokens=tokens // 10)
-            ours = price(name, model.id, usage, at=MORNING)
+            ours = calculate_cost(name, model.id, usage, at=MORNING)
             if ours is None or provider.find_model(model.id) is not model:
                 continue
             theirs = model.calc_price(
@@ -121,8 +125,8 @@ def test_prices_are_those_of_the_package_for_every_model_it_knows() -> None:
 def test_usage_is_priced_or_counted_as_unpriced() -> None:
     guessed = Usage(calls=1, input_tokens=1_000_000, estimated=1, unpriced=1)
 
-    known = priced("openai", "gpt-5-mini", guessed)
-    unknown = priced("openai", "nobody-knows-this", Usage(calls=2, input_tokens=5))
+    known = add_cost("openai", "gpt-5-mini", guessed)
+    unknown = add_cost("openai", "nobody-knows-this", Usage(calls=2, input_tokens=5))
 
     assert known.usd == pytest.approx(0.25)
     assert (known.unpriced, known.estimated) == (0, 1)
@@ -132,8 +136,8 @@ def test_usage_is_priced_or_counted_as_unpriced() -> None:
 def test_money_that_was_told_stays() -> None:
     told = Usage(calls=1, input_tokens=5, usd=0.5)
 
-    assert priced("openai", "gpt-5-mini", told) is told
-    assert priced("openai", "nobody-knows-this", told) is told
+    assert add_cost("openai", "gpt-5-mini", told) is told
+    assert add_cost("openai", "nobody-knows-this", told) is told
 
 
 ALONE = """

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podium.core.engine import Reasoning, Text
-from podium.engines.model.http_wire import proxy_for, retry_after
-from podium.engines.model.model_wire import Called, Ended, Heard, Message
-from podium.engines.model.openai_wire import OpenAIWire, Reply
+from podium.engines.model.http_wire import find_proxy, parse_retry_after
+from podium.engines.model.model_wire import Message, ReplyEnd, ReplyPart, ToolCallPart
+from podium.engines.model.openai_wire import OpenAIReplyParser, OpenAIWire
 from podium.engines.model.stream_events import LONGEST_LINE
 from podium.engines.script import Move, ScriptedWire, ToolCall
 from podium.testing import ModelServer
@@ -104,7 +104,7 @@ async def test_what_the_server_sealed_goes_back_with_the_message_that_it_came_wi
         opened(outside.url) as wire,
     ):
         *_, ended = await hear(wire, call())
-        assert isinstance(ended, Ended)
+        assert isinstance(ended, ReplyEnd)
         calls = (ToolUse(id="1", name="look"), ToolUse(id="2", name="go"))
         said = Message(role="assistant", text="", calls=calls, sealed=ended.sealed)
         await hear(wire, call(Message(role="user", text="hi"), said))
@@ -124,7 +124,7 @@ async def test_what_another_wire_sealed_stays_behind(sealed: str) -> None:
 
 
 def test_nothing_is_sealed_where_no_tool_is_called() -> None:
-    assert pieces(event(reasoning_content="hm"), END)[-1] == Ended(
+    assert pieces(event(reasoning_content="hm"), END)[-1] == ReplyEnd(
         stop="stop", usage=Usage(calls=1, estimated=1, output_tokens=1)
     )
 
@@ -194,7 +194,7 @@ async def test_the_right_key_is_let_in_though_a_line_break_came_with_it() -> Non
 
 async def test_half_a_stream_is_heard_before_the_call_fails() -> None:
     async with ModelServer([{"says": "abcdefgh", "pieces": 4, "half": 1}]) as server, opened(server.url) as wire:
-        first: list[Heard] = []
+        first: list[ReplyPart] = []
         with pytest.raises(OutsideFailed, match="openai broke off in the middle of its reply") as caught:
             async for piece in wire.stream(call()):
                 first.append(piece)
@@ -257,7 +257,7 @@ async def test_an_address_that_is_none_is_a_mistake(url: str) -> None:
 
 
 async def test_many_calls_at_once_each_hear_their_own_reply() -> None:
-    replies: dict[int, list[Heard]] = {}
+    replies: dict[int, list[ReplyPart]] = {}
 
     async def ask(wire: OpenAIWire, n: int) -> None:
         replies[n] = await hear(wire, call(Message(role="user", text=f"number {n}"), key=str(n)))
@@ -282,7 +282,7 @@ SAID = b'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
 
-async def heard_from(reply: bytes, *, closes: bool = True) -> list[Heard]:
+async def heard_from(reply: bytes, *, closes: bool = True) -> list[ReplyPart]:
     async with connected([reply], closes=closes) as outside, opened(outside.url) as wire:
         return await hear(wire, call())
 
@@ -290,7 +290,7 @@ async def heard_from(reply: bytes, *, closes: bool = True) -> list[Heard]:
 async def test_a_reply_without_usage_is_estimated_and_says_so() -> None:
     heard = await heard_from(STREAM_HEAD + chunked(SAID + END))
 
-    assert isinstance(heard[-1], Ended)
+    assert isinstance(heard[-1], ReplyEnd)
     assert (heard[-1].usage.output_tokens, heard[-1].usage.calls, heard[-1].usage.estimated) == (2, 1, 1)
     assert heard[-1].usage.input_tokens > 10
 
@@ -317,8 +317,8 @@ async def test_a_document_in_place_of_a_stream_is_understood() -> None:
     assert await heard_from(answered(b"\n" + document)) == [
         Reasoning("hm"),
         Text("hello"),
-        Called(ToolUse(id="x", name="look", arguments={"at": 1})),
-        Ended(stop="tool_calls", usage=Usage(input_tokens=3, output_tokens=2, cached_tokens=1, calls=1)),
+        ToolCallPart(ToolUse(id="x", name="look", arguments={"at": 1})),
+        ReplyEnd(stop="tool_calls", usage=Usage(input_tokens=3, output_tokens=2, cached_tokens=1, calls=1)),
     ]
 
 
@@ -327,7 +327,7 @@ async def test_a_stream_that_ends_with_the_connection_is_complete() -> None:
 
     heard = await heard_from(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + SAID + end.rstrip())
 
-    assert [type(piece) for piece in heard] == [Text, Ended]
+    assert [type(piece) for piece in heard] == [Text, ReplyEnd]
 
 
 async def test_a_connection_that_breaks_after_the_end_of_the_reply_does_no_harm() -> None:
@@ -335,7 +335,7 @@ async def test_a_connection_that_breaks_after_the_end_of_the_reply_does_no_harm(
 
     heard = await heard_from(whole.removesuffix(b"0\r\n\r\n"))
 
-    assert [type(piece) for piece in heard] == [Text, Ended]
+    assert [type(piece) for piece in heard] == [Text, ReplyEnd]
 
 
 async def test_a_connection_that_stays_open_after_the_end_of_the_reply_does_not_hold_it_up() -> None:
@@ -344,7 +344,7 @@ async def test_a_connection_that_stays_open_after_the_end_of_the_reply_does_not_
     with anyio.fail_after(40):
         heard = await heard_from(whole.removesuffix(b"0\r\n\r\n"), closes=False)
 
-    assert [type(piece) for piece in heard] == [Text, Ended]
+    assert [type(piece) for piece in heard] == [Text, ReplyEnd]
 
 
 @pytest.mark.parametrize("body", [SAID, SAID + b"data: [DONE]\n\n", b"", b": keepalive\n\n"])
@@ -446,7 +446,9 @@ def test_the_environment_names_the_proxy_and_who_goes_without(monkeypatch: pytes
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
     monkeypatch.setenv("no_proxy", "localhost,.local")
 
-    proxies = [proxy_for(url) for url in ("https://models.example/v1", "https://box.local/v1", "http://localhost:1/v1")]
+    proxies = [
+        find_proxy(url) for url in ("https://models.example/v1", "https://box.local/v1", "http://localhost:1/v1")
+    ]
 
     assert proxies == ["http://proxy:3128", None, None]
 
@@ -454,12 +456,12 @@ def test_the_environment_names_the_proxy_and_who_goes_without(monkeypatch: pytes
 def test_retry_after_is_seconds_or_a_date() -> None:
     now = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 
-    assert retry_after("7", now=now) == 7
-    assert retry_after("0.25", now=now) == 0.25
-    assert retry_after("Sun, 15 Nov 2026 12:00:30 GMT", now=now) == 30
-    assert retry_after("Sun, 15 Nov 2026 11:00:00 GMT", now=now) == 0
-    assert retry_after("-3", now=now) == 0
-    assert [retry_after(value, now=now) for value in ("", "soon", "nan", "inf", "99999999999999999999 Jan")] == [
+    assert parse_retry_after("7", now=now) == 7
+    assert parse_retry_after("0.25", now=now) == 0.25
+    assert parse_retry_after("Sun, 15 Nov 2026 12:00:30 GMT", now=now) == 30
+    assert parse_retry_after("Sun, 15 Nov 2026 11:00:00 GMT", now=now) == 0
+    assert parse_retry_after("-3", now=now) == 0
+    assert [parse_retry_after(value, now=now) for value in ("", "soon", "nan", "inf", "99999999999999999999 Jan")] == [
         None
     ] * 5
 
@@ -467,10 +469,10 @@ def test_retry_after_is_seconds_or_a_date() -> None:
 # The reply by itself: bytes in, pieces out
 
 
-def pieces(*packets: bytes) -> list[Heard]:
-    reply = Reply(failed=failed, sent=0, place=1)
+def pieces(*packets: bytes) -> list[ReplyPart]:
+    reply = OpenAIReplyParser(make_failure=failed, sent=0, place=1)
     heard = [piece for packet in packets for piece in reply.feed(packet)]
-    return heard + list(reply.end())
+    return heard + list(reply.finish_reply())
 
 
 def event(**delta: object) -> bytes:
@@ -480,7 +482,7 @@ def event(**delta: object) -> bytes:
 def used(*deltas: object) -> list[ToolUse]:
     """The tools that these deltas, one an event, come to."""
     heard = pieces(*(event(tool_calls=[delta]) for delta in deltas), END)
-    return [piece.call for piece in heard if isinstance(piece, Called)]
+    return [piece.call for piece in heard if isinstance(piece, ToolCallPart)]
 
 
 def delta(index: int | None, name: str | None, arguments: object, id: str | None = None) -> dict[str, object]:
@@ -580,21 +582,21 @@ def test_arguments_that_are_no_object_are_kept_as_they_came(broken: str) -> None
         (b'data: {"choices":null}\n\ndata: {"object":"ping"}\n\n', []),
     ],
 )
-def test_what_servers_add_or_leave_out_is_understood(packet: bytes, expected: list[Heard]) -> None:
+def test_what_servers_add_or_leave_out_is_understood(packet: bytes, expected: list[ReplyPart]) -> None:
     assert pieces(packet, END)[:-1] == expected
 
 
 def test_the_last_usage_counts() -> None:
     counts = b"".join(b'data: {"usage":{"prompt_tokens":%d,"completion_tokens":null}}\n\n' % n for n in (1, 5))
 
-    assert pieces(SAID, counts, END)[-1] == Ended(stop="stop", usage=Usage(input_tokens=5, calls=1))
+    assert pieces(SAID, counts, END)[-1] == ReplyEnd(stop="stop", usage=Usage(input_tokens=5, calls=1))
 
 
 @pytest.mark.parametrize(
     "broken", [b"data: {\n\n", b"data: \xff\n\n", b'data: {"choices": 7}\n\n', b"data: " + b"[" * 50_000 + b"\n"]
 )
 def test_pieces_before_one_that_cannot_be_read_are_heard(broken: bytes) -> None:
-    reply = Reply(failed=failed, sent=0, place=1)
+    reply = OpenAIReplyParser(make_failure=failed, sent=0, place=1)
     stream = reply.feed(SAID + broken + SAID)
 
     assert next(stream) == Text("hello")
@@ -605,7 +607,7 @@ def test_pieces_before_one_that_cannot_be_read_are_heard(broken: bytes) -> None:
 
 
 def test_a_line_without_an_end_is_given_up() -> None:
-    reply = Reply(failed=failed, sent=0, place=1)
+    reply = OpenAIReplyParser(make_failure=failed, sent=0, place=1)
     list(reply.feed(b"x" * LONGEST_LINE))
 
     with pytest.raises(OutsideFailed, match="sent a line of more than"):

@@ -16,7 +16,7 @@ from anyio import CancelScope, create_task_group, move_on_after, sleep
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.engines.model.provider_traffic import Traffic
+from podium.engines.model.provider_traffic import ProviderThrottle
 from podium.values.errors import Mistake, OutsideFailed
 
 AWAY = OutsideFailed("cannot be reached", retryable=True)
@@ -57,21 +57,21 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def traffic(**limits: Any) -> Traffic:
-    return Traffic(clock=now, jitter=lambda: 1.0, **limits)
+def traffic(**limits: Any) -> ProviderThrottle:
+    return ProviderThrottle(clock=now, jitter=lambda: 1.0, **limits)
 
 
 @dataclass
 class Street:
     """Calls on their way to a provider: when each began, by its number."""
 
-    traffic: Traffic
+    traffic: ProviderThrottle
     began: dict[int, float] = field(default_factory=dict)
     under_way: int = 0
     most: int = 0
 
     async def go(self, number: int, *, tokens: int = 1, lasts: float = 0.0) -> None:
-        async with self.traffic.call(tokens):
+        async with self.traffic.reserve_slot(tokens):
             self.began[number] = now()
             self.under_way += 1
             self.most = max(self.most, self.under_way)
@@ -126,15 +126,15 @@ def test_tokens_that_were_not_needed_are_there_for_others() -> None:
         one = traffic(tokens_per_minute=100)
         street = Street(one)
         async with create_task_group() as group:
-            async with one.call(100) as first:
+            async with one.reserve_slot(100) as first:
                 group.start_soon(partial(street.go, 2, tokens=70))
                 await sleep(1.0)
-                assert one.delay(70) == math.inf
-                first.settle(20)
+                assert one.estimate_delay(70) == math.inf
+                first.record_tokens(20)
 
         assert street.began[2] == 1.0
-        assert one.delay(10) == 0.0
-        assert one.delay(11) == 59.0
+        assert one.estimate_delay(10) == 0.0
+        assert one.estimate_delay(11) == 59.0
 
     in_no_time(scene)
 
@@ -142,11 +142,11 @@ def test_tokens_that_were_not_needed_are_there_for_others() -> None:
 def test_what_has_flowed_back_already_is_not_given_back_again() -> None:
     async def scene() -> None:
         one = traffic(tokens_per_minute=100)
-        async with one.call(100) as slow:
+        async with one.reserve_slot(100) as slow:
             await sleep(61.0)
-            async with one.call(100):
-                slow.settle(10)
-                assert one.delay(1) == 60.0
+            async with one.reserve_slot(100):
+                slow.record_tokens(10)
+                assert one.estimate_delay(1) == 60.0
 
     in_no_time(scene)
 
@@ -154,10 +154,10 @@ def test_what_has_flowed_back_already_is_not_given_back_again() -> None:
 def test_tokens_that_were_needed_on_top_are_taken_too() -> None:
     async def scene() -> None:
         one = traffic(tokens_per_minute=100)
-        async with one.call(10) as turn:
-            turn.settle(150)
+        async with one.reserve_slot(10) as turn:
+            turn.record_tokens(150)
 
-        assert one.delay(1) == 60.0
+        assert one.estimate_delay(1) == 60.0
 
     in_no_time(scene)
 
@@ -243,21 +243,21 @@ def test_no_minute_has_more_than_allowed_and_nobody_starves(
 def test_a_single_failure_holds_nobody() -> None:
     one = traffic_now()
 
-    one.trouble(BROKEN)
+    one.record_failure(BROKEN)
 
-    assert one.delay(1) == 0.0
+    assert one.estimate_delay(1) == 0.0
 
 
 def test_two_failures_hold_everybody_unless_one_succeeded_between() -> None:
     held, free = traffic_now(), traffic_now()
 
-    held.trouble(BROKEN)
-    held.trouble(AWAY)
-    free.trouble(BROKEN)
-    free.fine()
-    free.trouble(AWAY)
+    held.record_failure(BROKEN)
+    held.record_failure(AWAY)
+    free.record_failure(BROKEN)
+    free.record_success()
+    free.record_failure(AWAY)
 
-    assert (held.delay(1), free.delay(1)) == (1.0, 0.0)
+    assert (held.estimate_delay(1), free.estimate_delay(1)) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("error", [NO_KEY, OutsideFailed("answered 400", status=400), OutsideFailed("is no address")])
@@ -265,36 +265,36 @@ def test_a_failure_that_lasts_holds_nobody(error: OutsideFailed) -> None:
     one = traffic_now()
 
     for _ in range(5):
-        one.trouble(error)
+        one.record_failure(error)
 
-    assert one.delay(1) == 0.0
+    assert one.estimate_delay(1) == 0.0
 
 
 def test_the_provider_says_when_to_come_back_and_a_late_success_changes_nothing() -> None:
     one = traffic_now()
 
-    one.trouble(BROKEN)
-    one.trouble(BUSY)
-    one.fine()
+    one.record_failure(BROKEN)
+    one.record_failure(BUSY)
+    one.record_success()
 
-    assert one.delay(1) == 20.0
+    assert one.estimate_delay(1) == 20.0
 
 
-def traffic_now() -> Traffic:
+def traffic_now() -> ProviderThrottle:
     """Traffic at a moment that does not pass."""
-    return Traffic(clock=lambda: 0.0, jitter=lambda: 1.0)
+    return ProviderThrottle(clock=lambda: 0.0, jitter=lambda: 1.0)
 
 
 def test_holds_double_up_to_half_a_minute() -> None:
     async def scene() -> None:
         one = traffic()
-        one.trouble(AWAY)
+        one.record_failure(AWAY)
         holds = []
         for _ in range(8):
-            async with one.call(1):
-                one.trouble(AWAY)
-                one.trouble(AWAY)
-            holds.append(one.delay(1))
+            async with one.reserve_slot(1):
+                one.record_failure(AWAY)
+                one.record_failure(AWAY)
+            holds.append(one.estimate_delay(1))
 
         assert holds == [1, 2, 4, 8, 16, 30, 30, 30]
 
@@ -304,10 +304,10 @@ def test_holds_double_up_to_half_a_minute() -> None:
 def test_holds_are_spread_so_that_processes_do_not_come_back_together() -> None:
     holds = []
     for chance in (0.0, 0.5, 1.0):
-        one = Traffic(clock=lambda: 0.0, jitter=partial(float, chance))
-        one.trouble(AWAY)
-        one.trouble(AWAY)
-        holds.append(one.delay(1))
+        one = ProviderThrottle(clock=lambda: 0.0, jitter=partial(float, chance))
+        one.record_failure(AWAY)
+        one.record_failure(AWAY)
+        holds.append(one.estimate_delay(1))
 
     assert holds == [0.5, 0.75, 1.0]
 
@@ -323,21 +323,21 @@ def port() -> int:
 def test_one_of_a_hundred_sessions_finds_out_whether_a_server_is_back(port: int) -> None:
     async def scene() -> None:
         one = traffic()
-        one.trouble(AWAY)
-        one.trouble(AWAY)
+        one.record_failure(AWAY)
+        one.record_failure(AWAY)
         attempts: list[float] = []
         served: list[float] = []
 
         async def session() -> None:
             while True:
-                async with one.call(100):
+                async with one.reserve_slot(100):
                     attempts.append(now())
                     try:
                         socket.create_connection(("127.0.0.1", port)).close()
                     except ConnectionRefusedError:
-                        one.trouble(AWAY)
+                        one.record_failure(AWAY)
                     else:
-                        one.fine()
+                        one.record_success()
                         served.append(now())
                         return
 
@@ -358,16 +358,16 @@ def test_one_of_a_hundred_sessions_finds_out_whether_a_server_is_back(port: int)
 def test_a_probe_that_is_cancelled_passes_the_question_on() -> None:
     async def scene() -> None:
         one = traffic()
-        one.trouble(AWAY)
-        one.trouble(AWAY)
+        one.record_failure(AWAY)
+        one.record_failure(AWAY)
         probes: list[tuple[int, float]] = []
 
         async def ask(number: int, scope: CancelScope) -> None:
             with scope:
-                async with one.call(1):
+                async with one.reserve_slot(1):
                     probes.append((number, now()))
                     await sleep(100.0)
-                    one.fine()
+                    one.record_success()
 
         scopes = [CancelScope() for _ in range(4)]
         async with create_task_group() as group:
@@ -378,7 +378,7 @@ def test_a_probe_that_is_cancelled_passes_the_question_on() -> None:
             scopes[0].cancel()
 
         assert probes == [(0, 1.0), (2, 5.0), (3, 105.0)]
-        assert one.delay(1) == 0.0
+        assert one.estimate_delay(1) == 0.0
 
     in_no_time(scene)
 
@@ -386,14 +386,14 @@ def test_a_probe_that_is_cancelled_passes_the_question_on() -> None:
 def test_all_go_as_soon_as_the_probe_is_answered() -> None:
     async def scene() -> None:
         one = traffic()
-        one.trouble(AWAY)
-        one.trouble(AWAY)
+        one.record_failure(AWAY)
+        one.record_failure(AWAY)
         street = Street(one)
 
         async def probe() -> None:
-            async with one.call(1):
+            async with one.reserve_slot(1):
                 await sleep(5.0)
-                one.fine()
+                one.record_success()
                 await sleep(100.0)
 
         async with create_task_group() as group:
@@ -412,15 +412,15 @@ def test_calls_from_before_a_hold_do_not_lengthen_it() -> None:
         one = traffic()
 
         async def fail() -> None:
-            async with one.call(1):
+            async with one.reserve_slot(1):
                 await sleep(1.0)
-                one.trouble(AWAY)
+                one.record_failure(AWAY)
 
         async with create_task_group() as group:
             for _ in range(100):
                 group.start_soon(fail)
 
-        assert one.delay(1) == 1.0
+        assert one.estimate_delay(1) == 1.0
 
     in_no_time(scene)
 
@@ -429,14 +429,14 @@ def test_calls_from_before_a_hold_do_not_lengthen_it() -> None:
 def test_what_a_probe_is_told_holds_for_all(error: OutsideFailed, wait: float) -> None:
     async def scene() -> None:
         one = traffic()
-        one.trouble(AWAY)
-        one.trouble(AWAY)
-        async with one.call(1):
-            assert one.delay(1) == math.inf
-            one.trouble(error)
-            assert one.delay(1) == wait
+        one.record_failure(AWAY)
+        one.record_failure(AWAY)
+        async with one.reserve_slot(1):
+            assert one.estimate_delay(1) == math.inf
+            one.record_failure(error)
+            assert one.estimate_delay(1) == wait
 
-        assert one.delay(1) == wait
+        assert one.estimate_delay(1) == wait
 
     in_no_time(scene)
 
@@ -453,12 +453,12 @@ def test_whatever_fails_and_whoever_leaves_all_get_through_once_the_provider_is_
             await sleep(visitor.arrives)
             with move_on_after(visitor.patience):
                 while number not in served:
-                    async with one.call(visitor.tokens):
+                    async with one.reserve_slot(visitor.tokens):
                         await sleep(visitor.lasts)
                         if breaks <= now() < breaks + lasts:
-                            one.trouble((AWAY, BROKEN, BUSY)[number % 3])
+                            one.record_failure((AWAY, BROKEN, BUSY)[number % 3])
                         else:
-                            one.fine()
+                            one.record_success()
                             served.add(number)
                     await sleep(1.0)
 
@@ -468,6 +468,6 @@ def test_whatever_fails_and_whoever_leaves_all_get_through_once_the_provider_is_
 
         assert {n for n, visitor in enumerate(visitors) if visitor.patience == math.inf} <= served
         await sleep(60.0)
-        assert one.delay(1) == 0.0
+        assert one.estimate_delay(1) == 0.0
 
     in_no_time(scene)

@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 from yarl import URL
 
-from podium.engines.model.providers import ALIASES, PROVIDERS, base_url, configured, parse_model, provider
+from podium.engines.model.providers import (
+    ALIASES,
+    PROVIDERS,
+    find_configured_provider,
+    find_provider,
+    parse_model,
+    resolve_base_url,
+)
 from podium.values.errors import Mistake
 
 
@@ -52,7 +59,7 @@ def test_every_provider_has_an_address_and_those_that_are_far_away_a_key_and_a_m
         url = URL(one.base_url)
         is_local = url.host == "127.0.0.1"
 
-        assert provider(one.name) is one
+        assert find_provider(one.name) is one
         assert url.scheme == ("http" if is_local else "https")
         assert bool(one.key_name) == (not is_local)
         assert is_local or parse_model(one.name) == (one, one.default_model)
@@ -81,7 +88,7 @@ def test_every_alias_means_a_model() -> None:
     ],
 )
 def test_the_environment_moves_a_provider(name: str, environ: dict[str, str], url: str) -> None:
-    assert base_url(provider(name), environ) == url
+    assert resolve_base_url(find_provider(name), environ) == url
 
 
 @pytest.mark.parametrize(
@@ -97,7 +104,7 @@ def test_the_environment_moves_a_provider(name: str, environ: dict[str, str], ur
     ],
 )
 def test_the_first_provider_that_is_set_up_and_needs_no_further_word(environ: dict[str, str], name: str | None) -> None:
-    found = configured(environ)
+    found = find_configured_provider(environ)
 
     assert (found.name if found else None) == name
 

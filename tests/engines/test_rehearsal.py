@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from podium.core.engine import Text, Tool, ToolAnswer
 from podium.core.scope import Scope
-from podium.engines.model.model_wire import Call, Called, Ended, Heard, Message
+from podium.engines.model.model_wire import Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart
 from podium.engines.rehearsal import LABEL, RehearsalWire
 from podium.values.event import OperationStarted, ToolUse
 
@@ -32,14 +32,14 @@ def route_to(destinations: dict[str, str]) -> Tool:
     )
 
 
-async def rehearse(*messages: Message, tools: tuple[Tool, ...] = ()) -> list[Heard]:
-    call = Call(agent="desk", model="", system="You are the desk.", messages=messages, tools=tools)
+async def rehearse(*messages: Message, tools: tuple[Tool, ...] = ()) -> list[ReplyPart]:
+    call = ModelCall(agent="desk", model="", system="You are the desk.", messages=messages, tools=tools)
     return [heard async for heard in RehearsalWire().stream(call)]
 
 
 async def route(request: str, destinations: dict[str, str] = DESTINATIONS) -> ToolUse:
     heard = await rehearse(Message(role="user", text=request), tools=(route_to(destinations),))
-    [called] = [piece.call for piece in heard if isinstance(piece, Called)]
+    [called] = [piece.call for piece in heard if isinstance(piece, ToolCallPart)]
     return called
 
 
@@ -108,7 +108,7 @@ async def test_a_route_that_was_answered_is_not_chosen_again() -> None:
         tools=(route_to(DESTINATIONS),),
     )
 
-    assert [type(piece) for piece in heard] == [Text, Ended]
+    assert [type(piece) for piece in heard] == [Text, ReplyEnd]
 
 
 async def test_it_asks_every_agent_that_it_may_call_once(studio: Studio) -> None:

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from podium.core.engine import Reasoning, Text
-from podium.engines.model.model_wire import Call, Called, Ended, Heard, Message
-from podium.engines.script import Fails, Move, ScriptedWire, ToolCall, script, script_in
+from podium.engines.model.model_wire import Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart
+from podium.engines.script import Fails, Move, ScriptedWire, ToolCall, find_script, parse_script
 from podium.values.errors import Mistake, OutsideFailed
 from podium.values.event import ToolUse
 from podium.values.usage import Usage
@@ -17,19 +17,19 @@ from podium.values.usage import Usage
 ASKED = Message(role="user", text="hi")
 
 
-def call(agent: str = "a", *, turns: int = 0, system: str = "", asked: str = "hi", key: str = "k") -> Call:
+def call(agent: str = "a", *, turns: int = 0, system: str = "", asked: str = "hi", key: str = "k") -> ModelCall:
     """A call after so many replies."""
     past = [Message(role="user", text=asked)]
     for n in range(turns):
         past += [Message(role="assistant", text=f"reply {n}"), Message(role="user", text="go on")]
-    return Call(agent=agent, model="m", system=system, messages=tuple(past), key=key)
+    return ModelCall(agent=agent, model="m", system=system, messages=tuple(past), key=key)
 
 
-async def hear(wire: ScriptedWire, call: Call) -> list[Heard]:
+async def hear(wire: ScriptedWire, call: ModelCall) -> list[ReplyPart]:
     return [heard async for heard in wire.stream(call)]
 
 
-async def text(wire: ScriptedWire, call: Call) -> str:
+async def text(wire: ScriptedWire, call: ModelCall) -> str:
     return "".join(heard.text for heard in await hear(wire, call) if isinstance(heard, Text))
 
 
@@ -81,9 +81,9 @@ async def test_a_reply_comes_in_pieces_after_its_reasoning_and_before_its_calls(
         Text("ab"),
         Text("cd"),
         Text("efg"),
-        Called(ToolUse(id="call-0-0", name="look", arguments={"at": 1})),
+        ToolCallPart(ToolUse(id="call-0-0", name="look", arguments={"at": 1})),
     ]
-    assert isinstance(heard[-1], Ended)
+    assert isinstance(heard[-1], ReplyEnd)
     assert heard[-1].stop == "tool_calls"
 
 
@@ -94,7 +94,7 @@ async def test_a_text_shorter_than_its_pieces_has_a_piece_for_each_letter() -> N
 
 
 async def test_an_empty_move_is_an_empty_reply() -> None:
-    assert await hear(ScriptedWire([{}]), call()) == [Ended(stop="stop", usage=Usage(input_tokens=1, calls=1))]
+    assert await hear(ScriptedWire([{}]), call()) == [ReplyEnd(stop="stop", usage=Usage(input_tokens=1, calls=1))]
 
 
 async def test_usage_is_a_token_for_every_four_characters_unless_the_script_says_otherwise() -> None:
@@ -102,8 +102,8 @@ async def test_usage_is_a_token_for_every_four_characters_unless_the_script_says
 
     counted, told = [(await hear(wire, call(agent, system="123", asked="45")))[-1] for agent in "ab"]
 
-    assert counted == Ended(stop="stop", usage=Usage(input_tokens=2, output_tokens=2, calls=1))
-    assert told == Ended(stop="stop", usage=Usage(input_tokens=7, cached_tokens=3, calls=1))
+    assert counted == ReplyEnd(stop="stop", usage=Usage(input_tokens=2, output_tokens=2, calls=1))
+    assert told == ReplyEnd(stop="stop", usage=Usage(input_tokens=7, cached_tokens=3, calls=1))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ async def test_a_script_may_ride_in_the_prompt(system: str, asked: str) -> None:
 async def test_only_the_first_message_brings_a_script() -> None:
     messages = (ASKED, Message(role="assistant", text="ok"), Message(role="user", text='```script\n["late"]\n```'))
 
-    assert script_in("", messages) is None
+    assert find_script("", messages) is None
 
 
 @pytest.mark.parametrize("block", ["[", '"no list"', '[{"sais": "x"}]', '[{"says": "x", "pieces": 0}]', "[7]"])
@@ -143,7 +143,7 @@ def test_scripts_read_the_same_from_json_and_from_python() -> None:
         {"says": "x", "fails": {"status": 429, "retry_after": 2, "times": 1}, "half": 2},
     ]
 
-    assert script(written) == (
+    assert parse_script(written) == (
         Move(says="looking", calls=(ToolCall(name="look"),)),
         Move(says="x", fails=Fails(status=429, retry_after=2, times=1), half=2),
     )
@@ -220,8 +220,8 @@ async def test_garbled_arguments_are_kept_as_they_came() -> None:
     heard = await hear(wire, call())
 
     assert heard[:-1] == [
-        Called(ToolUse(id="call-0-0", name="look", unreadable='{"at":1')),
-        Called(ToolUse(id="call-0-1", name="go", unreadable="{")),
+        ToolCallPart(ToolUse(id="call-0-0", name="look", unreadable='{"at":1')),
+        ToolCallPart(ToolUse(id="call-0-1", name="go", unreadable="{")),
     ]
 
 

@@ -10,11 +10,11 @@ import anyio
 from msgspec import structs
 
 from podium import Agent, Result
-from podium.engines.model.model_caller import Model, Retry, free
-from podium.engines.model.model_wire import Call, Heard
+from podium.engines.model.model_caller import Model, RetryPolicy, add_zero_cost
+from podium.engines.model.model_wire import ModelCall, ReplyPart
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
-from podium.store.fault import refusal_after
+from podium.store.fault import refuse_after
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import OutsideFailed
 from podium.values.event import (
@@ -34,10 +34,10 @@ def engine(*scripts: Any, windows: Sequence[int | None] = ()) -> tuple[ModelEngi
     """An engine that falls back from the first script to the next, and the wires that heard."""
     wires = [ScriptedWire(script) for script in scripts]
     models = [
-        Model(wire=wire, name=f"m{place}", priced=free, window=lambda window=window: window)  # type: ignore[misc] # a default binds it
+        Model(wire=wire, name=f"m{place}", add_cost=add_zero_cost, window=lambda window=window: window)  # type: ignore[misc] # a default binds it
         for place, (wire, window) in enumerate(zip(wires, windows or [None] * len(wires), strict=True), 1)
     ]
-    return ModelEngine(*models, name="m1", retry=Retry(most=1, sleep=at_once)), wires
+    return ModelEngine(*models, name="m1", retry=RetryPolicy(max_retries=1, sleep=at_once)), wires
 
 
 async def run(studio: Studio, thinking: ModelEngine, request: str = "go", **keys: Any) -> Result:
@@ -81,7 +81,7 @@ async def test_a_resumed_run_goes_on_with_the_model_it_had_fallen_back_to(studio
     deaths = 0
     for number in range(2, 40):
         thinking, _ = engine(*scripts)
-        async with studio.app(engines={"mine": thinking}, fault=refusal_after(number)) as app:
+        async with studio.app(engines={"mine": thinking}, fault=refuse_after(number)) as app:
             first = await app.run(Agent(name="lead", engine="mine"), "go")
         if first.succeeded:
             break
@@ -106,16 +106,16 @@ class InOrder:
 
     def __init__(self, moves: Sequence[Any]) -> None:
         self._moves = list(moves)
-        self.heard: list[Call] = []
+        self.heard: list[ModelCall] = []
 
-    def stream(self, call: Call) -> AsyncGenerator[Heard]:
+    def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart]:
         self.heard.append(call)
-        return ScriptedWire([self._moves.pop(0)]).stream(Call(agent="a", model="m", system="", messages=()))
+        return ScriptedWire([self._moves.pop(0)]).stream(ModelCall(agent="a", model="m", system="", messages=()))
 
 
 async def test_a_conversation_is_summed_up_before_it_is_too_long(studio: Studio) -> None:
     wire = InOrder([{"says": LONG, "calls": [{"name": "x"}]}, "a summary", "the answer"])
-    thinking = ModelEngine(Model(wire=wire, name="m", priced=free, window=lambda: 12_000), name="m")
+    thinking = ModelEngine(Model(wire=wire, name="m", add_cost=add_zero_cost, window=lambda: 12_000), name="m")
 
     result = await run(studio, thinking, "keep this request")
 
@@ -133,19 +133,21 @@ class Short:
 
     def __init__(self, longest: int) -> None:
         self.longest = longest
-        self.heard: list[Call] = []
+        self.heard: list[ModelCall] = []
 
-    async def stream(self, call: Call) -> AsyncGenerator[Heard]:
+    async def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart]:
         self.heard.append(call)
         if sum(len(message.text) for message in call.messages) > self.longest:
             raise OutsideFailed("m answered 400: prompt is too long", status=400, is_too_long=True)
-        async for heard in ScriptedWire("short enough").stream(Call(agent="a", model="m", system="", messages=())):
+        async for heard in ScriptedWire("short enough").stream(ModelCall(agent="a", model="m", system="", messages=())):
             yield heard
 
 
 async def test_a_model_that_was_given_too_much_is_asked_again_with_less(studio: Studio) -> None:
     wire = Short(20_000)
-    thinking = ModelEngine(Model(wire=wire, name="m", priced=free), name="m", retry=Retry(sleep=at_once))
+    thinking = ModelEngine(
+        Model(wire=wire, name="m", add_cost=add_zero_cost), name="m", retry=RetryPolicy(sleep=at_once)
+    )
 
     result = await run(studio, thinking, "x" * 30_000)
 
@@ -155,7 +157,9 @@ async def test_a_model_that_was_given_too_much_is_asked_again_with_less(studio: 
 
 
 async def test_a_request_that_stays_too_long_fails_in_the_models_words(studio: Studio) -> None:
-    thinking = ModelEngine(Model(wire=Short(10), name="m", priced=free), name="m", retry=Retry(sleep=at_once))
+    thinking = ModelEngine(
+        Model(wire=Short(10), name="m", add_cost=add_zero_cost), name="m", retry=RetryPolicy(sleep=at_once)
+    )
 
     result = await run(studio, thinking, "x" * 100)
 
@@ -186,12 +190,12 @@ async def test_a_message_reaches_an_agent_between_two_model_calls(studio: Studio
 
 async def test_a_model_that_refuses_is_said_to(studio: Studio) -> None:
     class Refusing:
-        async def stream(self, call: Call) -> AsyncGenerator[Heard]:
-            from podium.engines.model.model_wire import Ended
+        async def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart]:
+            from podium.engines.model.model_wire import ReplyEnd
 
-            yield Ended(stop="content_filter")
+            yield ReplyEnd(stop="content_filter")
 
-    thinking = ModelEngine(Model(wire=Refusing(), name="m", priced=free), name="m")
+    thinking = ModelEngine(Model(wire=Refusing(), name="m", add_cost=add_zero_cost), name="m")
 
     result = await run(studio, thinking)
 
@@ -270,7 +274,7 @@ async def test_an_answer_is_remembered_when_its_tool_is_gone(studio: Studio) -> 
         return "found"
 
     lead = given(studio, {"calls": [{"name": "lookup"}]})
-    async with studio.app(fault=refusal_after(8)) as app:
+    async with studio.app(fault=refuse_after(8)) as app:
         first = await app.run(lead, "go", tools=[lookup])
     assert studio.events(first, ToolAnswered)
     studio.bury()
@@ -315,7 +319,7 @@ async def test_a_store_that_fails_ends_the_run_though_another_call_waits_for_a_p
     lead = given(studio, asks, tools=("ask_person",))
     for number in range(6, 14):
         with anyio.fail_after(40):
-            async with studio.app(fault=refusal_after(number)) as app:
+            async with studio.app(fault=refuse_after(number)) as app:
                 async with app.start(lead, "go", is_attended=True) as run:
                     with anyio.move_on_after(0.2):
                         await run.result()

@@ -10,16 +10,16 @@ from typing import Any
 
 from podium.config.trust import Trust
 from podium.core.engine import ToolAnswer
-from podium.core.gate import Acting
-from podium.mcp_client.limits import Limits
+from podium.core.gate import ActingTool
+from podium.mcp_client.limits import McpTimeouts
 from podium.mcp_client.run_servers import Servers
-from podium.mcp_client.server_table import McpServer, Source, trusted_name
+from podium.mcp_client.server_table import McpServer, Source, build_trust_name
 from podium.values.event import ToolUse
 
 HERE = Path(__file__).parent
 SDK = str(HERE / "sdk_server.py")
 RAW = str(HERE / "raw_server.py")
-QUICK = Limits(grace=0.2)
+QUICK = McpTimeouts(grace=0.2)
 
 
 def python(name: str, *args: str, source: Source = "user", env: Mapping[str, str] | None = None) -> McpServer:
@@ -34,7 +34,11 @@ class Bench:
         self.notices: list[str] = []
 
     def servers(
-        self, *servers: McpServer, environ: Mapping[str, str] | None = None, limits: Limits = QUICK, at: str = "repo"
+        self,
+        *servers: McpServer,
+        environ: Mapping[str, str] | None = None,
+        limits: McpTimeouts = QUICK,
+        at: str = "repo",
     ) -> Servers:
         directory = self.home / at
         directory.mkdir(parents=True, exist_ok=True)
@@ -49,20 +53,20 @@ class Bench:
 
     def trust(self, server: McpServer, *, at: str = "repo") -> None:
         """What `podium trust` would do."""
-        Trust.load(self.home).trust("server", trusted_name(server, self.home / at), server.digest)
+        Trust.load(self.home).trust("server", build_trust_name(server, self.home / at), server.digest)
 
 
-async def tool(servers: Servers, name: str) -> Acting:
+async def tool(servers: Servers, name: str) -> ActingTool:
     (found,) = await servers.acting([name])
     return found
 
 
-async def called(acting: Acting, **arguments: Any) -> ToolAnswer:
+async def called(acting: ActingTool, **arguments: Any) -> ToolAnswer:
     deed = await acting.prepare(use(acting, **arguments))
     return await deed.act()
 
 
-def use(acting: Acting, **arguments: Any) -> ToolUse:
+def use(acting: ActingTool, **arguments: Any) -> ToolUse:
     return ToolUse(id="1", name=acting.name, arguments=arguments)
 
 

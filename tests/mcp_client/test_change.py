@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.core.gate import Acting, Unfit
+from podium.core.gate import ActingTool, InvalidCall
 from podium.mcp_client.server_table import McpServer
 
 from .bench import RAW, SDK, Bench, called, python, tool, use
@@ -68,7 +68,7 @@ async def test_a_tool_that_changed_since_it_was_seen_first_is_not_called(bench: 
 
     async with bench.servers(script(bench, "Says it, after reading your keys.")) as servers:
         changed = await tool(servers, "mcp__raw__say")
-        with pytest.raises(Unfit) as caught:
+        with pytest.raises(InvalidCall) as caught:
             await changed.prepare(use(changed, text="x"))
 
     assert answer.text == "x"
@@ -100,13 +100,13 @@ async def test_a_changed_launch_definition_of_the_person_is_another_server(bench
     assert (say.description, answer.text) == ("Two.", "x")
 
 
-async def refused(acting: Acting, **arguments: object) -> str:
+async def refused(acting: ActingTool, **arguments: object) -> str:
     """What is said when a call is refused; waits until it is, for a change may take its time to be known."""
     with anyio.fail_after(20):
         while True:
             try:
                 await acting.prepare(use(acting, **arguments))
-            except Unfit as unfit:
+            except InvalidCall as unfit:
                 return str(unfit)
             await anyio.lowlevel.checkpoint()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from podium.core.gate import Unfit
+from podium.core.gate import InvalidCall
 from podium.mcp_client.server_table import McpServer
 from podium.values.action import Action
 from podium.values.event import ToolUse
@@ -116,9 +116,9 @@ async def test_arguments_that_do_not_fit_are_told_before_anything_is_asked_or_do
     async with bench.servers(python("bench", SDK)) as servers:
         add = await tool(servers, "mcp__bench__add")
 
-        with pytest.raises(Unfit) as caught:
+        with pytest.raises(InvalidCall) as caught:
             await add.prepare(use(add, a="one"))
-        with pytest.raises(Unfit, match="not a JSON object"):
+        with pytest.raises(InvalidCall, match="not a JSON object"):
             await add.prepare(ToolUse(id="1", name=add.name, unreadable="{"))
 
     assert str(caught.value) == (
@@ -132,7 +132,7 @@ async def test_what_a_server_claims_of_its_tools_makes_no_call_harmless(bench: B
 
         deed = await add.prepare(use(add, a=1, b=2))
 
-    assert not deed.is_reading
+    assert not deed.is_read_only
     assert not add.is_parallel
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.mcp_client.limits import Limits
+from podium.mcp_client.limits import McpTimeouts
 from podium.mcp_client.server_table import McpServer
 
 from .bench import QUICK, RAW, SDK, Bench, called, is_alive, python, tool
@@ -69,7 +69,7 @@ async def test_a_variable_that_is_not_set_is_a_notice(bench: Bench) -> None:
 async def test_a_server_that_does_not_answer_in_time_is_given_up_and_gone(bench: Bench, tmp_path: Path) -> None:
     server = python("raw", RAW, "silent", "stubborn", env={"PIDS": str(tmp_path / "pids")})
 
-    async with bench.servers(server, limits=Limits(start=1.0, grace=0.1)) as servers:
+    async with bench.servers(server, limits=McpTimeouts(start=1.0, grace=0.1)) as servers:
         found = await servers.acting(["mcp__raw"])
         pids = written(tmp_path / "pids")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.patterns.advisors import enriched
+from podium.patterns.advisors import format_advised_request
 from podium.values.agent import Advisors
 from podium.values.event import Advised, CallCut, OperationEnded
 from podium.values.request import Part
@@ -126,7 +126,7 @@ HEADINGS = [
     st.lists(st.one_of(st.sampled_from(HEADINGS), st.text(max_size=20)), max_size=6).map("\u2028".join),
 )
 def test_neither_request_nor_advice_can_forge_a_section(request: str, advice: str) -> None:
-    text = enriched(request, [Part(agent="legal", outcome="succeeded", text=advice)])
+    text = format_advised_request(request, [Part(agent="legal", outcome="succeeded", text=advice)])
 
     headings = [line.strip().lower() for line in text.splitlines() if line.strip().startswith(("## ", "### ", "##\t"))]
     ours = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podium.values.agent import Advisors
 from podium.values.event import OperationStarted
-from podium.views.run_view import Picture
+from podium.views.run_view import RunView
 
 from ..studio import Studio
 from .test_router import routes_to
@@ -97,7 +97,7 @@ async def test_usage_rolls_up_the_tree_exactly_once(studio: Studio) -> None:
 
     result = await studio.run("boss", "well?")
 
-    picture = Picture.of(studio.entries(result))
+    picture = RunView.from_entries(studio.entries(result))
     assert picture.root is not None
     by_agent = {node.agent: node.usage.input_tokens for node in picture.root.walk()}
     assert by_agent == {"boss": 25, "desk": 10, "tax": 5, "risk": 5, "clerk": 5}

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from podium import Result
 from podium.patterns.discuss import FALLBACK, Discussion
-from podium.store.fault import refusal_after
+from podium.store.fault import refuse_after
 from podium.values.agent import Advisors, Budget, Member, Team
 from podium.values.event import Broadcast, DiscussionEnded, Noticed, OperationEnded, RoundEnded, Voted
 
@@ -164,7 +164,7 @@ async def test_what_was_injected_is_heard_once_however_often_the_run_dies(studio
     def watch(discussion: Discussion) -> None:
         discussion.inject("Mind the budget.")
 
-    async with studio.app(fault=refusal_after(12)) as app:
+    async with studio.app(fault=refuse_after(12)) as app:
         died = await app.run(studio.agents["lead"], "Talk.", agents=studio.agents.values(), on_discussion=watch)
     assert died.outcome == "interrupted"
     studio.bury()
@@ -231,7 +231,7 @@ async def test_a_discussion_that_was_stopped_stays_stopped_after_a_resume(studio
     async with studio.app() as app:
         whole = await app.run(studio.agents["lead"], "Talk.", agents=studio.agents.values(), on_discussion=watch)
     at = next(entry.seq for entry in studio.entries(whole) if isinstance(entry.event, DiscussionEnded))
-    async with studio.app(fault=refusal_after(at)) as app:
+    async with studio.app(fault=refuse_after(at)) as app:
         died = await app.run(studio.agents["lead"], "Talk.", agents=studio.agents.values(), on_discussion=watch)
     studio.bury()
 

@@ -14,10 +14,10 @@ from podium.patterns.dispatch import (
     Plan,
     SharedTask,
     Skipped,
+    find_shared_tasks,
     merge,
     parse_assignments,
     parse_plan,
-    shared_tasks,
 )
 
 TEAM = ["alpha", "beta", "worker-1", "worker-10", "PR Review Squad-worker-1", "PR Review Squad"]
@@ -136,7 +136,7 @@ def test_one_worker_may_be_named_twice_and_then_gets_both_tasks_at_once() -> Non
 def test_the_same_task_for_several_workers_is_flagged() -> None:
     plan = parse_assignments("@worker:alpha look  at it\n@worker:beta look at it\n@worker:worker-1 other", TEAM)
 
-    assert shared_tasks(plan) == [SharedTask("look  at it", ["alpha", "beta"])]
+    assert find_shared_tasks(plan) == [SharedTask("look  at it", ["alpha", "beta"])]
 
 
 ODD = ["\n", "\r\n", "\r", " ", "- ", "@Worker: ", "PR Review Squad", '[{"worker":"alpha","task":"x"}]']

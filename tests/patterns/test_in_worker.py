@@ -16,11 +16,11 @@ from anyio import move_on_after
 from msgspec import structs
 
 from podium import Agent, App, Settings
-from podium.store.fault import refusal_after
+from podium.store.fault import refuse_after
 from podium.store.follower import Follower
-from podium.store.sqlite.mailbox import post
-from podium.store.sqlite.reader import Reader
-from podium.store.sqlite.worker_index import Crew
+from podium.store.sqlite.mailbox import post_to_mailbox
+from podium.store.sqlite.reader import StoreReader
+from podium.store.sqlite.worker_index import WorkerIndex
 from podium.testing import ModelServer
 from podium.values.agent import Budget, Member, Permissions, Team
 from podium.values.errors import Mistake
@@ -36,7 +36,7 @@ from podium.values.event import (
     WorkerReturned,
     WorkerSent,
 )
-from podium.workers.local_placement import DEEPEST
+from podium.workers.local_placement import MAX_DEPTH
 
 from ..studio import bury
 
@@ -97,7 +97,7 @@ async def test_a_member_with_a_process_of_its_own_answers_and_leaves_its_work_on
 
     async with App(settings, environ={}) as app:
         result = await app.run(lead, "Make a file.", repo=repo, agents=[away, here])
-        entries = await app.entries(result.run_id)
+        entries = await app.read_entries(result.run_id)
 
     assert [part.outcome for part in result.parts] == ["succeeded", "succeeded"]
     assert result.parts[0].text.startswith("I made it.")
@@ -107,8 +107,8 @@ async def test_a_member_with_a_process_of_its_own_answers_and_leaves_its_work_on
     assert result.usage.calls == 3
     assert git(repo, "show", f"{sent.branch}:new.txt") == "new.txt\n"
     assert not (repo / "new.txt").exists()
-    with Reader(settings.store) as reader:
-        left = [entry.event for entry in reader.entries(sent.run) if isinstance(entry.event, WorkCommitted)]
+    with StoreReader(settings.store) as reader:
+        left = [entry.event for entry in reader.read_entries(sent.run) if isinstance(entry.event, WorkCommitted)]
     assert left[0].files == ("new.txt",)
 
 
@@ -173,7 +173,7 @@ async def test_an_agent_sends_a_worker_waits_for_it_and_uses_what_it_brought(rep
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Have it done.", repo=repo)
-        entries = await app.entries(result.run_id)
+        entries = await app.read_entries(result.run_id)
 
     assert result.text == "All is done."
     told = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
@@ -191,13 +191,13 @@ async def test_a_run_that_dies_while_its_worker_is_away_finds_it_again(repo: Pat
     lead = Agent(name="lead", team=Team(mode="broadcast", members=(Member(agent="away"),)))
     sent_at = 4  # the run, the lead, the member, and that its worker is sent
 
-    async with App(settings, environ={}, fault=refusal_after(sent_at)) as app:
+    async with App(settings, environ={}, fault=refuse_after(sent_at)) as app:
         died = await app.run(lead, "Make a file.", repo=repo, agents=[away])
     assert died.outcome == "interrupted"
     bury(settings.store)
     async with App(settings, environ={}) as app, app.resume(died.run_id) as resumed:
         result = await resumed.result()
-        entries = await app.entries(died.run_id)
+        entries = await app.read_entries(died.run_id)
 
     assert result.succeeded, result.error
     sent = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
@@ -218,8 +218,8 @@ def crew(worktrees: str, *names: str) -> tuple[Agent, list[Agent]]:
 
 
 def runs_of(settings: Settings) -> dict[str, RunStarted]:
-    with Reader(settings.store) as reader:
-        began = {summary.id: summary.first.event for summary in reader.runs()}
+    with StoreReader(settings.store) as reader:
+        began = {summary.id: summary.first.event for summary in reader.list_runs()}
     return {run: event for run, event in began.items() if isinstance(event, RunStarted)}
 
 
@@ -228,7 +228,7 @@ async def test_a_team_with_one_checkout_works_in_it_as_a_whole(repo: Path, setti
 
     async with App(settings, environ={}) as app:
         result = await app.run(lead, "Make files.", repo=repo, agents=members)
-        entries = await app.entries(result.run_id)
+        entries = await app.read_entries(result.run_id)
 
     assert result.succeeded, result.error
     assert "one is done." in result.text
@@ -290,7 +290,7 @@ async def test_a_worker_is_held_to_its_part_of_the_runs_budget(repo: Path, setti
 
     async with App(settings, environ={}) as app:
         result = await app.run(lead, "Make files.", repo=repo, agents=[away], budget=Budget(turns=8))
-        entries = await app.entries(result.run_id)
+        entries = await app.read_entries(result.run_id)
 
     [sent] = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
     assert sent.budget == Budget(turns=2)
@@ -313,7 +313,7 @@ async def test_what_is_kept_for_workers_is_not_lent_or_spent_twice(repo: Path, s
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Have it done.", repo=repo, budget=Budget(turns=10))
-        entries = await app.entries(result.run_id)
+        entries = await app.read_entries(result.run_id)
 
     sent = [entry.event.budget for entry in entries if isinstance(entry.event, WorkerSent)]
     assert sent == [Budget(turns=2), Budget(turns=1)]  # a quarter of nine, and of six
@@ -327,7 +327,7 @@ async def test_a_worker_whose_answer_nobody_asks_for_counts_once_and_what_was_ke
 
     async def wait() -> str:
         """Wait until all workers are through."""
-        for hired in Crew(settings.store).all():
+        for hired in WorkerIndex(settings.store).list_all():
             with Follower(settings.store, hired.run) as worker:
                 async for entry in worker:
                     if isinstance(entry.event, RunEnded):
@@ -340,7 +340,7 @@ async def test_a_worker_whose_answer_nobody_asks_for_counts_once_and_what_was_ke
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Have it done.", repo=repo, tools=[wait], budget=Budget(turns=20))
-        entries = await app.entries(result.run_id)
+        entries = await app.read_entries(result.run_id)
 
     assert result.succeeded, result.error
     sent = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
@@ -379,9 +379,9 @@ async def test_an_agent_says_who_works_after_whom_with_what_and_within_which_lim
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Have it done.", repo=repo, agents=[writer, small], budget=Budget(turns=40))
-        entries = await app.entries(result.run_id)
+        entries = await app.read_entries(result.run_id)
         sent = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
-        started = [(await app.entries(one.run))[0].event for one in sent]
+        started = [(await app.read_entries(one.run))[0].event for one in sent]
 
     told = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
     assert told[3] == "There is no agent 'stranger' here; there are: boss, writer, small."
@@ -420,10 +420,10 @@ async def test_a_worker_does_not_send_workers_without_end(repo: Path, settings: 
         await app.run(boss, "Have it done.", repo=repo)
 
     told: list[str] = []
-    with Reader(settings.store) as reader:
+    with StoreReader(settings.store) as reader:
         for run in runs_of(settings):
-            told += [entry.event.text for entry in reader.entries(run) if isinstance(entry.event, ToolAnswered)]
-    assert len(runs_of(settings)) == 1 + DEEPEST
+            told += [entry.event.text for entry in reader.read_entries(run) if isinstance(entry.event, ToolAnswered)]
+    assert len(runs_of(settings)) == 1 + MAX_DEPTH
     assert any("workers send workers no more than 3 deep" in text for text in told)
 
 
@@ -451,7 +451,7 @@ async def test_time_does_not_pass_for_a_team_while_its_worker_waits_for_a_person
         with move_on_after(6.5):  # longer than the worker may take
             await run.result()
         answer = PermissionAnswered(id=one.event.id, decision="once", by="me", at=time.time())
-        post(settings.store, entry.event.run, answer, ref=one.event.id)
+        post_to_mailbox(settings.store, entry.event.run, answer, ref=one.event.id)
         result = await run.result()
 
     assert [part.outcome for part in result.parts] == ["succeeded"], result.parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podium.patterns.json_output import Unfitting, read
+from podium.patterns.json_output import SchemaMismatch, parse_output
 from podium.values.errors import Mistake
 
 from ..studio import Studio
@@ -46,22 +46,22 @@ async def test_an_agent_that_never_fits_fails_with_the_reason(studio: Studio) ->
 
 @pytest.mark.parametrize("text", ['{"score": 1}', 'Here:\n```json\n{"score": 1}\n```\nbye', ' {"score":1}\n'])
 def test_json_is_found_alone_or_in_a_fence(text: str) -> None:
-    assert read(text, SCHEMA) == {"score": 1}
+    assert parse_output(text, SCHEMA) == {"score": 1}
 
 
 def test_the_place_of_what_does_not_fit_is_named() -> None:
-    with pytest.raises(Unfitting, match=r"at \$ Additional properties"):
-        read('{"score": 1, "more": 2}', SCHEMA)
+    with pytest.raises(SchemaMismatch, match=r"at \$ Additional properties"):
+        parse_output('{"score": 1, "more": 2}', SCHEMA)
 
 
 def test_a_schema_is_looked_up_nowhere_else() -> None:
-    with pytest.raises(Unfitting, match=r"the schema refers to 'http://127.0.0.1:9/x', which is not in it"):
-        read("{}", {"$ref": "http://127.0.0.1:9/x"})
+    with pytest.raises(SchemaMismatch, match=r"the schema refers to 'http://127.0.0.1:9/x', which is not in it"):
+        parse_output("{}", {"$ref": "http://127.0.0.1:9/x"})
 
 
 def test_what_is_nested_beyond_reason_does_not_fit() -> None:
-    with pytest.raises(Unfitting):
-        read("[" * 100_000 + "]" * 100_000, SCHEMA)
+    with pytest.raises(SchemaMismatch):
+        parse_output("[" * 100_000 + "]" * 100_000, SCHEMA)
 
 
 async def test_a_schema_that_is_none_is_refused_before_anything_is_asked(studio: Studio) -> None:

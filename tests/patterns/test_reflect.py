@@ -10,8 +10,8 @@ import pytest
 from msgspec import structs
 
 from podium import Result
-from podium.store.fault import refusal_after
-from podium.store.sqlite.mailbox import post
+from podium.store.fault import refuse_after
+from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import Mistake
 from podium.values.event import (
@@ -362,11 +362,11 @@ async def test_a_part_that_began_before_a_change_is_resumed_as_it_began(studio: 
     studio.agent("a", says=["a is done"] * 3, prompt="You are slow.")
     says = [plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"]
     lead(studio, "reflect", "a", says=says)
-    died = await studio.run("lead", "go", fault=refusal_after(8))
+    died = await studio.run("lead", "go", fault=refuse_after(8))
     assert died.outcome == "interrupted"
     assert studio.events(died, OperationStarted)[-1].agent == "a"
     studio.bury()
-    post(studio.settings.store, died.run_id, MemberChanged(member="a", prompt="You are quick."))
+    post_to_mailbox(studio.settings.store, died.run_id, MemberChanged(member="a", prompt="You are quick."))
 
     result = await studio.resume(died.run_id)
 
@@ -387,9 +387,9 @@ async def test_nobody_can_be_changed_who_is_not_there_or_into_what_is_not(studio
 async def test_a_change_that_cannot_be_made_is_refused_by_the_owner_and_the_run_goes_on(studio: Studio) -> None:
     studio.agent("a", says=["a is done"] * 3)
     lead(studio, "reflect", "a", says=[plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"])
-    died = await studio.run("lead", "go", fault=refusal_after(4))
+    died = await studio.run("lead", "go", fault=refuse_after(4))
     studio.bury()
-    post(studio.settings.store, died.run_id, MemberChanged(member="nobody", prompt="x"))
+    post_to_mailbox(studio.settings.store, died.run_id, MemberChanged(member="nobody", prompt="x"))
 
     result = await studio.resume(died.run_id)
 
@@ -405,10 +405,10 @@ async def test_a_message_that_comes_during_a_pause_is_heard_whenever_the_run_had
 
     for entries in range(2, last_turn - 4):
         studio.calls.clear()
-        died = await studio.run("lead", "go", fault=refusal_after(entries))
+        died = await studio.run("lead", "go", fault=refuse_after(entries))
         studio.bury()
         message = MessageReceived(id=f"m{entries}", to="lead", text="MIND THE GAP")
-        post(studio.settings.store, died.run_id, message)
+        post_to_mailbox(studio.settings.store, died.run_id, message)
 
         result = await studio.resume(died.run_id)
 
@@ -458,7 +458,7 @@ async def test_how_long_a_worker_took_is_known_after_a_resume(studio: Studio) ->
     lead(studio, "orchestrate", "a", says=[plan(("a", "x")), "all"])
     whole = await studio.run("lead", "go")
     at = next(entry.seq for entry in studio.entries(whole) if entry.key == "lead/member:a#1")
-    died = await studio.run("lead", "go", fault=refusal_after(at))
+    died = await studio.run("lead", "go", fault=refuse_after(at))
     studio.bury()
 
     await studio.resume(died.run_id)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from podium.core.session import Reply
-from podium.patterns.router import choice_in
+from podium.patterns.router import parse_choice
 from podium.values.agent import Router
 from podium.values.event import Routed, RouteRefused
 
@@ -165,4 +165,4 @@ async def test_routing_is_counted_with_the_answer_and_once(desk: Studio) -> None
     ],
 )
 def test_a_choice_is_found_wherever_it_stands_in_the_text(text: str, agent: str) -> None:
-    assert choice_in(Reply(text=text)).agent == agent
+    assert parse_choice(Reply(text=text)).agent == agent

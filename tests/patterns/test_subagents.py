@@ -5,7 +5,7 @@ from typing import Any
 from anyio import CancelScope
 
 from podium.values.event import OperationEnded, OperationStarted, ToolAnswered, TurnStarted
-from podium.views.run_view import Picture
+from podium.views.run_view import RunView
 
 from ..studio import Studio
 
@@ -63,7 +63,7 @@ async def test_a_sub_agent_may_have_advisors_and_a_chain_of_its_own(studio: Stud
     result = await studio.run("lead", "go")
 
     assert studio.calls[-1].messages[-1].text == "the final text"
-    picture = Picture.of(studio.entries(result))
+    picture = RunView.from_entries(studio.entries(result))
     assert picture.root is not None
     assert [(node.agent, node.trigger) for node in picture.root.walk()] == [
         ("lead", "request"),

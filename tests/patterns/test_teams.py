@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podium.store.fault import refusal_after
+from podium.store.fault import refuse_after
 from podium.values.agent import Member, Team
 from podium.values.event import (
     Broadcast,
@@ -408,7 +408,7 @@ async def test_a_team_that_dies_at_any_entry_ends_the_same_and_repeats_no_finish
     calls = len(studio.events(whole, ModelReplied))
     started = len(studio.events(whole, OperationStarted))
     for number in range(2, len(studio.entries(whole)) + 1):
-        first = await studio.run("lead", "go", fault=refusal_after(number))
+        first = await studio.run("lead", "go", fault=refuse_after(number))
         studio.bury()
         result = first if first.succeeded else await studio.resume(first.run_id)
 

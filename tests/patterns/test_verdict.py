@@ -13,9 +13,9 @@ from podium.patterns.verdict import (
     NO_FEEDBACK,
     PassFail,
     Score,
+    describe_missing,
     feedback,
     is_complete,
-    missing,
     neutralise,
     parse_pass_fail,
     parse_score,
@@ -130,8 +130,8 @@ def test_feedback_is_what_follows_the_sentinel_up_to_the_next_plan() -> None:
 
 
 def test_what_a_judge_says_before_a_bare_sentinel_is_what_is_missing() -> None:
-    assert missing(f"Add tests.\n{NEEDS}") == "Add tests."
-    assert missing(f"Good.\n{NEEDS}\nAdd tests.") == "Add tests."
+    assert describe_missing(f"Add tests.\n{NEEDS}") == "Add tests."
+    assert describe_missing(f"Good.\n{NEEDS}\nAdd tests.") == "Add tests."
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podium.policy import Mode, Rules, check, generalised
-from podium.policy.shell_command import read
+from podium.policy.shell_command import parse_command
 
 PROGRAMS = "git ls echo cat grep find pytest npm rg sed head wc".split()
 BROAD = Rules(allow=tuple(f"Bash({program} *)" for program in PROGRAMS))
@@ -524,7 +524,7 @@ def test_padding_does_not_hide_a_denied_command() -> None:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text("ab-=~^!#'\"$`\\;&|*?[]{}()<> \n", max_size=12))
 def test_a_plain_command_means_to_bash_what_it_means_to_us(tmp_path: Path, text: str) -> None:
-    command = read(f"printf '%s\\0' {text}")
+    command = parse_command(f"printf '%s\\0' {text}")
     if len(command.parts) != 1:
         return
 

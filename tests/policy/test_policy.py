@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.policy import Mode, Rules, Verdict, check, escape, generalised, ignored, narrowed, parse_rules
+from podium.policy import (
+    Mode,
+    Rules,
+    Verdict,
+    check,
+    escape_path,
+    find_ignored_rules,
+    generalised,
+    narrow_rules,
+    parse_rules,
+)
 from podium.values.action import Action
 from podium.values.errors import Mistake
 
@@ -269,7 +279,7 @@ PROTECTED = [
 @pytest.mark.parametrize("mode", ["default", "accept-edits", "bypass"])
 @pytest.mark.parametrize("path", PROTECTED)
 def test_protected_paths_are_asked_about_whatever_is_allowed(path: str, mode: Mode) -> None:
-    rules = {"allow": ["Edit", "Edit(**)", f"Edit({escape(path)})" if path.isprintable() else "Edit", "Bash"]}
+    rules = {"allow": ["Edit", "Edit(**)", f"Edit({escape_path(path)})" if path.isprintable() else "Edit", "Bash"]}
 
     assert check(action("write_file", path=path, content=""), rules, mode).decision == "ask"
 
@@ -345,10 +355,10 @@ def test_a_repository_adds_ask_and_deny_and_its_allow_is_named_as_ignored() -> N
     mine = Rules(allow=("Bash(ls *)",), ask=("Bash(make *)",))
     theirs = Rules(allow=("Bash", "Bash(ls *)"), ask=("Bash(make *)", "Edit"), deny=("Read(./x)",))
 
-    both = narrowed(mine, theirs)
+    both = narrow_rules(mine, theirs)
 
     assert both == Rules(("Bash(ls *)",), ("Bash(make *)", "Edit"), ("Read(./x)",))
-    assert ignored(mine, theirs) == ("Bash",)
+    assert find_ignored_rules(mine, theirs) == ("Bash",)
 
 
 # Rules as they are written
@@ -554,7 +564,9 @@ def test_one_more_allow_never_overrides_deny_or_ask(what: str | Action, rules: R
 @settings(max_examples=300)
 @given(SUBJECTS, RULES, RULES, MODES)
 def test_narrowing_never_allows_more(what: str | Action, rules: Rules, by: Rules, mode: Mode) -> None:
-    assert STRICTNESS[check(what, narrowed(rules, by), mode).decision] >= STRICTNESS[check(what, rules, mode).decision]
+    assert (
+        STRICTNESS[check(what, narrow_rules(rules, by), mode).decision] >= STRICTNESS[check(what, rules, mode).decision]
+    )
 
 
 @settings(max_examples=200)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from podium.roster import agent_check
-from podium.roster.schema_fit import misfits
+from podium.roster.schema_fit import find_schema_mismatches
 from podium.values.agent import Agent, Member, Mode, Router, Team
 
 
@@ -18,7 +18,7 @@ def team(*members: str, mode: Mode = "orchestrate", evaluator: str | None = None
 
 
 def told(*agents: Agent) -> list[str]:
-    return [str(finding) for finding in agent_check.findings(by_name(*agents))]
+    return [str(finding) for finding in agent_check.check_agents(by_name(*agents))]
 
 
 def test_agents_that_fit_together_give_no_findings() -> None:
@@ -49,7 +49,7 @@ def test_a_missing_agent_is_an_error_with_the_known_names(planner: Agent, key: s
 def test_more_missing_agents_than_anybody_reads_are_counted() -> None:
     found = told(Agent(name="lead", team=team(*(f"ghost-{number}" for number in range(100_000)))))
 
-    assert len(found) == agent_check.MOST_MISSING + 1
+    assert len(found) == agent_check.MAX_MISSING + 1
     assert found[-1] == "agent lead: 99980 more of the agents named here do not exist"
 
 
@@ -60,7 +60,7 @@ def test_an_agent_that_is_alone_is_told_how_to_write_another() -> None:
 
 
 def test_an_agent_whose_file_is_broken_is_not_missing() -> None:
-    assert agent_check.findings(by_name(Agent(name="planner", handoff="tester")), broken={"tester"}) == ()
+    assert agent_check.check_agents(by_name(Agent(name="planner", handoff="tester")), broken={"tester"}) == ()
 
 
 def test_a_cycle_is_told_once_with_its_whole_path_whatever_its_edges_are() -> None:
@@ -98,7 +98,7 @@ def test_more_cycles_than_anybody_reads_are_cut_short() -> None:
 
     found = told(*(Agent(name=name, agents=tuple(names)) for name in names))
 
-    assert len(found) == agent_check.MOST_CYCLES + 1
+    assert len(found) == agent_check.MAX_CYCLES + 1
     assert found[-1].endswith("there are more cycles than these 50; break these first")
 
 
@@ -119,7 +119,7 @@ def test_more_cycles_than_anybody_reads_are_cut_short() -> None:
     ],
 )
 def test_what_excludes_each_other_is_rejected(lead: Agent, key: str, message: str) -> None:
-    [finding] = agent_check.findings(by_name(lead, Agent(name="a"), Agent(name="b")))
+    [finding] = agent_check.check_agents(by_name(lead, Agent(name="a"), Agent(name="b")))
 
     assert finding.severity == "error"
     assert finding.key == key
@@ -211,6 +211,6 @@ def test_a_schema_on_one_side_only_claims_nothing() -> None:
 def test_schemas_are_compared_by_required_properties_and_plain_types(
     output: dict[str, Any], needed: dict[str, Any], misfit: str | None
 ) -> None:
-    found = next(misfits(output, needed), None)
+    found = next(find_schema_mismatches(output, needed), None)
 
     assert (found is None) if misfit is None else (found is not None and found.startswith(misfit))

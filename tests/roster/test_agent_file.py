@@ -13,38 +13,38 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.roster.agent_field import camel
-from podium.roster.agent_file import FIRST_LINE, Read, parse, read
-from podium.roster.agent_keys import ELSEWHERE, READERS
+from podium.roster.agent_field import to_camel_case
+from podium.roster.agent_file import FIRST_LINE, AgentFile, parse_agent_file, read_agent_file
+from podium.roster.agent_keys import FOREIGN_KEYS, READERS
 from podium.roster.team_keys import KEYS as TEAM_KEYS
 from podium.values.agent import Advisors, Agent, Budget, Member, Permissions, Router, Team
-from podium.values.diagnostic import Finding
-from podium.values.located_yaml import Malformed, compose
+from podium.values.diagnostic import Diagnostic
+from podium.values.located_yaml import MalformedText, parse_yaml_mapping
 
 DOCS = Path(__file__).parents[2] / "docs" / "agents.md"
 
 
-def of(frontmatter: str, body: str = "You plan.", *, foreign: bool = False, stem: str = "planner") -> Read:
+def of(frontmatter: str, body: str = "You plan.", *, foreign: bool = False, stem: str = "planner") -> AgentFile:
     data = f"---\n{frontmatter}\n---\n{body}\n".encode()
-    return parse(data, path=Path(f"/repo/{stem}.md"), source="repo", foreign=foreign)
+    return parse_agent_file(data, path=Path(f"/repo/{stem}.md"), source="repo", foreign=foreign)
 
 
 def agent(frontmatter: str, body: str = "You plan.", **options: Any) -> Agent:
     found = of(frontmatter, body, **options)
-    assert found.agent is not None, found.findings
+    assert found.agent is not None, found.diagnostics
     return found.agent
 
 
-def error(found: Read) -> Finding:
+def error(found: AgentFile) -> Diagnostic:
     assert found.agent is None
-    [only] = [finding for finding in found.findings if finding.severity == "error"]
+    [only] = [finding for finding in found.diagnostics if finding.severity == "error"]
     assert "\n" not in str(only)
     return only
 
 
-def warnings(found: Read) -> list[str]:
-    assert found.agent is not None, found.findings
-    return [f"{finding.key}: {finding.message}" for finding in found.findings]
+def warnings(found: AgentFile) -> list[str]:
+    assert found.agent is not None, found.diagnostics
+    return [f"{finding.key}: {finding.message}" for finding in found.diagnostics]
 
 
 def test_a_file_with_empty_frontmatter_is_an_agent_named_after_the_file() -> None:
@@ -242,16 +242,16 @@ def test_a_name_that_stands_twice_in_a_list_counts_once_with_a_warning() -> None
 def test_more_findings_than_anybody_reads_are_cut_short_and_an_error_is_still_among_them() -> None:
     found = of("\n".join(f"key-{number}: 1" for number in range(50_000)) + "\nmaxTurns: many")
 
-    assert [finding.severity for finding in found.findings] == ["warning"] * 100 + ["error"]
+    assert [finding.severity for finding in found.diagnostics] == ["warning"] * 100 + ["error"]
     assert error(found).key == "maxTurns"
 
 
 def test_carriage_returns_and_a_byte_order_mark_are_normal() -> None:
     data = "\ufeff---\r\nname: planner\r\nhandoff: builder\r\n---\r\nYou plan.\r\nWell.\r\n".encode()
 
-    found = parse(data, path=Path("/repo/x.md"), source="repo")
+    found = parse_agent_file(data, path=Path("/repo/x.md"), source="repo")
 
-    assert found.findings == ()
+    assert found.diagnostics == ()
     assert found.agent is not None
     assert found.agent.handoff == "builder"
     assert found.agent.prompt == "You plan.\nWell."
@@ -265,11 +265,11 @@ def test_a_foreign_name_becomes_the_display_name() -> None:
 
 
 def test_a_foreign_file_without_frontmatter_is_skipped_with_a_notice() -> None:
-    found = parse(b"# Read me\n", path=Path("/repo/README.md"), source="repo", foreign=True)
+    found = parse_agent_file(b"# Read me\n", path=Path("/repo/README.md"), source="repo", foreign=True)
 
     assert found.agent is None
     assert not found.is_broken
-    assert [str(finding) for finding in found.findings] == [
+    assert [str(finding) for finding in found.diagnostics] == [
         "/repo/README.md: has no frontmatter; its first line would be ---"
     ]
 
@@ -277,7 +277,7 @@ def test_a_foreign_file_without_frontmatter_is_skipped_with_a_notice() -> None:
 def test_all_that_is_wrong_in_a_file_is_told_at_once_in_the_order_of_its_lines() -> None:
     found = of("maxTurns: many\nisolation: docker\nbudget: {usd: -1}")
 
-    assert [str(finding) for finding in found.findings] == [
+    assert [str(finding) for finding in found.diagnostics] == [
         '/repo/planner.md:2: maxTurns: "many" is text; a whole number of at least 1 would be right',
         '/repo/planner.md:3: isolation: "docker" is not known; shared, worktree or process would be right',
         "/repo/planner.md:4: budget.usd: -1 reads as a number; a number above 0 would be right",
@@ -426,7 +426,7 @@ def test_frontmatter_that_cannot_be_read_at_all_is_one_error_at_its_place(
     ],
 )
 def test_a_file_that_is_no_agent_file_is_one_error(data: bytes, message: str) -> None:
-    found = error(parse(data, path=Path("/repo/planner.md"), source="repo"))
+    found = error(parse_agent_file(data, path=Path("/repo/planner.md"), source="repo"))
 
     assert message in str(found)
 
@@ -446,7 +446,9 @@ def write(path: Path, text: str = "---\n---\nYou plan.\n") -> Path:
 def test_a_schema_may_stand_in_a_file_beside_the_agent(tmp_path: Path) -> None:
     write(tmp_path / "plan.json", '{"type": "object", "required": ["plan"]}')
 
-    found = read(write(tmp_path / "planner.md", "---\noutput: plan.json\n---\n"), source="repo", root=tmp_path)
+    found = read_agent_file(
+        write(tmp_path / "planner.md", "---\noutput: plan.json\n---\n"), source="repo", root=tmp_path
+    )
 
     assert found.agent is not None
     assert found.agent.output == {"type": "object", "required": ["plan"]}
@@ -470,7 +472,7 @@ def test_a_schema_file_that_cannot_be_used_is_an_error(
     if content is not None:
         write(repo / named, content)
 
-    found = error(read(path, source="repo", root=repo))
+    found = error(read_agent_file(path, source="repo", root=repo))
 
     assert found.key == "output"
     assert message in found.message
@@ -480,7 +482,7 @@ def test_a_loop_of_links_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "planner.md").symlink_to("builder.md")
     (tmp_path / "builder.md").symlink_to("planner.md")
 
-    found = error(read(tmp_path / "planner.md", source="repo"))
+    found = error(read_agent_file(tmp_path / "planner.md", source="repo"))
 
     assert "is a symbolic link that leads back to itself" in found.message
 
@@ -488,7 +490,7 @@ def test_a_loop_of_links_is_an_error(tmp_path: Path) -> None:
 def test_a_link_to_nothing_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "planner.md").symlink_to("absent.md")
 
-    assert "does not exist" in error(read(tmp_path / "planner.md", source="repo")).message
+    assert "does not exist" in error(read_agent_file(tmp_path / "planner.md", source="repo")).message
 
 
 def test_a_link_out_of_the_root_is_not_followed(tmp_path: Path) -> None:
@@ -496,7 +498,7 @@ def test_a_link_out_of_the_root_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo" / "planner.md").symlink_to("../secret.md")
 
-    found = error(read(tmp_path / "repo" / "planner.md", source="repo", root=tmp_path / "repo"))
+    found = error(read_agent_file(tmp_path / "repo" / "planner.md", source="repo", root=tmp_path / "repo"))
 
     assert "leads out of the repository, where nothing is read" in found.message
 
@@ -507,10 +509,14 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Pat
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket.md"))
 
-    told = [error(read(tmp_path / f"{name}.md", source="repo")).message for name in ("pipe", "folder", "socket")]
+    told = [
+        error(read_agent_file(tmp_path / f"{name}.md", source="repo")).message for name in ("pipe", "folder", "socket")
+    ]
 
     assert told == [f"is {what}; a regular file would be right" for what in ("a pipe", "a folder", "a socket")]
-    assert error(read(Path("/dev/zero"), source="repo")).message == "is a device; a regular file would be right"
+    assert (
+        error(read_agent_file(Path("/dev/zero"), source="repo")).message == "is a device; a regular file would be right"
+    )
 
 
 @contextmanager
@@ -531,7 +537,7 @@ def test_a_file_that_may_not_be_read_is_an_error(tmp_path: Path) -> None:
     path.chmod(0)
 
     with an_ordinary_user():
-        found = error(read(path, source="repo"))
+        found = error(read_agent_file(path, source="repo"))
 
     assert "may not be read by this user" in found.message
 
@@ -540,7 +546,7 @@ def test_a_file_name_of_any_bytes_is_shown_on_one_line(tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\nb\xff.md"))
     write(path)
 
-    found = error(read(path, source="repo"))
+    found = error(read_agent_file(path, source="repo"))
 
     assert found.path.endswith("/a\\nb\\xff.md")
 
@@ -566,8 +572,8 @@ def test_a_file_name_of_any_bytes_is_shown_on_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_frontmatter_is_refused_with_and_without_the_fast_loader(frontmatter: str, loader: type) -> None:
-    with pytest.raises(Malformed) as caught:
-        compose(frontmatter, first_line=FIRST_LINE, loader=loader)
+    with pytest.raises(MalformedText) as caught:
+        parse_yaml_mapping(frontmatter, first_line=FIRST_LINE, loader=loader)
 
     assert caught.value.line >= 2
 
@@ -575,7 +581,7 @@ def test_what_is_no_frontmatter_is_refused_with_and_without_the_fast_loader(fron
 @given(st.binary(max_size=400) | st.binary(max_size=400).map(lambda data: b"---\n" + data + b"\n---\n"))
 @settings(deadline=None)
 def test_any_bytes_give_an_agent_or_an_error(data: bytes) -> None:
-    found = parse(data, path=Path("/repo/planner.md"), source="repo")
+    found = parse_agent_file(data, path=Path("/repo/planner.md"), source="repo")
 
     assert (found.agent is None) == found.is_broken
 
@@ -591,7 +597,7 @@ VALUES = st.recursive(
     ),
     max_leaves=6,
 )
-KEYS = st.sampled_from(["name", *READERS, *map(camel, ELSEWHERE), "consult"]) | st.text(max_size=8)
+KEYS = st.sampled_from(["name", *READERS, *map(to_camel_case, FOREIGN_KEYS), "consult"]) | st.text(max_size=8)
 
 
 @given(st.lists(st.tuples(KEYS, VALUES), max_size=6), st.text(max_size=40), st.booleans())
@@ -602,21 +608,21 @@ def test_any_text_gives_an_agent_or_an_error(pairs: list[tuple[str, str]], body:
     found = of(frontmatter, body, foreign=foreign)
 
     assert (found.agent is None) == found.is_broken
-    assert all("\n" not in str(finding) for finding in found.findings)
+    assert all("\n" not in str(finding) for finding in found.diagnostics)
     if found.agent is not None:
         assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", found.agent.name)
 
 
 @pytest.mark.parametrize("block", re.findall(r"```markdown\n(.*?)```", DOCS.read_text(), re.DOTALL))
 def test_the_examples_in_the_docs_are_agents(block: str) -> None:
-    found = parse(block.encode(), path=Path("/repo/example.md"), source="repo")
+    found = parse_agent_file(block.encode(), path=Path("/repo/example.md"), source="repo")
 
-    assert found.findings == ()
+    assert found.diagnostics == ()
     assert found.agent is not None
 
 
-@pytest.mark.parametrize("key", ["name", *READERS, *ELSEWHERE, *TEAM_KEYS])
+@pytest.mark.parametrize("key", ["name", *READERS, *FOREIGN_KEYS, *TEAM_KEYS])
 def test_every_key_is_in_the_docs(key: str) -> None:
     text = DOCS.read_text()
 
-    assert f"`{key}`" in text or f"`{camel(key)}`" in text
+    assert f"`{key}`" in text or f"`{to_camel_case(key)}`" in text

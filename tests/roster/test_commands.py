@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podium.cli.commands import agents, check, graph
-from podium.cli.terminal.text import HIDDEN, visible
-from podium.roster.discovery import BUILT_IN
+from podium.cli.terminal.text import HIDDEN_CATEGORIES, escape_for_terminal
+from podium.roster.discovery import BUILTIN_AGENTS
 from podium.values.errors import BadAgent
 from podium.values.event import SCHEMA
 
-SHIPPED = len(list(BUILT_IN.glob("*.md")))
+SHIPPED = len(list(BUILTIN_AGENTS.glob("*.md")))
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def typed(command: click.Command, *words: str | Path) -> Result:
 def test_a_check_without_findings_says_so(repo: Path) -> None:
     write(repo, "planner")
 
-    result = typed(check.command)
+    result = typed(check.check_command)
 
     assert result.exit_code == 0
     assert result.output == f"{SHIPPED + 1} agents: nothing to complain about\n"
@@ -53,7 +53,7 @@ def test_a_check_prints_all_findings_at_once_and_fails_when_there_are_errors(rep
     write(repo, "planner", "handoff: builder")
     write(repo, "tester", "maxTurns: many\ntimeout: soon")
 
-    result = typed(check.command)
+    result = typed(check.check_command)
 
     assert result.exit_code == 1
     assert result.output.splitlines() == [
@@ -69,7 +69,7 @@ def test_a_check_prints_all_findings_at_once_and_fails_when_there_are_errors(rep
 def test_warnings_alone_do_not_fail_a_check(repo: Path) -> None:
     write(repo, "planner", "colour: blue")
 
-    result = typed(check.command)
+    result = typed(check.check_command)
 
     assert result.exit_code == 0
     assert result.output.endswith(f"{SHIPPED + 1} agents: 1 warning\n")
@@ -78,7 +78,7 @@ def test_warnings_alone_do_not_fail_a_check(repo: Path) -> None:
 def test_a_check_for_programs_is_json(repo: Path) -> None:
     write(repo, "planner", "timeout: soon")
 
-    result = typed(check.command, "--json")
+    result = typed(check.check_command, "--json")
 
     assert result.exit_code == 1
     assert json.loads(result.output) == {
@@ -101,7 +101,7 @@ def test_a_check_may_be_of_another_repository(repo: Path, tmp_path: Path) -> Non
     write(tmp_path / "other", "planner", "timeout: soon")
 
     for words in ((tmp_path / "other",), ("--repo", tmp_path / "other")):
-        result = typed(check.command, *words)
+        result = typed(check.check_command, *words)
 
         assert result.exit_code == 1
         assert result.output.startswith("error: .podium/agents/planner.md:2: timeout: ")
@@ -112,7 +112,7 @@ def test_a_check_of_one_file_tells_about_that_file_and_whom_it_needs(repo: Path)
     write(repo, "builder", "handoff: planner")
     write(repo, "stranger", "timeout: soon")
 
-    result = typed(check.command, path)
+    result = typed(check.check_command, path)
 
     assert result.exit_code == 1
     assert [line.partition(": ")[2].partition(";")[0] for line in result.output.splitlines()] == [
@@ -126,7 +126,7 @@ def test_a_check_of_one_file_tells_about_a_broken_one_that_it_needs(repo: Path) 
     path = write(repo, "planner", "handoff: builder")
     write(repo, "builder", "timeout: soon")
 
-    result = typed(check.command, path)
+    result = typed(check.check_command, path)
 
     assert result.exit_code == 1
     assert result.output.startswith("error: .podium/agents/builder.md:2: timeout: ")
@@ -134,7 +134,7 @@ def test_a_check_of_one_file_tells_about_a_broken_one_that_it_needs(repo: Path) 
 
 
 def test_a_check_of_one_broken_file_tells_its_errors_once(repo: Path) -> None:
-    result = typed(check.command, write(repo, "builder", "timeout: soon"))
+    result = typed(check.check_command, write(repo, "builder", "timeout: soon"))
 
     assert result.output.count("timeout") == 1
     assert result.output.endswith("0 agents: 1 error\n")
@@ -144,7 +144,7 @@ def test_a_check_may_be_of_a_folder_that_is_not_in_use_yet(repo: Path) -> None:
     write(repo, "planner", "handoff: reviewer", folder="drafts")
     write(repo, "reviewer", "handoff: ghost", folder="drafts")
 
-    result = typed(check.command, "drafts")
+    result = typed(check.check_command, "drafts")
 
     assert result.exit_code == 1
     assert result.output.startswith('error: drafts/reviewer.md:2: handoff: there is no agent "ghost"; there are ')
@@ -153,12 +153,12 @@ def test_a_check_may_be_of_a_folder_that_is_not_in_use_yet(repo: Path) -> None:
 def test_foreign_folders_keep_their_customs_when_they_are_checked_alone(repo: Path) -> None:
     path = write(repo, "planner", "name: Big Planner", folder=".claude/agents")
 
-    assert typed(check.command, path).exit_code == 0
-    assert typed(check.command, path.parent).exit_code == 0
+    assert typed(check.check_command, path).exit_code == 0
+    assert typed(check.check_command, path.parent).exit_code == 0
 
 
 def test_a_check_of_nothing_is_a_usage_error(repo: Path) -> None:
-    assert typed(check.command, "absent").exit_code == 2
+    assert typed(check.check_command, "absent").exit_code == 2
 
 
 def test_the_list_shows_names_sources_descriptions_and_what_is_hidden(repo: Path, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_the_list_shows_names_sources_descriptions_and_what_is_hidden(repo: Path
     write(repo, "broken", "timeout: soon")
     write(tmp_path / "home", "mine", "description: My own.", folder="agents")
 
-    result = typed(agents.command)
+    result = typed(agents.agents_command)
 
     assert result.exit_code == 0
     rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in result.output.splitlines()}
@@ -182,7 +182,7 @@ def test_the_list_shows_names_sources_descriptions_and_what_is_hidden(repo: Path
 def test_the_list_for_programs_is_json(repo: Path) -> None:
     write(repo, "triage", "description: Ours.")
 
-    found = json.loads(typed(agents.command, "--json").output)
+    found = json.loads(typed(agents.agents_command, "--json").output)
 
     assert next(agent for agent in found["agents"] if agent["name"] == "triage") == {
         "name": "triage",
@@ -198,22 +198,22 @@ def test_a_graph_is_a_tree_a_flowchart_or_json(repo: Path) -> None:
     write(repo, "planner", "handoff: builder")
     write(repo, "builder")
 
-    text = typed(graph.command, "planner").output
-    flowchart = typed(graph.command, "planner", "--mermaid").output
-    data = json.loads(typed(graph.command, "planner", "--json").output)
+    text = typed(graph.graph_command, "planner").output
+    flowchart = typed(graph.graph_command, "planner", "--mermaid").output
+    data = json.loads(typed(graph.graph_command, "planner", "--json").output)
 
     assert text.splitlines()[:2] == ["planner", "└─ handoff → builder *"]
     assert 'n0 -->|"handoff"| n1' in flowchart
     assert data["terminal"] == ["builder"]
     assert data["agents"][0]["edges"] == [{"kind": "handoff", "label": "handoff", "to": "builder"}]
-    assert typed(graph.command, "planner", "--mermaid", "--json").exit_code == 2
+    assert typed(graph.graph_command, "planner", "--mermaid", "--json").exit_code == 2
 
 
 def test_a_graph_of_agents_that_do_not_fit_is_refused_in_one_sentence(repo: Path) -> None:
     write(repo, "planner", "handoff: ghost")
 
     for name in ("planner", "nobody"):
-        result = typed(graph.command, name)
+        result = typed(graph.graph_command, name)
 
         assert isinstance(result.exception, BadAgent)
         assert "there is no agent" in str(result.exception)
@@ -222,7 +222,7 @@ def test_a_graph_of_agents_that_do_not_fit_is_refused_in_one_sentence(repo: Path
 def test_the_graph_in_the_docs_is_the_one_that_is_drawn(repo: Path) -> None:
     docs = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
 
-    assert f"$ podium graph triage\n{typed(graph.command, 'triage').output}" in docs
+    assert f"$ podium graph triage\n{typed(graph.graph_command, 'triage').output}" in docs
 
 
 def test_what_is_in_a_file_is_shown_and_never_acts_on_the_terminal(repo: Path) -> None:
@@ -230,21 +230,23 @@ def test_what_is_in_a_file_is_shown_and_never_acts_on_the_terminal(repo: Path) -
     write(repo, "planner", f"description: {evil}\nisolation: {evil}\n{evil}: 1")
     write(repo, "builder", f"description: {evil}\ncolor: {evil}")
 
-    for command in (check.command, agents.command):
+    for command in (check.check_command, agents.agents_command):
         for words in ((), ("--json",)):
             output = typed(command, *words).output
 
             assert "evil" in output
-            assert {unicodedata.category(sign) for sign in output if sign != "\n"}.isdisjoint(HIDDEN)
+            assert {unicodedata.category(sign) for sign in output if sign != "\n"}.isdisjoint(HIDDEN_CATEGORIES)
 
 
 def test_signs_that_act_or_hide_become_escapes_and_the_rest_stays() -> None:
-    assert visible("plain, größer, 日本\n\tnext") == "plain, größer, 日本\n\tnext"
-    assert visible("\x1b[31m\r\x9b\u202e\u200b\u2028\ue000\U000e0041\ud800") == (
+    assert escape_for_terminal("plain, größer, 日本\n\tnext") == "plain, größer, 日本\n\tnext"
+    assert escape_for_terminal("\x1b[31m\r\x9b\u202e\u200b\u2028\ue000\U000e0041\ud800") == (
         "\\x1b[31m\\x0d\\x9b\\u202e\\u200b\\u2028\\ue000\\U000e0041\\ud800"
     )
 
 
 @given(st.text(st.characters()))
 def test_no_text_keeps_a_hidden_sign(text: str) -> None:
-    assert all(sign in "\n\t" or unicodedata.category(sign) not in HIDDEN for sign in visible(text))
+    assert all(
+        sign in "\n\t" or unicodedata.category(sign) not in HIDDEN_CATEGORIES for sign in escape_for_terminal(text)
+    )

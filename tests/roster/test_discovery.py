@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from podium.roster.discovery import Roster, load
-from podium.system.locations import find_repo, shown, user_home
+from podium.roster.discovery import Roster, load_roster
+from podium.system.locations import find_repo, find_user_home, format_path
 from podium.values.agent import Agent
-from podium.values.diagnostic import errors
+from podium.values.diagnostic import filter_errors
 from podium.values.errors import BadAgent
 
 TEAMS = {"broadcast-compare", "debate", "implement-and-challenge", "plan-build-review", "pr-review", "triage"}
@@ -48,10 +48,10 @@ def own(roster: Roster) -> set[str]:
 
 
 def test_what_ships_with_podium_is_there_and_fits_together(repo: Path, home: Path) -> None:
-    roster = load(repo, home)
+    roster = load_roster(repo, home)
 
     assert set(roster.agents) == BUILT_IN
-    assert roster.findings == ()
+    assert roster.diagnostics == ()
     assert roster.check() == ()
     assert {agent.source for agent in roster.agents.values()} == {"built-in"}
 
@@ -63,7 +63,7 @@ def test_agents_come_from_every_place(repo: Path, home: Path) -> None:
     write(repo / ".github" / "agents" / "no-agent.md")
     write(repo / ".podium" / "agents" / "ours.md")
 
-    roster = load(repo, home)
+    roster = load_roster(repo, home)
 
     assert own(roster) == {"mine", "claude", "hub", "ours"}
     assert [roster.get(name).source for name in ("mine", "claude", "hub", "ours")] == ["user", "repo", "repo", "repo"]
@@ -73,7 +73,7 @@ def test_agents_come_from_every_place(repo: Path, home: Path) -> None:
 def test_without_a_repository_there_are_the_other_places(home: Path) -> None:
     write(home / "agents" / "mine.md")
 
-    assert own(load(None, home)) == {"mine"}
+    assert own(load_roster(None, home)) == {"mine"}
 
 
 def test_later_places_win_by_name_and_the_others_stay_reachable(repo: Path, home: Path) -> None:
@@ -81,7 +81,7 @@ def test_later_places_win_by_name_and_the_others_stay_reachable(repo: Path, home
     write(repo / ".claude" / "agents" / "x.md", "name: triage\ndescription: Claude's.")
     write(repo / ".podium" / "agents" / "triage.md", "description: Ours.")
 
-    roster = load(repo, home)
+    roster = load_roster(repo, home)
 
     assert roster.get("triage").description == "Ours."
     assert roster.get("repo:triage").description == "Ours."
@@ -93,7 +93,7 @@ def test_later_places_win_by_name_and_the_others_stay_reachable(repo: Path, home
 def test_an_agent_may_use_the_one_that_it_hides(repo: Path, home: Path) -> None:
     write(repo / ".podium" / "agents" / "answer.md", "handoff: builtin:answer")
 
-    team = load(repo, home).team("answer")
+    team = load_roster(repo, home).resolve_team("answer")
 
     assert [agent.name for agent in team] == ["answer", "builtin:answer"]
 
@@ -102,7 +102,7 @@ def test_a_broken_file_stops_neither_the_others_nor_itself_from_hiding(repo: Pat
     write(repo / ".podium" / "agents" / "triage.md", "maxTurns: many")
     write(repo / ".podium" / "agents" / "other.md")
 
-    roster = load(repo, home)
+    roster = load_roster(repo, home)
 
     assert roster.get("other").name == "other"
     assert "triage" not in roster.agents
@@ -117,17 +117,17 @@ def test_a_broken_file_stops_neither_the_others_nor_itself_from_hiding(repo: Pat
 def test_a_broken_file_is_known_by_the_name_that_it_gives(repo: Path, home: Path) -> None:
     write(repo / ".podium" / "agents" / "file.md", "name: planner\nmaxTurns: many")
 
-    assert set(load(repo, home).broken) == {"planner"}
+    assert set(load_roster(repo, home).broken) == {"planner"}
 
 
 def test_a_name_that_two_files_of_a_folder_have_is_an_error_that_names_both(repo: Path, home: Path) -> None:
     write(repo / ".podium" / "agents" / "a.md", "name: planner")
     write(repo / ".podium" / "agents" / "b.md", "\nname: planner")
 
-    roster = load(repo, home)
+    roster = load_roster(repo, home)
 
     message = ".podium/agents/b.md:3: name: planner is also the name of .podium/agents/a.md; two names would be right"
-    assert [str(finding) for finding in roster.findings] == [message]
+    assert [str(finding) for finding in roster.diagnostics] == [message]
     with pytest.raises(BadAgent, match="planner is also the name of"):
         roster.get("planner")
 
@@ -137,9 +137,9 @@ def test_foreign_files_without_frontmatter_are_skipped_and_ours_are_not(repo: Pa
         (repo / folder / "agents").mkdir(parents=True)
         (repo / folder / "agents" / "README.md").write_text("# Read me\n")
 
-    roster = load(repo, home)
+    roster = load_roster(repo, home)
 
-    assert [(finding.severity, finding.path) for finding in roster.findings] == [
+    assert [(finding.severity, finding.path) for finding in roster.diagnostics] == [
         ("notice", ".claude/agents/README.md"),
         ("error", ".podium/agents/README.md"),
     ]
@@ -148,7 +148,7 @@ def test_foreign_files_without_frontmatter_are_skipped_and_ours_are_not(repo: Pa
 def test_hidden_files_are_passed_over(repo: Path, home: Path) -> None:
     write(repo / ".podium" / "agents" / ".draft.md", "maxTurns: many")
 
-    assert load(repo, home).findings == ()
+    assert load_roster(repo, home).diagnostics == ()
 
 
 def test_links_inside_the_repository_are_followed_and_those_out_of_it_are_not(repo: Path, home: Path) -> None:
@@ -159,10 +159,10 @@ def test_links_inside_the_repository_are_followed_and_those_out_of_it_are_not(re
     (folder / "inside.md").symlink_to("../../shared/one.md")
     (folder / "outside.md").symlink_to(repo.parent / "secret.md")
 
-    roster = load(repo, home)
+    roster = load_roster(repo, home)
 
     assert own(roster) == {"inside"}
-    assert [str(finding) for finding in roster.findings] == [
+    assert [str(finding) for finding in roster.diagnostics] == [
         ".podium/agents/outside.md: leads out of the repository, where nothing is read; a copy inside would be right"
     ]
 
@@ -174,10 +174,10 @@ def test_a_folder_that_leads_out_of_the_repository_is_not_looked_into(repo: Path
     (repo / place).parent.mkdir(exist_ok=True)
     (repo / place).symlink_to(repo.parent / "elsewhere")
 
-    roster = load(repo, home)
+    roster = load_roster(repo, home)
 
     assert own(roster) == set()
-    assert [str(finding) for finding in roster.findings] == [
+    assert [str(finding) for finding in roster.diagnostics] == [
         ".podium/agents: cannot be looked into: it leads out of the repository, where nothing is read"
     ]
 
@@ -186,7 +186,7 @@ def test_a_folder_that_is_a_loop_of_links_is_an_error(repo: Path, home: Path) ->
     (repo / ".podium").mkdir()
     (repo / ".podium" / "agents").symlink_to("agents")
 
-    [finding] = load(repo, home).findings
+    [finding] = load_roster(repo, home).diagnostics
 
     assert finding.path == ".podium/agents"
 
@@ -195,7 +195,7 @@ def test_a_file_where_the_folder_should_be_is_an_error(repo: Path, home: Path) -
     (repo / ".podium").mkdir()
     (repo / ".podium" / "agents").write_text("")
 
-    [finding] = load(repo, home).findings
+    [finding] = load_roster(repo, home).diagnostics
 
     assert str(finding) == ".podium/agents: cannot be looked into: Not a directory"
 
@@ -205,13 +205,13 @@ def test_the_person_s_own_files_may_be_links(repo: Path, home: Path) -> None:
     (home / "agents").mkdir(parents=True)
     (home / "agents" / "mine.md").symlink_to(repo.parent / "dotfiles" / "mine.md")
 
-    assert own(load(repo, home)) == {"mine"}
+    assert own(load_roster(repo, home)) == {"mine"}
 
 
 def test_the_person_s_own_folder_is_not_also_a_repository_s(tmp_path: Path) -> None:
     write(tmp_path / ".podium" / "agents" / "mine.md")
 
-    roster = load(tmp_path, tmp_path / ".podium")
+    roster = load_roster(tmp_path, tmp_path / ".podium")
 
     assert roster.get("mine").source == "user"
     assert roster.shadowed == ()
@@ -222,7 +222,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones_nearest_first(repo: Pat
         write(repo / ".podium" / "agents" / f"{name}.md")
 
     with pytest.raises(BadAgent) as caught:
-        load(repo, home).get("planer-2")
+        load_roster(repo, home).get("planer-2")
 
     assert str(caught.value).startswith('there is no agent "planer-2"; there are planner-2, planner-1, planner-3, ')
     assert str(caught.value).endswith(f" and {len(BUILT_IN) + 5 - 8} more")
@@ -233,12 +233,12 @@ def test_an_agent_is_found_by_its_display_name_and_by_what_makes_its_name(repo: 
     write(repo / ".podium/agents/tester.md")
     write(home / "agents/tester.md", "description: Mine.")
 
-    roster = load(repo, home)
+    roster = load_roster(repo, home)
 
     for name in ("Code Reviewer", "code reviewer", "code-reviewer", "CODE_REVIEWER", "repo:Code Reviewer"):
         assert roster.get(name).display_name == "Code Reviewer"
-    assert [agent.name for agent in roster.team("Code Reviewer")] == ["code-reviewer"]
-    assert roster.team("user:Tester")[0].description == "Mine."
+    assert [agent.name for agent in roster.resolve_team("Code Reviewer")] == ["code-reviewer"]
+    assert roster.resolve_team("user:Tester")[0].description == "Mine."
     with pytest.raises(BadAgent, match='there is no agent "Code"'):
         roster.get("Code")
 
@@ -252,7 +252,7 @@ def test_a_display_name_that_several_have_is_answered_with_their_names() -> None
     with pytest.raises(
         BadAgent, match='"QA" is what crew-qa and team-qa are called; give the name of the one you mean'
     ):
-        Roster(agents={**one, **two, **plain}).team("QA")
+        Roster(agents={**one, **two, **plain}).resolve_team("QA")
     assert Roster(agents={**one, **plain}).get("QA").name == "crew-qa"
     assert Roster(agents={**one, **two, **plain}).get("qa").name == "qa"
     assert Roster(agents={**one, **two, **called("qa", "QA")}).get("QA").name == "qa"
@@ -262,7 +262,7 @@ def test_a_broken_file_is_found_however_its_name_is_written(repo: Path, home: Pa
     write(repo / ".podium/agents/builder.md", "handoff: [a, b]")
 
     with pytest.raises(BadAgent, match="a list stands here"):
-        load(repo, home).get("Builder")
+        load_roster(repo, home).get("Builder")
 
 
 def test_a_team_is_the_agent_first_and_then_everyone_it_needs(repo: Path, home: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_team_is_the_agent_first_and_then_everyone_it_needs(repo: Path, home: 
     for name in ("doubter", "reporter", "scout", "stranger"):
         write(folder / f"{name}.md")
 
-    team = load(repo, home).team("lead")
+    team = load_roster(repo, home).resolve_team("lead")
 
     assert [agent.name for agent in team] == ["lead", "doubter", "helper", "reporter", "scout"]
 
@@ -284,7 +284,7 @@ def test_a_team_that_does_not_fit_is_refused_with_the_first_error_and_the_number
     write(repo / ".podium" / "agents" / "stranger.md", "handoff: nobody")
 
     with pytest.raises(BadAgent) as caught:
-        load(repo, home).team("lead")
+        load_roster(repo, home).resolve_team("lead")
 
     start = '.podium/agents/lead.md:3: handoff: there is no agent "tester"; there are '
     assert str(caught.value).startswith(start)
@@ -296,14 +296,14 @@ def test_a_team_that_needs_a_broken_file_is_refused_with_that_file_s_error(repo:
     write(repo / ".podium" / "agents" / "tester.md", "timeout: soon")
 
     with pytest.raises(BadAgent, match=r"^\.podium/agents/tester\.md:2: timeout: \"soon\" is text"):
-        load(repo, home).team("lead")
+        load_roster(repo, home).resolve_team("lead")
 
 
 def test_agents_built_in_code_win_over_files(repo: Path, home: Path) -> None:
     write(repo / ".podium" / "agents" / "lead.md", "handoff: tester")
     write(repo / ".podium" / "agents" / "tester.md", "timeout: soon")
 
-    team = load(repo, home).team("lead", extra=[Agent(name="tester", prompt="You test.")])
+    team = load_roster(repo, home).resolve_team("lead", extra=[Agent(name="tester", prompt="You test.")])
 
     assert [(agent.name, agent.source) for agent in team] == [("lead", "repo"), ("tester", "code")]
 
@@ -312,13 +312,13 @@ def test_an_agent_built_in_code_may_be_the_one_that_is_asked_for(repo: Path, hom
     lead = Agent(name="lead", handoff="nobody")
 
     with pytest.raises(BadAgent, match=r'^agent lead: handoff: there is no agent "nobody"; there are '):
-        load(repo, home).team("lead", extra=[lead])
+        load_roster(repo, home).resolve_team("lead", extra=[lead])
 
 
 def test_a_check_of_everything_tells_where_each_reference_stands(repo: Path, home: Path) -> None:
     write(repo / ".podium" / "agents" / "lead.md", "team:\n  mode: reflect\n  members: [ghost]\n  evaluator: lead")
 
-    found = errors(load(repo, home).check())
+    found = filter_errors(load_roster(repo, home).check())
 
     assert [(finding.line, finding.key) for finding in found] == [(4, "team.members"), (5, "team.evaluator")]
 
@@ -342,16 +342,16 @@ def test_the_person_s_own_folder_marks_no_repository(tmp_path: Path) -> None:
 
 def test_the_person_s_own_folder_may_be_named_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PODIUM_HOME", "/somewhere")
-    assert user_home() == Path("/somewhere")
+    assert find_user_home() == Path("/somewhere")
 
     monkeypatch.setenv("PODIUM_HOME", "")
-    assert user_home() == Path.home() / ".podium"
+    assert find_user_home() == Path.home() / ".podium"
 
 
 def test_paths_are_shown_from_the_repository_or_the_home_folder_where_they_are_inside() -> None:
-    assert shown(Path("/srv/repo/a/b.md"), repo=Path("/srv/repo")) == "a/b.md"
-    assert shown(Path.home() / ".podium" / "b.md", repo=Path("/srv/repo")) == "~/.podium/b.md"
-    assert shown(Path("/elsewhere/b.md"), repo=Path("/srv/repo")) == "/elsewhere/b.md"
+    assert format_path(Path("/srv/repo/a/b.md"), repo=Path("/srv/repo")) == "a/b.md"
+    assert format_path(Path.home() / ".podium" / "b.md", repo=Path("/srv/repo")) == "~/.podium/b.md"
+    assert format_path(Path("/elsewhere/b.md"), repo=Path("/srv/repo")) == "/elsewhere/b.md"
 
 
 def test_loading_agents_imports_nothing_heavy() -> None:

@@ -10,29 +10,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.roster.presets import Preset, Worker, delete, load, numbered, of_team, save, workers
+from podium.roster.presets import (
+    Preset,
+    PresetWorker,
+    build_workers,
+    delete_preset,
+    load_presets,
+    make_unique_name,
+    preset_from_team,
+    save_preset,
+)
 from podium.roster.squad import Member, Team
 from podium.values.errors import Mistake
 
 
 def test_what_is_saved_is_loaded_and_what_is_deleted_is_not(tmp_path: Path) -> None:
-    one = Preset(name="One", mode="discuss", lead_model="opus", workers=workers(["a", "b"], ["You are a."]))
+    one = Preset(name="One", mode="discuss", lead_model="opus", workers=build_workers(["a", "b"], ["You are a."]))
 
-    assert load(tmp_path / "home").presets == ()
-    save(tmp_path / "home", one)
-    save(tmp_path / "home", Preset(name="Two"))
-    assert load(tmp_path / "home").presets == (one, Preset(name="Two"))
-    assert delete(tmp_path / "home", "one")
-    assert not delete(tmp_path / "home", "one")
-    assert load(tmp_path / "home").presets == (Preset(name="Two"),)
+    assert load_presets(tmp_path / "home").presets == ()
+    save_preset(tmp_path / "home", one)
+    save_preset(tmp_path / "home", Preset(name="Two"))
+    assert load_presets(tmp_path / "home").presets == (one, Preset(name="Two"))
+    assert delete_preset(tmp_path / "home", "one")
+    assert not delete_preset(tmp_path / "home", "one")
+    assert load_presets(tmp_path / "home").presets == (Preset(name="Two"),)
 
 
 def test_a_preset_of_the_same_name_takes_the_place_of_the_other(tmp_path: Path) -> None:
     for preset in (Preset(name="A"), Preset(name="B"), Preset(name="a", description="newer")):
-        save(tmp_path, preset)
+        save_preset(tmp_path, preset)
 
-    assert [one.name for one in load(tmp_path).presets] == ["a", "B"]
-    found = load(tmp_path).get("A")
+    assert [one.name for one in load_presets(tmp_path).presets] == ["a", "B"]
+    found = load_presets(tmp_path).get("A")
     assert found is not None
     assert found.description == "newer"
 
@@ -41,7 +50,7 @@ def test_a_stored_mode_that_there_is_not_works_as_broadcast_and_is_told(tmp_path
     stored = [{"name": "A", "mode": "swarm"}, {"name": "B", "mode": "orchestrator-reflect"}]
     (tmp_path / "presets.json").write_text(json.dumps({"version": 1, "presets": stored}))
 
-    found = load(tmp_path)
+    found = load_presets(tmp_path)
 
     assert [one.mode for one in found.presets] == ["broadcast", "reflect"]
     assert "swarm" in found.notices[0]
@@ -50,10 +59,10 @@ def test_a_stored_mode_that_there_is_not_works_as_broadcast_and_is_told(tmp_path
 def test_one_bad_preset_is_told_and_stays_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "presets.json").write_text(json.dumps({"version": 1, "presets": [{"name": 7, "x": 1}, {"name": "B"}]}))
 
-    save(tmp_path, Preset(name="C"))
+    save_preset(tmp_path, Preset(name="C"))
 
-    assert [one.name for one in load(tmp_path).presets] == ["B", "C"]
-    assert "preset 1" in load(tmp_path).notices[0]
+    assert [one.name for one in load_presets(tmp_path).presets] == ["B", "C"]
+    assert "preset 1" in load_presets(tmp_path).notices[0]
     assert json.loads((tmp_path / "presets.json").read_text())["presets"][0] == {"name": 7, "x": 1}
 
 
@@ -63,9 +72,14 @@ def test_keys_that_nobody_knows_stay_in_the_file(tmp_path: Path) -> None:
     stored = {"version": 1, "editor": {"x": 1}, "presets": [one, {"name": "Two", "theirs": 2}]}
     (tmp_path / "presets.json").write_text(json.dumps(stored))
 
-    save(tmp_path, Preset(name="one", workers=(Worker(name="b"), Worker(name="a", prompt="new"), Worker(name="c"))))
-    save(tmp_path, Preset(name="Three"))
-    delete(tmp_path, "two")
+    save_preset(
+        tmp_path,
+        Preset(
+            name="one", workers=(PresetWorker(name="b"), PresetWorker(name="a", prompt="new"), PresetWorker(name="c"))
+        ),
+    )
+    save_preset(tmp_path, Preset(name="Three"))
+    delete_preset(tmp_path, "two")
 
     assert json.loads((tmp_path / "presets.json").read_text()) == {
         "version": 1,
@@ -91,23 +105,24 @@ def test_a_file_that_is_no_presets_is_a_mistake_and_not_overwritten(tmp_path: Pa
     (tmp_path / "presets.json").write_bytes(data)
 
     with pytest.raises(Mistake, match=r"presets\.json"):
-        load(tmp_path)
+        load_presets(tmp_path)
     with pytest.raises(Mistake):
-        save(tmp_path, Preset(name="A"))
+        save_preset(tmp_path, Preset(name="A"))
     assert (tmp_path / "presets.json").read_bytes() == data
 
 
 def test_a_preset_needs_a_name(tmp_path: Path) -> None:
     with pytest.raises(Mistake, match="name"):
-        save(tmp_path, Preset(name=" "))
+        save_preset(tmp_path, Preset(name=" "))
 
 
 def test_members_of_a_preset_have_roles_models_and_names_of_their_own() -> None:
     preset = Preset(
-        name="P", workers=(*workers(["m1", "m2"], ["You are a tester. Go."]), Worker(name="Lead", model="m3"))
+        name="P",
+        workers=(*build_workers(["m1", "m2"], ["You are a tester. Go."]), PresetWorker(name="Lead", model="m3")),
     )
 
-    members = preset.members(taken=["worker-1", "lead"])
+    members = preset.to_members(taken=["worker-1", "lead"])
 
     assert members == (
         Member("worker-1-2", "tester", "You are a tester. Go.", "m1"),
@@ -119,22 +134,22 @@ def test_members_of_a_preset_have_roles_models_and_names_of_their_own() -> None:
 def test_a_team_can_be_kept_as_a_preset(tmp_path: Path) -> None:
     team = Team("T", "discuss", (Member("a", "A", "You are a.", "opus"),), "know", "route", tmp_path)
 
-    preset = of_team(team)
+    preset = preset_from_team(team)
 
-    assert preset.members() == team.members
+    assert preset.to_members() == team.members
     assert (preset.mode, preset.shared_context, preset.routing_context) == ("discuss", "know", "route")
     assert preset.source == str(tmp_path)
 
 
 @given(st.text(), st.lists(st.text()))
 def test_a_numbered_name_is_never_taken(name: str, taken: list[str]) -> None:
-    assert numbered(name, [*taken, name]).casefold() not in {one.casefold() for one in [*taken, name]}
-    assert numbered(name, []) == name
+    assert make_unique_name(name, [*taken, name]).casefold() not in {one.casefold() for one in [*taken, name]}
+    assert make_unique_name(name, []) == name
 
 
 def save_many(home: Path, prefix: str) -> None:
     for number in range(20):
-        save(home, Preset(name=f"{prefix}{number}"))
+        save_preset(home, Preset(name=f"{prefix}{number}"))
 
 
 def test_two_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
@@ -146,5 +161,5 @@ def test_two_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
     for one in savers:
         one.join()
 
-    assert len(load(tmp_path).presets) == 40
+    assert len(load_presets(tmp_path).presets) == 40
     assert sorted(path.name for path in tmp_path.iterdir()) == [".presets.lock", "presets.json"]

@@ -26,7 +26,7 @@ from podium.roster.squad import (
     delete,
     derive_role,
     discover,
-    examine,
+    discover_with_notices,
     parse_charter,
     parse_decisions,
     parse_modules,
@@ -280,7 +280,7 @@ def test_a_squad_that_is_elsewhere_is_no_team_and_told(tmp_path: Path) -> None:
     (tmp_path / "repo/.squad").symlink_to(tmp_path / "outside/.squad")
 
     assert discover(tmp_path / "repo") is None
-    assert "leads out of the repository" in examine(tmp_path / "repo").notices[0]
+    assert "leads out of the repository" in discover_with_notices(tmp_path / "repo").notices[0]
     with pytest.raises(Mistake, match="leads out"):
         write(Team("T", members=(Member("a"),)), tmp_path / "repo")
 

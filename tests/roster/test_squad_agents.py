@@ -15,15 +15,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from podium.roster import presets
-from podium.roster.agent_name import is_name
-from podium.roster.discovery import PRESETS, SQUADS, Roster, load
-from podium.roster.presets import Manner, Preset, Worker
+from podium.roster.agent_name import is_agent_name
+from podium.roster.discovery import PRESETS_FILE, SQUAD_FOLDERS, Roster, load_roster
+from podium.roster.presets import ModeOptions, Preset, PresetWorker
 from podium.roster.squad import discover
-from podium.roster.squad.squad_folder import BEFORE, OLDER, SQUAD
-from podium.roster.squad_agents import READING, WORKING
-from podium.roster.team_definition import change, delete, find, of_agents, save
-from podium.tools.toolset import IN_A_CHECKOUT, PLAIN
-from podium.tools.toolset import READING as READING_TOOLS
+from podium.roster.squad.squad_folder import BACKUP_SUFFIX, LEGACY_SQUAD_FOLDER, SQUAD_FOLDER
+from podium.roster.squad_agents import DEFAULT_AGENT_TOOLS, DEFAULT_WORKER_TOOLS
+from podium.roster.team_definition import change_team_member, delete_team, find_team, preset_from_agents, save_team
+from podium.tools.toolset import CHECKOUT_TOOLS, PLAIN_TOOLS, READING_TOOLS
 from podium.values.agent import Agent, Member, Team
 from podium.values.errors import BadAgent, Mistake
 
@@ -45,7 +44,7 @@ def own(roster: Roster) -> list[str]:
 
 
 def notices(roster: Roster) -> list[str]:
-    return [f"{finding.severity}: {finding}" for finding in roster.findings]
+    return [f"{finding.severity}: {finding}" for finding in roster.diagnostics]
 
 
 def keep(home: Path, *entries: dict[str, Any]) -> None:
@@ -62,7 +61,7 @@ def members(lead: Agent) -> list[tuple[str, str]]:
 
 
 def test_a_squad_is_a_lead_and_an_agent_for_each_member(repo: Path, home: Path) -> None:
-    roster = load(repo, home)
+    roster = load_roster(repo, home)
 
     lead, flight, eecom = (roster.get(name) for name in ("mission-control", "flight", "eecom"))
     assert own(roster) == ["eecom", "flight", "mission-control"]
@@ -75,15 +74,15 @@ def test_a_squad_is_a_lead_and_an_agent_for_each_member(repo: Path, home: Path) 
     }
     assert (flight.display_name, flight.model, flight.role) == ("Flight", "claude-opus-4.5", "Lead")
     assert flight.prompt.startswith("# Flight — Lead")
-    assert (eecom.prompt, eecom.tools) == ("You are a core developer. You write code.", WORKING)
-    assert [agent.name for agent in roster.team("mission-control")] == ["mission-control", "flight", "eecom"]
-    assert roster.findings == roster.check() == ()
+    assert (eecom.prompt, eecom.tools) == ("You are a core developer. You write code.", DEFAULT_WORKER_TOOLS)
+    assert [agent.name for agent in roster.resolve_team("mission-control")] == ["mission-control", "flight", "eecom"]
+    assert roster.diagnostics == roster.check() == ()
 
 
 def test_a_member_without_a_charter_works_all_the_same(tmp_path: Path, home: Path) -> None:
     put(tmp_path / "repo/.ai-team/team.md", "# Crew\nmode: broadcast\n| Member | Role |\n|-|-|\n| Core Dev | Codes |\n")
 
-    roster = load(tmp_path / "repo", home)
+    roster = load_roster(tmp_path / "repo", home)
 
     assert roster.get("crew").path == ".ai-team/team.md"
     assert "You are core-dev, a worker of this team." in roster.get("core-dev").prompt
@@ -94,7 +93,7 @@ def test_files_of_ours_win_over_a_squad_and_its_members_give_way(repo: Path, hom
     put(repo / ".podium/agents/mission-control.md", "---\ndescription: Ours.\n---\nYou lead.")
     put(repo / ".claude/agents/eecom.md", "---\ndescription: Claude's.\n---\nYou power.")
 
-    roster = load(repo, home)
+    roster = load_roster(repo, home)
 
     assert roster.get("mission-control").description == "Ours."
     assert roster.get("flight").prompt == "You fly."
@@ -109,7 +108,7 @@ def test_files_of_ours_win_over_a_squad_and_its_members_give_way(repo: Path, hom
 def test_a_member_does_not_take_the_place_of_a_built_in_agent(tmp_path: Path, home: Path) -> None:
     put(tmp_path / ".squad/team.md", "# T\n## Members\n| Name | Role |\n|-|-|\n| Answer | A |\n| T | B |\n")
 
-    roster = load(tmp_path, home)
+    roster = load_roster(tmp_path, home)
 
     assert roster.get("answer").source == "built-in"
     assert members(roster.get("t")) == [("answer", "t-answer"), ("t", "t-t")]
@@ -121,7 +120,7 @@ def test_what_a_squad_shares_reaches_members_that_get_no_tasks(tmp_path: Path, h
     put(tmp_path / ".squad/agents/ann/charter.md", "You are Ann.")
     put(tmp_path / ".squad/decisions.md", "Use async.")
 
-    roster = load(tmp_path, home)
+    roster = load_roster(tmp_path, home)
 
     lead = roster.get("t")
     assert lead.team is not None
@@ -137,26 +136,28 @@ def test_what_a_squad_has_to_say_is_a_finding_and_stops_nothing(repo: Path, home
     (other / ".squad").mkdir(parents=True)
     (other / ".squad/team.md").symlink_to(tmp_path / "outside.md")
 
-    assert len(load(repo, home).get("eecom").prompt) == 4000
-    assert [line.split(":")[0] for line in notices(load(repo, home))] == ["notice", "warning"]
-    assert load(repo, home).get("flight").model == ""
-    assert "leads out of the repository" in notices(load(other, home))[0]
-    assert own(load(other, home)) == []
+    assert len(load_roster(repo, home).get("eecom").prompt) == 4000
+    assert [line.split(":")[0] for line in notices(load_roster(repo, home))] == ["notice", "warning"]
+    assert load_roster(repo, home).get("flight").model == ""
+    assert "leads out of the repository" in notices(load_roster(other, home))[0]
+    assert own(load_roster(other, home)) == []
 
 
 def test_the_places_that_are_looked_at_first_are_those_that_are_read() -> None:
-    assert {*SQUADS} == {f"{name}{end}" for name in (SQUAD, OLDER) for end in ("", BEFORE)}
-    assert PRESETS == presets.FILE
+    assert {*SQUAD_FOLDERS} == {
+        f"{name}{end}" for name in (SQUAD_FOLDER, LEGACY_SQUAD_FOLDER) for end in ("", BACKUP_SUFFIX)
+    }
+    assert PRESETS_FILE == presets.PRESETS_FILE
 
 
 def test_the_tools_are_those_that_there_are() -> None:
-    assert {*READING} == {*READING_TOOLS, *PLAIN}
-    assert {*WORKING} == {*IN_A_CHECKOUT, *PLAIN}
+    assert {*DEFAULT_AGENT_TOOLS} == {*READING_TOOLS, *PLAIN_TOOLS}
+    assert {*DEFAULT_WORKER_TOOLS} == {*CHECKOUT_TOOLS, *PLAIN_TOOLS}
 
 
 def test_without_squads_and_presets_their_code_is_not_read(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from podium.roster.discovery import load; "
+        "import sys; from pathlib import Path; from podium.roster.discovery import load_roster; "
         f"load(Path({str(tmp_path)!r}), Path({str(tmp_path / 'home')!r})); print('podium.roster.squad' in sys.modules)"
     )
 
@@ -178,7 +179,7 @@ def test_presets_are_teams_of_the_person(tmp_path: Path, home: Path) -> None:
         {"name": "writers!", "workers": [{"name": "worker-1", "tools": ["read_file"]}], "max_iterations": 3},
     )
 
-    roster = load(tmp_path, home)
+    roster = load_roster(tmp_path, home)
 
     writers, others = roster.get("writers"), roster.get("writers-2")
     assert (writers.source, writers.model, writers.display_name) == ("user", "opus", "Writers")
@@ -210,23 +211,23 @@ def test_a_preset_is_read_as_strictly_as_an_agent_file(
 ) -> None:
     keep(home, {"name": "Crew", "workers": [{"name": "w"}], **said}, {"name": "crew!", "workers": [{"name": "v"}]})
 
-    roster = load(tmp_path, home)
+    roster = load_roster(tmp_path, home)
 
-    (finding,) = [finding for finding in roster.findings if finding.severity == "error"]
+    (finding,) = [finding for finding in roster.diagnostics if finding.severity == "error"]
     assert sentence in str(finding)
     for name in ("Crew", "crew", "user:crew"):
         with pytest.raises(BadAgent, match=re.escape(sentence)):
-            roster.team(name)
-    assert [agent.name for agent in roster.team("crew!")] == ["crew-2", "v"]
+            roster.resolve_team(name)
+    assert [agent.name for agent in roster.resolve_team("crew!")] == ["crew-2", "v"]
     assert "w" not in roster.agents
 
 
 def test_every_value_that_is_wrong_in_a_preset_is_told(tmp_path: Path, home: Path) -> None:
     keep(home, {"name": "Crew", "worktrees": "zzz", "max_iterations": 0, "manner": {"max_rounds": 0, "dispatch": "no"}})
 
-    roster = load(tmp_path, home)
+    roster = load_roster(tmp_path, home)
 
-    keys = [finding.key.removeprefix("Crew.") for finding in roster.findings]
+    keys = [finding.key.removeprefix("Crew.") for finding in roster.diagnostics]
     assert sorted(keys) == ["manner.dispatch", "manner.max_rounds", "max_iterations", "worktrees"]
 
 
@@ -234,35 +235,35 @@ def test_what_a_preset_leaves_empty_or_spells_otherwise_is_right(tmp_path: Path,
     manner = {"termination": "maxRounds", "max_rounds": 3, "worker_timeout": None}
     keep(home, {"name": "Crew", "worktrees": "", "max_iterations": None, "manner": manner, "workers": [{"name": "w"}]})
 
-    roster = load(tmp_path, home)
+    roster = load_roster(tmp_path, home)
 
-    assert roster.findings == ()
+    assert roster.diagnostics == ()
     team = roster.get("crew").team
     assert team is not None
     assert team.options == {"termination": "max_rounds", "max_rounds": 3}
 
 
 def test_a_value_that_cannot_be_is_not_saved(tmp_path: Path, home: Path) -> None:
-    preset = Preset(name="Crew", worktrees="zzz", workers=(Worker(name="w"),))
+    preset = Preset(name="Crew", worktrees="zzz", workers=(PresetWorker(name="w"),))
 
     with pytest.raises(Mistake, match='"zzz" is not known'):
-        save(preset, repo=tmp_path, home=home)
+        save_team(preset, repo=tmp_path, home=home)
     with pytest.raises(Mistake, match='"zzz" is not known'):
-        presets.save(home, preset)
+        presets.save_preset(home, preset)
     assert not (tmp_path / ".squad").exists()
 
 
 def test_a_preset_that_the_squad_hides_keeps_its_own_members(repo: Path, home: Path) -> None:
     team = discover(repo)
     assert team is not None
-    presets.save(home, presets.of_team(team))
+    presets.save_preset(home, presets.preset_from_team(team))
 
-    roster = load(repo, home)
+    roster = load_roster(repo, home)
 
     assert members(roster.get("mission-control")) == [("", "flight"), ("", "eecom")]
     assert members(roster.get("user:mission-control")) == [("flight", "user:flight"), ("eecom", "user:eecom")]
-    assert [agent.source for agent in roster.team("user:mission-control")] == ["user"] * 3
-    assert roster.findings == ()
+    assert [agent.source for agent in roster.resolve_team("user:mission-control")] == ["user"] * 3
+    assert roster.diagnostics == ()
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"version": 2, "presets": []}'])
@@ -270,9 +271,9 @@ def test_a_presets_file_that_cannot_be_read_is_one_finding_and_stays(tmp_path: P
     home.mkdir()
     (home / "presets.json").write_bytes(data)
 
-    roster = load(tmp_path, home)
+    roster = load_roster(tmp_path, home)
 
-    assert [finding.severity for finding in roster.findings] == ["error"]
+    assert [finding.severity for finding in roster.diagnostics] == ["error"]
     assert "presets.json: cannot be read as presets" in notices(roster)[0]
     assert own(roster) == []
     assert (home / "presets.json").read_bytes() == data
@@ -289,11 +290,13 @@ def test_whatever_teams_are_called_each_agent_has_a_name_of_its_own(
     home = tmp_path / "home"
     keep(home, *({"name": name, "workers": [{"name": one} for one in workers or ["w"]]} for name, workers in teams))
 
-    roster = load(tmp_path / "repo", home)
+    roster = load_roster(tmp_path / "repo", home)
 
-    found = [agent for agent in roster.placed.values() if isinstance(agent, Agent) and agent.source == "user"]
+    found = [
+        agent for agent in roster.by_qualified_name.values() if isinstance(agent, Agent) and agent.source == "user"
+    ]
     assert len(found) == sum(1 + len(workers or ["w"]) for _, workers in teams)
-    assert all(is_name(agent.name) for agent in found)
+    assert all(is_agent_name(agent.name) for agent in found)
     assert roster.check() == ()
 
 
@@ -301,14 +304,14 @@ def test_whatever_teams_are_called_each_agent_has_a_name_of_its_own(
 
 
 def test_saving_and_loading_gives_the_same_team(repo: Path, home: Path, tmp_path: Path) -> None:
-    roster = load(repo, home)
-    found = find("Mission Control", roster, repo=repo, home=home)
+    roster = load_roster(repo, home)
+    found = find_team("Mission Control", roster, repo=repo, home=home)
     other = tmp_path / "other"
     other.mkdir()
 
-    save(found.as_preset(), repo=other, home=home, team=found.squad)
+    save_team(found.as_preset(), repo=other, home=home, team=found.squad)
 
-    again = load(other, home)
+    again = load_roster(other, home)
     before, after = (one.get("mission-control") for one in (roster, again))
     assert after == before
     for name in ("flight", "eecom"):  # whose folders' names are now how they are listed
@@ -317,52 +320,55 @@ def test_saving_and_loading_gives_the_same_team(repo: Path, home: Path, tmp_path
 
 def test_a_built_in_team_as_a_preset_is_the_same_team(tmp_path: Path, home: Path) -> None:
     for name in ("pr-review", "debate", "implement-and-challenge", "plan-build-review", "broadcast-compare"):
-        built_in = load(tmp_path, home).get(f"builtin:{name}")
-        found = find(name, load(tmp_path, home), repo=tmp_path, home=home)
+        built_in = load_roster(tmp_path, home).get(f"builtin:{name}")
+        found = find_team(name, load_roster(tmp_path, home), repo=tmp_path, home=home)
 
-        save(found.as_preset(), repo=None, home=home)
+        save_team(found.as_preset(), repo=None, home=home)
 
-        mine = find(name, load(tmp_path, home), repo=tmp_path, home=home)
+        mine = find_team(name, load_roster(tmp_path, home), repo=tmp_path, home=home)
         assert mine.kind == "preset"
         assert mine.lead.team is not None
         assert built_in.team is not None
         assert (mine.lead.prompt, mine.lead.team.mode) == (built_in.prompt, built_in.team.mode)
         assert mine.lead.team.options == built_in.team.options
-        assert [one.tools for one in mine.members] == [one.tools or READING for one in found.members]
+        assert [one.tools for one in mine.members] == [one.tools or DEFAULT_AGENT_TOOLS for one in found.members]
         assert mine.as_preset() == found.as_preset()
 
 
 def test_a_change_goes_where_the_team_is_kept(repo: Path, home: Path) -> None:
-    found = find("mission-control", load(repo, home), repo=repo, home=home)
-    save(found.as_preset(), repo=repo, home=home, team=found.squad)
+    found = find_team("mission-control", load_roster(repo, home), repo=repo, home=home)
+    save_team(found.as_preset(), repo=repo, home=home, team=found.squad)
 
-    kept = change(found, "EECOM", repo=repo, home=home, model="sonnet", prompt="You power.")
+    kept = change_team_member(found, "EECOM", repo=repo, home=home, model="sonnet", prompt="You power.")
 
     assert kept == "squad"
     for name in ("eecom", "user:eecom"):
-        assert (load(repo, home).get(name).model, load(repo, home).get(name).prompt) == ("sonnet", "You power.")
+        assert (load_roster(repo, home).get(name).model, load_roster(repo, home).get(name).prompt) == (
+            "sonnet",
+            "You power.",
+        )
     assert (repo / ".squad/agents/flight/history.md").read_text() == "what flight learned"
 
 
 def test_a_changed_built_in_team_is_one_of_the_persons_own(tmp_path: Path, home: Path) -> None:
-    found = find("debate", load(tmp_path, home), repo=tmp_path, home=home)
+    found = find_team("debate", load_roster(tmp_path, home), repo=tmp_path, home=home)
 
-    assert change(found, "advocate", repo=tmp_path, home=home, model="opus") == "preset"
+    assert change_team_member(found, "advocate", repo=tmp_path, home=home, model="opus") == "preset"
 
-    roster = load(tmp_path, home)
-    assert [agent.model for agent in roster.team("debate")] == ["", "opus", ""]
+    roster = load_roster(tmp_path, home)
+    assert [agent.model for agent in roster.resolve_team("debate")] == ["", "opus", ""]
     assert roster.get("advocate").model == ""
     assert list(tmp_path.iterdir()) == [home]
 
 
 def test_agent_files_are_not_rewritten(tmp_path: Path, home: Path) -> None:
     put(tmp_path / ".podium/agents/lead.md", "---\nteam: {mode: broadcast, members: [answer]}\n---\nYou lead.")
-    found = find("lead", load(tmp_path, home), repo=tmp_path, home=home)
+    found = find_team("lead", load_roster(tmp_path, home), repo=tmp_path, home=home)
 
     with pytest.raises(Mistake, match=r"agent file podium/builtin/agents/answer\.md; change model there"):
-        change(found, "answer", repo=tmp_path, home=home, model="opus")
+        change_team_member(found, "answer", repo=tmp_path, home=home, model="opus")
     with pytest.raises(Mistake, match=r"is the agent file \.podium/agents/lead\.md; delete that file yourself"):
-        delete(found, repo=tmp_path, home=home)
+        delete_team(found, repo=tmp_path, home=home)
 
 
 @pytest.mark.parametrize(
@@ -378,7 +384,7 @@ def test_what_a_preset_cannot_say_is_refused_and_not_lost(
 ) -> None:
     put(tmp_path / ".podium/agents/lead.md", f"---\n{lead}team: {{members: [one]}}\n---\nYou lead.")
     put(tmp_path / ".podium/agents/one.md", f"---\n{member}---\nYou work.")
-    found = find("lead", load(tmp_path, home), repo=tmp_path, home=home)
+    found = find_team("lead", load_roster(tmp_path, home), repo=tmp_path, home=home)
 
     with pytest.raises(Mistake, match=f"lead cannot be kept as a preset or a squad, because .* has {what}, which only"):
         found.as_preset()
@@ -389,29 +395,35 @@ def test_a_team_of_plain_agent_files_is_kept_with_all_that_it_says() -> None:
     team = Team(mode="discuss", members=(Member(agent="one", name="first", model="haiku"),), options=options)
     lead = Agent(name="lead", prompt="Lead.", model="opus", team=team)
 
-    preset = of_agents(lead, (Agent(name="one", prompt="One.", tools=("bash",)),))
+    preset = preset_from_agents(lead, (Agent(name="one", prompt="One.", tools=("bash",)),))
 
     assert preset == Preset(
         name="lead",
         mode="discuss",
         lead_model="opus",
         lead_prompt="Lead.",
-        workers=(Worker(name="first", prompt="One.", model="haiku", tools=("bash",)),),
+        workers=(PresetWorker(name="first", prompt="One.", model="haiku", tools=("bash",)),),
         routing_context="r",
-        manner=Manner(termination="max_rounds", max_rounds=2),
+        manner=ModeOptions(termination="max_rounds", max_rounds=2),
     )
 
 
 def test_a_copy_of_what_stood_here_once_empties_nothing(repo: Path, home: Path) -> None:
-    presets.save(home, Preset(name="Mission Control", workers=(Worker(name="Flight"),), source=str(repo / ".squad")))
+    presets.save_preset(
+        home, Preset(name="Mission Control", workers=(PresetWorker(name="Flight"),), source=str(repo / ".squad"))
+    )
 
-    save(find("user:mission-control", load(repo, home), repo=repo, home=home).as_preset(), repo=repo, home=home)
+    save_team(
+        find_team("user:mission-control", load_roster(repo, home), repo=repo, home=home).as_preset(),
+        repo=repo,
+        home=home,
+    )
 
     assert "Use async" in (repo / ".squad/decisions.md").read_text()
 
 
 def test_a_team_that_there_is_not_is_told_with_those_that_there_are(tmp_path: Path, home: Path) -> None:
-    roster = load(tmp_path, home)
+    roster = load_roster(tmp_path, home)
 
     for name, sentence in (
         ("pr-reviw", 'there is no team "pr-reviw"; there are pr-review, '),
@@ -419,4 +431,4 @@ def test_a_team_that_there_is_not_is_told_with_those_that_there_are(tmp_path: Pa
         ("triage", "triage is a router and has no members; podium graph triage shows where it leads"),
     ):
         with pytest.raises(Mistake, match=sentence):
-            find(name, roster, repo=tmp_path, home=home)
+            find_team(name, roster, repo=tmp_path, home=home)

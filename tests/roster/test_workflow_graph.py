@@ -2,8 +2,8 @@
 
 from xml.etree import ElementTree
 
-from podium.roster.workflow_graph import mermaid, reachable, terminal, tree
-from podium.roster.workflow_svg import svg
+from podium.roster.workflow_graph import find_reachable_agents, find_terminal_agents, render_mermaid, render_tree
+from podium.roster.workflow_svg import render_svg
 from podium.values.agent import Advisors, Agent, Member, Router, Team
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -24,30 +24,34 @@ def test_a_plain_agent_an_advised_one_and_a_lead_own_their_answers() -> None:
         *plain("plain"),
     )
 
-    assert [terminal(agents, name) for name in ("plain", "advised", "lead")] == [("plain",), ("advised",), ("lead",)]
+    assert [find_terminal_agents(agents, name) for name in ("plain", "advised", "lead")] == [
+        ("plain",),
+        ("advised",),
+        ("lead",),
+    ]
 
 
 def test_the_last_agent_of_a_chain_owns_the_answer() -> None:
     agents = by_name(Agent(name="a", handoff="b"), Agent(name="b", handoff="c"), Agent(name="c"))
 
-    assert terminal(agents, "a") == ("c",)
+    assert find_terminal_agents(agents, "a") == ("c",)
 
 
 def test_any_destination_of_a_router_may_own_the_answer() -> None:
     desk = Agent(name="desk", router=Router(destinations=("a", "b"), fallback="c"))
     agents = by_name(desk, Agent(name="a", handoff="d"), *plain("b", "c", "d"))
 
-    assert terminal(agents, "desk") == ("d", "b", "c")
+    assert find_terminal_agents(agents, "desk") == ("d", "b", "c")
 
 
 def test_a_router_that_hands_off_leaves_the_answer_to_the_receiver() -> None:
     agents = by_name(Agent(name="desk", router=Router(destinations=("a",)), handoff="b"), *plain("a", "b"))
 
-    assert terminal(agents, "desk") == ("b",)
+    assert find_terminal_agents(agents, "desk") == ("b",)
 
 
 def test_an_endless_chain_has_no_owner() -> None:
-    assert terminal(by_name(Agent(name="a", handoff="b"), Agent(name="b", handoff="a")), "a") == ()
+    assert find_terminal_agents(by_name(Agent(name="a", handoff="b"), Agent(name="b", handoff="a")), "a") == ()
 
 
 LEAD = by_name(
@@ -63,7 +67,7 @@ LEAD = by_name(
 
 
 def test_a_tree_shows_every_edge_once_and_marks_who_may_give_the_final_answer() -> None:
-    assert tree(LEAD, "lead").splitlines() == [
+    assert render_tree(LEAD, "lead").splitlines() == [
         "lead *  [team: reflect]",
         "├─ advice → doubter",
         "├─ member → desk  [router]",
@@ -78,7 +82,7 @@ def test_a_tree_shows_every_edge_once_and_marks_who_may_give_the_final_answer() 
 
 
 def test_a_tree_of_a_router_marks_its_destinations() -> None:
-    assert tree(LEAD, "desk").splitlines()[:4] == [
+    assert render_tree(LEAD, "desk").splitlines()[:4] == [
         "desk  [router]",
         "├─ route → a *",
         "│  └─ tool → b *",
@@ -87,7 +91,7 @@ def test_a_tree_of_a_router_marks_its_destinations() -> None:
 
 
 def test_a_flowchart_has_a_node_for_each_agent_and_a_label_on_each_edge() -> None:
-    assert mermaid(LEAD, "desk").splitlines() == [
+    assert render_mermaid(LEAD, "desk").splitlines() == [
         "flowchart TD",
         "    %% round ends: may give the final answer",
         '    n0["desk  [router]"]',
@@ -102,7 +106,7 @@ def test_a_flowchart_has_a_node_for_each_agent_and_a_label_on_each_edge() -> Non
 def test_no_name_can_break_out_of_a_flowchart() -> None:
     evil = 'x"]; click n0 "javascript:alert(1)"\n<b>#`&'
 
-    drawing = mermaid(by_name(Agent(name=evil)), evil)
+    drawing = render_mermaid(by_name(Agent(name=evil)), evil)
 
     assert drawing.splitlines()[2:] == [
         '    n0(["x#quot;]; click n0 #quot;javascript:alert(1)#quot; #lt;b#gt;#35;#96;#amp;"])'
@@ -112,31 +116,31 @@ def test_no_name_can_break_out_of_a_flowchart() -> None:
 def test_missing_agents_are_drawn_as_missing() -> None:
     agents = by_name(Agent(name="a", handoff="ghost"))
 
-    assert "└─ handoff → ghost (missing)" in tree(agents, "a")
-    assert 'n1["ghost (missing)"]' in mermaid(agents, "a")
+    assert "└─ handoff → ghost (missing)" in render_tree(agents, "a")
+    assert 'n1["ghost (missing)"]' in render_mermaid(agents, "a")
 
 
 def test_a_cycle_and_a_very_long_chain_are_drawn_and_end() -> None:
     agents = by_name(*(Agent(name=f"a{place}", handoff=f"a{(place + 1) % 5000}") for place in range(5000)))
 
-    assert len(reachable(agents, "a0")) == 5000
-    assert mermaid(agents, "a0").count("-->") == 5000
-    assert "a40 ..." in tree(agents, "a0")
+    assert len(find_reachable_agents(agents, "a0")) == 5000
+    assert render_mermaid(agents, "a0").count("-->") == 5000
+    assert "a40 ..." in render_tree(agents, "a0")
 
 
 def test_a_picture_shows_every_agent_and_who_may_give_the_final_answer() -> None:
-    drawn = ElementTree.fromstring(svg(LEAD, "desk"))
+    drawn = ElementTree.fromstring(render_svg(LEAD, "desk"))
 
     texts = [text.text for text in drawn.iter(f"{SVG}text")]
     finals = [box for box in drawn.iter(f"{SVG}rect") if box.get("class") == "final"]  # b is reached in two ways
-    assert all(any((text or "").startswith(name) for text in texts) for name in reachable(LEAD, "desk"))
-    assert (len(finals), terminal(LEAD, "desk")) == (3, ("a", "b"))
+    assert all(any((text or "").startswith(name) for text in texts) for name in find_reachable_agents(LEAD, "desk"))
+    assert (len(finals), find_terminal_agents(LEAD, "desk")) == (3, ("a", "b"))
 
 
 def test_no_name_breaks_out_of_a_picture() -> None:
     evil = '"><script>alert(1)</script>\x1b'
 
-    drawn = ElementTree.fromstring(svg(by_name(Agent(name=evil, handoff="ghost")), evil))
+    drawn = ElementTree.fromstring(render_svg(by_name(Agent(name=evil, handoff="ghost")), evil))
 
     assert list(drawn.iter("script")) == []
     assert any((text.text or "").startswith("ghost (missing)") for text in drawn.iter(f"{SVG}text"))

@@ -11,7 +11,7 @@ from podium import Result, Run
 from podium.values.agent import Budget, Member, Mode, Team
 from podium.values.event import TextStreamed
 from podium.values.usage import Usage
-from podium.views.run_report import Report, Share
+from podium.views.run_report import Report, ReportPart
 
 from ..studio import Studio
 
@@ -134,5 +134,5 @@ async def test_of_several_rounds_the_last_finished_text_of_each_member_is_delive
     assert [(part.agent, part.text) for part in result.parts] == [("slow", "slow word"), ("quick", "first word")]
 
 
-def parts(studio: Studio, result: Result) -> tuple[Share, ...]:
-    return Report.of(studio.entries(result)).parts
+def parts(studio: Studio, result: Result) -> tuple[ReportPart, ...]:
+    return Report.from_entries(studio.entries(result)).parts

@@ -18,9 +18,9 @@ from podium import Agent, App, Settings
 from podium.engines.model.model_caller import Model
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
-from podium.store.fault import refusal_after
-from podium.store.sqlite.mailbox import post
-from podium.store.sqlite.reader import Reader
+from podium.store.fault import refuse_after
+from podium.store.sqlite.mailbox import post_to_mailbox
+from podium.store.sqlite.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Advisors, Member, Router, Team
 from podium.values.errors import BadAgent, Mistake, NoSuchRun, RunHeld
@@ -38,7 +38,7 @@ from podium.values.event import (
     TurnResumed,
     TurnStarted,
 )
-from podium.views.run_view import Picture
+from podium.views.run_view import RunView
 
 from ..studio import Studio
 
@@ -147,7 +147,7 @@ async def test_stopping_a_chain_stops_the_whole_chain(studio: Studio) -> None:
 
     assert result.outcome == "cancelled"
     assert studio.heard("c") == []
-    picture = Picture.of(studio.entries(result))
+    picture = RunView.from_entries(studio.entries(result))
     assert picture.root is not None
     assert [(node.agent, node.outcome) for node in picture.root.walk()] == [("a", "cancelled"), ("b", "cancelled")]
 
@@ -275,7 +275,7 @@ async def test_a_pause_that_was_asked_for_before_the_run_is_resumed_is_over_with
         await started(run, "first")
         await run.pause()
         await run.result()
-    post(studio.settings.store, run.id, PauseAsked(by="late"))
+    post_to_mailbox(studio.settings.store, run.id, PauseAsked(by="late"))
 
     with fail_after(40):
         result = await studio.resume(run.id)
@@ -293,7 +293,7 @@ async def test_messages_go_into_the_next_turn_that_is_really_asked(studio: Studi
                     break
             scope.cancel()
             await run.result()
-    post(studio.settings.store, run.id, MessageReceived(id="m", to="desk", text="to end"))
+    post_to_mailbox(studio.settings.store, run.id, MessageReceived(id="m", to="desk", text="to end"))
 
     studio.scripts["desk"] = ["hm", '{"agent": "end"}']
     await studio.resume(run.id)
@@ -459,7 +459,7 @@ async def test_whoever_watches_a_run_that_its_store_gave_up_on_is_not_left_waiti
     studio.agent("first", says=["one"], handoff="second")
     studio.agent("second", says=["two"])
 
-    async with studio.app(fault=refusal_after(6)) as app:
+    async with studio.app(fault=refuse_after(6)) as app:
         async with app.start(studio.agents["first"], "go", agents=studio.agents.values()) as run:
             with fail_after(40):
                 seen = [entry.seq async for entry in run.entries()]
@@ -481,8 +481,8 @@ async def test_a_run_does_not_remember_the_password_in_an_address(tmp_path: Path
     files = [path for path in tmp_path.glob("podium.db*") if path.is_file()]
     assert files
     assert not any(b"secret-password" in path.read_bytes() for path in files)
-    with Reader(settings.store) as reader:
-        first = reader.summary(result.run_id).first.event
+    with StoreReader(settings.store) as reader:
+        first = reader.read_summary(result.run_id).first.event
     assert isinstance(first, RunStarted)
     assert first.settings["base_url"] == server.url
 
@@ -494,8 +494,8 @@ async def test_an_empty_request_is_refused_before_anything_begins(studio: Studio
     with pytest.raises(Mistake, match="the request is empty"):
         await studio.run("solo", request_)
 
-    with Reader(studio.settings.store) as reader:
-        assert reader.runs() == []
+    with StoreReader(studio.settings.store) as reader:
+        assert reader.list_runs() == []
 
 
 async def test_a_request_that_is_too_long_is_refused(studio: Studio) -> None:
@@ -531,8 +531,8 @@ async def test_an_engine_that_is_not_there_is_said_before_the_run_begins(studio:
     ):
         await studio.run("other", "go")
 
-    with Reader(studio.settings.store) as reader:
-        assert reader.runs() == []
+    with StoreReader(studio.settings.store) as reader:
+        assert reader.list_runs() == []
 
 
 async def test_a_model_of_openais_without_a_key_names_the_variable(studio: Studio) -> None:
@@ -562,8 +562,8 @@ async def test_agents_of_one_run_may_think_with_several_providers(tmp_path: Path
             result = await app.run(agents[0], "hello", agents=agents)
 
     assert result.text == "from home"
-    with Reader(settings.store) as reader:
-        turns = [entry.event for entry in reader.entries(result.run_id)]
+    with StoreReader(settings.store) as reader:
+        turns = [entry.event for entry in reader.read_entries(result.run_id)]
     assert [turn.engine for turn in turns if isinstance(turn, TurnStarted)] == [
         "openai:gpt",
         "anthropic:claude",
@@ -639,7 +639,7 @@ async def test_a_hundred_sessions_cancelled_in_the_middle_leave_nothing_behind(t
     gc.collect()
 
     assert asyncio.all_tasks() == before
-    with Reader(settings.store) as reader:
-        runs = reader.runs()
+    with StoreReader(settings.store) as reader:
+        runs = reader.list_runs()
     assert len(runs) == 100
     assert all(run.owner is None and not isinstance(run.last.event, RunEnded) for run in runs)

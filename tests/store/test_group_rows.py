@@ -11,14 +11,14 @@ import pytest
 
 from podium.core.timeline import Timeline
 from podium.store.sqlite.group_rows import Groups
-from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.schema import APPLICATION, MIGRATIONS
 from podium.store.sqlite.store import SqliteStore
 from podium.values.agent import Agent, Member, Team
 from podium.values.errors import Mistake, NoSuchRun, StoreCorrupt
 from podium.values.event import RunEnded, RunStarted
 from podium.values.request import Request
-from podium.views.groups import Arrangement, Home, Placement, sections
+from podium.views.groups import Arrangement, GroupedRun, GroupKey, build_sections
 
 SQUAD = Agent(name="squad", team=Team(mode="broadcast", members=(Member(agent="one"),)))
 ALONE = Agent(name="alone")
@@ -28,23 +28,23 @@ async def begin(path: Path, *runs: str, repo: Path | str = "", agent: Agent = AL
     """Runs as they begin, and end where they are said to."""
     async with SqliteStore(path) as store:
         for run in runs:
-            timeline = Timeline(run, store.begin(run))
+            timeline = Timeline(run, store.begin_run(run))
             started = RunStarted(agent=agent.name, request=Request(text="do it"), agents=(agent,), repo=str(repo))
             timeline.append(started, scope="")
             if is_over:
                 timeline.append(RunEnded(outcome="succeeded"), scope="")
-            await timeline.settled()
+            await timeline.wait_written()
 
 
 def arranged(path: Path) -> Arrangement:
     with Groups(path) as groups:
-        return groups.arranged()
+        return groups.load_arrangement()
 
 
-def homes(path: Path) -> dict[str, Home | None]:
+def homes(path: Path) -> dict[str, GroupKey | None]:
     """Where each run is listed."""
     now = arranged(path)
-    return {run: None if (group := now.group_of(run)) is None else group.home for run in now.placements}
+    return {run: None if (group := now.group_of(run)) is None else group.home for run in now.grouped_runs}
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ async def test_runs_are_listed_by_team_by_repository_or_in_the_default_group(pat
     await begin(path, "dd", agent=SQUAD)
 
     assert homes(path) == {
-        "aa": Home("default"),
-        "bb": Home("repo", "/shop/app"),
-        "cc": Home("team", "/shop/app", "squad"),
-        "dd": Home("team", "", "squad"),
+        "aa": GroupKey("default"),
+        "bb": GroupKey("repo", "/shop/app"),
+        "cc": GroupKey("team", "/shop/app", "squad"),
+        "dd": GroupKey("team", "", "squad"),
     }
 
 
@@ -71,7 +71,7 @@ async def test_an_agent_that_reflects_alone_is_no_team(path: Path) -> None:
     await begin(path, "aa", agent=alone)
     await begin(path, "bb", repo="/shop/app", agent=alone)
 
-    assert homes(path) == {"aa": Home("default"), "bb": Home("repo", "/shop/app")}
+    assert homes(path) == {"aa": GroupKey("default"), "bb": GroupKey("repo", "/shop/app")}
 
 
 def git(repo: Path, *words: str) -> None:
@@ -93,11 +93,11 @@ async def test_a_worktree_counts_to_its_repository_also_when_it_is_gone(path: Pa
     await begin(path, "ee", repo=tmp_path / "other-worker-gone")
 
     assert homes(path) == {
-        "aa": Home("repo", str(repo)),
-        "bb": Home("repo", str(repo)),
-        "cc": Home("team", str(repo), "squad"),
-        "dd": Home("repo", str(repo)),
-        "ee": Home("repo", str(tmp_path / "other-worker-gone")),
+        "aa": GroupKey("repo", str(repo)),
+        "bb": GroupKey("repo", str(repo)),
+        "cc": GroupKey("team", str(repo), "squad"),
+        "dd": GroupKey("repo", str(repo)),
+        "ee": GroupKey("repo", str(tmp_path / "other-worker-gone")),
     }
 
 
@@ -126,7 +126,7 @@ async def test_a_mark_that_makes_no_sense_hinders_no_list(
     made(repo / ".git")
     await begin(path, "aa", repo=repo)
 
-    assert homes(path) == {"aa": Home("repo", str(repo))}
+    assert homes(path) == {"aa": GroupKey("repo", str(repo))}
 
 
 async def test_looking_again_changes_nothing(path: Path) -> None:
@@ -140,39 +140,39 @@ async def test_what_the_person_did_is_there_for_the_next_process(path: Path) -> 
     await begin(path, "aa", "bb", "cc", repo="/shop/app")
     await begin(path, "dd")
     with Groups(path) as groups:
-        now = groups.arranged()
-        groups.rename(now.group("app"), "The App")
-        groups.pin(now.group("app"), is_pinned=True)
-        groups.rename(now.run("aa"), "first")
-        groups.archive(now.run("bb"), is_archived=True)
-        groups.move(now.run("dd"), now.group("app"))
-        groups.order_runs(now.group("app"), [groups.arranged().run("dd"), now.run("aa")])
+        now = groups.load_arrangement()
+        groups.rename(now.find_group("app"), "The App")
+        groups.pin(now.find_group("app"), is_pinned=True)
+        groups.rename(now.find_run("aa"), "first")
+        groups.archive(now.find_run("bb"), is_archived=True)
+        groups.move(now.find_run("dd"), now.find_group("app"))
+        groups.order_runs(now.find_group("app"), [groups.load_arrangement().find_run("dd"), now.find_run("aa")])
 
     now = arranged(path)
 
-    [app, default] = sections(["dd", "cc", "bb", "aa"], now)
+    [app, default] = build_sections(["dd", "cc", "bb", "aa"], now)
     assert (app.group.name, app.group.is_pinned, app.runs) == ("The App", True, ["dd", "aa", "cc", "bb"])
     assert default.runs == []
-    assert now.placements["aa"].name == "first"
-    assert [run for run in now.placements if now.is_archived(run)] == ["bb"]
+    assert now.grouped_runs["aa"].name == "first"
+    assert [run for run in now.grouped_runs if now.is_archived(run)] == ["bb"]
 
 
 async def test_names_come_back_and_orders_are_forgotten(path: Path) -> None:
     await begin(path, "aa", "bb", repo="/shop/app")
     with Groups(path) as groups:
-        app = groups.arranged().group("app")
+        app = groups.load_arrangement().find_group("app")
         groups.rename(app, "Something")
-        groups.order_runs(app, [groups.arranged().run("aa")])
+        groups.order_runs(app, [groups.load_arrangement().find_run("aa")])
         groups.order_groups([app])
 
         assert groups.rename(app, None) == "app"
         groups.order_runs(app, ())
         groups.order_groups(())
 
-        now = groups.arranged()
+        now = groups.load_arrangement()
 
     assert {group.position for group in now.groups.values()} == {None}
-    assert {placement.position for placement in now.placements.values()} == {None}
+    assert {placement.position for placement in now.grouped_runs.values()} == {None}
 
 
 async def test_runs_of_a_team_cannot_be_moved_nor_others_to_them(path: Path) -> None:
@@ -181,11 +181,11 @@ async def test_runs_of_a_team_cannot_be_moved_nor_others_to_them(path: Path) -> 
     before = homes(path)
 
     with Groups(path) as groups:
-        now = groups.arranged()
+        now = groups.load_arrangement()
         with pytest.raises(Mistake, match="the team's runs and no others"):
-            groups.move(now.run("bb"), now.group("default"))
+            groups.move(now.find_run("bb"), now.find_group("default"))
         with pytest.raises(Mistake, match="the team's runs and no others"):
-            groups.move(now.run("aa"), now.group("squad"))
+            groups.move(now.find_run("aa"), now.find_group("squad"))
 
     assert homes(path) == before
 
@@ -194,30 +194,30 @@ async def test_runs_of_several_groups_have_no_common_order(path: Path) -> None:
     await begin(path, "aa", repo="/shop/app")
     await begin(path, "bb")
     with Groups(path) as groups:
-        now = groups.arranged()
+        now = groups.load_arrangement()
 
         with pytest.raises(Mistake, match="run bb is not in"):
-            groups.order_runs(now.group("app"), [now.run("aa"), now.run("bb")])
+            groups.order_runs(now.find_group("app"), [now.find_run("aa"), now.find_run("bb")])
 
 
 async def test_the_runs_of_a_deleted_group_go_to_the_default_one_and_stay_there(path: Path) -> None:
     await begin(path, "aa", "bb", repo="/shop/app")
     with Groups(path) as groups:
-        groups.archive(groups.arranged().run("aa"), is_archived=True)
-        assert groups.delete(groups.arranged().group("app")) == []
+        groups.archive(groups.load_arrangement().find_run("aa"), is_archived=True)
+        assert groups.delete(groups.load_arrangement().find_group("app")) == []
 
-    assert homes(path) == {"aa": Home("default"), "bb": Home("default")}
+    assert homes(path) == {"aa": GroupKey("default"), "bb": GroupKey("default")}
     assert arranged(path).is_archived("aa")
 
     await begin(path, "cc", repo="/shop/app")
-    assert homes(path) == {"aa": Home("default"), "bb": Home("default"), "cc": Home("repo", "/shop/app")}
+    assert homes(path) == {"aa": GroupKey("default"), "bb": GroupKey("default"), "cc": GroupKey("repo", "/shop/app")}
 
 
 async def test_the_default_group_stays(path: Path) -> None:
     await begin(path, "aa")
 
     with Groups(path) as groups, pytest.raises(Mistake, match="stays"):
-        groups.delete(groups.arranged().group("default"))
+        groups.delete(groups.load_arrangement().find_group("default"))
 
     connection = sqlite3.connect(path)
     with pytest.raises(sqlite3.IntegrityError, match="the default group stays"):
@@ -230,16 +230,16 @@ async def test_a_teams_group_is_deleted_only_after_all_its_runs_have_ended(path:
     await begin(path, "bb", agent=SQUAD, is_over=False)
 
     with Groups(path) as groups:
-        unfinished = groups.delete(groups.arranged().group("squad"))
+        unfinished = groups.delete(groups.load_arrangement().find_group("squad"))
 
     assert unfinished == ["bb"]
-    assert homes(path) == {"aa": Home("team", "", "squad"), "bb": Home("team", "", "squad")}
+    assert homes(path) == {"aa": GroupKey("team", "", "squad"), "bb": GroupKey("team", "", "squad")}
 
 
 async def test_a_run_that_began_after_the_last_look_must_end_too(path: Path) -> None:
     await begin(path, "aa", agent=SQUAD)
     with Groups(path) as groups:
-        squad = groups.arranged().group("squad")
+        squad = groups.load_arrangement().find_group("squad")
         await begin(path, "bb", agent=SQUAD, is_over=False)
 
         assert groups.delete(squad) == ["bb"]
@@ -248,7 +248,7 @@ async def test_a_run_that_began_after_the_last_look_must_end_too(path: Path) -> 
 async def test_runs_and_ids_of_a_deleted_team_never_come_back_but_timelines_stay(path: Path) -> None:
     await begin(path, "aa", agent=SQUAD)
     with Groups(path) as groups:
-        squad = groups.arranged().group("squad")
+        squad = groups.load_arrangement().find_group("squad")
         groups.delete(squad)
         with pytest.raises(Mistake, match="was deleted meanwhile"):
             groups.pin(squad, is_pinned=True)
@@ -256,12 +256,12 @@ async def test_runs_and_ids_of_a_deleted_team_never_come_back_but_timelines_stay
 
     now = arranged(path)
 
-    assert now.group("squad").id > squad.id
-    assert now.placements["aa"] == Placement(run="aa", group=None)
+    assert now.find_group("squad").id > squad.id
+    assert now.grouped_runs["aa"] == GroupedRun(run="aa", group=None)
     with pytest.raises(NoSuchRun, match="deleted with its group"):
-        now.run("aa")
-    with Reader(path) as reader:
-        assert len(reader.rows("aa")) == 2
+        now.find_run("aa")
+    with StoreReader(path) as reader:
+        assert len(reader.read_rows("aa")) == 2
 
 
 LOOK = """
@@ -271,7 +271,7 @@ from podium.store.sqlite.group_rows import Groups
 with Groups(pathlib.Path(sys.argv[1])) as groups:
     print("ready", flush=True)
     sys.stdin.readline()
-    groups.arranged()
+    groups.load_arrangement()
 """
 
 
@@ -298,11 +298,11 @@ async def test_several_processes_that_look_at_once_make_one_arrangement(path: Pa
     assert [process.returncode for process in processes] == [0] * 4
     now = arranged(path)
     assert sorted(group.home for group in now.groups.values()) == [
-        Home("default"),
-        Home("repo", "/shop/app"),
-        Home("team", "/shop/app", "squad"),
+        GroupKey("default"),
+        GroupKey("repo", "/shop/app"),
+        GroupKey("team", "/shop/app", "squad"),
     ]
-    assert len(now.placements) == 400
+    assert len(now.grouped_runs) == 400
 
 
 DIE = """
@@ -318,9 +318,9 @@ def die(statement):
         os._exit(9)
 
 with Groups(pathlib.Path(sys.argv[1])) as groups:
-    squad = None if sys.argv[3] == "look" else groups.arranged().group("squad")
+    squad = None if sys.argv[3] == "look" else groups.load_arrangement().group("squad")
     groups._connection.set_trace_callback(die)
-    groups.arranged() if squad is None else groups.delete(squad)
+    groups.load_arrangement() if squad is None else groups.delete(squad)
 """
 
 
@@ -340,7 +340,7 @@ async def test_a_process_that_dies_between_two_statements_leaves_all_or_nothing(
 
     assert statement > 5
     assert raw(path) != before
-    assert set(homes(path).values()) == ({Home("team", "", "squad")} if act == "look" else {None})
+    assert set(homes(path).values()) == ({GroupKey("team", "", "squad")} if act == "look" else {None})
 
 
 def raw(path: Path) -> list[tuple[object, ...]]:
@@ -365,8 +365,8 @@ async def test_a_store_of_the_first_version_gets_its_groups(path: Path) -> None:
     now = arranged(path)
 
     assert now.group_of("aa") is not None
-    with Reader(path) as reader:
-        assert [run.id for run in reader.runs()] == ["aa"]
+    with StoreReader(path) as reader:
+        assert [run.id for run in reader.list_runs()] == ["aa"]
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
     connection.close()
@@ -377,11 +377,11 @@ async def test_a_store_that_takes_no_change_is_listed_all_the_same(path: Path) -
     with Groups(path) as groups:
         groups._connection.execute("PRAGMA query_only = ON")
 
-        now = groups.arranged()
+        now = groups.load_arrangement()
 
     group = now.group_of("aa")
     assert group is not None
-    assert group.home == Home("repo", "/shop/app")
+    assert group.home == GroupKey("repo", "/shop/app")
     assert [row for row in raw(path) if "aa" in row] == []
 
 
@@ -394,4 +394,4 @@ async def test_a_beginning_that_cannot_be_read_is_damage(path: Path) -> None:
     connection.close()
 
     with Groups(path) as groups, pytest.raises(StoreCorrupt):
-        groups.arranged()
+        groups.load_arrangement()

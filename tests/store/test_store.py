@@ -14,14 +14,14 @@ import pytest
 from anyio import Event, create_task_group, to_thread, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
-from podium.core.timeline import Timeline, first_break
+from podium.core.timeline import Timeline, find_chain_break
 from podium.store.follower import PAGE, Follower
 from podium.store.sqlite import run_leases
-from podium.store.sqlite.mailbox import Letter, post
-from podium.store.sqlite.reader import Reader
-from podium.store.sqlite.schema import APPLICATION, connect
+from podium.store.sqlite.mailbox import MailboxMessage, post_to_mailbox
+from podium.store.sqlite.reader import StoreReader
+from podium.store.sqlite.schema import APPLICATION, open_connection
 from podium.store.sqlite.store import SqliteStore
-from podium.store.wakeup import bell_folder
+from podium.store.wakeup import ensure_socket_folder
 from podium.values.errors import LeaseLost, NoSuchRun, RunHeld, StoreCorrupt, StoreFailed
 from podium.values.event import Noticed, RunEnded, RunPaused, StopAsked
 
@@ -31,23 +31,23 @@ def note(timeline: Timeline, text: str = "x") -> None:
 
 
 def rows_of(path: Path, run: str = "r") -> int:
-    with Reader(path) as reader:
-        return len(reader.rows(run))
+    with StoreReader(path) as reader:
+        return len(reader.read_rows(run))
 
 
 async def test_what_is_settled_is_there_for_every_other_process(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        timeline = Timeline("r", store.begin("r"))
+        timeline = Timeline("r", store.begin_run("r"))
         for number in range(300):
             note(timeline, str(number))
-        await timeline.settled()
+        await timeline.wait_written()
 
         seen = subprocess.run(
             [
                 sys.executable,
                 "-c",
-                "import sys, pathlib\nfrom podium.store.sqlite.reader import Reader\n"
-                "print(len(Reader(pathlib.Path(sys.argv[1])).rows('r')))",
+                "import sys, pathlib\nfrom podium.store.sqlite.reader import StoreReader\n"
+                "print(len(StoreReader(pathlib.Path(sys.argv[1])).read_rows('r')))",
                 str(store.path),
             ],
             capture_output=True,
@@ -62,42 +62,42 @@ async def test_a_thousand_runs_share_transactions_and_keep_their_order(tmp_path:
     async with SqliteStore(tmp_path / "s.db") as store:
 
         async def work(name: str) -> None:
-            timeline = Timeline(name, store.begin(name))
+            timeline = Timeline(name, store.begin_run(name))
             for number in range(3):
                 note(timeline, str(number))
-                await timeline.settled()
+                await timeline.wait_written()
 
         async with create_task_group() as group:
             for number in range(1000):
                 group.start_soon(work, f"r{number}")
 
-    with Reader(tmp_path / "s.db") as reader:
-        assert all(first_break(reader.rows(f"r{number}")) is None for number in range(1000))
-        assert sum(len(reader.rows(f"r{number}")) for number in range(1000)) == 3000
+    with StoreReader(tmp_path / "s.db") as reader:
+        assert all(find_chain_break(reader.read_rows(f"r{number}")) is None for number in range(1000))
+        assert sum(len(reader.read_rows(f"r{number}")) for number in range(1000)) == 3000
 
 
 async def test_a_run_that_a_live_process_owns_is_not_taken_and_its_owner_is_named(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as one, SqliteStore(tmp_path / "s.db") as two:
-        timeline = Timeline("r", one.begin("r"))
+        timeline = Timeline("r", one.begin_run("r"))
         note(timeline)
-        await timeline.settled()
+        await timeline.wait_written()
 
         with pytest.raises(RunHeld, match=f"process {os.getpid()} on "):
-            await two.claim("r")
+            await two.claim_run("r")
 
 
 async def test_of_many_who_claim_a_run_one_gets_it(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as first:
-        timeline = Timeline("r", lease := first.begin("r"))
+        timeline = Timeline("r", lease := first.begin_run("r"))
         note(timeline)
-        first.release(lease)
-        await timeline.settled()
+        first.release_run(lease)
+        await timeline.wait_written()
     got: list[int] = []
 
     async def claim() -> None:
         async with SqliteStore(tmp_path / "s.db") as store:
             try:
-                got.append((await store.claim("r")).epoch)
+                got.append((await store.claim_run("r")).epoch)
             except RunHeld:
                 return
             await barrier.wait()
@@ -126,15 +126,15 @@ def expired(path: Path) -> Iterator[None]:
 
 async def test_of_several_who_claim_a_run_in_one_process_one_gets_it(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        lease = store.begin("r")
+        lease = store.begin_run("r")
         note(Timeline("r", lease))
-        store.release(lease)
-        await lease.settled()
+        store.release_run(lease)
+        await lease.wait_written()
         epochs, refused = [], []
 
         async def claim() -> None:
             try:
-                epochs.append((await store.claim("r")).epoch)
+                epochs.append((await store.claim_run("r")).epoch)
             except RunHeld as error:
                 refused.append(error)
 
@@ -148,53 +148,53 @@ async def test_of_several_who_claim_a_run_in_one_process_one_gets_it(tmp_path: P
 
 async def test_a_run_that_was_let_go_is_nobodys_once_that_is_settled(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        lease = store.begin("r")
+        lease = store.begin_run("r")
         note(Timeline("r", lease))
-        await lease.settled()
+        await lease.wait_written()
 
-        store.release(lease)
-        await lease.settled()
+        store.release_run(lease)
+        await lease.wait_written()
 
-        with Reader(store.path) as reader:
-            assert reader.summary("r").owner is None
+        with StoreReader(store.path) as reader:
+            assert reader.read_summary("r").owner is None
 
 
 async def test_a_late_writer_with_an_old_epoch_is_refused_and_writes_nothing_more(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as slow:
-        late = Timeline("r", slow.begin("r"))
+        late = Timeline("r", slow.begin_run("r"))
         note(late)
-        await late.settled()
+        await late.wait_written()
         with expired(path):
             async with SqliteStore(path) as quick:
-                lease = await quick.claim("r")
+                lease = await quick.claim_run("r")
                 timeline = Timeline("r", lease)
-                timeline.load(await quick.rows("r"))
+                timeline.load(await quick.read_rows("r"))
                 note(timeline, "taken over")
-                await timeline.settled()
+                await timeline.wait_written()
 
                 note(late, "too late")
                 with pytest.raises(LeaseLost, match="taken over by another process"):
-                    await late.settled()
+                    await late.wait_written()
                 with pytest.raises(LeaseLost):
                     note(late, "again")
 
-                quick.release(lease)
-                await lease.settled()
+                quick.release_run(lease)
+                await lease.wait_written()
 
-    with Reader(path) as reader:
-        texts = [entry.event.text for entry in reader.entries("r") if isinstance(entry.event, Noticed)]
+    with StoreReader(path) as reader:
+        texts = [entry.event.text for entry in reader.read_entries("r") if isinstance(entry.event, Noticed)]
         assert texts == ["x", "taken over"]
-        assert first_break(reader.rows("r")) is None
+        assert find_chain_break(reader.read_rows("r")) is None
 
 
 async def test_one_runs_trouble_is_not_anothers(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        lost, fine = Timeline("lost", store.begin("lost")), Timeline("fine", store.begin("fine"))
+        lost, fine = Timeline("lost", store.begin_run("lost")), Timeline("fine", store.begin_run("fine"))
         note(lost)
         note(fine)
-        await fine.settled()
+        await fine.wait_written()
         connection = sqlite3.connect(path)
         connection.execute("UPDATE run SET epoch = 9 WHERE id = 'lost'")
         connection.commit()
@@ -202,9 +202,9 @@ async def test_one_runs_trouble_is_not_anothers(tmp_path: Path) -> None:
 
         note(lost)
         note(fine)
-        await fine.settled()
+        await fine.wait_written()
         with pytest.raises(LeaseLost):
-            await lost.settled()
+            await lost.wait_written()
 
     assert (rows_of(path, "lost"), rows_of(path, "fine")) == (1, 2)
 
@@ -218,47 +218,47 @@ async def test_the_process_that_is_gone_is_seen_at_once(tmp_path: Path) -> None:
         "from podium.store.sqlite.store import SqliteStore\n"
         "async def main():\n"
         "    async with SqliteStore(pathlib.Path(sys.argv[1])) as store:\n"
-        "        timeline = Timeline('r', store.begin('r'))\n"
+        "        timeline = Timeline('r', store.begin_run('r'))\n"
         "        timeline.append(Noticed(text='x'), scope='')\n"
-        "        await timeline.settled()\n"
+        "        await timeline.wait_written()\n"
         "        os._exit(9)\n"
         "asyncio.run(main())\n"
     )
     subprocess.run([sys.executable, "-c", script, str(path)], check=False)
 
     async with SqliteStore(path) as store:
-        lease = await store.claim("r")
+        lease = await store.claim_run("r")
 
     assert lease.epoch == 2
 
 
 async def test_a_lease_that_is_not_renewed_ends_by_itself_on_another_machine(tmp_path: Path) -> None:
-    here = run_leases.Owner(id="x", host="elsewhere", boot="b", pid=1, born="1", until=2**40)
+    here = run_leases.Owner(id="x", host="elsewhere", boot="b", pid=1, process_start="1", until=2**40)
 
     assert here.is_alive
-    assert not run_leases.Owner(id="x", host="elsewhere", boot="b", pid=1, born="1", until=1).is_alive
+    assert not run_leases.Owner(id="x", host="elsewhere", boot="b", pid=1, process_start="1", until=1).is_alive
 
 
 async def test_a_letter_reaches_the_owner_at_once_and_is_taken_with_its_entry(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    received: list[Letter] = []
+    received: list[MailboxMessage] = []
     async with SqliteStore(path) as store:
-        lease = store.begin("r")
+        lease = store.begin_run("r")
         timeline = Timeline("r", lease)
         note(timeline)
-        await timeline.settled()
+        await timeline.wait_written()
         arrived = Event()
 
-        def deliver(letter: Letter) -> None:
+        def deliver(letter: MailboxMessage) -> None:
             received.append(letter)
             timeline.append(letter.event, scope="", mail=letter.id)
             arrived.set()
 
         lease.deliver = deliver
-        assert await to_thread.run_sync(post, path, "r", StopAsked(by="me"))
+        assert await to_thread.run_sync(post_to_mailbox, path, "r", StopAsked(by="me"))
         await arrived.wait()
-        await timeline.settled()
-        store.collect_mail(lease)
+        await timeline.wait_written()
+        store.deliver_mail(lease)
 
     assert [letter.event for letter in received] == [StopAsked(by="me")]
     connection = sqlite3.connect(path)
@@ -269,18 +269,18 @@ async def test_a_letter_reaches_the_owner_at_once_and_is_taken_with_its_entry(tm
 async def test_a_letter_to_a_run_that_nobody_works_on_waits_for_its_next_owner(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        lease = store.begin("r")
+        lease = store.begin_run("r")
         timeline = Timeline("r", lease)
         note(timeline)
-        store.release(lease)
-        await timeline.settled()
-    post(path, "r", StopAsked(by="me"))
+        store.release_run(lease)
+        await timeline.wait_written()
+    post_to_mailbox(path, "r", StopAsked(by="me"))
 
-    received: list[Letter] = []
+    received: list[MailboxMessage] = []
     async with SqliteStore(path) as store:
-        lease = await store.claim("r")
+        lease = await store.claim_run("r")
         lease.deliver = received.append
-        store.collect_mail(lease)
+        store.deliver_mail(lease)
 
     assert [letter.event for letter in received] == [StopAsked(by="me")]
 
@@ -288,20 +288,20 @@ async def test_a_letter_to_a_run_that_nobody_works_on_waits_for_its_next_owner(t
 async def test_of_two_answers_to_one_question_the_first_is_the_decision(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        note(timeline := Timeline("r", store.begin("r")))
-        await timeline.settled()
+        note(timeline := Timeline("r", store.begin_run("r")))
+        await timeline.wait_written()
 
-        assert post(path, "r", StopAsked(by="one"), ref="question-1")
-        assert not post(path, "r", StopAsked(by="two"), ref="question-1")
+        assert post_to_mailbox(path, "r", StopAsked(by="one"), ref="question-1")
+        assert not post_to_mailbox(path, "r", StopAsked(by="two"), ref="question-1")
 
 
 async def test_a_follower_sees_what_was_and_what_comes_until_the_end(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     seen: list[str] = []
     async with SqliteStore(path) as store:
-        timeline = Timeline("r", store.begin("r"))
+        timeline = Timeline("r", store.begin_run("r"))
         note(timeline, "before")
-        await timeline.settled()
+        await timeline.wait_written()
 
         async def follow() -> None:
             with Follower(path, "r") as follower:
@@ -310,7 +310,7 @@ async def test_a_follower_sees_what_was_and_what_comes_until_the_end(tmp_path: P
                     if seen == ["before"]:
                         for number in range(3):
                             note(timeline, str(number))
-                            await timeline.settled()
+                            await timeline.wait_written()
                         timeline.append(RunEnded(outcome="succeeded"), scope="")
 
         await follow()
@@ -322,9 +322,9 @@ async def test_many_followers_that_come_at_any_moment_miss_nothing(tmp_path: Pat
     path = tmp_path / "s.db"
     counts: list[int] = []
     async with SqliteStore(path) as store:
-        timeline = Timeline("r", store.begin("r"))
+        timeline = Timeline("r", store.begin_run("r"))
         note(timeline)
-        await timeline.settled()
+        await timeline.wait_written()
 
         async def follow() -> None:
             with Follower(path, "r") as follower:
@@ -335,7 +335,7 @@ async def test_many_followers_that_come_at_any_moment_miss_nothing(tmp_path: Pat
                 group.start_soon(follow)
                 for _ in range(5):
                     note(timeline)
-                    await timeline.settled()
+                    await timeline.wait_written()
                     await checkpoint()
             timeline.append(RunEnded(outcome="succeeded"), scope="")
 
@@ -347,13 +347,13 @@ async def test_a_follower_of_a_resumed_run_does_not_take_an_old_pause_for_the_en
 ) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        timeline = Timeline("r", store.begin("r"))
+        timeline = Timeline("r", store.begin_run("r"))
         for number in range(PAGE - 1):
             note(timeline, str(number))
         timeline.append(RunPaused(), scope="")
         note(timeline, "going on")
         timeline.append(RunEnded(outcome="succeeded"), scope="")
-        await timeline.settled()
+        await timeline.wait_written()
 
     with Follower(path, "r") as follower:
         seen = [entry.seq async for entry in follower]
@@ -364,25 +364,25 @@ async def test_a_follower_of_a_resumed_run_does_not_take_an_old_pause_for_the_en
 async def test_an_entry_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        note(timeline := Timeline("r", store.begin("r")))
-        await timeline.settled()
+        note(timeline := Timeline("r", store.begin_run("r")))
+        await timeline.wait_written()
     connection = sqlite3.connect(path)
     connection.execute("DROP TRIGGER entry_stays")
     connection.execute("UPDATE entry SET line = x'00'")
     connection.commit()
     connection.close()
 
-    with Reader(path) as reader, pytest.raises(StoreCorrupt, match="cannot be read"):
-        reader.runs()
+    with StoreReader(path) as reader, pytest.raises(StoreCorrupt, match="cannot be read"):
+        reader.list_runs()
 
 
 async def test_a_store_whose_path_is_too_long_for_a_socket_is_no_hindrance(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 90) / "s.db"
 
     async with SqliteStore(path) as store:
-        note(timeline := Timeline("r", store.begin("r")))
+        note(timeline := Timeline("r", store.begin_run("r")))
         timeline.append(RunEnded(outcome="succeeded"), scope="")
-        await timeline.settled()
+        await timeline.wait_written()
         with Follower(path, "r") as follower:
             assert len([entry async for entry in follower]) == 2
 
@@ -398,7 +398,7 @@ def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path, version: int
     before = path.read_bytes()
 
     with pytest.raises(StoreCorrupt, match="belongs to another program"):
-        connect(path, create=True)
+        open_connection(path, create=True)
 
     assert path.read_bytes() == before
 
@@ -406,25 +406,25 @@ def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path, version: int
 async def test_a_lease_that_was_forgotten_comes_back_with_the_next_renewal(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        note(timeline := Timeline("r", store.begin("r")))
-        await timeline.settled()
+        note(timeline := Timeline("r", store.begin_run("r")))
+        await timeline.wait_written()
         connection = sqlite3.connect(path)
         connection.execute("DELETE FROM owner")
         connection.commit()
         connection.close()
 
-        store._keep_leases()
+        store._renew_leases()
         note(timeline)
-        await timeline.settled()
+        await timeline.wait_written()
 
         async with SqliteStore(path) as other:
             with pytest.raises(RunHeld):
-                await other.claim("r")
+                await other.claim_run("r")
 
 
 async def test_a_process_in_another_space_of_ids_is_judged_by_its_lease_alone(tmp_path: Path) -> None:
     elsewhere = run_leases.Owner(
-        id="x", host=socket.gethostname(), boot="another space", pid=2**22 + 1, born="1", until=2**40
+        id="x", host=socket.gethostname(), boot="another space", pid=2**22 + 1, process_start="1", until=2**40
     )
 
     assert elsewhere.is_alive
@@ -433,15 +433,15 @@ async def test_a_process_in_another_space_of_ids_is_judged_by_its_lease_alone(tm
 async def test_a_letter_waits_until_somebody_takes_letters(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        lease = store.begin("r")
+        lease = store.begin_run("r")
         note(timeline := Timeline("r", lease))
-        await timeline.settled()
-        post(path, "r", StopAsked())
-        store.collect_mail(lease)
+        await timeline.wait_written()
+        post_to_mailbox(path, "r", StopAsked())
+        store.deliver_mail(lease)
 
-        received: list[Letter] = []
+        received: list[MailboxMessage] = []
         lease.deliver = received.append
-        store.collect_mail(lease)
+        store.deliver_mail(lease)
 
     assert len(received) == 1
 
@@ -449,24 +449,24 @@ async def test_a_letter_waits_until_somebody_takes_letters(tmp_path: Path) -> No
 async def test_a_letter_that_cannot_be_read_keeps_nobody_from_the_next(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        lease = store.begin("r")
+        lease = store.begin_run("r")
         note(timeline := Timeline("r", lease))
-        await timeline.settled()
+        await timeline.wait_written()
         connection = sqlite3.connect(path)
         connection.execute("INSERT INTO mail (run, ref, at, line) VALUES ('r', 'x', 0, x'7b7d')")
         connection.commit()
         connection.close()
-        post(path, "r", StopAsked())
-        received: list[Letter] = []
+        post_to_mailbox(path, "r", StopAsked())
+        received: list[MailboxMessage] = []
         lease.deliver = received.append
-        store.collect_mail(lease)
+        store.deliver_mail(lease)
 
     assert [letter.event for letter in received] == [StopAsked()]
 
 
 async def test_a_closed_store_refuses_instead_of_waiting_for_ever(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        timeline = Timeline("r", store.begin("r"))
+        timeline = Timeline("r", store.begin_run("r"))
 
     with pytest.raises(StoreFailed, match="closed"):
         note(timeline)
@@ -476,10 +476,12 @@ async def test_the_store_is_for_its_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         async with SqliteStore(tmp_path / "home" / "s.db") as store:
-            note(timeline := Timeline("r", store.begin("r")))
-            await timeline.settled()
+            note(timeline := Timeline("r", store.begin_run("r")))
+            await timeline.wait_written()
             files = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "home").iterdir() if path.is_file()}
-            folders = {stat.S_IMODE(path.stat().st_mode) for path in (store.path.parent, bell_folder(store.path))}
+            folders = {
+                stat.S_IMODE(path.stat().st_mode) for path in (store.path.parent, ensure_socket_folder(store.path))
+            }
     finally:
         os.umask(before)
 
@@ -492,7 +494,7 @@ def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path: Path) -> None:
     path.write_bytes(b"this is a letter to my aunt" * 200)
 
     with pytest.raises(StoreCorrupt, match="not a readable store"):
-        Reader(path)
+        StoreReader(path)
 
     assert path.read_bytes() == b"this is a letter to my aunt" * 200
 
@@ -505,12 +507,12 @@ def test_a_store_of_a_newer_release_is_refused_politely(tmp_path: Path) -> None:
     connection.close()
 
     with pytest.raises(StoreFailed, match="written by a newer Podium"):
-        Reader(path)
+        StoreReader(path)
 
 
 def test_looking_for_a_store_makes_none(tmp_path: Path) -> None:
     with pytest.raises(StoreFailed, match="there is no store"):
-        Reader(tmp_path / "nowhere" / "s.db")
+        StoreReader(tmp_path / "nowhere" / "s.db")
 
     assert list(tmp_path.iterdir()) == []
 
@@ -519,24 +521,24 @@ async def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
         for name in ("abc1", "abd2"):
-            note(timeline := Timeline(name, store.begin(name)))
-            await timeline.settled()
+            note(timeline := Timeline(name, store.begin_run(name)))
+            await timeline.wait_written()
 
-    with Reader(path) as reader:
-        assert reader.find("abc") == "abc1"
+    with StoreReader(path) as reader:
+        assert reader.find_run("abc") == "abc1"
         with pytest.raises(NoSuchRun, match="several runs: ab"):
-            reader.find("ab")
+            reader.find_run("ab")
         with pytest.raises(NoSuchRun, match="there is no run 'x'"):
-            reader.find("x")
+            reader.find_run("x")
         with pytest.raises(NoSuchRun):
-            reader.find("")
+            reader.find_run("")
 
 
 async def test_entries_cannot_be_changed_through_the_store(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        note(timeline := Timeline("r", store.begin("r")))
-        await timeline.settled()
+        note(timeline := Timeline("r", store.begin_run("r")))
+        await timeline.wait_written()
     connection = sqlite3.connect(path)
 
     with pytest.raises(sqlite3.IntegrityError, match="entries never change"):
@@ -547,26 +549,26 @@ async def test_entries_cannot_be_changed_through_the_store(tmp_path: Path) -> No
 async def test_a_full_disk_refuses_before_anything_follows_and_recovers(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        lease = store.begin("r")
+        lease = store.begin_run("r")
         timeline = Timeline("r", lease)
         note(timeline)
-        await timeline.settled()
+        await timeline.wait_written()
         full = store.writer
-        pages = full._quick.execute("PRAGMA page_count").fetchone()[0]
-        for connection in (full._quick, full._patient):
+        pages = full._loop_connection.execute("PRAGMA page_count").fetchone()[0]
+        for connection in (full._loop_connection, full._thread_connection):
             connection.execute(f"PRAGMA max_page_count = {pages}")
 
         note(timeline, "y" * 100_000)
         with pytest.raises(StoreFailed, match="disk is full"):
-            await timeline.settled()
+            await timeline.wait_written()
 
     async with SqliteStore(path) as store:
-        lease = await store.claim("r")
+        lease = await store.claim_run("r")
         again = Timeline("r", lease)
-        again.load(await store.rows("r"))
+        again.load(await store.read_rows("r"))
         note(again, "room again")
-        await again.settled()
+        await again.wait_written()
 
-    with Reader(path) as reader:
-        assert first_break(reader.rows("r")) is None
-        assert len(reader.rows("r")) == 2
+    with StoreReader(path) as reader:
+        assert find_chain_break(reader.read_rows("r")) is None
+        assert len(reader.read_rows("r")) == 2

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from podium.core.timeline import Timeline, first_break
-from podium.store.sqlite.reader import Reader
+from podium.core.timeline import Timeline, find_chain_break
+from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.store import SqliteStore
 from podium.values.errors import StoreFailed
 from podium.values.event import Noticed
@@ -27,13 +27,13 @@ from podium.store.sqlite.store import SqliteStore
 
 async def main(path, run):
     async with SqliteStore(pathlib.Path(path)) as store:
-        timeline = Timeline(run, store.begin(run))
+        timeline = Timeline(run, store.begin_run(run))
         while True:
             for _ in range(7):
                 timeline.append(Noticed(text="x" * 100), scope="")
             if timeline.seq % 5 == 0:
                 timeline.append(StopAsked(), scope="")
-            await timeline.settled()
+            await timeline.wait_written()
             print(timeline.seq, flush=True)
 
 asyncio.run(main(*sys.argv[1:]))
@@ -60,10 +60,10 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     for round, lines in enumerate((1, 3, 20, 100)):
         last = acknowledged(writer(path, f"r{round}"), lines)
 
-        with Reader(path) as reader:
-            rows = reader.rows(f"r{round}")
+        with StoreReader(path) as reader:
+            rows = reader.read_rows(f"r{round}")
         assert len(rows) >= last
-        assert first_break(rows) is None
+        assert find_chain_break(rows) is None
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
@@ -74,11 +74,11 @@ def test_several_processes_write_to_one_file_at_once(tmp_path: Path) -> None:
     writers = [writer(path, f"r{number}") for number in range(4)]
     lasts = [acknowledged(process, 30) for process in writers]
 
-    with Reader(path) as reader:
+    with StoreReader(path) as reader:
         for number, last in enumerate(lasts):
-            rows = reader.rows(f"r{number}")
+            rows = reader.read_rows(f"r{number}")
             assert len(rows) >= last
-            assert first_break(rows) is None
+            assert find_chain_break(rows) is None
 
 
 def put_to_sleep(process: subprocess.Popen[str], path: Path) -> None:
@@ -105,27 +105,27 @@ async def test_a_process_that_sleeps_past_its_lease_is_refused_when_it_wakes(tmp
     put_to_sleep(sleeper, path)
 
     async with SqliteStore(path) as store:
-        timeline = Timeline("r", await store.claim("r"))
-        timeline.load(await store.rows("r"))
+        timeline = Timeline("r", await store.claim_run("r"))
+        timeline.load(await store.read_rows("r"))
         timeline.append(Noticed(text="taken over"), scope="")
-        await timeline.settled()
+        await timeline.wait_written()
         sleeper.send_signal(signal.SIGCONT)
         sleeper.communicate()
 
     assert sleeper.returncode == 1
-    with Reader(path) as reader:
-        rows = reader.rows("r")
-        assert first_break(rows) is None
+    with StoreReader(path) as reader:
+        rows = reader.read_rows("r")
+        assert find_chain_break(rows) is None
         assert rows[-1].seq == timeline.seq
         assert rows[-1].epoch == 2
 
 
 OPENER = """
 import pathlib, sys
-from podium.store.sqlite.schema import connect
+from podium.store.sqlite.schema import open_connection
 
 sys.stdin.readline()
-connect(pathlib.Path(sys.argv[1]), create=True).execute("SELECT count(*) FROM run").fetchone()
+open_connection(pathlib.Path(sys.argv[1]), create=True).execute("SELECT count(*) FROM run").fetchone()
 """
 
 
@@ -154,10 +154,10 @@ async def test_a_torn_last_write_is_ignored(tmp_path: Path) -> None:
         shutil.copy(path, copy)
         shutil.copy(log, copy.with_name(copy.name + "-wal"))
         os.truncate(copy.with_name(copy.name + "-wal"), size - cut)
-        with Reader(copy) as reader:
-            rows = reader.rows("r")
+        with StoreReader(copy) as reader:
+            rows = reader.read_rows("r")
         assert rows
-        assert first_break(rows) is None
+        assert find_chain_break(rows) is None
 
 
 async def test_a_store_that_cannot_be_written_is_refused_before_anything_begins(tmp_path: Path) -> None:
@@ -172,9 +172,9 @@ async def test_a_store_that_cannot_be_written_is_refused_before_anything_begins(
 def test_a_store_of_somebody_else_is_one_sentence() -> None:
     program = (
         "import os, sys, pathlib\n"
-        "from podium.values.errors import StoreFailed\nfrom podium.store.sqlite.reader import Reader\n"
+        "from podium.values.errors import StoreFailed\nfrom podium.store.sqlite.reader import StoreReader\n"
         "os.setuid(65534)\n"
-        "try:\n    Reader(pathlib.Path(sys.argv[1]))\nexcept StoreFailed as error:\n    print(error)\n"
+        "try:\n    StoreReader(pathlib.Path(sys.argv[1]))\nexcept StoreFailed as error:\n    print(error)\n"
     )
     with TemporaryDirectory() as folder:
         path = Path(folder, "s.db")

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from podium import Agent, App, Settings
-from podium.store.sqlite.mailbox import post
-from podium.store.sqlite.worker_index import Crew
+from podium.store.sqlite.mailbox import post_to_mailbox
+from podium.store.sqlite.worker_index import WorkerIndex
 from podium.values.event import PauseAsked, StopAsked
-from podium.values.worker_task import Errand
+from podium.values.worker_task import WorkerTask
 
 
 @pytest.fixture
@@ -16,38 +16,38 @@ async def runs(tmp_path: Path) -> list[str]:
     """Three workers of two repositories."""
     async with App(Settings.load({}, home=tmp_path, model="rehearsal"), environ={}) as app:
         return [
-            await app.enqueue(Agent(name="a"), "go", Errand(root=root, path=root, branch=branch))
+            await app.enqueue_worker_run(Agent(name="a"), "go", WorkerTask(root=root, path=root, branch=branch))
             for root, branch in (("/one", "x"), ("/one", "y"), ("/two", "x"))
         ]
 
 
 def test_a_store_that_is_not_there_has_no_workers(tmp_path: Path) -> None:
-    assert Crew(tmp_path / "none.db").all() == []
+    assert WorkerIndex(tmp_path / "none.db").list_all() == []
 
 
 async def test_workers_are_found_in_the_order_of_their_hiring(runs: list[str], tmp_path: Path) -> None:
-    crew = Crew(tmp_path / "podium.db")
+    crew = WorkerIndex(tmp_path / "podium.db")
 
-    assert [hired.run for hired in crew.all()] == runs
-    assert [hired.run for hired in crew.all("/one")] == runs[:2]
-    assert [hired.run for hired in crew.of("/two", "x")] == [runs[2]]
-    assert [hired.run for hired in crew.open()] == runs
+    assert [hired.run for hired in crew.list_all()] == runs
+    assert [hired.run for hired in crew.list_all("/one")] == runs[:2]
+    assert [hired.run for hired in crew.find_by_name("/two", "x")] == [runs[2]]
+    assert [hired.run for hired in crew.list_open()] == runs
 
 
 async def test_one_that_is_dismissed_is_open_no_more_and_still_known(runs: list[str], tmp_path: Path) -> None:
-    crew = Crew(tmp_path / "podium.db")
+    crew = WorkerIndex(tmp_path / "podium.db")
 
-    crew.dismiss(runs[0])
+    crew.mark_closed(runs[0])
 
-    assert [hired.run for hired in crew.open()] == runs[1:]
-    assert not crew.all()[0].is_open
+    assert [hired.run for hired in crew.list_open()] == runs[1:]
+    assert not crew.list_all()[0].is_open
 
 
 async def test_those_are_stopped_that_somebody_wants_to_end(runs: list[str], tmp_path: Path) -> None:
     store = tmp_path / "podium.db"
-    post(store, runs[0], StopAsked(by="me"))
-    post(store, runs[1], PauseAsked(by="me"))
-    post(store, runs[2], StopAsked(by="me"))
-    Crew(store).dismiss(runs[2])
+    post_to_mailbox(store, runs[0], StopAsked(by="me"))
+    post_to_mailbox(store, runs[1], PauseAsked(by="me"))
+    post_to_mailbox(store, runs[2], StopAsked(by="me"))
+    WorkerIndex(store).mark_closed(runs[2])
 
-    assert Crew(store).stopped() == {runs[0]}
+    assert WorkerIndex(store).list_stop_requested() == {runs[0]}

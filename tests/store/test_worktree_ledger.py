@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.store.sqlite.worktree_ledger import Ledger, Recorded
+from podium.store.sqlite.worktree_ledger import Ledger, WorktreeRow
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "home" / "podium.db")
 
 
-async def begun(ledger: Ledger, branch: str, *, path: str = "", repository: str = "/r/.git") -> Recorded | None:
-    return await ledger.begin(
+async def begun(ledger: Ledger, branch: str, *, path: str = "", repository: str = "/r/.git") -> WorktreeRow | None:
+    return await ledger.record_new(
         Path(path or f"/r-worker-{branch}"),
         repository=Path(repository),
         branch=branch,
@@ -31,16 +31,16 @@ async def begun(ledger: Ledger, branch: str, *, path: str = "", repository: str 
 async def test_a_worktree_is_noted_from_its_beginning_to_its_end(ledger: Ledger) -> None:
     made = await begun(ledger, "feat")
     assert made is not None
-    ready = await ledger.note(made, state="ready", git_dir=Path("/r/.git/worktrees/x"), size=7)
-    removing = await ledger.note(ready, state="removing")
+    ready = await ledger.record_state(made, state="ready", git_dir=Path("/r/.git/worktrees/x"), size=7)
+    removing = await ledger.record_state(ready, state="removing")
 
     assert (made.state, made.branch, made.run, made.is_new_branch) == ("making", "feat", "r1", True)
     assert (ready.state, ready.git_dir, ready.size) == ("ready", Path("/r/.git/worktrees/x"), 7)
     assert (removing.state, removing.git_dir, removing.size) == ("removing", ready.git_dir, 7)
-    assert await Ledger(ledger.store).worktrees() == [removing]
+    assert await Ledger(ledger.store).list_worktrees() == [removing]
 
-    await ledger.note(removing, state="gone")
-    assert await ledger.worktrees() == []
+    await ledger.record_state(removing, state="gone")
+    assert await ledger.list_worktrees() == []
 
 
 async def test_a_path_or_a_branch_is_given_once_until_it_is_gone(ledger: Ledger) -> None:
@@ -51,7 +51,7 @@ async def test_a_path_or_a_branch_is_given_once_until_it_is_gone(ledger: Ledger)
     assert await begun(ledger, "other", path=str(first.path)) is None
     assert await begun(ledger, "feat", path="/s-worker-feat", repository="/s/.git") is not None
 
-    await ledger.note(first, state="gone")
+    await ledger.record_state(first, state="gone")
     assert await begun(ledger, "feat") is not None
 
 
@@ -59,12 +59,12 @@ async def test_worktrees_are_listed_by_repository_the_oldest_first(ledger: Ledge
     for branch, repository in (("b", "/r/.git"), ("a", "/r/.git"), ("c", "/s/.git")):
         await begun(ledger, branch, repository=repository)
 
-    assert [one.branch for one in await ledger.worktrees(Path("/r/.git"))] == ["b", "a"]
-    assert [one.branch for one in await ledger.worktrees()] == ["b", "a", "c"]
+    assert [one.branch for one in await ledger.list_worktrees(Path("/r/.git"))] == ["b", "a"]
+    assert [one.branch for one in await ledger.list_worktrees()] == ["b", "a", "c"]
 
 
 async def test_looking_makes_no_store(ledger: Ledger) -> None:
-    assert await ledger.worktrees() == []
+    assert await ledger.list_worktrees() == []
     assert not ledger.store.parent.exists()
 
 
@@ -74,7 +74,7 @@ import anyio
 from pathlib import Path
 from podium.store.sqlite.worktree_ledger import Ledger
 async def main():
-    async with Ledger(Path({str(ledger.store)!r})).alone():
+    async with Ledger(Path({str(ledger.store)!r})).hold_worktree_lock():
         print("alone", flush=True)
         await anyio.sleep_forever()
 anyio.run(main)
@@ -83,10 +83,10 @@ anyio.run(main)
         assert process.stdout is not None
         assert process.stdout.readline() == "alone\n"
         with anyio.move_on_after(0.2) as scope:
-            async with ledger.alone():
+            async with ledger.hold_worktree_lock():
                 pytest.fail("two were alone")
         process.kill()
 
     assert scope.cancelled_caught
-    async with ledger.alone():
+    async with ledger.hold_worktree_lock():
         pass

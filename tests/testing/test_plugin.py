@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 import podium
-from podium.testing import Move, Patience, Scripted, ServedModel, calls, fails
+from podium.testing import Move, Scripted, ServedModel, TurnLimits, calls, fails
 from podium.values.errors import BadAgent, Mistake
 from podium.values.event import CallFailed, HandedOff, ToolAnswered
 
@@ -101,7 +101,7 @@ def test_failures_of_the_model_are_played_without_waiting(scripted: Scripted) ->
 
 
 def test_a_silent_model_is_given_up(scripted: Scripted) -> None:
-    scripted.patience = Patience(thinking=0.01)
+    scripted.patience = TurnLimits(thinking=0.01)
     scripted.agent("poet", says=[Move(silent=True)])
 
     result = scripted.run("poet", "write")
@@ -228,14 +228,14 @@ PROJECT_TEST = """
 
     import anyio
     import podium
-    from podium.store.wakeup import bell_folder
+    from podium.store.wakeup import ensure_socket_folder
 
 
     def test_the_reviewer_has_the_last_word(scripted, podium_home):
         scripted.says("author", "a draft")
         scripted.says("reviewer", "looks fine")
         assert scripted.run("author", "write").text == "looks fine"
-        Path("bells.txt").write_text(str(bell_folder(podium_home / "podium.db")))
+        Path("bells.txt").write_text(str(ensure_socket_folder(podium_home / "podium.db")))
 
 
     def test_a_model_is_asked(model_server):

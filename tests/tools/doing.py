@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from podium.core.engine import ToolAnswer
-from podium.core.gate import Acting, Deed
+from podium.core.gate import ActingTool, PreparedCall
 from podium.values.action import Action
 from podium.values.event import ToolUse
 
 
-def call(tool: Acting, **arguments: Any) -> ToolUse:
+def call(tool: ActingTool, **arguments: Any) -> ToolUse:
     return ToolUse(id="c1", name=tool.name, arguments=arguments)
 
 
-async def do(tool: Acting, **arguments: Any) -> ToolAnswer:
+async def do(tool: ActingTool, **arguments: Any) -> ToolAnswer:
     deed = await tool.prepare(call(tool, **arguments))
     return await deed.act()
 
 
-def began(tool: Acting, deed: Deed) -> Action:
+def began(tool: ActingTool, deed: PreparedCall) -> Action:
     """What is on the timeline of a deed that began."""
     return Action(
         run="r",

@@ -10,9 +10,9 @@ from anyio import create_task_group, sleep
 from podium.core.engine import Tool, ToolAnswer
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.store import SqliteStore
-from podium.tools.ask_person import NOBODY, ask_person, report_status
+from podium.tools.ask_person import NOBODY, ask_person_tool, report_status_tool
 from podium.values.event import QuestionAnswered, QuestionAsked, StatusReported, ToolUse
 
 
@@ -25,10 +25,10 @@ async def answered(tool: Tool, scope: Scope, **arguments: Any) -> ToolAnswer:
 
 
 def recorded(path: Path, kind: type[Any]) -> list[Any]:
-    from podium.values.event import decode
+    from podium.values.event import decode_entry
 
-    with Reader(path) as reader:
-        events = [decode(row.line).event for row in reader.rows("r")]
+    with StoreReader(path) as reader:
+        events = [decode_entry(row.line).event for row in reader.read_rows("r")]
     return [event for event in events if isinstance(event, kind)]
 
 
@@ -44,17 +44,17 @@ async def wait_question(path: Path) -> QuestionAsked:
 async def test_a_question_waits_for_its_answer_while_every_limit_stands_still(tmp_path: Path) -> None:
     said: list[ToolAnswer] = []
     async with SqliteStore(tmp_path / "s.db") as store:
-        timeline = Timeline("r", store.begin("r"))
+        timeline = Timeline("r", store.begin_run("r"))
 
         async def ask() -> None:
-            said.append(await answered(ask_person(None), place(timeline), question="Which?", choices=["a", "b"]))
+            said.append(await answered(ask_person_tool(None), place(timeline), question="Which?", choices=["a", "b"]))
 
-        with timeline.clock.limit("lead", 0.2) as limit:
+        with timeline.timeouts.apply_timeout("lead", 0.2) as limit:
             async with create_task_group() as group:
                 group.start_soon(ask)
                 question = await wait_question(tmp_path / "s.db")
                 assert limit.scope.deadline == float("inf")
-                place(timeline).note(QuestionAnswered(id=question.id, text="b", by="ann"))
+                place(timeline).record_each_time(QuestionAnswered(id=question.id, text="b", by="ann"))
 
     assert (question.text, question.choices) == ("Which?", ("a", "b"))
     assert said == [ToolAnswer(text="b")]
@@ -63,19 +63,19 @@ async def test_a_question_waits_for_its_answer_while_every_limit_stands_still(tm
 async def test_a_resumed_run_waits_on_the_same_question_and_knows_its_answer(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        timeline = Timeline("r", lease := store.begin("r"))
+        timeline = Timeline("r", lease := store.begin_run("r"))
         async with create_task_group() as group:
-            group.start_soon(lambda: answered(ask_person(None), place(timeline), question="Which?"))
+            group.start_soon(lambda: answered(ask_person_tool(None), place(timeline), question="Which?"))
             question = await wait_question(path)
             group.cancel_scope.cancel()
-        place(timeline).note(QuestionAnswered(id=question.id, text="this", by="ann"))
-        store.release(lease)
-        await lease.settled()
+        place(timeline).record_each_time(QuestionAnswered(id=question.id, text="this", by="ann"))
+        store.release_run(lease)
+        await lease.wait_written()
 
-        resumed = Timeline("r", await store.claim("r"))
-        resumed.load(await store.rows("r"))
-        answer = await answered(ask_person(None), place(resumed), question="Which?")
-        await resumed.settled()
+        resumed = Timeline("r", await store.claim_run("r"))
+        resumed.load(await store.read_rows("r"))
+        answer = await answered(ask_person_tool(None), place(resumed), question="Which?")
+        await resumed.wait_written()
 
     assert answer.text == "this"
     assert len(recorded(path, QuestionAsked)) == 1
@@ -83,9 +83,9 @@ async def test_a_resumed_run_waits_on_the_same_question_and_knows_its_answer(tmp
 
 async def test_where_nobody_is_there_the_agent_decides_itself(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        timeline = Timeline("r", store.begin("r"))
+        timeline = Timeline("r", store.begin_run("r"))
 
-        answer = await answered(ask_person("deny"), place(timeline), question="Which?")
+        answer = await answered(ask_person_tool("deny"), place(timeline), question="Which?")
 
         assert answer == ToolAnswer(text=NOBODY)
         assert timeline.seq == 0
@@ -94,11 +94,11 @@ async def test_where_nobody_is_there_the_agent_decides_itself(tmp_path: Path) ->
 async def test_a_status_is_noted_once(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        timeline = Timeline("r", store.begin("r"))
+        timeline = Timeline("r", store.begin_run("r"))
 
-        first = await answered(report_status(), place(timeline), text="half done")
-        again = await answered(report_status(), place(timeline), text="half done")
-        await timeline.settled()
+        first = await answered(report_status_tool(), place(timeline), text="half done")
+        again = await answered(report_status_tool(), place(timeline), text="half done")
+        await timeline.wait_written()
 
     assert first == again == ToolAnswer(text="noted")
     assert recorded(path, StatusReported) == [StatusReported(text="half done")]
@@ -106,9 +106,9 @@ async def test_a_status_is_noted_once(tmp_path: Path) -> None:
 
 async def test_a_question_without_words_is_refused(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        scope = place(Timeline("r", store.begin("r")))
+        scope = place(Timeline("r", store.begin_run("r")))
 
-        assert (await answered(ask_person(None), scope)).text == (
+        assert (await answered(ask_person_tool(None), scope)).text == (
             "ask_person needs `question`, which is missing; it takes `question` and `choices`."
         )
-        assert (await answered(report_status(), scope, text="")).is_error
+        assert (await answered(report_status_tool(), scope, text="")).is_error

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from podium.core.gate import Unfit
+from podium.core.gate import InvalidCall
 from podium.system import openat2
-from podium.tools.checkout_files import OWN_FILE_PREFIX, entered
+from podium.tools.checkout_files import OWN_FILE_PREFIX, open_checkout
 
 WAYS = [
-    pytest.param(True, id="kernel", marks=pytest.mark.skipif(not openat2.is_there(), reason="no openat2 here")),
+    pytest.param(True, id="kernel", marks=pytest.mark.skipif(not openat2.is_available(), reason="no openat2 here")),
     pytest.param(False, id="walk"),
 ]
 
@@ -34,7 +34,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def located(directory: Path, path: str, by_kernel: bool) -> tuple[str, str]:
-    with entered(directory, by_kernel=by_kernel) as inside:
+    with open_checkout(directory, by_kernel=by_kernel) as inside:
         found = inside.locate(path)
         return found.path, found.kind
 
@@ -80,7 +80,7 @@ def test_a_path_inside_is_found_in_its_plain_form(
     ],
 )
 def test_a_path_that_cannot_be_is_refused_with_the_reason(checkout: Path, path: str, why: str, by_kernel: bool) -> None:
-    with pytest.raises(Unfit, match=why):
+    with pytest.raises(InvalidCall, match=why):
         located(checkout, path, by_kernel)
 
 
@@ -94,13 +94,13 @@ def test_a_link_that_leads_out_or_nowhere_is_refused(checkout: Path, target: str
     (checkout / name).symlink_to(target)
 
     for path in (name, f"{name}/x", f"{name}/secret"):
-        with pytest.raises(Unfit):
+        with pytest.raises(InvalidCall):
             located(checkout, path, by_kernel)
 
     assert [path.name for path in (checkout.parent / "outside").iterdir()] == ["secret"]
 
 
-@pytest.mark.skipif(not openat2.is_there(), reason="no openat2 here")
+@pytest.mark.skipif(not openat2.is_available(), reason="no openat2 here")
 def test_a_link_inside_shows_as_what_it_leads_to(checkout: Path) -> None:
     (checkout / ".git" / "hooks").mkdir(parents=True)
     (checkout / "harmless").symlink_to(".git/hooks")
@@ -113,7 +113,7 @@ def test_a_link_inside_shows_as_what_it_leads_to(checkout: Path) -> None:
 def test_where_the_kernel_cannot_help_every_link_is_refused(checkout: Path) -> None:
     (checkout / "b.py").symlink_to("src/a.py")
 
-    with pytest.raises(Unfit, match=r"b\.py is a link"):
+    with pytest.raises(InvalidCall, match=r"b\.py is a link"):
         located(checkout, "b.py", False)
 
 
@@ -128,7 +128,7 @@ def test_a_fifo_a_socket_and_a_device_are_refused_at_once(checkout: Path, by_ker
             names.append("device")
 
         for name in names:
-            with pytest.raises(Unfit, match=f"is a {name}, not a file"):
+            with pytest.raises(InvalidCall, match=f"is a {name}, not a file"):
                 located(checkout, name, by_kernel)
 
 
@@ -136,7 +136,11 @@ def test_a_fifo_that_takes_the_place_of_a_file_blocks_nobody(checkout: Path) -> 
     (checkout / "src" / "a.py").unlink()
     os.mkfifo(checkout / "src" / "a.py")
 
-    with entered(checkout) as inside, pytest.raises(Unfit, match="no longer a file"), inside.file("src/a.py"):
+    with (
+        open_checkout(checkout) as inside,
+        pytest.raises(InvalidCall, match="no longer a file"),
+        inside.open_file("src/a.py"),
+    ):
         pass
 
 
@@ -145,8 +149,8 @@ def test_writing_keeps_the_mode_but_no_bits_that_lend_rights(checkout: Path) -> 
     script.write_text("old")
     script.chmod(0o4755)
 
-    with entered(checkout) as inside:
-        inside.write("run.sh", b"new")
+    with open_checkout(checkout) as inside:
+        inside.write_file("run.sh", b"new")
 
     assert script.read_text() == "new"
     assert script.stat().st_mode & 0o7777 == 0o755
@@ -156,8 +160,8 @@ def test_writing_leaves_the_other_name_of_a_hard_link_alone(checkout: Path) -> N
     secret = checkout.parent / "outside" / "secret"
     (checkout / "hard").hardlink_to(secret)
 
-    with entered(checkout) as inside:
-        inside.write("hard", b"mine")
+    with open_checkout(checkout) as inside:
+        inside.write_file("hard", b"mine")
 
     assert secret.read_text() == "secret\n"
 
@@ -167,8 +171,8 @@ def test_a_link_put_where_a_file_was_located_is_not_written_through(checkout: Pa
     (checkout / "src" / "a.py").unlink()
     (checkout / "src" / "a.py").symlink_to(secret)
 
-    with entered(checkout) as inside, pytest.raises(Unfit, match="no longer a file"):
-        inside.write("src/a.py", b"mine")
+    with open_checkout(checkout) as inside, pytest.raises(InvalidCall, match="no longer a file"):
+        inside.write_file("src/a.py", b"mine")
 
     assert secret.read_text() == "secret\n"
 
@@ -177,8 +181,8 @@ def test_no_half_written_file_stays_behind_when_writing_fails(checkout: Path) ->
     (checkout / "src" / "a.py").unlink()
     (checkout / "src" / "a.py").mkdir()
 
-    with entered(checkout) as inside, pytest.raises(Unfit):
-        inside.write("src/a.py", b"mine")
+    with open_checkout(checkout) as inside, pytest.raises(InvalidCall):
+        inside.write_file("src/a.py", b"mine")
 
     assert [path for path in checkout.rglob("*") if path.name.startswith(OWN_FILE_PREFIX)] == []
 
@@ -208,11 +212,11 @@ def test_ten_thousand_link_flips_let_no_write_out(checkout: Path, by_kernel: boo
         written = refused = 0
         until = time.monotonic() + 60
         while min(written, refused) < 100 and time.monotonic() < until:
-            with entered(checkout, by_kernel=by_kernel) as inside:
+            with open_checkout(checkout, by_kernel=by_kernel) as inside:
                 try:
-                    inside.write(inside.locate("d/x").path, b"mine")
+                    inside.write_file(inside.locate("d/x").path, b"mine")
                     written += 1
-                except (Unfit, OSError):
+                except (InvalidCall, OSError):
                     refused += 1
         flips, _ = flipping.communicate()
 
@@ -258,11 +262,11 @@ def test_whatever_a_path_looks_like_it_is_refused_or_stays_inside(checkout: Path
         if not (checkout / name).is_symlink():
             (checkout / name).symlink_to(target)
 
-    with entered(checkout, by_kernel=by_kernel) as inside:
+    with open_checkout(checkout, by_kernel=by_kernel) as inside:
         try:
             found = inside.locate(path).as_file()
-            inside.write(found.path, b"mine")
-        except (Unfit, OSError):
+            inside.write_file(found.path, b"mine")
+        except (InvalidCall, OSError):
             pass
 
     outside = checkout.parent / "outside"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.core.gate import Unfit
-from podium.tools.edit_file import Edit, EditFile, edited
+from podium.core.gate import InvalidCall
+from podium.tools.edit_file import Edit, EditFile, apply_edits
 
 from .doing import began, call, do
 
@@ -41,7 +41,7 @@ async def test_all_edits_are_done_or_none(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\ntwo\n")
     tool = EditFile(tmp_path)
 
-    with pytest.raises(Unfit, match=r"edit 2 of 2: `old_text` is not in it\. The nearest line is 2: two"):
+    with pytest.raises(InvalidCall, match=r"edit 2 of 2: `old_text` is not in it\. The nearest line is 2: two"):
         edits = [{"old_text": "one", "new_text": "1"}, {"old_text": "twoo", "new_text": "2"}]
         await do(tool, path="a", edits=edits)
 
@@ -67,7 +67,7 @@ async def test_an_edit_that_cannot_be_done_says_what_stands_in_the_way(
 ) -> None:
     (tmp_path / "a").write_text("same\nother\nsame\n")
 
-    with pytest.raises(Unfit, match=said):
+    with pytest.raises(InvalidCall, match=said):
         await do(EditFile(tmp_path), path="a", **arguments)
 
     assert (tmp_path / "a").read_text() == "same\nother\nsame\n"
@@ -95,9 +95,9 @@ async def test_a_file_that_is_not_utf_8_or_not_there_is_refused(tmp_path: Path) 
     (tmp_path / "a").write_bytes(b"caf\xe9\n")
     tool = EditFile(tmp_path)
 
-    with pytest.raises(Unfit, match="not UTF-8"):
+    with pytest.raises(InvalidCall, match="not UTF-8"):
         await do(tool, path="a", old_text="caf", new_text="x")
-    with pytest.raises(Unfit, match="use write_file to create it"):
+    with pytest.raises(InvalidCall, match="use write_file to create it"):
         await do(tool, path="b", old_text="caf", new_text="x")
 
 
@@ -111,10 +111,10 @@ def test_an_edit_changes_exactly_the_one_occurrence(text: str, old: str, new: st
 
     if text.count(old) == 1 and old != new:
         start, end = text.split(old)
-        assert edited(text, [edit], "f") == start + new + end
+        assert apply_edits(text, [edit], "f") == start + new + end
     else:
-        with pytest.raises(Unfit):
-            edited(text, [edit], "f")
+        with pytest.raises(InvalidCall):
+            apply_edits(text, [edit], "f")
 
 
 async def test_an_edit_killed_before_the_deed_is_done_and_after_it_is_told_the_same(tmp_path: Path) -> None:

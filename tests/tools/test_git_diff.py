@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.core.gate import Unfit
+from podium.core.gate import InvalidCall
 from podium.tools.git_diff import GitDiff
 
 from .doing import do, repository, run_git
@@ -69,7 +69,7 @@ async def test_a_long_diff_is_cut_and_says_so(tmp_path: Path) -> None:
 
 
 async def test_outside_a_repository_it_says_so(tmp_path: Path) -> None:
-    with pytest.raises(Unfit, match="not one of a git repository"):
+    with pytest.raises(InvalidCall, match="not one of a git repository"):
         await do(GitDiff(tmp_path))
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
-from podium.core.gate import Unfit
+from podium.core.gate import InvalidCall
 from podium.tools.python_function import function_tool, repeatable
 from podium.values.errors import Mistake
 
@@ -69,7 +69,7 @@ async def test_arguments_arrive_as_their_types_and_the_result_as_json() -> None:
 async def test_arguments_of_another_kind_are_refused(arguments: dict[str, Any], said: str) -> None:
     tool = function_tool(describe)
 
-    with pytest.raises(Unfit, match=said):
+    with pytest.raises(InvalidCall, match=said):
         await tool.prepare(call(tool, **arguments))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.core.gate import Unfit
+from podium.core.gate import InvalidCall
 from podium.tools.run_checks import RunChecks
 
 from .doing import began, call, do
@@ -38,14 +38,14 @@ async def test_one_check_may_be_chosen_and_rules_see_its_command(tmp_path: Path)
     deed = await tool.prepare(call(tool, name="lint"))
 
     assert deed.arguments == {"name": "lint", "command": "sh -c 'seq 9999; echo bad; exit 2'"}
-    assert not deed.is_reading
+    assert not deed.is_read_only
     assert await tool.recover(began(tool, deed)) is None
 
 
 async def test_no_checks_and_no_such_check_are_told(tmp_path: Path) -> None:
-    with pytest.raises(Unfit, match="No checks are set up"):
+    with pytest.raises(InvalidCall, match="No checks are set up"):
         await do(RunChecks(tmp_path, {}))
-    with pytest.raises(Unfit, match="There is no check 'types'; there are tests, lint"):
+    with pytest.raises(InvalidCall, match="There is no check 'types'; there are tests, lint"):
         await do(checks(tmp_path), name="types")
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.core.gate import Unfit
+from podium.core.gate import InvalidCall
 from podium.tools.file_listing import holds_secrets
-from podium.tools.line_search import Hit, Wanted, in_files, ripgrep_hits
-from podium.tools.path_glob import matcher
+from podium.tools.line_search import GrepQuery, Hit, parse_ripgrep_hits, search_files
+from podium.tools.path_glob import compile_glob
 from podium.tools.search_files import SHOWN_FILES, Glob, Grep
 
 from .doing import call, do, repository, run_git
@@ -56,20 +56,20 @@ def filled(directory: Path, files: dict[str, str]) -> Path:
     ],
 )
 def test_patterns_mean_what_people_mean_by_them(pattern: str, path: str, expected: bool) -> None:
-    assert matcher(pattern)(path) is expected
+    assert compile_glob(pattern)(path) is expected
 
 
 @given(st.text(alphabet="*a/?{},[]!", max_size=40), st.text(alphabet="ab/", max_size=60))
 def test_any_pattern_is_matched_in_time_or_refused(pattern: str, path: str) -> None:
     try:
-        assert matcher(pattern)(path) in (True, False)
-    except Unfit:
+        assert compile_glob(pattern)(path) in (True, False)
+    except InvalidCall:
         assert "{" in pattern
 
 
 def test_a_pattern_of_many_stars_takes_no_time() -> None:
-    assert not matcher("*a" * 30 + "b")("a" * 250)
-    assert not matcher("**/a/" * 20 + "b")("a/" * 200 + "c")
+    assert not compile_glob("*a" * 30 + "b")("a" * 250)
+    assert not compile_glob("**/a/" * 20 + "b")("a/" * 200 + "c")
 
 
 async def test_files_come_newest_first_without_what_git_ignores(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_without_git_everything_but_git_itself_is_listed_and_no_link_follo
     (place / "out").symlink_to(outside)
 
     assert (await do(Glob(place), pattern="*.py")).text == "a.py\nsub/b.py"
-    with pytest.raises(Unfit, match=r"leads out|is a link"):
+    with pytest.raises(InvalidCall, match=r"leads out|is a link"):
         await do(Glob(place), path="out")
 
 
@@ -157,9 +157,9 @@ def test_ripgreps_own_form_is_understood() -> None:
     begin = b'{"type":"begin","data":{"path":{"text":"./src/a.py"}}}'
     summary = b'{"data":{"elapsed_total":{"human":"0s","nanos":1,"secs":0},"stats":{}},"type":"summary"}'
 
-    assert ripgrep_hits(match) == [Hit(path="src/a.py", line=3, text="x = 1", is_match=True)]
-    assert ripgrep_hits(odd) == [Hit(path="a", line=4, text="caf\ufffd", is_match=False)]
-    assert ripgrep_hits(begin) == ripgrep_hits(summary) == []
+    assert parse_ripgrep_hits(match) == [Hit(path="src/a.py", line=3, text="x = 1", is_match=True)]
+    assert parse_ripgrep_hits(odd) == [Hit(path="a", line=4, text="caf\ufffd", is_match=False)]
+    assert parse_ripgrep_hits(begin) == parse_ripgrep_hits(summary) == []
 
 
 async def test_a_link_and_a_binary_file_are_not_searched(tmp_path: Path) -> None:
@@ -174,18 +174,18 @@ async def test_a_link_and_a_binary_file_are_not_searched(tmp_path: Path) -> None
 
 async def test_an_expression_that_never_ends_is_stopped(tmp_path: Path) -> None:
     filled(tmp_path, {"a": "a" * 60 + "!\n"})
-    wanted = Wanted(pattern="(a+)+$", ignore_case=False, context=0, most=10)
+    wanted = GrepQuery(pattern="(a+)+$", ignore_case=False, context=0, max_matches=10)
 
-    hits = await in_files(tmp_path, ["a"], wanted, timeout=0.3)
+    hits = await search_files(tmp_path, ["a"], wanted, timeout=0.3)
 
-    assert hits.is_late
+    assert hits.has_timed_out
     assert hits.lines == []
 
 
 async def test_a_search_that_breaks_is_not_taken_for_one_that_finds_nothing(tmp_path: Path) -> None:
-    wanted = Wanted(pattern="(", ignore_case=False, context=0, most=10)
+    wanted = GrepQuery(pattern="(", ignore_case=False, context=0, max_matches=10)
 
-    hits = await in_files(tmp_path, [], wanted)
+    hits = await search_files(tmp_path, [], wanted)
 
     assert "missing )" in hits.error
 
@@ -194,7 +194,7 @@ async def test_a_search_that_breaks_is_not_taken_for_one_that_finds_nothing(tmp_
 async def test_an_expression_that_cannot_be_is_refused(tmp_path: Path, pattern: str) -> None:
     tool = Grep(tmp_path, ripgrep=False)
 
-    with pytest.raises(Unfit, match="`pattern`"):
+    with pytest.raises(InvalidCall, match="`pattern`"):
         await tool.prepare(call(tool, pattern=pattern))
 
 

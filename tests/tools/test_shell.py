@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from anyio import create_task_group, move_on_after, sleep
 
-from podium.core.gate import Unfit
-from podium.system.child_process import environment, run
-from podium.tools.command_sandbox import Sandboxed
-from podium.tools.shell import KEPT, Bash, Output, named_files, sealed_scripts
+from podium.core.gate import InvalidCall
+from podium.system.child_process import build_environment, run_process
+from podium.tools.command_sandbox import CommandSandbox
+from podium.tools.shell import KEPT, Bash, CommandOutput, hash_named_files, read_approved_scripts
 
 from .doing import began, call, do
 
@@ -52,8 +52,8 @@ async def test_there_is_no_input_no_terminal_and_no_secret(tmp_path: Path, monke
     assert "evil" not in answer.text
     assert answer.text.startswith("not a tty\n")
     names = {line.partition("=")[0] for line in answer.text.splitlines()[1:-1]}
-    assert names - {"PWD", "SHLVL", "_", "OLDPWD"} == set(environment())
-    assert all(os.path.isabs(folder) for folder in environment()["PATH"].split(os.pathsep))  # noqa: PTH117
+    assert names - {"PWD", "SHLVL", "_", "OLDPWD"} == set(build_environment())
+    assert all(os.path.isabs(folder) for folder in build_environment()["PATH"].split(os.pathsep))  # noqa: PTH117
 
 
 @pytest.mark.parametrize("extra", [{"cwd": "/"}, {"env": {"LD_PRELOAD": "x"}}, {"sandbox": "off"}])
@@ -62,7 +62,7 @@ async def test_a_model_cannot_choose_the_directory_the_environment_or_the_sandbo
 ) -> None:
     tool = Bash(tmp_path)
 
-    with pytest.raises(Unfit, match="has no argument"):
+    with pytest.raises(InvalidCall, match="has no argument"):
         await tool.prepare(call(tool, command="true", **extra))
 
 
@@ -70,7 +70,7 @@ async def test_a_model_cannot_choose_the_directory_the_environment_or_the_sandbo
 async def test_a_command_that_cannot_be_started_is_refused(tmp_path: Path, command: str, why: str) -> None:
     tool = Bash(tmp_path)
 
-    with pytest.raises(Unfit, match=why):
+    with pytest.raises(InvalidCall, match=why):
         await tool.prepare(call(tool, command=command))
 
 
@@ -169,10 +169,10 @@ async def test_a_flood_without_end_is_stopped_when_late(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sizes", [(1,), (10, 1), (3, 3, 3, 3), (100,), (5, 100, 1)])
 def test_the_start_and_the_end_are_kept(sizes: tuple[int, ...]) -> None:
-    output, whole = Output(start=4, end=4), b""
+    output, whole = CommandOutput(start=4, end=4), b""
     for number, size in enumerate(sizes):
         chunk = bytes([97 + number]) * size
-        output.take(chunk)
+        output.append_chunk(chunk)
         whole += chunk
 
     if len(whole) <= 8:
@@ -182,14 +182,16 @@ def test_the_start_and_the_end_are_kept(sizes: tuple[int, ...]) -> None:
 
 
 async def test_a_sandbox_is_put_around_the_command(tmp_path: Path) -> None:
-    tool = Bash(tmp_path, sandbox=Sandboxed(name="x", wrap=lambda argv: ["/usr/bin/env", "INSIDE=yes", *argv]))
+    tool = Bash(tmp_path, sandbox=CommandSandbox(name="x", wrap=lambda argv: ["/usr/bin/env", "INSIDE=yes", *argv]))
 
     assert (await do(tool, command="echo $INSIDE")).text == "yes\n[exit code 0]"
 
 
 async def test_a_shell_that_cannot_be_started_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Unfit, match="cannot be started"):
-        await do(Bash(tmp_path, sandbox=Sandboxed(name="x", wrap=lambda argv: ["/nonexistent", *argv])), command="true")
+    with pytest.raises(InvalidCall, match="cannot be started"):
+        await do(
+            Bash(tmp_path, sandbox=CommandSandbox(name="x", wrap=lambda argv: ["/nonexistent", *argv])), command="true"
+        )
 
 
 async def test_a_command_cut_short_by_a_crash_is_not_repeated(tmp_path: Path) -> None:
@@ -212,12 +214,12 @@ async def test_a_program_is_given_its_input_and_ended_when_no_more_is_wanted(tmp
         return False
 
     with move_on_after(10) as limit:
-        ended = await run(
+        ended = await run_process(
             ["/bin/bash", "-c", "cat; exec sleep 999"], directory=str(tmp_path), timeout=60, take=take, stdin=b"x" * 10
         )
 
     assert not limit.cancelled_caught
-    assert (heard, ended.is_late) == ([b"x" * 10], False)
+    assert (heard, ended.has_timed_out) == ([b"x" * 10], False)
 
 
 async def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
@@ -250,15 +252,15 @@ def test_scripts_are_told_from_other_files(tmp_path: Path, command: str, scripts
     for name in ("deploy.sh", "notes.txt", "tools/run.py"):
         (tmp_path / name).write_text("x")
 
-    sealed = sealed_scripts(command, tmp_path, named_files(command, tmp_path))
+    sealed = read_approved_scripts(command, tmp_path, hash_named_files(command, tmp_path))
 
     assert list(sealed) == scripts
 
 
 def test_a_script_that_changed_is_not_sealed(tmp_path: Path) -> None:
     (tmp_path / "deploy.sh").write_text("harmless")
-    inputs = named_files("sh deploy.sh", tmp_path)
+    inputs = hash_named_files("sh deploy.sh", tmp_path)
     (tmp_path / "deploy.sh").write_text("evil")
 
-    with pytest.raises(Unfit, match=r"deploy.sh was changed meanwhile"):
-        sealed_scripts("sh deploy.sh", tmp_path, inputs)
+    with pytest.raises(InvalidCall, match=r"deploy.sh was changed meanwhile"):
+        read_approved_scripts("sh deploy.sh", tmp_path, inputs)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.tools.toolset import IN_A_CHECKOUT, Toolbox, function_tools
+from podium.tools.toolset import CHECKOUT_TOOLS, Toolbox, function_tools
 from podium.values.errors import Mistake
 
 
@@ -17,8 +17,8 @@ def weather(city: str) -> str:
 
 
 def names(box: Toolbox, wanted: Sequence[str] | None, without: Sequence[str] = ()) -> list[str]:
-    acting = [*box.acting(wanted, without), *box.given(wanted, without)]
-    return [tool.name for tool in acting] + [tool.name for tool in box.plain(wanted, without)]
+    acting = [*box.select_acting_tools(wanted, without), *box.select_function_tools(wanted, without)]
+    return [tool.name for tool in acting] + [tool.name for tool in box.select_plain_tools(wanted, without)]
 
 
 @pytest.fixture
@@ -52,16 +52,16 @@ def test_an_empty_list_means_no_tools(box: Toolbox) -> None:
 def test_unknown_names_are_given_back_and_those_of_others_are_not(box: Toolbox) -> None:
     wanted = ["Read", "read", "Agent(reviewer)", "mcp__github__issues", "Frobnicate(x)", "weather"]
 
-    assert box.unknown(wanted) == ["read", "Frobnicate(x)"]
+    assert box.find_unknown_tools(wanted) == ["read", "Frobnicate(x)"]
     assert names(box, wanted) == ["read_file", "weather"]
 
 
 def test_without_a_directory_there_is_nothing_to_do_with_files() -> None:
     box = Toolbox(None, checks={})
 
-    assert names(box, [*IN_A_CHECKOUT, "web_fetch"]) == ["web_fetch"]
+    assert names(box, [*CHECKOUT_TOOLS, "web_fetch"]) == ["web_fetch"]
     assert names(box, None) == ["ask_person", "report_status"]
-    assert box.unknown(IN_A_CHECKOUT) == []
+    assert box.find_unknown_tools(CHECKOUT_TOOLS) == []
 
 
 @pytest.mark.parametrize("name", ["bash", "ask_person", "web_fetch"])

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from podium.core.gate import Unfit
-from podium.tools.web_fetch import LARGEST_ANSWER, WebFetch, is_public, page_text
+from podium.core.gate import InvalidCall
+from podium.tools.web_fetch import LARGEST_ANSWER, WebFetch, extract_page_text, is_public_address
 
 from .doing import began, call, do
 
@@ -83,7 +83,7 @@ async def test_other_answers_are_told(path: str, said: str, is_error: bool) -> N
 
 async def test_a_redirect_to_a_file_is_refused() -> None:
     async with server() as url:
-        with pytest.raises(Unfit, match="not an http or https address"):
+        with pytest.raises(InvalidCall, match="not an http or https address"):
             await do(WebFetch(allow_private=True), url=f"{url}/file")
 
 
@@ -110,7 +110,7 @@ async def test_addresses_of_this_machine_and_its_networks_are_refused(host: str)
     async with server() as url:
         port = url.rpartition(":")[2]
 
-        with pytest.raises(Unfit, match="only public"):
+        with pytest.raises(InvalidCall, match="only public"):
             await do(WebFetch(), url=f"http://{host}:{port}/page")
 
 
@@ -130,7 +130,7 @@ async def test_addresses_of_this_machine_and_its_networks_are_refused(host: str)
     ],
 )
 def test_public_addresses_are_told_from_others(number: str, expected: bool) -> None:
-    assert is_public(number) is expected
+    assert is_public_address(number) is expected
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_public_addresses_are_told_from_others(number: str, expected: bool) -> N
 async def test_an_address_that_cannot_be_fetched_is_refused_before_anything_happens(url: str) -> None:
     tool = WebFetch()
 
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidCall):
         await tool.prepare(call(tool, url=url))
 
 
@@ -149,10 +149,10 @@ async def test_it_reaches_the_outside_and_may_be_repeated() -> None:
     deed = await tool.prepare(call(tool, url="https://EXAMPLE.com/a b#c"))
 
     assert deed.arguments == {"url": "https://example.com/a%20b"}
-    assert not deed.is_reading
+    assert not deed.is_read_only
     assert await tool.recover(began(tool, deed)) is None
 
 
 def test_broken_pages_are_read_as_far_as_they_go() -> None:
-    assert page_text("<p>a<script>b</p>") == "a"
-    assert page_text("<div>a</script>b") == "a\nb"
+    assert extract_page_text("<p>a<script>b</p>") == "a"
+    assert extract_page_text("<div>a</script>b") == "a\nb"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from podium.core.gate import Unfit
-from podium.tools.unified_diff import COMPARED, compared
+from podium.core.gate import InvalidCall
+from podium.tools.unified_diff import COMPARED, build_unified_diff
 from podium.tools.whole_files import LARGEST_ANSWER, ReadFile, WriteFile
 
 from .doing import began, call, do
@@ -59,7 +59,7 @@ async def test_an_empty_file_and_an_offset_behind_the_end_are_told(tmp_path: Pat
 async def test_a_binary_file_is_refused_with_its_kind_and_size(tmp_path: Path) -> None:
     (tmp_path / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\0")
 
-    with pytest.raises(Unfit, match="a PNG image of 12 bytes, not text"):
+    with pytest.raises(InvalidCall, match="a PNG image of 12 bytes, not text"):
         await do(ReadFile(tmp_path), path="p.png")
 
 
@@ -79,7 +79,7 @@ async def test_a_call_that_cannot_be_made_is_told_what_would_work(
 ) -> None:
     tool = ReadFile(tmp_path)
 
-    with pytest.raises(Unfit) as refused:
+    with pytest.raises(InvalidCall) as refused:
         await tool.prepare(call(tool, **arguments))
 
     assert str(refused.value) == said
@@ -124,7 +124,7 @@ async def test_a_file_that_changed_after_it_was_shown_is_left_alone(tmp_path: Pa
     deed = await tool.prepare(call(tool, path="a.txt", content="mine"))
     (tmp_path / "a.txt").write_text("theirs")
 
-    with pytest.raises(Unfit, match="changed meanwhile"):
+    with pytest.raises(InvalidCall, match="changed meanwhile"):
         await deed.act()
 
     assert (tmp_path / "a.txt").read_text() == "theirs"
@@ -133,7 +133,7 @@ async def test_a_file_that_changed_after_it_was_shown_is_left_alone(tmp_path: Pa
 async def test_half_a_character_is_refused(tmp_path: Path) -> None:
     tool = WriteFile(tmp_path)
 
-    with pytest.raises(Unfit, match="half a character"):
+    with pytest.raises(InvalidCall, match="half a character"):
         await tool.prepare(call(tool, path="a.txt", content="\ud800"))
 
 
@@ -156,7 +156,7 @@ def test_a_change_too_large_to_compare_is_shown_whole() -> None:
     old = "".join(f"old {n}\n" for n in range(COMPARED))
     new = "".join(f"new {n}\n" for n in range(COMPARED))
 
-    difference = compared("f", f"head\n{old}tail\n", f"head\n{new}tail\n")
+    difference = build_unified_diff("f", f"head\n{old}tail\n", f"head\n{new}tail\n")
 
     assert difference.changed_lines == 2 * COMPARED
     assert f"@@ -1,{COMPARED + 2} +1,{COMPARED + 2} @@\n head\n-old 0\n" in difference.text

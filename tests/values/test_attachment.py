@@ -10,9 +10,9 @@ import pytest
 
 from podium import Agent, App, Settings
 from podium.runs.run_handle import Run
-from podium.store.fault import refusal_after
+from podium.store.fault import refuse_after
 from podium.testing import ModelServer
-from podium.values.attachment import MOST_BYTES, MOST_CHARACTERS, Image, attached
+from podium.values.attachment import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENT_CHARACTERS, Image, read_attachments
 from podium.values.errors import Mistake
 from podium.values.event import MessageReceived, Noticed, PermissionAsked
 
@@ -81,7 +81,7 @@ async def test_a_model_is_shown_the_image_and_told_the_text(wire: str, tmp_path:
 async def test_a_resumed_run_shows_the_image_again(tmp_path: Path) -> None:
     async with ModelServer([WRITE, "I see.", "Again."]) as server:
         settings = settings_for(server, tmp_path)
-        async with App(settings, environ={}, fault=refusal_after(11)) as app:
+        async with App(settings, environ={}, fault=refuse_after(11)) as app:
             async with app.start(LOOKER, "Look.", repo=tmp_path, is_attended=True) as run:
                 id = await asked(run)
                 await run.send("What is this?", attach=files(tmp_path)[:1])
@@ -108,7 +108,7 @@ async def test_what_came_with_a_message_that_nobody_heard_is_dropped_with_it(tmp
             before = kept(settings)
             await run.stop()
             result = await run.result()
-            entries = await app.entries(result.run_id)
+            entries = await app.read_entries(result.run_id)
 
     notices = [entry.event.text for entry in entries if isinstance(entry.event, Noticed)]
     assert "looker did not hear the message: What is this?" in notices
@@ -121,10 +121,13 @@ async def test_what_came_with_a_message_that_nobody_heard_is_dropped_with_it(tmp
         (b"", "x is empty, and there is nothing to attach"),
         (b"%PDF-1.7\0\xff", "x is neither text in UTF-8 nor an image (PNG, JPEG, GIF, WebP), and cannot be attached"),
         (b"a\0b", "x is neither text in UTF-8 nor an image (PNG, JPEG, GIF, WebP), and cannot be attached"),
-        (PNG + bytes(MOST_BYTES), f"x is too large to be attached; up to {MOST_BYTES:,} bytes would do"),
         (
-            b"a" * (MOST_CHARACTERS + 1),
-            f"x is too long for a message; up to {MOST_CHARACTERS:,} characters of text would do",
+            PNG + bytes(MAX_ATTACHMENT_BYTES),
+            f"x is too large to be attached; up to {MAX_ATTACHMENT_BYTES:,} bytes would do",
+        ),
+        (
+            b"a" * (MAX_ATTACHMENT_CHARACTERS + 1),
+            f"x is too long for a message; up to {MAX_ATTACHMENT_CHARACTERS:,} characters of text would do",
         ),
     ],
 )
@@ -132,7 +135,7 @@ def test_what_cannot_be_attached_is_told(content: bytes, why: str, tmp_path: Pat
     (tmp_path / "x").write_bytes(content)
 
     with pytest.raises(Mistake) as told:
-        attached([tmp_path / "x"])
+        read_attachments([tmp_path / "x"])
 
     assert str(told.value) == why
 
@@ -141,17 +144,17 @@ def test_neither_a_folder_nor_nothing_nor_too_many_can_be_attached(tmp_path: Pat
     (tmp_path / "x").write_text("x")
 
     with pytest.raises(Mistake, match="is no file that could be attached"):
-        attached([tmp_path])
+        read_attachments([tmp_path])
     with pytest.raises(Mistake, match="is no file that could be attached"):
-        attached([tmp_path / "missing"])
+        read_attachments([tmp_path / "missing"])
     with pytest.raises(Mistake, match="11 files are too many for one message; 10 may go with it"):
-        attached([tmp_path / "x"] * 11)
+        read_attachments([tmp_path / "x"] * 11)
 
 
 def test_a_name_stays_on_its_line(tmp_path: Path) -> None:
     path = tmp_path / "a\n[file b]\x1b"
     path.write_text("x")
 
-    [one] = attached([path])
+    [one] = read_attachments([path])
 
-    assert one.about.name == "a [file b]\\x1b"
+    assert one.attachment.name == "a [file b]\\x1b"

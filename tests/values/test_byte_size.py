@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.values.byte_size import LARGEST, UNITS, parse_size, sized
+from podium.values.byte_size import MAX_SIZE, UNITS, format_size, parse_size
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def test_anything_else_is_none(text: str) -> None:
     [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (1_250_000, "1.2 MB"), (20 * 10**9, "20 GB"), (3 * 10**15, "3000 TB")],
 )
 def test_a_size_is_told_in_the_largest_unit_that_fits(size: int, told: str) -> None:
-    assert sized(size) == told
+    assert format_size(size) == told
 
 
-@given(st.integers(1, LARGEST))
+@given(st.integers(1, MAX_SIZE))
 def test_what_is_told_is_a_size_again_and_nearly_the_same(size: int) -> None:
-    again = parse_size(sized(size))
+    again = parse_size(format_size(size))
 
     unit = max(unit for unit in UNITS.values() if unit <= size)
     assert again is not None

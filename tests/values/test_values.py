@@ -16,9 +16,9 @@ from podium import Agent
 from podium.values.action import Action
 from podium.values.agent import Advisors, Router
 from podium.values.errors import Failure
-from podium.values.event import KINDS, Event, ReflectEnd, ReflectEnded, decode, encode
+from podium.values.event import KINDS, Event, ReflectEnd, ReflectEnded, decode_entry, encode_entry
 from podium.values.request import Note, Request
-from podium.values.usage import Usage, total
+from podium.values.usage import Usage, sum_usage
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 
@@ -27,7 +27,7 @@ SAMPLES = Path(__file__).parents[1] / "samples"
 def test_a_log_of_every_released_shape_is_still_read_and_written_the_same(sample: Path) -> None:
     lines = sample.read_bytes().splitlines()
 
-    assert [encode(decode(line)) for line in lines] == lines
+    assert [encode_entry(decode_entry(line)) for line in lines] == lines
 
 
 def test_the_newest_sample_has_every_kind_of_event() -> None:
@@ -44,7 +44,7 @@ def test_an_entry_of_a_newer_release_with_more_fields_is_read() -> None:
         b'{"run":"r","seq":1,"at":1.5,"scope":"","event":{"type":"noticed","text":"hi","colour":"red"},"mood":"good"}'
     )
 
-    assert decode(line).event.text == "hi"  # type: ignore[union-attr]
+    assert decode_entry(line).event.text == "hi"  # type: ignore[union-attr]
 
 
 def test_events_do_not_change() -> None:
@@ -105,7 +105,7 @@ def test_only_agents_that_neither_route_nor_hand_off_own_their_answer() -> None:
 
 @given(st.lists(st.builds(Usage, input_tokens=st.integers(0, 9), output_tokens=st.integers(0, 9), calls=st.just(1))))
 def test_usage_adds_up(usages: list[Usage]) -> None:
-    summed = total(usages)
+    summed = sum_usage(usages)
 
     assert summed.calls == len(usages)
     assert summed.tokens == sum(usage.tokens for usage in usages)
@@ -125,6 +125,6 @@ def test_no_note_can_pass_for_another(text: str, notes: list[str]) -> None:
 def test_only_one_end_of_a_loop_is_a_success_and_all_others_but_a_pause_are_none(end: ReflectEnd) -> None:
     ended = ReflectEnded(end=end, iterations=1)
 
-    assert ended.succeeded == ended.goal_met == (end == "goal_met")
+    assert ended.is_success == ended.is_goal_met == (end == "goal_met")
     assert ended.is_stalled == (end == "stalled")
     assert ended.is_cancelled == (end not in ("goal_met", "paused"))

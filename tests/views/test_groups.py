@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from podium.values.errors import Mistake, NoSuchRun
 from podium.views.groups import (
-    LONGEST_NAME,
+    MAX_NAME_LENGTH,
     Arrangement,
     Group,
-    Home,
-    Placeable,
-    Placement,
-    main_repository,
-    must_be_name,
-    reconcile,
-    sections,
+    GroupedRun,
+    GroupKey,
+    RunOrigin,
+    build_sections,
+    find_main_repository,
+    reconcile_groups,
+    validate_name,
 )
 
 REPOS = ("", "/a/app", "/b/app", "/c/lib")
@@ -26,7 +26,7 @@ TEAMS = ("", "squad", "pair")
 RUNS = [f"{number:02x}" for number in range(12)]
 
 placeables = st.lists(
-    st.builds(Placeable, st.sampled_from(RUNS), st.sampled_from(REPOS), st.sampled_from(TEAMS)),
+    st.builds(RunOrigin, st.sampled_from(RUNS), st.sampled_from(REPOS), st.sampled_from(TEAMS)),
     unique_by=lambda run: run.id,
 )
 
@@ -34,7 +34,7 @@ placeables = st.lists(
 @st.composite
 def arrangements(draw: st.DrawFn) -> Arrangement:
     """Any state that a person, other processes and older releases could have left."""
-    homes = draw(st.lists(st.builds(lambda run: run.home, st.builds(Placeable, st.just(""), *_PLACES)), unique=True))
+    homes = draw(st.lists(st.builds(lambda run: run.home, st.builds(RunOrigin, st.just(""), *_PLACES)), unique=True))
     flags = {"is_pinned": st.booleans(), "is_archived": st.booleans(), "position": st.none() | st.integers(1, 9)}
     groups = {
         id: Group(id=id, home=home, name=home.name, **{key: draw(value) for key, value in flags.items()})  # type: ignore[arg-type]  # mypy sees one type for all
@@ -42,66 +42,68 @@ def arrangements(draw: st.DrawFn) -> Arrangement:
     }
     places = st.none() | st.integers(1, len(homes) + 2)  # some lead nowhere
     placements = draw(
-        st.lists(st.builds(Placement, run=st.sampled_from(RUNS), group=places, is_manual=st.booleans(), **flags))
+        st.lists(st.builds(GroupedRun, run=st.sampled_from(RUNS), group=places, is_manual=st.booleans(), **flags))
     )
-    return Arrangement(groups=groups, placements={placement.run: placement for placement in placements})
+    return Arrangement(groups=groups, grouped_runs={placement.run: placement for placement in placements})
 
 
 _PLACES = (st.sampled_from(REPOS), st.sampled_from(TEAMS))
 
 
-def settled(runs: list[Placeable], now: Arrangement) -> Arrangement:
-    return now.with_changes(reconcile(runs, now, next_id=100))
+def settled(runs: list[RunOrigin], now: Arrangement) -> Arrangement:
+    return now.with_changes(reconcile_groups(runs, now, next_id=100))
 
 
 @given(placeables, arrangements())
-def test_reconciling_again_changes_nothing(runs: list[Placeable], now: Arrangement) -> None:
+def test_reconciling_again_changes_nothing(runs: list[RunOrigin], now: Arrangement) -> None:
     after = settled(runs, now)
 
-    again = reconcile(runs, after, next_id=200)
+    again = reconcile_groups(runs, after, next_id=200)
 
-    assert (again.groups, again.placements) == ((), ())
+    assert (again.groups, again.grouped_runs) == ((), ())
 
 
 @given(placeables, arrangements())
-def test_every_run_is_in_one_group_unless_it_was_deleted(runs: list[Placeable], now: Arrangement) -> None:
-    deleted = {run for run, placement in now.placements.items() if placement.group is None}
+def test_every_run_is_in_one_group_unless_it_was_deleted(runs: list[RunOrigin], now: Arrangement) -> None:
+    deleted = {run for run, placement in now.grouped_runs.items() if placement.group is None}
 
     after = settled(runs, now)
 
-    listed = Counter(run for part in sections((run.id for run in runs), after) for run in part.runs)
+    listed = Counter(run for part in build_sections((run.id for run in runs), after) for run in part.runs)
     assert listed == Counter(run.id for run in runs if run.id not in deleted)
-    assert all(after.placements[run].group is None for run in deleted)
+    assert all(after.grouped_runs[run].group is None for run in deleted)
 
 
 @given(placeables, arrangements())
-def test_runs_of_a_team_and_runs_placed_by_hand_are_never_moved(runs: list[Placeable], now: Arrangement) -> None:
+def test_runs_of_a_team_and_runs_placed_by_hand_are_never_moved(runs: list[RunOrigin], now: Arrangement) -> None:
     teams = {run.id for run in runs if run.team}
 
     after = settled(runs, now)
 
-    for run, placement in now.placements.items():
+    for run, placement in now.grouped_runs.items():
         group = now.group_of(run)
         if group is not None and (run in teams or group.home.kind == "team" or placement.is_manual):
-            assert after.placements[run] == placement
+            assert after.grouped_runs[run] == placement
 
 
 @given(placeables, arrangements())
-def test_no_group_goes_and_each_home_has_one(runs: list[Placeable], now: Arrangement) -> None:
+def test_no_group_goes_and_each_home_has_one(runs: list[RunOrigin], now: Arrangement) -> None:
     after = settled(runs, now)
 
     assert now.groups.keys() <= after.groups.keys()
-    assert Home("default") in {group.home for group in after.groups.values()}
+    assert GroupKey("default") in {group.home for group in after.groups.values()}
     assert max(Counter(group.home for group in after.groups.values()).values()) == 1
 
 
 @given(placeables, arrangements())
-def test_in_any_order_and_in_any_portions_the_outcome_is_the_same(runs: list[Placeable], now: Arrangement) -> None:
+def test_in_any_order_and_in_any_portions_the_outcome_is_the_same(runs: list[RunOrigin], now: Arrangement) -> None:
     whole = settled(runs, now)
 
     piecewise = now
     for run in reversed(runs):
-        piecewise = piecewise.with_changes(reconcile([run], piecewise, next_id=max(100, *piecewise.groups, 0) + 1))
+        piecewise = piecewise.with_changes(
+            reconcile_groups([run], piecewise, next_id=max(100, *piecewise.groups, 0) + 1)
+        )
 
     for run in runs:
         one, other = whole.group_of(run.id), piecewise.group_of(run.id)
@@ -109,15 +111,15 @@ def test_in_any_order_and_in_any_portions_the_outcome_is_the_same(runs: list[Pla
 
 
 @given(placeables, arrangements())
-def test_the_order_is_pinned_then_by_hand_then_newest(runs: list[Placeable], now: Arrangement) -> None:
+def test_the_order_is_pinned_then_by_hand_then_newest(runs: list[RunOrigin], now: Arrangement) -> None:
     after = settled(runs, now)
     newest_first = [run.id for run in runs]
 
-    parts = sections(newest_first, after)
+    parts = build_sections(newest_first, after)
 
-    assert parts == sections(newest_first, after)
+    assert parts == build_sections(newest_first, after)
     for inside in (part.runs for part in parts):
-        ranked = [after.placements[run] for run in inside]
+        ranked = [after.grouped_runs[run] for run in inside]
         assert [one.is_pinned for one in ranked] == sorted((one.is_pinned for one in ranked), reverse=True)
         plain = [one.run for one in ranked if not one.is_pinned and one.position is None]
         assert plain == sorted(plain, key=newest_first.index)
@@ -126,10 +128,10 @@ def test_the_order_is_pinned_then_by_hand_then_newest(runs: list[Placeable], now
 
 
 def arrangement(*names: str, runs: tuple[str, ...] = ()) -> Arrangement:
-    groups = [Group(id=1, home=Home("default"), name="default")]
-    groups += [Group(id=id, home=Home("repo", f"/{id}/{name}"), name=name) for id, name in enumerate(names, 2)]
+    groups = [Group(id=1, home=GroupKey("default"), name="default")]
+    groups += [Group(id=id, home=GroupKey("repo", f"/{id}/{name}"), name=name) for id, name in enumerate(names, 2)]
     return Arrangement(
-        groups={group.id: group for group in groups}, placements={run: Placement(run=run, group=1) for run in runs}
+        groups={group.id: group for group in groups}, grouped_runs={run: GroupedRun(run=run, group=1) for run in runs}
     )
 
 
@@ -137,7 +139,7 @@ def test_a_new_run_brings_its_group_back_from_the_archive() -> None:
     now = arrangement("app")
     now.groups[2] = replace(now.groups[2], is_archived=True)
 
-    after = settled([Placeable("ab", "/2/app")], now)
+    after = settled([RunOrigin("ab", "/2/app")], now)
 
     assert not after.is_archived("ab")
 
@@ -145,7 +147,7 @@ def test_a_new_run_brings_its_group_back_from_the_archive() -> None:
 def test_a_group_is_found_by_its_name_whatever_its_case_and_by_its_id() -> None:
     now = arrangement("App")
 
-    assert now.group("app") == now.find("APP") == now.group("g2") == now.find("G2")
+    assert now.find_group("app") == now.find_group_or_run("APP") == now.find_group("g2") == now.find_group_or_run("G2")
 
 
 def test_of_groups_with_one_name_each_is_told_with_its_id() -> None:
@@ -154,52 +156,52 @@ def test_of_groups_with_one_name_each_is_told_with_its_id() -> None:
     with pytest.raises(
         Mistake, match=r"'app' is the name of several groups: g2 \(/2/app\), g3 \(/3/app\); give the id"
     ):
-        now.find("app")
+        now.find_group_or_run("app")
 
 
 def test_an_unknown_group_gets_the_nearest_names() -> None:
     with pytest.raises(Mistake, match=r"there is no group 'biling'; did you mean 'billing'\? podium group list"):
-        arrangement("billing", "web").group("biling")
+        arrangement("billing", "web").find_group("biling")
 
 
 def test_a_run_is_found_by_the_beginning_of_its_id_and_ambiguous_ones_are_listed() -> None:
     now = arrangement(runs=("abc1", "abd2"))
 
-    assert now.find("abc") == now.placements["abc1"]
+    assert now.find_group_or_run("abc") == now.grouped_runs["abc1"]
     with pytest.raises(NoSuchRun, match="'ab' is the beginning of several runs: abc1, abd2; give more"):
-        now.find("ab")
+        now.find_group_or_run("ab")
 
 
 def test_a_name_that_is_a_groups_and_a_runs_is_told_apart() -> None:
     now = arrangement("beef", runs=("beef01",))
 
     with pytest.raises(Mistake, match=r"name of a group and the beginning of a run: g2 \(/2/beef\), beef01"):
-        now.find("beef")
-    assert now.find("g2") == now.groups[2]
-    assert now.find("beef01") == now.placements["beef01"]
+        now.find_group_or_run("beef")
+    assert now.find_group_or_run("g2") == now.groups[2]
+    assert now.find_group_or_run("beef01") == now.grouped_runs["beef01"]
 
 
 def test_a_deleted_run_is_told_to_be_deleted() -> None:
     now = arrangement(runs=("abc1",))
-    now.placements["abc1"] = Placement(run="abc1", group=None)
+    now.grouped_runs["abc1"] = GroupedRun(run="abc1", group=None)
 
     with pytest.raises(NoSuchRun, match="was deleted with its group"):
-        now.find("abc1")
+        now.find_group_or_run("abc1")
     with pytest.raises(Mistake, match="there is no group and no run 'abc'"):
-        now.find("abc")
+        now.find_group_or_run("abc")
 
 
-@pytest.mark.parametrize("name", ["", "  ", "\n", "a\x1b[31mb", "a\nb", "right\u202eleft", "x" * (LONGEST_NAME + 1)])
+@pytest.mark.parametrize("name", ["", "  ", "\n", "a\x1b[31mb", "a\nb", "right\u202eleft", "x" * (MAX_NAME_LENGTH + 1)])
 def test_names_that_would_harm_a_list_are_refused(name: str) -> None:
     with pytest.raises(Mistake):
-        must_be_name(name)
+        validate_name(name)
 
 
 def test_what_is_said_about_a_huge_name_is_short() -> None:
     with pytest.raises(Mistake) as refused:
-        must_be_name("x" * 1_000_000)
+        validate_name("x" * 1_000_000)
     with pytest.raises(Mistake) as unknown:
-        arrangement("app").find("x" * 1_000_000)
+        arrangement("app").find_group_or_run("x" * 1_000_000)
 
     assert max(len(str(refused.value)), len(str(unknown.value))) < 300
 
@@ -209,8 +211,8 @@ def test_a_group_cannot_have_a_name_that_means_another(name: str) -> None:
     now = arrangement("app", "web")
 
     with pytest.raises(Mistake):
-        now.must_be_name_for(now.groups[3], name)
-    assert now.must_be_name_for(now.groups[2], "App") == "App"
+        now.validate_group_name(now.groups[3], name)
+    assert now.validate_group_name(now.groups[2], "App") == "App"
 
 
 @pytest.mark.parametrize(
@@ -226,11 +228,11 @@ def test_a_group_cannot_have_a_name_that_means_another(name: str) -> None:
     ],
 )
 def test_a_worktree_belongs_to_the_repository_that_its_mark_names(mark: str, main: str) -> None:
-    assert main_repository("/shop/fix", mark) == main
+    assert find_main_repository("/shop/fix", mark) == main
 
 
 def test_groups_are_called_after_what_they_are_for() -> None:
-    assert Home("repo", "/a/app").name == "app"
-    assert Home("repo", "/").name == "/"
-    assert Home("team", "/a/app", "squad").name == "squad"
-    assert len(Home("team", "", "x" * 1000).name) == LONGEST_NAME
+    assert GroupKey("repo", "/a/app").default_name == "app"
+    assert GroupKey("repo", "/").default_name == "/"
+    assert GroupKey("team", "/a/app", "squad").default_name == "squad"
+    assert len(GroupKey("team", "", "x" * 1000).default_name) == MAX_NAME_LENGTH

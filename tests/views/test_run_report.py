@@ -10,7 +10,6 @@ from podium.values.errors import Failure
 from podium.values.event import (
     ActionBegan,
     AdjustmentProposed,
-    Assigned,
     Broadcast,
     BudgetChanged,
     DiscussionEnded,
@@ -25,6 +24,7 @@ from podium.values.event import (
     OperationStarted,
     PermissionAnswered,
     PermissionAsked,
+    PlannedAssignment,
     QuestionAsked,
     ReflectEnded,
     RoundEnded,
@@ -69,7 +69,7 @@ class Written:
         self.add(OperationEnded(outcome="succeeded", text=text), operation)
 
     def report(self) -> Report:
-        return Report.of(self.entries)
+        return Report.from_entries(self.entries)
 
 
 def test_a_run_that_succeeded_has_its_answer() -> None:
@@ -165,7 +165,7 @@ def test_a_loop_that_was_cut_short_is_told_from_one_that_goes_on() -> None:
 
 def test_the_last_work_that_was_judged_is_the_draft_of_a_loop_without_an_answer() -> None:
     run = Written("reflect", "ann")
-    run.add(TeamPlanned(assignments=(Assigned(worker="ann", task="look"),), iteration=1), "lead")
+    run.add(TeamPlanned(assignments=(PlannedAssignment(worker="ann", task="look"),), iteration=1), "lead")
     run.add(TurnEnded(outcome="succeeded", text="half of it"), "lead")
     run.add(Evaluated(iteration=1, score=0.4), "lead")
     run.add(TurnEnded(outcome="succeeded", text="nothing is missing"), "lead")
@@ -245,6 +245,6 @@ def test_a_report_can_be_made_after_any_entry() -> None:
     run.end("lead", "Shipped.")
     run.add(RunEnded(outcome="succeeded"))
 
-    reports = [Report.of(run.entries[:last]) for last in range(1, len(run.entries) + 1)]
+    reports = [Report.from_entries(run.entries[:last]) for last in range(1, len(run.entries) + 1)]
 
     assert [report.answer for report in reports] == [*[None] * 6, "Shipped.", "Shipped."]

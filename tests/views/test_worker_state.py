@@ -35,9 +35,9 @@ from podium.values.event import (
 )
 from podium.values.request import Outcome, Request
 from podium.values.usage import Usage
-from podium.values.worker_task import Errand
-from podium.views.worker_state import CheckRun, Word, WorkerState, state_of
-from podium.views.workers_summary import Sending, SharedFile, Workforce, sent
+from podium.values.worker_task import WorkerTask
+from podium.views.worker_state import CheckRun, WorkerState, WorkerStatus, build_worker_state
+from podium.views.workers_summary import SentWorker, SharedFile, WorkersSummary, list_sent_workers
 
 ASKED = Request(text="Build it.")
 TURN = "worker/turn#1"
@@ -52,7 +52,7 @@ class Written:
         self.entries: list[Entry] = []
         self.add(
             RunStarted(
-                agent="worker", request=ASKED, errand=Errand(root="/shop", path=f"/shop-{branch}", branch=branch)
+                agent="worker", request=ASKED, errand=WorkerTask(root="/shop", path=f"/shop-{branch}", branch=branch)
             )
         )
 
@@ -76,9 +76,9 @@ class Written:
         return self.calling().add(PermissionAsked(id="p1", action=action("write_file"), reason="no rule"), CALL)
 
     def state(self, *, owner_alive: bool = True) -> WorkerState:
-        return state_of(self.entries, owner_alive)
+        return build_worker_state(self.entries, owner_alive)
 
-    def word(self, *, owner_alive: bool = True) -> Word:
+    def word(self, *, owner_alive: bool = True) -> WorkerStatus:
         return self.state(owner_alive=owner_alive).state
 
 
@@ -106,8 +106,10 @@ def test_at_work_it_is_told_by_what_it_does() -> None:
 
 def test_one_that_waits_for_workers_of_its_own_says_so() -> None:
     written = Written().begun().add(WorkerSent(run="b2"), "worker")
-    waiting = state_of(written.entries, owner_alive=True)
-    returned = state_of(written.add(WorkerReturned(run="b2", outcome="succeeded"), "worker").entries, owner_alive=True)
+    waiting = build_worker_state(written.entries, owner_alive=True)
+    returned = build_worker_state(
+        written.add(WorkerReturned(run="b2", outcome="succeeded"), "worker").entries, owner_alive=True
+    )
 
     assert (waiting.state, waiting.tool) == ("tool_call", "workers")
     assert (returned.state, returned.tool) == ("starting", "")
@@ -174,7 +176,7 @@ def test_going_on_after_a_pause_is_no_restart() -> None:
     ("outcome", "word"),
     [("succeeded", "complete"), ("failed", "failed"), ("timed_out", "failed"), ("cancelled", "cancelled")],
 )
-def test_how_it_ended_is_told_whoever_is_alive(outcome: Outcome, word: Word) -> None:
+def test_how_it_ended_is_told_whoever_is_alive(outcome: Outcome, word: WorkerStatus) -> None:
     written = Written().asking().add(RunEnded(outcome=outcome))
 
     assert (written.word(), written.word(owner_alive=False)) == (word, word)
@@ -224,19 +226,21 @@ def test_what_it_brought_is_told() -> None:
 def test_what_is_on_a_branch_that_several_share_counts_once() -> None:
     one, two = finished("feat/a", "a1", "a.py"), finished("feat/a", "a2", "a.py", "b.py")
 
-    force = Workforce.of([one, two])
+    force = WorkersSummary.from_workers([one, two])
 
     assert (force.added, force.removed) == (two.added, two.removed)
 
 
 def test_several_workers_come_to_one_report() -> None:
-    reader = state_of(Written("", "r1").begun().add(RunEnded(outcome="failed")).entries, owner_alive=False)
+    reader = build_worker_state(Written("", "r1").begun().add(RunEnded(outcome="failed")).entries, owner_alive=False)
 
-    force = Workforce.of([finished("feat/a", "a1", "a.py", "b.py"), finished("feat/b", "b1", "b.py"), reader])
+    force = WorkersSummary.from_workers(
+        [finished("feat/a", "a1", "a.py", "b.py"), finished("feat/b", "b1", "b.py"), reader]
+    )
 
     assert force.shared == (SharedFile(path="b.py", workers=("feat/a", "feat/b")),)
     assert (force.added, force.removed, force.usage.calls) == (6, 2, 2)
-    assert force.branches() == {"feat/a": "b0", "feat/b": "b0"}
+    assert force.list_branches() == {"feat/a": "b0", "feat/b": "b0"}
 
 
 def test_a_run_tells_whom_it_sent_once_each() -> None:
@@ -244,9 +248,9 @@ def test_a_run_tells_whom_it_sent_once_each() -> None:
     written.add(WorkerSent(run="y")).add(WorkerSent(run="x"))
     written.add(WorkerReturned(run="y", outcome="failed", error="no worker could be sent"))
 
-    assert sent(written.entries) == [
-        Sending(run="x", branch="feat/x", task="build"),
-        Sending(run="y", branch="", task="", why="no worker could be sent"),
+    assert list_sent_workers(written.entries) == [
+        SentWorker(run="x", branch="feat/x", task="build"),
+        SentWorker(run="y", branch="", task="", why="no worker could be sent"),
     ]
 
 
@@ -255,7 +259,7 @@ def test_what_a_worker_of_a_worker_used_counts_once() -> None:
     outer = Written("feat/a", "a1").begun().add(WorkerSent(run="b1"))
     outer.add(WorkerReturned(run="b1", outcome="succeeded", usage=inner.usage), "worker")
 
-    force = Workforce.of([outer.state(), inner])
+    force = WorkersSummary.from_workers([outer.state(), inner])
 
     assert outer.state().counts == ("b1",)
     assert force.usage.calls == 1

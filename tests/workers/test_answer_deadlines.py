@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from podium.store.clients import connected, present
+from podium.store.clients import list_clients, register_client
 from podium.values.event import PermissionAnswered, ToolAnswered
 
 from .worker_lab import Yard, bash
@@ -20,7 +20,7 @@ async def test_what_nobody_answers_who_is_there_is_denied_and_the_worker_goes_on
     assert yard.events(run, PermissionAnswered) == []
     came = time.time()
 
-    with present(yard.store):
+    with register_client(yard.store):
         assert (await yard.ended(run)).outcome == "succeeded"
 
     await yard.over()
@@ -36,7 +36,7 @@ async def test_with_nobody_there_a_request_waits_longer_than_one_who_is_there_wo
     parked = await yard.hire("feat/one", bash("touch one.txt"), "done", allow=())
     yard.command()
     asked = await yard.asked(parked)
-    with present(yard.store):
+    with register_client(yard.store):
         pass  # somebody looked in and left
 
     # One that does nothing else but wait for two seconds outlasts the time that there would have been.
@@ -51,15 +51,15 @@ async def test_with_nobody_there_a_request_waits_longer_than_one_who_is_there_wo
 
 async def test_who_died_is_not_there_any_more(yard: Yard) -> None:
     yard.home.mkdir()
-    script = "import sys; from pathlib import Path; from podium.store.clients import present\n"
+    script = "import sys; from pathlib import Path; from podium.store.clients import register_client\n"
     script += "with present(Path(sys.argv[1])): print('there', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-P", "-c", script, str(yard.store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as client:
         assert client.stdout is not None
         client.stdout.readline()
-        while_there = connected(yard.store)
+        while_there = list_clients(yard.store)
         client.kill()
 
     assert len(while_there) == 1
-    assert connected(yard.store) == set()
+    assert list_clients(yard.store) == set()

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from podium.values.errors import StoreFailed
-from podium.workers.commander_socket import Held, bind, socket_path
+from podium.workers.commander_socket import SocketInUse, bind_socket, commander_socket_path
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def is_answered(path: Path) -> bool:
 def test_a_socket_lies_where_only_its_user_can_go(store: Path) -> None:
     old = os.umask(0)
     try:
-        with bind(socket_path(store)):
-            path = socket_path(store)
+        with bind_socket(commander_socket_path(store)):
+            path = commander_socket_path(store)
             modes = [stat.S_IMODE(os.lstat(one).st_mode) for one in (path.parent, path)]
     finally:
         os.umask(old)
@@ -43,51 +43,51 @@ def test_a_socket_lies_where_only_its_user_can_go(store: Path) -> None:
 
 
 def test_nothing_is_left_when_it_ends(store: Path) -> None:
-    with bind(socket_path(store)) as listener:
-        assert is_answered(socket_path(store))
+    with bind_socket(commander_socket_path(store)) as listener:
+        assert is_answered(commander_socket_path(store))
 
     assert listener.fileno() < 0
-    assert list(socket_path(store).parent.iterdir()) == []
+    assert list(commander_socket_path(store).parent.iterdir()) == []
 
 
 def test_a_live_socket_is_never_stolen(store: Path) -> None:
-    with bind(socket_path(store)):
-        with pytest.raises(Held, match="another commander listens"), bind(socket_path(store)):
+    with bind_socket(commander_socket_path(store)):
+        with pytest.raises(SocketInUse, match="another commander listens"), bind_socket(commander_socket_path(store)):
             pass
 
-        assert is_answered(socket_path(store))
+        assert is_answered(commander_socket_path(store))
 
 
 def test_a_live_socket_whose_lock_was_removed_is_not_stolen_either(store: Path) -> None:
-    path = socket_path(store)
-    with bind(path):
+    path = commander_socket_path(store)
+    with bind_socket(path):
         path.with_name("commander.lock").unlink()
 
-        with pytest.raises(Held, match="another commander listens"), bind(path):
+        with pytest.raises(SocketInUse, match="another commander listens"), bind_socket(path):
             pass
 
         assert is_answered(path)
 
 
 def test_a_commander_that_is_on_its_way_to_its_socket_is_not_overtaken(store: Path) -> None:
-    with socket_path(store).with_name("commander.lock").open("w") as lock:
+    with commander_socket_path(store).with_name("commander.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
-        with pytest.raises(Held, match="another commander listens"), bind(socket_path(store)):
+        with pytest.raises(SocketInUse, match="another commander listens"), bind_socket(commander_socket_path(store)):
             pass
 
 
 HOLDER = """
 import pathlib, sys
-from podium.workers.commander_socket import Held, bind, socket_path
+from podium.workers.commander_socket import SocketInUse, bind_socket, commander_socket_path
 
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    with bind(socket_path(pathlib.Path(sys.argv[1]))):
+    with bind_socket(commander_socket_path(pathlib.Path(sys.argv[1]))):
         print("held", flush=True)
         sys.stdin.readline()
-except Held:
+except SocketInUse:
     print("refused", flush=True)
 """
 
@@ -117,10 +117,10 @@ def test_a_stale_socket_is_replaced(store: Path) -> None:
     assert said(dead) == "held"
     dead.send_signal(signal.SIGKILL)
     dead.communicate()
-    assert stat.S_ISSOCK(os.lstat(socket_path(store)).st_mode)
+    assert stat.S_ISSOCK(os.lstat(commander_socket_path(store)).st_mode)
 
-    with bind(socket_path(store)):
-        assert is_answered(socket_path(store))
+    with bind_socket(commander_socket_path(store)):
+        assert is_answered(commander_socket_path(store))
 
 
 def test_of_several_commanders_at_once_exactly_one_wins_also_over_a_stale_socket(store: Path) -> None:
@@ -132,7 +132,7 @@ def test_of_several_commanders_at_once_exactly_one_wins_also_over_a_stale_socket
         outcomes = sorted(said(rival) for rival in rivals)
 
         assert outcomes == ["held", "refused", "refused", "refused"]
-        assert is_answered(socket_path(store))
+        assert is_answered(commander_socket_path(store))
         for rival in rivals:
             rival.send_signal(signal.SIGKILL)
             rival.communicate()
@@ -140,17 +140,17 @@ def test_of_several_commanders_at_once_exactly_one_wins_also_over_a_stale_socket
 
 COMING_AND_GOING = """
 import os, pathlib, sys
-from podium.workers.commander_socket import Held, bind, socket_path
+from podium.workers.commander_socket import SocketInUse, bind_socket, commander_socket_path
 
 store, witness = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[1] + "-witness")
 held = 0
 while held < 200:
     try:
-        with bind(socket_path(store)):
+        with bind_socket(commander_socket_path(store)):
             os.close(os.open(witness, os.O_CREAT | os.O_EXCL))
             witness.unlink()
             held += 1
-    except Held:
+    except SocketInUse:
         pass
 """
 
@@ -165,11 +165,11 @@ def test_a_path_that_is_too_long_falls_back_to_the_runtime_directory(tmp_path: P
     store = tmp_path / ("long-" * 20) / "s.db"
     store.parent.mkdir()
 
-    path = socket_path(store)
+    path = commander_socket_path(store)
     try:
-        with bind(path):
+        with bind_socket(path):
             assert is_answered(path)
-        assert path == socket_path(store)
+        assert path == commander_socket_path(store)
         assert tmp_path not in path.parents
         assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
     finally:
@@ -177,52 +177,52 @@ def test_a_path_that_is_too_long_falls_back_to_the_runtime_directory(tmp_path: P
 
 
 def test_a_path_that_no_socket_can_have_is_one_sentence(store: Path) -> None:
-    with pytest.raises(Held, match="no socket can be made"), bind(store.parent / ("x" * 120)):
+    with pytest.raises(SocketInUse, match="no socket can be made"), bind_socket(store.parent / ("x" * 120)):
         pass
 
 
 def test_a_directory_that_others_can_enter_is_refused(store: Path) -> None:
-    socket_path(store).parent.chmod(0o755)
+    commander_socket_path(store).parent.chmod(0o755)
 
     with pytest.raises(StoreFailed, match="only you can enter"):
-        socket_path(store)
+        commander_socket_path(store)
 
 
 def test_a_link_in_place_of_the_directory_is_refused(store: Path) -> None:
-    folder = socket_path(store).parent
+    folder = commander_socket_path(store).parent
     folder.rmdir()
     (store.parent / "elsewhere").mkdir(mode=0o700)
     folder.symlink_to(store.parent / "elsewhere")
 
     with pytest.raises(StoreFailed, match="only you can enter"):
-        socket_path(store)
+        commander_socket_path(store)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to give a directory away")
 def test_a_directory_of_somebody_else_is_refused(store: Path) -> None:
-    os.chown(socket_path(store).parent, 65534, 65534)
+    os.chown(commander_socket_path(store).parent, 65534, 65534)
 
     with pytest.raises(StoreFailed, match="only you can enter"):
-        socket_path(store)
+        commander_socket_path(store)
 
 
 def test_a_link_in_place_of_the_socket_is_refused_and_left_alone(store: Path) -> None:
     victim = store.parent / "victim"
     victim.write_text("precious")
-    socket_path(store).symlink_to(victim)
+    commander_socket_path(store).symlink_to(victim)
 
-    with pytest.raises(Held, match="is not a socket"), bind(socket_path(store)):
+    with pytest.raises(SocketInUse, match="is not a socket"), bind_socket(commander_socket_path(store)):
         pass
 
     assert victim.read_text() == "precious"
-    assert socket_path(store).is_symlink()
+    assert commander_socket_path(store).is_symlink()
 
 
 def test_a_link_in_place_of_the_lock_is_refused_and_left_alone(store: Path) -> None:
     victim = store.parent / "victim"
-    socket_path(store).with_name("commander.lock").symlink_to(victim)
+    commander_socket_path(store).with_name("commander.lock").symlink_to(victim)
 
-    with pytest.raises(Held, match="cannot be opened"), bind(socket_path(store)):
+    with pytest.raises(SocketInUse, match="cannot be opened"), bind_socket(commander_socket_path(store)):
         pass
 
     assert not victim.exists()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from podium.store.sqlite.worker_index import Crew
+from podium.store.sqlite.worker_index import WorkerIndex
 from podium.values.event import WorkerPlaced
 
 from ..workspace.merging import LINES, edited
@@ -211,7 +211,7 @@ async def test_a_branch_that_fails_a_check_is_given_to_a_worker_too(yard: Yard) 
     on = await sent(yard, "--all", *check)
     code, result, _ = await merged(yard, "--all", *check, "--yes")
 
-    [run] = [hired.run for hired in Crew(yard.store).of(yard.root, on)]
+    [run] = [hired.run for hired in WorkerIndex(yard.store).find_by_name(yard.root, on)]
     task = yard.events(run)[0].request.text
     assert task.splitlines()[0] == "Mend feat/bad, with which a check fails on main + feat/good"
     assert "it is bad" in task

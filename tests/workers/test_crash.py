@@ -10,12 +10,12 @@ import pytest
 from anyio import create_task_group
 
 from podium import App
-from podium.store.fault import refusal_after
+from podium.store.fault import refuse_after
 from podium.store.sqlite.worktree_ledger import Ledger
-from podium.store.wakeup import bell_folder
+from podium.store.wakeup import ensure_socket_folder
 from podium.values.event import PermissionAsked, RunEnded, RunPaused, RunResumed, ToolAnswered, WorkCommitted
 from podium.workers.commander import Commander
-from podium.workers.wire.link import Limits
+from podium.workers.wire.link import LinkLimits
 from podium.workspace.git.repository import Repository
 from podium.workspace.worktrees.worktree import Worktrees
 
@@ -101,7 +101,7 @@ import os, sys
 def end(code, end=os._exit):
     import anyio
     from pathlib import Path
-    from podium.cli.workers.resume import let_go_on
+    from podium.cli.workers.resume import mark_runs_resumed
     from podium.setup.settings import Settings
 
     resumed = Path(__file__).with_name("resumed")
@@ -109,7 +109,7 @@ def end(code, end=os._exit):
         resumed.touch()
         somebody = os.fork()
         if somebody == 0:
-            anyio.run(let_go_on, Settings.load().store, [Path(__file__).with_name("run").read_text()])
+            anyio.run(mark_runs_resumed, Settings.load().store, [Path(__file__).with_name("run").read_text()])
             end(0)
         os.waitpid(somebody, 0)
     end(code)
@@ -140,8 +140,8 @@ async def test_a_paused_worker_that_goes_on_before_its_process_has_ended_has_not
 async def test_a_worker_that_says_nothing_any_more_is_ended_and_started_again(yard: Yard) -> None:
     run = await yard.hire("feat/one", {"says": "done", "silent": 1})
     async with App(yard.settings(), environ=yard.environ) as app, create_task_group() as group:
-        commander = Commander(app, yard.environ, limits=Limits(ping=0.3, silence=4.0))
-        group.start_soon(commander.command)
+        commander = Commander(app, yard.environ, limits=LinkLimits(ping=0.3, silence=4.0))
+        group.start_soon(commander.run_until_done)
         worker = await yard.worker(run)
         await yard.called(1)
 
@@ -176,7 +176,7 @@ async def test_a_worker_that_came_before_its_birth_was_told_of_is_ended_when_it_
     run = await yard.hire("feat/one", {"says": "done", "silent": 1})
     async with App(yard.settings(), environ=yard.environ) as app, create_task_group() as group:
         environ = {**yard.environ, "PYTHONPATH": str(modules)}
-        group.start_soon(Commander(app, environ, limits=Limits(ping=0.3, silence=4.0)).command)
+        group.start_soon(Commander(app, environ, limits=LinkLimits(ping=0.3, silence=4.0)).run_until_done)
         worker = await yard.worker(run)
         await yard.called(1)
         (modules / "tell").write_text("now")
@@ -212,11 +212,11 @@ async def test_a_request_stays_open_when_the_commander_dies_and_is_answered_afte
 
 async def broken_off(yard: Yard, run: str, branch: str, entries: int) -> None:
     """Work on a run in this process, which dies when it has written so many entries; then let a commander go on."""
-    async with App(yard.settings(), environ=yard.environ, fault=refusal_after(entries)) as app:
+    async with App(yard.settings(), environ=yard.environ, fault=refuse_after(entries)) as app:
         of = Worktrees(repository=Repository.at(yard.repo.path), ledger=Ledger(yard.store))
         checkout = await of.create(branch, run=run)
         async with app.resume(run, is_attended=True) as work:
-            work.place(checkout.base)
+            work.record_checkout(checkout.base)
             assert (await work.result()).outcome == "interrupted"
     bury(yard.store)
     yard.command()
@@ -288,7 +288,7 @@ async def killed_at_random(yard: Yard, chance: random.Random, number: int) -> No
         assert yard.repo.git("status", "--porcelain", at=yard.path(branch)) == ""
     yard.check(*runs)
     held = {f"-{process.pid}-" for process in yard.processes()} | {f"-{os.getpid()}-"}
-    left = [path.name for path in bell_folder(yard.store).iterdir()]
+    left = [path.name for path in ensure_socket_folder(yard.store).iterdir()]
     assert all(any(pid in name for pid in held) for name in left), (victim, left)
 
 

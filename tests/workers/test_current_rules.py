@@ -13,7 +13,7 @@ from podium.values.action import Action
 from podium.values.agent import Permissions
 from podium.values.event import PermissionAnswered, RunStarted
 from podium.values.request import Request
-from podium.workers.current_rules import cleared, held_to
+from podium.workers.current_rules import collect_restrictions, decide_by_rules
 from podium.workers.wire.wire_message import Approve, Deny, PermissionRequest
 
 from .worker_lab import SILENT, Yard, bash
@@ -31,7 +31,7 @@ def settings(home: Path, **rules: Sequence[str]) -> Settings:
 def test_what_is_allowed_by_now_is_approved_and_what_is_forbidden_denied(tmp_path: Path) -> None:
     mine = settings(tmp_path, allow=["Bash(ls)"], deny=["Bash(rm *)"])
 
-    allowed, denied, open = (cleared(request(one), mine, Rules(), run="r") for one in ("ls", "rm -r x", "make"))
+    allowed, denied, open = (decide_by_rules(request(one), mine, Rules(), run="r") for one in ("ls", "rm -r x", "make"))
 
     assert allowed is not None
     assert denied is not None
@@ -51,7 +51,9 @@ def test_a_later_rule_allows_nothing_that_was_to_be_asked(tmp_path: Path, who: s
         | {"narrowing": {"ask": careful.ask if who == "the repository" else ()}},
     )
 
-    answer = cleared(request("ls"), settings(tmp_path, allow=["Bash(ls)"]), held_to(started), run="r")
+    answer = decide_by_rules(
+        request("ls"), settings(tmp_path, allow=["Bash(ls)"]), collect_restrictions(started), run="r"
+    )
 
     assert answer is None
 
@@ -59,7 +61,7 @@ def test_a_later_rule_allows_nothing_that_was_to_be_asked(tmp_path: Path, who: s
 def test_nobody_asks_in_the_name_of_another_run(tmp_path: Path) -> None:
     mine = settings(tmp_path, allow=["Bash(ls)"], deny=["Bash(rm *)"])
 
-    answers = [cleared(request(one), mine, Rules(), run="other") for one in ("ls", "rm -r x")]
+    answers = [decide_by_rules(request(one), mine, Rules(), run="other") for one in ("ls", "rm -r x")]
 
     assert answers == [None, None]
 
@@ -69,7 +71,7 @@ def test_a_large_change_is_left_to_a_person_whatever_is_allowed(tmp_path: Path) 
     mine = settings(tmp_path, allow=["Edit"])
 
     small, large = (
-        cleared(PermissionRequest(id="q", action=action, shown="+x\n" * lines), mine, Rules(), run="r")
+        decide_by_rules(PermissionRequest(id="q", action=action, shown="+x\n" * lines), mine, Rules(), run="r")
         for lines in (3, 500)
     )
 

@@ -6,13 +6,13 @@ import pytest
 from anyio import CancelScope, create_task_group
 
 from podium import App
-from podium.store.sqlite.reader import Reader
-from podium.store.sqlite.worker_index import Crew
+from podium.store.sqlite.reader import StoreReader
+from podium.store.sqlite.worker_index import WorkerIndex
 from podium.values.errors import Mistake
 from podium.values.event import RunStarted
-from podium.values.worker_task import Errand
-from podium.workers.delegate import delegate
-from podium.workers.unfinished_workers import look
+from podium.values.worker_task import WorkerTask
+from podium.workers.delegate import delegate_to_worker
+from podium.workers.unfinished_workers import load_unfinished_workers
 
 from .worker_lab import Yard, hand
 
@@ -24,7 +24,7 @@ async def test_of_several_that_delegate_on_one_branch_at_once_one_is_accepted(ya
     async def hire() -> None:
         async with App(yard.settings(), environ=yard.environ) as app:
             try:
-                accepted.append(await delegate(app, hand("done"), "go", at=yard.repo.path, branch="feat/one"))
+                accepted.append(await delegate_to_worker(app, hand("done"), "go", at=yard.repo.path, branch="feat/one"))
             except Mistake as error:
                 refused.append(str(error))
 
@@ -32,7 +32,7 @@ async def test_of_several_that_delegate_on_one_branch_at_once_one_is_accepted(ya
         for _ in range(4):
             group.start_soon(hire)
 
-    assert [hired.run for hired in Crew(yard.store).all()] == accepted
+    assert [hired.run for hired in WorkerIndex(yard.store).list_all()] == accepted
     assert len(accepted) == 1
     assert refused == ["a worker is on 'feat/one' already; podium workers shows it, and another branch would do"] * 3
 
@@ -51,7 +51,7 @@ async def test_what_a_worker_that_waits_will_take_is_refused_to_others(yard: Yar
     assert str(folder.value) == f"{path} will be the worktree of 'feat/a-b'; another name than 'feat-a/b' would do"
     assert str(below.value).startswith("git cannot keep the branches 'feat/a-b/c' and 'feat/a-b' side by side")
     assert str(above.value).startswith("git cannot keep the branches 'feat' and 'feat/a-b' side by side")
-    assert [hired.run for hired in Crew(yard.store).all()] == [run]
+    assert [hired.run for hired in WorkerIndex(yard.store).list_all()] == [run]
 
 
 async def test_what_a_worker_would_have_taken_is_free_once_it_is_cancelled(yard: Yard) -> None:
@@ -61,36 +61,36 @@ async def test_what_a_worker_would_have_taken_is_free_once_it_is_cancelled(yard:
 
     second = await yard.hire("feat-a/b", "done")
 
-    assert [hired.run for hired in Crew(yard.store).all()] == [first, second]
+    assert [hired.run for hired in WorkerIndex(yard.store).list_all()] == [first, second]
 
 
 async def test_who_is_hired_by_one_that_is_cut_short_is_left_to_a_commander_all_the_same(yard: Yard) -> None:
     async with App(yard.settings(), environ=yard.environ) as app:
         with CancelScope() as hiring:
             hiring.cancel()
-            await app.enqueue(hand("done"), "go", Errand(root=yard.root, path=yard.root))
+            await app.enqueue_worker_run(hand("done"), "go", WorkerTask(root=yard.root, path=yard.root))
 
-        outlook = look(yard.store, ours=())
+        outlook = load_unfinished_workers(yard.store, ours=())
 
         assert len(outlook.started) == 1
-        assert not outlook.is_taken
+        assert not outlook.has_taken_runs
 
 
 async def test_who_shares_a_checkout_is_hired_while_the_first_one_s_is_still_in_the_making(yard: Yard) -> None:
     branch, path = "team/members", yard.path("team/members")
 
     async with App(yard.settings(), environ=yard.environ) as app:
-        one = await delegate(app, hand("done"), "go", at=yard.repo.path, branch=branch, is_shared=True)
+        one = await delegate_to_worker(app, hand("done"), "go", at=yard.repo.path, branch=branch, is_shared=True)
         yard.repo.git("worktree", "add", "-q", "-b", branch, str(path))  # and nobody has noted it yet
-        other = await delegate(app, hand("done"), "go", at=yard.repo.path, branch=branch, is_shared=True)
+        other = await delegate_to_worker(app, hand("done"), "go", at=yard.repo.path, branch=branch, is_shared=True)
 
-    assert [hired.run for hired in Crew(yard.store).all()] == [one, other]
-    with Reader(yard.store) as reader:
+    assert [hired.run for hired in WorkerIndex(yard.store).list_all()] == [one, other]
+    with StoreReader(yard.store) as reader:
         assert [errand_of(reader, run).path for run in (one, other)] == [str(path), str(path)]
 
 
-def errand_of(reader: Reader, run: str) -> Errand:
-    began = reader.summary(run).first.event
+def errand_of(reader: StoreReader, run: str) -> WorkerTask:
+    began = reader.read_summary(run).first.event
     assert isinstance(began, RunStarted)
     assert began.errand is not None
     return began.errand

@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from podium.store.sqlite.open_requests import waiting
-from podium.store.wakeup import bell_folder
+from podium.store.sqlite.open_requests import list_open_requests
+from podium.store.wakeup import ensure_socket_folder
 from podium.testing import ModelServer
 from podium.values.event import PermissionAsked, ToolAnswered
-from podium.workers.commander_socket import socket_path
+from podium.workers.commander_socket import commander_socket_path
 from podium.workers.delegate import start_commander
-from podium.workers.key_promise import promised
+from podium.workers.key_promise import announce_keys
 
 from .wire.meeting import raw
 from .worker_lab import KEY, SILENT, Yard, bash, write
@@ -77,7 +77,7 @@ async def test_no_command_of_a_worker_reaches_who_approves_or_the_keys(yard: Yar
     other = await yard.hire("feat/other", write("other.txt"), "never", allow=())
     yard.command()
     asked = await yard.asked(other)
-    attack = f"{sys.executable} approving.py {yard.home} {socket_path(yard.store)} {other} {asked.id}"
+    attack = f"{sys.executable} approving.py {yard.home} {commander_socket_path(yard.store)} {other} {asked.id}"
     run = await yard.hire("feat/one", bash(attack), "tried", allow=())
     yard.answer(run, await yard.asked(run), "once")
 
@@ -85,7 +85,7 @@ async def test_no_command_of_a_worker_reaches_who_approves_or_the_keys(yard: Yar
 
     assert "END" in text
     assert not any(word in text for word in ("POSTED", "CONNECTED", "SAW", "READ")), text
-    assert [one.asked.id for one in waiting(yard.store)] == [asked.id]
+    assert [one.asked.id for one in list_open_requests(yard.store)] == [asked.id]
     for worker in (await yard.worker(other),):
         assert KEY.encode() not in Path(f"/proc/{worker.pid}/environ").read_bytes()
         assert KEY.encode() not in Path(f"/proc/{worker.pid}/cmdline").read_bytes()
@@ -156,9 +156,9 @@ async def test_nobody_is_let_in_with_a_token_that_is_none(yard: Yard) -> None:
     yard.command()
     asked: PermissionAsked = await yard.asked(run)
 
-    async with raw(socket_path(yard.store)) as stranger:
+    async with raw(commander_socket_path(yard.store)) as stranger:
         answer = await stranger.shake("no token", worker=run)
-    async with raw(socket_path(yard.store)) as stranger:
+    async with raw(commander_socket_path(yard.store)) as stranger:
         await stranger.say(type="permission_response", request_id=asked.id, result={"type": "approve"})
         closed = await stranger.hear()
 
@@ -166,7 +166,7 @@ async def test_nobody_is_let_in_with_a_token_that_is_none(yard: Yard) -> None:
     assert "nobody's" in answer["error"]
     assert answer["config"] == {}
     assert not closed["accepted"]
-    assert [one.asked.id for one in waiting(yard.store)] == [asked.id]
+    assert [one.asked.id for one in list_open_requests(yard.store)] == [asked.id]
     yard.stop(run)
     await yard.over()
     yard.check(run)
@@ -214,12 +214,12 @@ async def test_a_worker_that_is_hired_while_another_shell_starts_its_commander_w
     yard: Yard,
 ) -> None:
     first = await yard.hire("feat/one", SILENT)
-    with promised(yard.store) as promise:
+    with announce_keys(yard.store) as promise:
         second = await yard.hire("feat/two", "two", run=promise.run)
         yard.command(OPENAI_API_KEY="another-key")
         await yard.called(1)
 
-        start_commander(yard.settings(), yard.environ, promise=promise)
+        start_commander(yard.settings(), yard.environ, delivery=promise)
 
     assert (await yard.ended(second)).outcome == "succeeded"
     keys = [call.headers["authorization"].removeprefix("Bearer ") for call in yard.server.calls]
@@ -227,7 +227,7 @@ async def test_a_worker_that_is_hired_while_another_shell_starts_its_commander_w
     yard.stop(first)
     await yard.over()
     yard.check(first, second)
-    assert list(bell_folder(yard.store).glob("keys-*")) == []
+    assert list(ensure_socket_folder(yard.store).glob("keys-*")) == []
 
 
 async def test_who_becomes_the_commander_keeps_its_promise_by_that(yard: Yard) -> None:
@@ -239,7 +239,7 @@ async def test_who_becomes_the_commander_keeps_its_promise_by_that(yard: Yard) -
 
     [call] = yard.server.calls
     assert call.headers["authorization"] == f"Bearer {KEY}"
-    assert list(bell_folder(yard.store).glob("keys-*")) == []
+    assert list(ensure_socket_folder(yard.store).glob("keys-*")) == []
 
 
 async def test_no_key_goes_to_an_address_that_another_shell_has_given(yard: Yard) -> None:

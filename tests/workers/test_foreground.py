@@ -6,7 +6,7 @@ import json
 
 from anyio import to_thread
 
-from podium.store.sqlite.reader import Reader
+from podium.store.sqlite.reader import StoreReader
 from podium.values.event import PermissionAnswered, ToolAnswered, WorkerSent
 
 from ..cli.conftest import Desk
@@ -51,6 +51,6 @@ async def test_where_nobody_is_at_the_terminal_a_worker_is_denied_what_the_run_w
 
 
 def sent_by_all(yard: Yard) -> list[WorkerSent]:
-    with Reader(yard.store) as reader:
-        runs = [summary.id for summary in reader.runs()]
+    with StoreReader(yard.store) as reader:
+        runs = [summary.id for summary in reader.list_runs()]
     return [event for run in runs for event in yard.events(run, WorkerSent)]

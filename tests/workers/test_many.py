@@ -10,8 +10,8 @@ from anyio import create_task_group
 
 from podium import App
 from podium.values.event import RunEnded, RunResumed
-from podium.workers.commander import commanded
-from podium.workers.delegate import delegate
+from podium.workers.commander import run_commander
+from podium.workers.delegate import delegate_to_worker
 
 from .worker_lab import SILENT, Yard, gone, hand
 
@@ -112,9 +112,11 @@ async def test_a_commander_that_dies_takes_its_workers_along_and_leaves_room_for
 async def test_nobody_is_forgotten_who_is_hired_while_a_commander_ends(yard: Yard) -> None:
     async with App(yard.settings(), environ=yard.environ) as app, create_task_group() as group:
         for number in range(6):
-            hire = partial(delegate, app, hand("done", tools=None), "go", at=yard.repo.path, branch=f"feat/{number}")
+            hire = partial(
+                delegate_to_worker, app, hand("done", tools=None), "go", at=yard.repo.path, branch=f"feat/{number}"
+            )
             run = await hire(is_reader=True)
-            group.start_soon(commanded, yard.environ)
+            group.start_soon(run_commander, yard.environ)
 
             assert (await yard.ended(run)).outcome == "succeeded"
     await yard.deserted()

@@ -17,18 +17,18 @@ from tempfile import TemporaryDirectory
 import pytest
 from anyio import create_task_group, fail_after
 
-from podium.workers.spawner import IS_POSSIBLE, LOST, Child, Nursery, Spawned, nursery
-from podium.workers.worker_process import INTERRUPTED, TROUBLE
+from podium.workers.spawner import CAN_FORK, LOST_EXIT_CODE, ForkedProcess, FreshProcess, Spawner, open_spawner
+from podium.workers.worker_process import EXIT_FAILED, EXIT_INTERRUPTED
 
-pytestmark = pytest.mark.skipif(not IS_POSSIBLE, reason="only Linux has all that a nursery takes")
+pytestmark = pytest.mark.skipif(not CAN_FORK, reason="only Linux has all that a nursery takes")
 
 LONG = 30.0
 
 
 @asynccontextmanager
-async def opened(*, is_forking: bool = True, **environ: str) -> AsyncIterator[Nursery]:
+async def opened(*, is_forking: bool = True, **environ: str) -> AsyncIterator[Spawner]:
     with fail_after(LONG):
-        async with nursery({**os.environ, **environ}, is_forking=is_forking) as there:
+        async with open_spawner({**os.environ, **environ}, is_forking=is_forking) as there:
             yield there
 
 
@@ -44,13 +44,13 @@ def nobody() -> Iterator[str]:
         yield f"{folder}/s"
 
 
-async def born(there: Nursery, folder: Path, *, at: str = "/nowhere") -> Child | Spawned:
+async def born(there: Spawner, folder: Path, *, at: str = "/nowhere") -> ForkedProcess | FreshProcess:
     """A worker that looks for its commander at a place."""
 
     def hello(parent: int) -> str:
         return json.dumps({"socket": at, "run": "r1", "token": "t", "parent": parent})
 
-    return await there.born(hello, log=folder / "log", folder=folder)
+    return await there.spawn(hello, log=folder / "log", folder=folder)
 
 
 def is_gone(pid: int) -> bool:
@@ -72,7 +72,7 @@ async def test_a_worker_is_born_and_its_end_is_told(is_forking: bool, tmp_path: 
 
         code = await worker.wait()
 
-    assert code == worker.returncode == INTERRUPTED
+    assert code == worker.returncode == EXIT_INTERRUPTED
 
 
 @both
@@ -93,7 +93,7 @@ async def test_a_worker_holds_nothing_that_the_nursery_has_open(tmp_path: Path) 
     with nobody() as place:
         async with opened() as there:
             first, second = [await born(there, tmp_path, at=place) for _ in range(2)]
-            nursery_has = sockets(await there.warm())
+            nursery_has = sockets(await there.warm_up())
 
             assert nursery_has
             assert not nursery_has & (sockets(first.pid) | sockets(second.pid))
@@ -106,9 +106,9 @@ def sockets(pid: int) -> set[str]:
 
 
 async def test_many_are_born_at_once(tmp_path: Path) -> None:
-    workers: list[Child | Spawned] = []
+    workers: list[ForkedProcess | FreshProcess] = []
 
-    async def one(there: Nursery) -> None:
+    async def one(there: Spawner) -> None:
         workers.append(await born(there, tmp_path))
 
     async with opened() as there:
@@ -118,7 +118,7 @@ async def test_many_are_born_at_once(tmp_path: Path) -> None:
         codes = [await worker.wait() for worker in workers]
 
     assert len({worker.pid for worker in workers}) == 20
-    assert codes == [INTERRUPTED] * 20
+    assert codes == [EXIT_INTERRUPTED] * 20
 
 
 @both
@@ -141,17 +141,17 @@ async def test_ending_one_that_is_over_does_nothing(is_forking: bool, tmp_path: 
 
         await worker.kill(signal.SIGKILL)
 
-        assert await worker.wait() == INTERRUPTED
+        assert await worker.wait() == EXIT_INTERRUPTED
 
 
 async def test_what_goes_wrong_in_a_worker_is_in_its_log_and_the_nursery_goes_on(tmp_path: Path) -> None:
     async with opened() as there:
-        worker = await there.born(lambda _: "no hello", log=tmp_path / "log", folder=tmp_path)
-        lost = await there.born(lambda _: "{}", log=tmp_path / "log of the lost", folder=tmp_path / "missing")
+        worker = await there.spawn(lambda _: "no hello", log=tmp_path / "log", folder=tmp_path)
+        lost = await there.spawn(lambda _: "{}", log=tmp_path / "log of the lost", folder=tmp_path / "missing")
 
-        assert await worker.wait() == TROUBLE
-        assert await lost.wait() == TROUBLE
-        assert await (await born(there, tmp_path)).wait() == INTERRUPTED
+        assert await worker.wait() == EXIT_FAILED
+        assert await lost.wait() == EXIT_FAILED
+        assert await (await born(there, tmp_path)).wait() == EXIT_INTERRUPTED
     assert (tmp_path / "log").read_text() != ""
     assert "missing" in (tmp_path / "log of the lost").read_text()
 
@@ -165,7 +165,7 @@ async def test_modules_in_the_folder_of_a_worker_are_not_loaded(is_forking: bool
         worker = await born(there, tmp_path)
         code = await worker.wait()
 
-    assert code == INTERRUPTED
+    assert code == EXIT_INTERRUPTED
     assert not (tmp_path / "loaded").exists()
 
 
@@ -173,21 +173,21 @@ async def test_workers_end_with_their_nursery_and_the_next_is_born_in_another(tm
     with nobody() as place:
         async with opened() as there:
             worker = await born(there, tmp_path, at=place)
-            first = await there.warm()
+            first = await there.warm_up()
 
             os.kill(first, signal.SIGKILL)
 
-            assert await worker.wait() == LOST
+            assert await worker.wait() == LOST_EXIT_CODE
             assert is_gone(worker.pid)
-            assert await (await born(there, tmp_path)).wait() == INTERRUPTED
-            assert await there.warm() != first
+            assert await (await born(there, tmp_path)).wait() == EXIT_INTERRUPTED
+            assert await there.warm_up() != first
 
 
 async def test_everything_ends_with_the_block(tmp_path: Path) -> None:
     with nobody() as place:
         async with opened() as there:
             worker = await born(there, tmp_path, at=place)
-            home = await there.warm()
+            home = await there.warm_up()
 
         assert is_gone(worker.pid)
         assert is_gone(home)
@@ -196,13 +196,13 @@ async def test_everything_ends_with_the_block(tmp_path: Path) -> None:
 COMMANDER = """
 import json, sys, anyio
 from pathlib import Path
-from podium.workers.spawner import nursery
+from podium.workers.spawner import open_spawner
 
 async def main(folder, place):
-    async with nursery({}) as there:
-        home = await there.warm()
+    async with open_spawner({}) as there:
+        home = await there.warm_up()
         hello = lambda parent: json.dumps({"socket": place, "run": "r1", "token": "t", "parent": parent})
-        worker = await there.born(hello, log=Path(folder, "log"), folder=Path(folder))
+        worker = await there.spawn(hello, log=Path(folder, "log"), folder=Path(folder))
         print(home, worker.pid, flush=True)
         await anyio.sleep_forever()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podium.workers.work_commit import subject_of
+from podium.workers.work_commit import make_commit_subject
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from podium.workers.work_commit import subject_of
     ],
 )
 def test_a_commit_is_called_after_the_task(request_text: str, is_sent: bool, subject: str) -> None:
-    assert subject_of(request_text, is_sent=is_sent) == subject
+    assert make_commit_subject(request_text, is_sent=is_sent) == subject

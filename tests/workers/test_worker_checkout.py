@@ -110,6 +110,6 @@ async def test_what_a_checkout_takes_is_remembered_when_its_worker_ends(yard: Ya
     await yard.ended(run)
     await yard.over()
 
-    [noted] = await Ledger(yard.store).worktrees()
+    [noted] = await Ledger(yard.store).list_worktrees()
 
     assert 29_900 <= noted.size < 31_000

@@ -12,7 +12,7 @@ from podium.config.model_role import ROLES, Role
 from podium.values.agent import Budget
 from podium.values.errors import Mistake
 from podium.values.event import PermissionAsked, ToolAnswered
-from podium.workers.worker_options import Terms, permitting, suited
+from podium.workers.worker_options import WorkerOptions, allow_approved_rules, apply_worker_options
 
 from .worker_lab import Yard, bash, hand, write
 
@@ -26,43 +26,43 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def test_a_role_of_the_settings_brings_its_model_and_budget_and_is_briefed_once(settings: Settings) -> None:
-    worker = suited(AGENT, Terms(role="deep"), settings)
+    worker = apply_worker_options(AGENT, WorkerOptions(role="deep"), settings)
 
     assert (worker.model, worker.isolation, worker.budget) == ("deep", "shared", Budget(usd=2))
-    assert settings.briefing(worker) == "Work.\n\nThink."
+    assert settings.build_system_prompt(worker) == "Work.\n\nThink."
 
 
 def test_another_model_keeps_all_else_of_a_role(settings: Settings) -> None:
-    terms = Terms(role="deep", model="openai:small")
+    terms = WorkerOptions(role="deep", model="openai:small")
 
-    worker = suited(AGENT, terms, settings)
+    worker = apply_worker_options(AGENT, terms, settings)
 
     assert (worker.model, worker.budget) == ("openai:small", Budget(usd=2))
-    assert settings.briefing(worker) == "Work.\n\nThink."
-    assert permitting(settings, terms).permissions.allow == ("Bash(make *)",)
+    assert settings.build_system_prompt(worker) == "Work.\n\nThink."
+    assert allow_approved_rules(settings, terms).permissions.allow == ("Bash(make *)",)
 
 
 def test_what_is_said_of_a_worker_goes_before_its_role(settings: Settings) -> None:
     agent = structs.replace(AGENT, budget=Budget(files_changed=0, turns=9))
 
-    worker = suited(agent, Terms(role="deep", budget=Budget(turns=3), timeout=9.0), settings)
+    worker = apply_worker_options(agent, WorkerOptions(role="deep", budget=Budget(turns=3), timeout=9.0), settings)
 
     assert worker.budget == Budget(usd=2, turns=3, seconds=9.0, files_changed=0)
 
 
 @pytest.mark.parametrize("name", ROLES)
 def test_roles_that_come_along_leave_commands_to_be_asked_for(settings: Settings, name: str) -> None:
-    allowed = permitting(settings, Terms(role=name, approved=("WebFetch",))).permissions.allow
+    allowed = allow_approved_rules(settings, WorkerOptions(role=name, approved=("WebFetch",))).permissions.allow
 
     assert allowed == ("WebFetch", "Edit", "Write", "run_checks")
-    assert suited(AGENT, Terms(role=name), settings).model == ""
+    assert apply_worker_options(AGENT, WorkerOptions(role=name), settings).model == ""
 
 
 def test_a_role_or_rule_that_there_is_not_is_told(settings: Settings) -> None:
     with pytest.raises(Mistake, match="there is no role 'fast'; there are deep, complex-feature"):
-        suited(AGENT, Terms(role="fast"), settings)
+        apply_worker_options(AGENT, WorkerOptions(role="fast"), settings)
     with pytest.raises(Mistake, match="Bash\\("):
-        permitting(settings, Terms(approved=("Bash(",)))
+        allow_approved_rules(settings, WorkerOptions(approved=("Bash(",)))
 
 
 def test_what_a_repository_would_allow_for_a_role_is_ignored(tmp_path: Path) -> None:

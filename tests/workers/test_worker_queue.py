@@ -3,23 +3,23 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.workers.worker_queue import Job, Rest, steps
+from podium.workers.worker_queue import Job, RunStatus, plan_worker_starts
 
 
 def test_workers_are_started_in_the_order_of_their_hiring_while_there_are_places() -> None:
     jobs = [Job(run, run) for run in "abcd"]
 
-    taken = steps(jobs, rest={}, running=["a"], most=3)
+    taken = plan_worker_starts(jobs, statuses={}, running=["a"], most=3)
 
     assert taken.start == ["b", "c"]
-    assert taken.doomed == []
+    assert taken.unstartable == []
 
 
 def test_a_worker_waits_until_all_that_it_follows_have_succeeded() -> None:
     jobs = [Job("c", "c", after=("a", "b"))]
 
-    early = steps(jobs, rest={"a": "succeeded", "b": "open"}, running=["b"], most=4)
-    late = steps(jobs, rest={"a": "succeeded", "b": "succeeded"}, running=[], most=4)
+    early = plan_worker_starts(jobs, statuses={"a": "succeeded", "b": "open"}, running=["b"], most=4)
+    late = plan_worker_starts(jobs, statuses={"a": "succeeded", "b": "succeeded"}, running=[], most=4)
 
     assert early.start == []
     assert late.start == ["c"]
@@ -28,16 +28,18 @@ def test_a_worker_waits_until_all_that_it_follows_have_succeeded() -> None:
 def test_one_that_failed_dooms_those_that_follow_it_and_they_say_why() -> None:
     jobs = [Job("b", "b", after=("a",)), Job("c", "c", after=("gone",))]
 
-    taken = steps(jobs, rest={"a": "timed_out"}, running=[], most=4, told={"a": "feat/a timed out"})
+    taken = plan_worker_starts(
+        jobs, statuses={"a": "timed_out"}, running=[], most=4, end_texts={"a": "feat/a timed out"}
+    )
 
     assert taken.start == []
-    assert taken.doomed == [("b", "feat/a timed out"), ("c", "gone, which it was to follow, has not succeeded")]
+    assert taken.unstartable == [("b", "feat/a timed out"), ("c", "gone, which it was to follow, has not succeeded")]
 
 
 def test_who_is_paused_or_somebody_elses_is_left_and_takes_no_place() -> None:
     jobs = [Job(run, run) for run in "abc"]
 
-    taken = steps(jobs, rest={"a": "paused", "b": "taken"}, running=[], most=1)
+    taken = plan_worker_starts(jobs, statuses={"a": "paused", "b": "taken"}, running=[], most=1)
 
     assert taken.start == ["c"]
 
@@ -47,7 +49,7 @@ def test_who_is_paused_or_somebody_elses_is_left_and_takes_no_place() -> None:
     st.integers(1, 5),
     st.data(),
 )
-def test_there_are_never_more_at_work_than_places(rests: list[Rest], most: int, data: st.DataObject) -> None:
+def test_there_are_never_more_at_work_than_places(rests: list[RunStatus], most: int, data: st.DataObject) -> None:
     rest = dict(enumerate(rests))
     jobs = [
         Job(str(n), str(n), tuple(map(str, data.draw(st.sets(st.integers(0, max(n - 1, 0)))))) if n else ())
@@ -55,17 +57,17 @@ def test_there_are_never_more_at_work_than_places(rests: list[Rest], most: int, 
     ]
     running = {str(n) for n in rest if rest[n] == "open" and data.draw(st.booleans())}
 
-    taken = steps(jobs, rest={str(n): one for n, one in rest.items()}, running=running, most=most)
+    taken = plan_worker_starts(jobs, statuses={str(n): one for n, one in rest.items()}, running=running, most=most)
 
     assert len(taken.start) + len(running) <= max(most, len(running))
     assert not running & set(taken.start)
-    assert not set(taken.start) & {run for run, _ in taken.doomed}
+    assert not set(taken.start) & {run for run, _ in taken.unstartable}
 
 
 def test_a_worker_whose_parent_waits_for_it_is_started_though_all_places_are_taken() -> None:
     jobs = [Job("child", "feat/x", (), "lead"), Job("other", "feat/y")]
 
-    found = steps(jobs, rest={}, running=["lead"], most=1)
+    found = plan_worker_starts(jobs, statuses={}, running=["lead"], most=1)
 
     assert found.start == ["child"]
 
@@ -73,9 +75,9 @@ def test_a_worker_whose_parent_waits_for_it_is_started_though_all_places_are_tak
 def test_past_the_limit_a_parent_has_one_worker_at_work_and_the_next_when_that_is_over() -> None:
     jobs = [Job("lead", "lead"), *(Job(str(n), str(n), (), "lead") for n in range(8))]
 
-    first = steps(jobs, rest={}, running=["lead"], most=1)
-    meanwhile = steps(jobs, rest={}, running=["lead", "0"], most=1)
-    then = steps(jobs[:1] + jobs[2:], rest={"0": "succeeded"}, running=["lead"], most=1)
+    first = plan_worker_starts(jobs, statuses={}, running=["lead"], most=1)
+    meanwhile = plan_worker_starts(jobs, statuses={}, running=["lead", "0"], most=1)
+    then = plan_worker_starts(jobs[:1] + jobs[2:], statuses={"0": "succeeded"}, running=["lead"], most=1)
 
     assert (first.start, meanwhile.start, then.start) == (["0"], [], ["1"])
 
@@ -89,7 +91,7 @@ def test_the_limit_is_passed_by_one_worker_for_each_parent_that_has_none(
     attended = {job.parent for job in jobs if job.run in running}
     waiting = {job.parent for job in jobs if job.run not in running and job.parent in running} - attended
 
-    start = steps(jobs, rest={}, running=running, most=most).start
+    start = plan_worker_starts(jobs, statuses={}, running=running, most=most).start
 
     assert len(running) + len(start) <= max(most, len(running)) + len(waiting)
     assert waiting <= {job.parent for job in jobs if job.run in start}
@@ -98,7 +100,7 @@ def test_the_limit_is_passed_by_one_worker_for_each_parent_that_has_none(
 def test_a_repository_has_no_more_at_work_than_it_says_and_keeps_no_other_waiting() -> None:
     jobs = [*(Job(run, run, root="here") for run in "abc"), *(Job(run, run, root="there") for run in "de")]
 
-    found = steps(jobs, rest={}, running=["a"], most=4, within={"here": 2, "there": 9})
+    found = plan_worker_starts(jobs, statuses={}, running=["a"], most=4, within={"here": 2, "there": 9})
 
     assert found.start == ["b", "d", "e"]
 
@@ -106,6 +108,6 @@ def test_a_repository_has_no_more_at_work_than_it_says_and_keeps_no_other_waitin
 def test_a_worker_whose_parent_waits_for_it_is_started_though_its_repository_has_no_place() -> None:
     jobs = [Job("lead", "lead", root="here"), *(Job(run, run, (), "lead", "here") for run in "ab")]
 
-    found = steps(jobs, rest={}, running=["lead"], most=4, within={"here": 1})
+    found = plan_worker_starts(jobs, statuses={}, running=["lead"], most=4, within={"here": 1})
 
     assert found.start == ["a"]

@@ -17,13 +17,13 @@ from typing import Any
 from anyio import fail_after, move_on_after, to_thread, wait_readable
 
 from podium import Agent, App, Settings
-from podium.core.timeline import first_break
+from podium.core.timeline import find_chain_break
 from podium.store.follower import Follower
-from podium.store.sqlite.mailbox import post
-from podium.store.sqlite.reader import Reader
-from podium.store.sqlite.run_leases import born
-from podium.store.sqlite.worker_index import Crew
-from podium.store.wakeup import bell_folder
+from podium.store.sqlite.mailbox import post_to_mailbox
+from podium.store.sqlite.reader import StoreReader
+from podium.store.sqlite.run_leases import read_process_start
+from podium.store.sqlite.worker_index import WorkerIndex
+from podium.store.wakeup import ensure_socket_folder
 from podium.testing import ModelServer
 from podium.values.agent import Permissions
 from podium.values.event import (
@@ -38,7 +38,7 @@ from podium.values.event import (
     RunResumed,
     StopAsked,
 )
-from podium.workers.delegate import delegate
+from podium.workers.delegate import delegate_to_worker
 
 from ..workspace.merging import Repo
 
@@ -84,7 +84,7 @@ class Process:
 
     @property
     def is_there(self) -> bool:
-        return bool(born(self.pid))
+        return bool(read_process_start(self.pid))
 
     def kill(self, sign: signal.Signals = signal.SIGKILL) -> None:
         with suppress(ProcessLookupError):
@@ -157,7 +157,7 @@ class Yard:
     ) -> list[str]:
         async with App(self.settings(allow), environ=self.environ) as app:
             return [
-                await delegate(
+                await delegate_to_worker(
                     app, hand(*moves, tools=tools), f"work on {branch}", at=self.repo.path, branch=branch, **given
                 )
                 for branch, moves in crew.items()
@@ -199,8 +199,8 @@ class Yard:
     # Watching
 
     def entries(self, run: str) -> list[Entry]:
-        with Reader(self.store) as reader:
-            return reader.entries(run)
+        with StoreReader(self.store) as reader:
+            return reader.read_entries(run)
 
     def events(self, run: str, *kinds: type[Event]) -> list[Any]:
         return [entry.event for entry in self.entries(run) if not kinds or isinstance(entry.event, kinds)]
@@ -260,10 +260,10 @@ class Yard:
 
     def answer(self, run: str, asked: PermissionAsked, decision: Decision, comment: str = "", by: str = "me") -> bool:
         answered = PermissionAnswered(id=asked.id, decision=decision, by=by, comment=comment, at=time.time())
-        return post(self.store, run, answered, ref=asked.id)
+        return post_to_mailbox(self.store, run, answered, ref=asked.id)
 
     def stop(self, run: str) -> None:
-        post(self.store, run, StopAsked(by="me"))
+        post_to_mailbox(self.store, run, StopAsked(by="me"))
 
     # Who is there
 
@@ -295,12 +295,14 @@ class Yard:
     def check(self, *runs: str) -> None:
         """Nothing is left over, nothing is unknown, and every timeline is whole."""
         assert self.processes() == []
-        assert Crew(self.store).open() == []
-        assert [path.name for path in bell_folder(self.store).iterdir() if path.name.startswith("commander")] == []
+        assert WorkerIndex(self.store).list_open() == []
+        assert [
+            path.name for path in ensure_socket_folder(self.store).iterdir() if path.name.startswith("commander")
+        ] == []
         for run in runs:
-            with Reader(self.store) as reader:
-                rows = reader.rows(run)
-            assert first_break(rows) is None
+            with StoreReader(self.store) as reader:
+                rows = reader.read_rows(run)
+            assert find_chain_break(rows) is None
             entries = self.entries(run)
             assert [isinstance(entry.event, RunEnded) for entry in entries].count(True) == 1
             assert isinstance(entries[-1].event, RunEnded)

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from podium.workspace.merging.merge_train import Car, CheckResult
+from podium.workspace.merging.merge_train import CheckResult, TrainBranch
 
 LINES = "".join(f"{number}\n" for number in range(30))
 
@@ -53,8 +53,8 @@ class Repo:
     def tree(self, commit: str) -> str:
         return self.git("rev-parse", f"{commit}^{{tree}}")
 
-    def car(self, branch: str, *after: str) -> Car:
-        return Car(branch=branch, commit=self.tip(branch), after=after)
+    def car(self, branch: str, *after: str) -> TrainBranch:
+        return TrainBranch(branch=branch, commit=self.tip(branch), after=after)
 
     def seen(self) -> dict[str, str]:
         """All that a person could see of the repository."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from podium.system.child_process import Ended, run
+from podium.system.child_process import ProcessExit, run_process
 from podium.workspace.sandbox.bubblewrap import Sandbox
 
 USER = "podium-test"
@@ -74,7 +74,7 @@ class Place:
             try:
                 return await said(sandbox, argv, timeout=timeout)
             finally:
-                sandbox.tidy()
+                sandbox.remove_placeholders()
 
         if self.who == "root" or os.geteuid() != 0:
             return anyio.run(there)
@@ -107,8 +107,10 @@ async def said(sandbox: Sandbox, argv: list[str], *, timeout: float = 30) -> Sai
         text.extend(chunk)
         return True
 
-    ended: Ended = await run(sandbox.wrap(argv), directory=str(sandbox.checkout), timeout=timeout, take=take)
-    return Said(ended.code, text.decode(errors="replace"), ended.is_late)
+    ended: ProcessExit = await run_process(
+        sandbox.wrap(argv), directory=str(sandbox.checkout), timeout=timeout, take=take
+    )
+    return Said(ended.code, text.decode(errors="replace"), ended.has_timed_out)
 
 
 def _become(user: str, folder: Path) -> None:

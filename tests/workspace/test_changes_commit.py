@@ -9,7 +9,7 @@ import pytest
 
 from podium.store.sqlite.worktree_ledger import Ledger
 from podium.workspace.git.repository import Checkout, Repository
-from podium.workspace.worktrees.changes_commit import brought_home
+from podium.workspace.worktrees.changes_commit import commit_work
 from podium.workspace.worktrees.worktree import Worktrees
 
 from .merging import Repo
@@ -34,7 +34,7 @@ async def checkout(repo: Repo, tmp_path: Path) -> Checkout:
 async def test_what_a_worker_changed_is_one_commit_on_its_branch(repo: Repo, checkout: Checkout) -> None:
     main = repo.tip()
 
-    brought = await brought_home(checkout, subject="Add the thing\nand more", body="It was missing.")
+    brought = await commit_work(checkout, subject="Add the thing\nand more", body="It was missing.")
 
     assert brought.commit == repo.tip("feat/one")
     assert brought.commits == (brought.commit,)
@@ -46,19 +46,19 @@ async def test_what_a_worker_changed_is_one_commit_on_its_branch(repo: Repo, che
 
 
 async def test_bringing_it_home_again_finds_nothing_to_do(repo: Repo, checkout: Checkout) -> None:
-    first = await brought_home(checkout, subject="once")
+    first = await commit_work(checkout, subject="once")
 
-    second = await brought_home(checkout, subject="twice")
+    second = await commit_work(checkout, subject="twice")
 
     assert second == first
     assert repo.git("log", "--format=%s", "main..feat/one") == "once"
 
 
 async def test_a_crash_right_after_the_commit_leaves_nothing_to_commit(repo: Repo, checkout: Checkout) -> None:
-    first = await brought_home(checkout, subject="once")
+    first = await commit_work(checkout, subject="once")
     repo.git("read-tree", "main", at=checkout.path)  # the index as the crash left it
 
-    second = await brought_home(checkout, subject="twice")
+    second = await commit_work(checkout, subject="twice")
 
     assert second == first
     assert repo.git("status", "--porcelain", at=checkout.path) == ""
@@ -74,7 +74,7 @@ async def test_what_is_no_file_holds_nothing_up_and_stays_out(repo: Repo, checko
     tool.write_text("x")
     tool.chmod(0o6755)
 
-    brought = await brought_home(checkout, subject="odd things")
+    brought = await commit_work(checkout, subject="odd things")
 
     assert brought.files == ("a.txt", "link", "new.txt", "old.txt", "tool")
     assert repo.git("ls-tree", "feat/one", "link", "tool").split()[::4] == ["120000", "100755"]
@@ -84,13 +84,13 @@ async def test_what_is_no_file_holds_nothing_up_and_stays_out(repo: Repo, checko
 async def test_where_nothing_was_changed_nothing_is_committed(repo: Repo, tmp_path: Path) -> None:
     of = Worktrees(repository=Repository.at(repo.path), ledger=Ledger(tmp_path / "podium.db"))
 
-    brought = await brought_home(await of.create("feat/one"), subject="nothing")
+    brought = await commit_work(await of.create("feat/one"), subject="nothing")
 
     assert brought.commit == repo.tip()
     assert (brought.commits, brought.files) == ((), ())
 
 
 async def test_a_subject_that_says_nothing_is_given_another(repo: Repo, checkout: Checkout) -> None:
-    await brought_home(checkout, subject=" \n ")
+    await commit_work(checkout, subject=" \n ")
 
     assert repo.git("log", "-1", "--format=%s", "feat/one") == "Work of an agent"

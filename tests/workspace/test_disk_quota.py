@@ -12,8 +12,8 @@ import pytest
 from podium.store.sqlite.worktree_ledger import Ledger
 from podium.values.errors import Mistake
 from podium.workspace.git.repository import Repository
-from podium.workspace.worktrees.cleanup import cleanup, listed
-from podium.workspace.worktrees.disk_quota import size_of, taken
+from podium.workspace.worktrees.cleanup import clean_up_worktrees, list_worktrees
+from podium.workspace.worktrees.disk_quota import measure_folder, read_disk_usage
 from podium.workspace.worktrees.worktree import Worktrees
 
 from .test_repository import repo, run_git
@@ -42,7 +42,7 @@ async def test_once_the_quota_is_reached_no_more_are_made_and_what_would_work_is
     with pytest.raises(Mistake) as refused:
         await home.create("more")
     with pytest.raises(Mistake, match=r"no worktree can be made"):
-        await home.must_be_free("more")
+        await home.must_be_creatable("more")
 
     assert str(refused.value) == (
         "no worktree can be made, because the worktrees of workers take 11 MB of the 10 MB that "
@@ -50,7 +50,7 @@ async def test_once_the_quota_is_reached_no_more_are_made_and_what_would_work_is
         f"the largest: {large.path} (7 MB), {small.path} (4 MB); "
         "podium worktrees cleanup makes room, and a higher quota would do as well"
     )
-    assert [one.branch for one in await home.ledger.worktrees()] == ["small", "large"]
+    assert [one.branch for one in await home.ledger.list_worktrees()] == ["small", "large"]
     assert (await replace(home, quota=12 * MB).create("more")).path.exists()
 
 
@@ -66,7 +66,7 @@ async def test_room_that_was_made_by_hand_or_by_cleaning_up_counts_at_once(home:
     fill(second.path, 11)
     with pytest.raises(Mistake, match=r"take 11 MB of the 10 MB"):
         await home.create("third")
-    await cleanup(home)
+    await clean_up_worktrees(home)
 
     assert (await home.create("third")).path.exists()
 
@@ -86,14 +86,14 @@ async def test_the_worktrees_of_every_repository_of_the_store_count(
 async def test_listing_remembers_what_was_measured_and_one_that_is_gone_takes_nothing(home: Worktrees) -> None:
     kept, gone = await home.create("kept", run="over"), await home.create("gone", run="over")
     fill(kept.path, 3)
-    before = await taken(home.ledger, None)
+    before = await read_disk_usage(home.ledger, None)
     gone.path.rename(gone.path.with_name("elsewhere"))
 
-    found = await listed(home)
+    found = await list_worktrees(home)
 
-    assert before.size < MB
+    assert before.total_size < MB
     assert [(one.branch, one.size // MB, one.state) for one in found] == [("kept", 3, "ready"), ("gone", 0, "missing")]
-    assert (await taken(home.ledger, None)).size == sum(one.size for one in found)
+    assert (await read_disk_usage(home.ledger, None)).total_size == sum(one.size for one in found)
 
 
 async def test_only_what_somebody_works_in_is_measured_for_a_new_one(home: Worktrees) -> None:
@@ -101,20 +101,24 @@ async def test_only_what_somebody_works_in_is_measured_for_a_new_one(home: Workt
     fill(over.path, 11)
     idle = await home.create("idle")
 
-    remembered = {one.branch: one.size // MB for one in await home.ledger.worktrees()}
+    remembered = {one.branch: one.size // MB for one in await home.ledger.list_worktrees()}
     fill(idle.path, 2)
     await home.create("more", run="another")
 
     assert remembered == {"over": 0, "idle": 0}
-    assert {one.branch: one.size // MB for one in await home.ledger.worktrees()} == {"over": 0, "idle": 2, "more": 0}
+    assert {one.branch: one.size // MB for one in await home.ledger.list_worktrees()} == {
+        "over": 0,
+        "idle": 2,
+        "more": 0,
+    }
 
 
 async def test_without_a_quota_nothing_is_refused_and_all_of_it_is_told(home: Worktrees) -> None:
     home = replace(home, quota=None)
     fill((await home.create("feat")).path, 2000)
-    await listed(home)
+    await list_worktrees(home)
 
-    there = await taken(home.ledger, None)
+    there = await read_disk_usage(home.ledger, None)
 
     assert (str(there), there.is_reached) == ("the worktrees of workers take 2 GB", False)
     assert (await home.create("more")).path.exists()
@@ -132,8 +136,8 @@ def test_a_size_counts_no_link_and_stops_at_nothing(tmp_path: Path) -> None:
     os.mkfifo(inside / "pipe")
 
     links = sum((inside / name).lstat().st_size for name in ("link", "broken", "loop"))
-    assert size_of(inside) == 100 + links
-    assert size_of(tmp_path / "nothing") == 0
+    assert measure_folder(inside) == 100 + links
+    assert measure_folder(tmp_path / "nothing") == 0
 
 
 def test_folders_without_end_are_measured_as_deep_as_they_have_a_path(tmp_path: Path) -> None:
@@ -147,7 +151,7 @@ def test_folders_without_end_are_measured_as_deep_as_they_have_a_path(tmp_path: 
             at = below
         os.close(at)
 
-        size = size_of(tmp_path)
+        size = measure_folder(tmp_path)
     finally:
         # Here, because pytest cannot put away what is so deep.
         subprocess.run(["rm", "-rf", tmp_path / "deep"], check=True)

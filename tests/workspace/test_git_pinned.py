@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.values.errors import Inconsistent, Mistake, OutsideFailed
-from podium.workspace.git.repository import Checkout, Repository, git, git_output, pinned
+from podium.values.errors import JournalMismatch, Mistake, OutsideFailed
+from podium.workspace.git.repository import Checkout, Repository, call_git, read_git_output, resolve_location
 
 from .test_repository import canary, repo, run_git
 
@@ -23,8 +23,8 @@ def test_a_repository_is_found_from_any_folder_in_it(repo: Path, tmp_path: Path)
     found = Repository.at(repo)
 
     assert found == Repository(root=repo, git_dir=repo / ".git", common_dir=repo / ".git")
-    assert Repository.at(repo / "deep" / "er") == Repository.at(tmp_path / "link") == found == pinned(repo)
-    assert found.main == repo
+    assert Repository.at(repo / "deep" / "er") == Repository.at(tmp_path / "link") == found == resolve_location(repo)
+    assert found.main_folder == repo
 
 
 def test_a_worktree_is_a_place_of_its_own_in_the_same_repository(repo: Path, tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_worktree_is_a_place_of_its_own_in_the_same_repository(repo: Path, tmp
     found = Repository.at(tmp_path / "w")
 
     assert found.git_dir == repo / ".git" / "worktrees" / "w"
-    assert (found.root, found.common_dir, found.main) == (tmp_path / "w", repo / ".git", repo)
+    assert (found.root, found.common_dir, found.main_folder) == (tmp_path / "w", repo / ".git", repo)
 
 
 async def test_a_worktree_of_a_bare_repository_and_a_submodule_are_repositories(repo: Path, tmp_path: Path) -> None:
@@ -43,10 +43,10 @@ async def test_a_worktree_of_a_bare_repository_and_a_submodule_are_repositories(
 
     of_bare, sub = Repository.at(tmp_path / "of bare"), Repository.at(repo / "sub")
 
-    assert of_bare.main == tmp_path / "of bare"
-    assert await git_output(of_bare, "rev-parse", "--abbrev-ref", "HEAD") == "main"
+    assert of_bare.main_folder == tmp_path / "of bare"
+    assert await read_git_output(of_bare, "rev-parse", "--abbrev-ref", "HEAD") == "main"
     assert sub.git_dir == repo / ".git" / "modules" / "sub"
-    assert await git_output(sub, "status", "--porcelain") == ""
+    assert await read_git_output(sub, "status", "--porcelain") == ""
 
 
 def test_what_is_no_repository_is_refused_with_a_reason(repo: Path, tmp_path: Path) -> None:
@@ -95,35 +95,35 @@ async def test_git_that_is_told_where_everything_is_discovers_nothing(repo: Path
     (tmp_path / "w" / "new.txt").write_text("new\n")
 
     for at in (place, checkout):
-        assert await git_output(at, "status", "--porcelain", "--branch") == "## w\n?? new.txt"
-    assert (await git(place.root, "status")).code != 0
+        assert await read_git_output(at, "status", "--porcelain", "--branch") == "## w\n?? new.txt"
+    assert (await call_git(place.root, "status")).code != 0
 
 
 async def test_an_index_of_its_own_leaves_the_other_alone(repo: Path, tmp_path: Path) -> None:
     place = Repository.at(repo)
     (repo / "new.txt").write_text("new\n")
 
-    await git_output(place, "read-tree", "HEAD", index=tmp_path / "index")
-    await git_output(place, "update-index", "--add", "new.txt", index=tmp_path / "index")
+    await read_git_output(place, "read-tree", "HEAD", index=tmp_path / "index")
+    await read_git_output(place, "update-index", "--add", "new.txt", index=tmp_path / "index")
 
-    assert await git_output(place, "ls-files", index=tmp_path / "index") == "a.txt\nnew.txt"
-    assert await git_output(place, "ls-files") == "a.txt"
+    assert await read_git_output(place, "ls-files", index=tmp_path / "index") == "a.txt\nnew.txt"
+    assert await read_git_output(place, "ls-files") == "a.txt"
 
 
 async def test_what_fails_is_told_and_what_is_no_command_is_not_tried(repo: Path) -> None:
     place = Repository.at(repo)
 
     with pytest.raises(OutsideFailed, match=r"git rev-parse failed in .*repo: fatal"):
-        await git_output(place, "rev-parse", "--verify", "nowhere")
+        await read_git_output(place, "rev-parse", "--verify", "nowhere")
     with pytest.raises(OutsideFailed, match=r"git status could not be started"):
-        await git(replace(place, root=repo / "gone"), "status")
+        await call_git(replace(place, root=repo / "gone"), "status")
     for args in ((), ("-c", "alias.x=!id", "x")):
-        with pytest.raises(Inconsistent):
-            await git(place, *args)
+        with pytest.raises(JournalMismatch):
+            await call_git(place, *args)
 
 
 async def test_git_that_does_not_listen_to_the_end_says_why(repo: Path) -> None:
-    done = await git(Repository.at(repo), "update-index", "--no-such-option", stdin=b"x" * 10_000_000)
+    done = await call_git(Repository.at(repo), "update-index", "--no-such-option", stdin=b"x" * 10_000_000)
 
     assert done.code == 129
     assert "usage" in done.err

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from podium.cli.workers.forecast import lines
+from podium.cli.workers.forecast import format_forecast
 from podium.values.errors import Mistake
-from podium.workspace.merging.overlap_forecast import changed, forecast
+from podium.workspace.merging.overlap_forecast import forecast, read_branch_changes
 
 from .merging import LINES, Repo, edited
 
@@ -26,7 +26,7 @@ async def test_a_branch_is_counted_against_where_it_parted(repo: Repo) -> None:
     second = repo.branch("feat", {"b.txt": None}, start="feat")
     repo.commit({"later.txt": "on main\n"})
 
-    found = await changed(repo.path, "main", "feat")
+    found = await read_branch_changes(repo.path, "main", "feat")
 
     assert [(one.path, one.added, one.removed) for one in found.files] == [
         ("a.txt", 1, 1),
@@ -40,7 +40,7 @@ async def test_a_branch_is_counted_against_where_it_parted(repo: Repo) -> None:
 async def test_renamed_binary_and_oddly_named_files_are_counted(repo: Repo) -> None:
     repo.branch("feat", {"old.txt": None, "sub/fresh.txt": LINES + "more\n", "b.bin": b"\0\1\2", ODD: "1\n"})
 
-    found = {one.path: one for one in (await changed(repo.path, "main", "feat")).files}
+    found = {one.path: one for one in (await read_branch_changes(repo.path, "main", "feat")).files}
 
     assert (found["sub/fresh.txt"].was, found["sub/fresh.txt"].added) == ("old.txt", 1)
     assert (found["b.bin"].is_binary, found["b.bin"].added) == (True, 0)
@@ -51,7 +51,7 @@ async def test_renamed_binary_and_oddly_named_files_are_counted(repo: Repo) -> N
 async def test_a_name_that_is_no_text_is_written_out(repo: Repo) -> None:
     repo.branch("feat", {b"caf\xe9.txt".decode(errors="surrogateescape"): "1\n"})
 
-    found = await changed(repo.path, "main", "feat")
+    found = await read_branch_changes(repo.path, "main", "feat")
 
     assert [one.path for one in found.files] == ["caf\\xe9.txt"]
 
@@ -61,7 +61,7 @@ async def test_a_branch_that_never_met_the_base_brings_all_that_it_has(repo: Rep
     repo.git("branch", "stranger", repo.git("commit-tree", empty, "-m", "alone"))
     repo.branch("stranger", {"own.txt": "1\n"}, start="stranger")
 
-    found = await changed(repo.path, "main", "stranger")
+    found = await read_branch_changes(repo.path, "main", "stranger")
     told = await forecast(repo.path, {"stranger": "main"}, onto="main")
 
     assert [one.path for one in found.files] == ["own.txt"]
@@ -72,7 +72,7 @@ async def test_a_branch_that_never_met_the_base_brings_all_that_it_has(repo: Rep
 @pytest.mark.parametrize("name", ["nope", "main~0", "--upload-pack=x", "", "a\0b", "refs/heads/main"])
 async def test_what_is_no_branch_is_refused(repo: Repo, name: str) -> None:
     with pytest.raises(Mistake, match="there is no branch"):
-        await changed(repo.path, "main", name)
+        await read_branch_changes(repo.path, "main", name)
 
 
 async def test_pairs_that_share_files_or_clash_are_told_and_nothing_is_touched(repo: Repo) -> None:
@@ -152,7 +152,7 @@ async def test_a_clash_is_told_as_that_of_the_branch_that_it_comes_from(repo: Re
         ("feat/b", "feat/c", (), "feat/a"),
         ("feat/b", "feat/d", (), "feat/a"),
     ]
-    assert list(lines(told))[-1] == (
+    assert list(format_forecast(told))[-1] == (
         "feat/b and feat/d share no file; they would clash in a.txt, which is the clash of feat/a"
     )
 
@@ -163,7 +163,7 @@ async def test_a_branch_that_the_target_has_is_told_as_such(repo: Repo) -> None:
 
     told = await forecast(repo.path, {"feat": "main~1"}, onto="main")
 
-    assert list(lines(told)) == ["feat: 1 file, +1 -1, 1 commit; main has it already"]
+    assert list(format_forecast(told)) == ["feat: 1 file, +1 -1, 1 commit; main has it already"]
 
 
 async def test_twenty_branches_are_foretold_as_git_merges_them(repo: Repo) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from podium.values.errors import OutsideFailed
-from podium.workspace.git.repository import git, trusted_program
+from podium.workspace.git.repository import call_git, find_trusted_program
 
 
 def run_git(directory: Path, *args: str) -> None:
@@ -39,9 +39,9 @@ def canary(tmp_path: Path) -> Path:
 
 
 async def test_git_answers_with_code_output_and_complaint(repo: Path) -> None:
-    fine = await git(repo, "rev-parse", "--abbrev-ref", "HEAD")
-    wrong = await git(repo, "rev-parse", "--verify", "nonexistent")
-    fed = await git(repo, "hash-object", "--stdin", stdin=b"one\n")
+    fine = await call_git(repo, "rev-parse", "--abbrev-ref", "HEAD")
+    wrong = await call_git(repo, "rev-parse", "--verify", "nonexistent")
+    fed = await call_git(repo, "hash-object", "--stdin", stdin=b"one\n")
 
     assert (fine.code, fine.out) == (0, b"main\n")
     assert wrong.code == 128
@@ -69,8 +69,8 @@ async def test_a_command_in_the_repositorys_settings_does_not_run(
     (repo / ".gitattributes").write_text("*.txt diff=x filter=x\n")
     (repo / "a.txt").write_text("two\n")
 
-    diff = await git(repo, "diff", "--", "a.txt")
-    status = await git(repo, "status", "--porcelain")
+    diff = await call_git(repo, "diff", "--", "a.txt")
+    status = await call_git(repo, "status", "--porcelain")
 
     assert b"+two" in diff.out
     assert b" M a.txt" in status.out
@@ -87,7 +87,7 @@ async def test_a_merge_driver_of_the_repository_does_not_run(repo: Path, canary:
         run_git(repo, "commit", "-q", "-am", branch)
     run_git(repo, "config", "merge.x.driver", f"{canary} %A")
 
-    merged = await git(repo, "merge-tree", "--write-tree", "left", "right")
+    merged = await call_git(repo, "merge-tree", "--write-tree", "left", "right")
 
     assert merged.code == 1
     assert not (tmp_path / "trace").exists()
@@ -99,8 +99,8 @@ async def test_hooks_do_not_run(repo: Path, canary: Path, tmp_path: Path) -> Non
         (repo / ".git" / "hooks" / hook).symlink_to(canary)
     (repo / "a.txt").write_text("two\n")
 
-    assert (await git(repo, "commit", "-q", "-am", "second")).code == 0
-    assert (await git(repo, "worktree", "add", "-q", str(tmp_path / "w"), "-b", "w")).code == 0
+    assert (await call_git(repo, "commit", "-q", "-am", "second")).code == 0
+    assert (await call_git(repo, "worktree", "add", "-q", str(tmp_path / "w"), "-b", "w")).code == 0
     assert not (tmp_path / "trace").exists()
 
 
@@ -112,8 +112,8 @@ async def test_a_missing_object_is_not_fetched_from_where_the_repository_says(
     run_git(repo, "config", "remote.origin.promisor", "true")
     run_git(repo, "config", "remote.origin.uploadpack", str(canary))
 
-    missing = await git(repo, "cat-file", "-p", "1" * 40)
-    ext = await git(repo, "ls-remote", f"ext::{canary}")
+    missing = await call_git(repo, "cat-file", "-p", "1" * 40)
+    ext = await call_git(repo, "ls-remote", f"ext::{canary}")
 
     assert missing.code != 0
     assert ext.code != 0
@@ -132,7 +132,7 @@ async def test_settings_of_the_environment_do_not_reach_git(
         monkeypatch.setenv(name, value)
     (repo / "a.txt").write_text("two\n")
 
-    assert b"+two" in (await git(repo, "diff")).out
+    assert b"+two" in (await call_git(repo, "diff")).out
     assert not (tmp_path / "trace").exists()
 
 
@@ -140,7 +140,7 @@ async def test_a_directory_shaped_like_a_bare_repository_is_not_taken_for_one(re
     bare = repo / "sub"
     run_git(repo, "init", "-q", "--bare", str(bare))
 
-    done = await git(bare, "rev-parse", "--git-dir")
+    done = await call_git(bare, "rev-parse", "--git-dir")
 
     assert done.code != 0
     assert "bare" in done.err
@@ -156,12 +156,12 @@ def test_a_program_in_the_checkout_is_never_the_one(tmp_path: Path, monkeypatch:
     path = f".{os.pathsep}{os.pathsep}{tmp_path}/checkout/bin{os.pathsep}{tmp_path}/elsewhere"
     monkeypatch.setenv("PATH", path)
 
-    assert trusted_program(name, outside=tmp_path / "checkout") == f"{tmp_path}/elsewhere/{name}"
-    assert trusted_program("no-such-program-here", outside=tmp_path) is None
+    assert find_trusted_program(name, outside=tmp_path / "checkout") == f"{tmp_path}/elsewhere/{name}"
+    assert find_trusted_program("no-such-program-here", outside=tmp_path) is None
 
 
 async def test_git_that_takes_too_long_is_stopped(repo: Path) -> None:
     os.mkfifo(repo / "fifo")
 
     with pytest.raises(OutsideFailed, match=r"git hash-object was stopped after 0\.3 s"):
-        await git(repo, "hash-object", "fifo", timeout=0.3)
+        await call_git(repo, "hash-object", "fifo", timeout=0.3)

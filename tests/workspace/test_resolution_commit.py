@@ -9,8 +9,15 @@ import pytest
 
 from podium.values.errors import Mistake
 from podium.workspace.merging.merge_train import train
-from podium.workspace.merging.resolution_commit import Beginning, begin, begun_at, begun_in, settles, unresolved
-from podium.workspace.merging.trial_merge import Clash, Side, attempt
+from podium.workspace.merging.resolution_commit import (
+    ResolutionStart,
+    commit_resolution_start,
+    filter_resolution_starts,
+    find_resolution_starts,
+    find_unresolved_files,
+    is_resolution_of,
+)
+from podium.workspace.merging.trial_merge import ConflictingMerge, MergeSide, try_merge
 
 from .merging import LINES, Repo, edited, passing
 
@@ -22,19 +29,19 @@ def repo(tmp_path: Path) -> Repo:
     return Repo(tmp_path / "repo")
 
 
-async def begun(repo: Repo, ours: Files, theirs: Files) -> Beginning:
+async def begun(repo: Repo, ours: Files, theirs: Files) -> ResolutionStart:
     """What resolving these two begins with; it is what the branch `resolved` is at."""
-    sides = [Side(name=name, commit=repo.branch(name, files)) for name, files in (("one", ours), ("two", theirs))]
-    clash = await attempt(repo.path, *sides)
-    assert isinstance(clash, Clash)
-    beginning = await begin(repo.path, clash, *sides)
+    sides = [MergeSide(name=name, commit=repo.branch(name, files)) for name, files in (("one", ours), ("two", theirs))]
+    clash = await try_merge(repo.path, *sides)
+    assert isinstance(clash, ConflictingMerge)
+    beginning = await commit_resolution_start(repo.path, clash, *sides)
     repo.git("branch", "resolved", beginning.commit)
     return beginning
 
 
-async def left(repo: Repo, beginning: Beginning, files: Files) -> tuple[str, ...]:
+async def left(repo: Repo, beginning: ResolutionStart, files: Files) -> tuple[str, ...]:
     """What is left of the clash after these changes."""
-    return await unresolved(repo.path, repo.branch("tried", files, start=beginning.commit), beginning)
+    return await find_unresolved_files(repo.path, repo.branch("tried", files, start=beginning.commit), beginning)
 
 
 async def test_a_resolution_begins_with_a_commit_of_both_sides_and_their_marks(repo: Repo) -> None:
@@ -42,11 +49,13 @@ async def test_a_resolution_begins_with_a_commit_of_both_sides_and_their_marks(r
 
     assert repo.git("show", "-s", "--format=%P", beginning.commit) == f"{repo.tip('one')} {repo.tip('two')}"
     assert f"<<<<<<< {beginning.ours}\none\n=======\ntwo\n" in repo.git("show", f"{beginning.commit}:a.txt")
-    assert await begun_in(repo.path, beginning.commit, beyond=repo.tip()) == [beginning]
-    assert await begun_in(repo.path, beginning.commit, beyond=beginning.commit) == []
-    assert await begun_at(repo.path, [repo.tip(), beginning.commit, "0" * 40]) == {beginning.commit: beginning}
-    assert await settles(repo.path, beginning, repo.tip("two"))
-    assert not await settles(repo.path, beginning, repo.tip("one"))
+    assert await find_resolution_starts(repo.path, beginning.commit, beyond=repo.tip()) == [beginning]
+    assert await find_resolution_starts(repo.path, beginning.commit, beyond=beginning.commit) == []
+    assert await filter_resolution_starts(repo.path, [repo.tip(), beginning.commit, "0" * 40]) == {
+        beginning.commit: beginning
+    }
+    assert await is_resolution_of(repo.path, beginning, repo.tip("two"))
+    assert not await is_resolution_of(repo.path, beginning, repo.tip("one"))
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
@@ -72,7 +81,7 @@ async def test_a_heading_that_looks_like_a_mark_is_none(repo: Repo) -> None:
     heading = "Podiums\n=======\n"
     beginning = await begun(repo, {"a.txt": f"one\n{heading}{LINES}"}, {"a.txt": f"two\n{heading}{LINES}"})
 
-    assert await unresolved(repo.path, beginning.commit, beginning) == ("a.txt",)
+    assert await find_unresolved_files(repo.path, beginning.commit, beginning) == ("a.txt",)
     assert await left(repo, beginning, {"a.txt": heading + heading + LINES}) == ()
 
 
@@ -103,9 +112,9 @@ async def test_no_train_takes_what_has_marks_nor_what_is_built_on_it(repo: Repo)
 
 async def test_histories_that_never_met_are_for_a_person(repo: Repo) -> None:
     other = repo.git("commit-tree", repo.tree("main"), "-m", "other")
-    ours, theirs = Side(name="main", commit=repo.tip()), Side(name="other", commit=other)
-    clash = await attempt(repo.path, ours, theirs)
-    assert isinstance(clash, Clash)
+    ours, theirs = MergeSide(name="main", commit=repo.tip()), MergeSide(name="other", commit=other)
+    clash = await try_merge(repo.path, ours, theirs)
+    assert isinstance(clash, ConflictingMerge)
 
     with pytest.raises(Mistake, match="main and other have no commit in common; bring them together by hand"):
-        await begin(repo.path, clash, ours, theirs)
+        await commit_resolution_start(repo.path, clash, ours, theirs)

@@ -11,10 +11,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.setup.sandbox_choice import sandboxed
-from podium.system.child_process import run
-from podium.tools.shell import Output
-from podium.workspace.sandbox.bubblewrap import GUARDED, Sandbox
+from podium.setup.sandbox_choice import choose_sandbox
+from podium.system.child_process import run_process
+from podium.tools.shell import CommandOutput
+from podium.workspace.sandbox.bubblewrap import PROTECTED_NAMES, Sandbox
 
 from .sandboxed import WHO, Place, new_place, ordinary_user
 
@@ -30,7 +30,7 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 async def warm_up(folder: Path) -> None:
     (folder / "repo").mkdir()
     (folder / "repo" / ".env").touch()
-    (await Sandbox.find(folder / "repo", home=folder / "home")).tidy()
+    (await Sandbox.find(folder / "repo", home=folder / "home")).remove_placeholders()
 
 
 @pytest.fixture(params=WHO)
@@ -95,7 +95,7 @@ def test_a_read_only_checkout_is_not_written(place: Place) -> None:
 
 @pytest.mark.parametrize("kind", ["missing", "existing"])
 def test_protected_paths_cannot_be_changed_or_made(place: Place, kind: str) -> None:
-    names = [name for name in GUARDED if name != ".git"]
+    names = [name for name in PROTECTED_NAMES if name != ".git"]
     if kind == "existing":
         for name in names:
             (place.repo / name).write_text("theirs")
@@ -104,7 +104,7 @@ def test_protected_paths_cannot_be_changed_or_made(place: Place, kind: str) -> N
     done = place.bash(
         'for name in "$@"; do echo x >"$name"; rm -rf "$name"; mv "$name" moved; mkdir -p "$name/x"; '
         'ln -sf /etc "$name"; echo x >>"$name/config"; done; exit 0',
-        *GUARDED,
+        *PROTECTED_NAMES,
     )
 
     assert done.code == 0
@@ -379,14 +379,14 @@ async def test_a_sealed_script_runs_as_it_was_whatever_happens_to_its_file(tmp_p
     checkout = tmp_path / "repo"
     checkout.mkdir()
     (checkout / "deploy.sh").write_text("echo approved; echo more >> log.txt\n")
-    found = await sandboxed(checkout, tmp_path / "home", tmp_path / "home" / "podium.db")
+    found = await choose_sandbox(checkout, tmp_path / "home", tmp_path / "home" / "podium.db")
     assert found.seal is not None
     argv = found.seal(["/bin/sh", "deploy.sh"], {"deploy.sh": (checkout / "deploy.sh").read_bytes()})
     (checkout / "deploy.sh").write_text("echo swapped\n")
-    said = Output()
+    said = CommandOutput()
 
-    ended = await run(argv, directory=str(checkout), timeout=20, take=said.take)
-    found.put_away()
+    ended = await run_process(argv, directory=str(checkout), timeout=20, take=said.append_chunk)
+    found.clean_up()
 
     assert (ended.code, str(said)) == (0, "approved\n")
     assert (checkout / "log.txt").read_text() == "more\n"

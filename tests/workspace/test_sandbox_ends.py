@@ -16,10 +16,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from podium.system.child_process import Wrapped, run
-from podium.workspace.sandbox.bubblewrap import GUARDED, Sandbox
+from podium.system.child_process import SandboxedCommand, run_process
+from podium.workspace.sandbox.bubblewrap import PROTECTED_NAMES, Sandbox
 from podium.workspace.sandbox.placeholders import Placeholders
-from podium.workspace.sandbox.resource_limits import MIB, ControlGroup, Limits
+from podium.workspace.sandbox.resource_limits import MIB, ControlGroup, SandboxLimits
 
 from .sandboxed import WHO, Place, new_place, ordinary_user, said
 from .test_sandbox import warm_up
@@ -59,7 +59,7 @@ def leaving(token: str) -> str:
 RUNNER = """
 import anyio, sys
 from pathlib import Path
-from podium.system.child_process import run
+from podium.system.child_process import run_process
 from podium.workspace.sandbox.bubblewrap import Sandbox
 
 def take(chunk):
@@ -69,7 +69,7 @@ def take(chunk):
 async def main():
     sandbox = await Sandbox.find(Path(sys.argv[1]), home=Path(sys.argv[2]))
     argv = sandbox.wrap(["/bin/bash", "-c", sys.argv[3]])
-    await run(argv, directory=sys.argv[1], timeout=600, take=take)
+    await run_process(argv, directory=sys.argv[1], timeout=600, take=take)
 
 anyio.run(main)
 """
@@ -127,7 +127,7 @@ async def test_the_first_process_inside_is_killed_with_the_command_also_while_it
         return False
 
     script = ["/bin/bash", "-c", "echo begun; sleep 999; :", token]
-    await run(sandbox.wrap(script), directory=str(sandbox.checkout), timeout=30, take=look)
+    await run_process(sandbox.wrap(script), directory=str(sandbox.checkout), timeout=30, take=look)
 
     assert Counter(groups[0])[min(groups[0])] == 2  # a shell that is about to become a command looks like the command
 
@@ -154,7 +154,7 @@ print(len(made))
 
 
 def test_the_number_of_processes_has_a_limit(place: Place) -> None:
-    limits = Limits(processes=50)
+    limits = SandboxLimits(processes=50)
     if place.who == "root" and not ControlGroup(limits).entrances:
         pytest.skip("root has no other means than control groups, and may make none here")
 
@@ -165,14 +165,14 @@ def test_the_number_of_processes_has_a_limit(place: Place) -> None:
 
 
 def test_memory_has_a_limit(place: Place) -> None:
-    done = place.python("bytearray(10 ** 10)", limits=Limits(memory=200 * MIB))
+    done = place.python("bytearray(10 ** 10)", limits=SandboxLimits(memory=200 * MIB))
 
     assert "MemoryError" in done.text
 
 
 def test_files_and_private_folders_have_a_limit(place: Place) -> None:
     fill = "head -c 30000000 /dev/zero >{} ; echo $?; wc -c <{}"
-    limits = Limits(file_size=10 * MIB, temporary=4 * MIB)
+    limits = SandboxLimits(file_size=10 * MIB, temporary=4 * MIB)
 
     in_checkout = place.bash(fill.format("big", "big"), limits=limits)
     in_private = place.bash(fill.format("/tmp/big", "/tmp/big"), limits=limits)
@@ -183,13 +183,13 @@ def test_files_and_private_folders_have_a_limit(place: Place) -> None:
 
 
 def test_limits_cannot_be_raised_from_inside(place: Place) -> None:
-    done = place.bash("ulimit -n 100000; ulimit -f unlimited; ulimit -n", limits=Limits(open_files=100))
+    done = place.bash("ulimit -n 100000; ulimit -f unlimited; ulimit -n", limits=SandboxLimits(open_files=100))
 
     assert done.text.splitlines()[-1] == "100"
 
 
 def test_control_groups_go_with_their_sandbox() -> None:
-    group = ControlGroup(Limits())
+    group = ControlGroup(SandboxLimits())
     entrances = [Path(entrance) for entrance in group.entrances]
 
     del group
@@ -201,32 +201,32 @@ def test_placeholders_stay_while_another_command_runs(tmp_path: Path) -> None:
     checkout = tmp_path / "repo"
     checkout.mkdir()
     (checkout / ".claude").mkdir()
-    one, other = (Placeholders(checkout, GUARDED, home=tmp_path / "home") for _ in range(2))
+    one, other = (Placeholders(checkout, PROTECTED_NAMES, home=tmp_path / "home") for _ in range(2))
 
-    one.hold()
-    other.hold()
+    one.acquire()
+    other.acquire()
     one.release()
     one.remove()
     during = {path.name for path in checkout.iterdir()}
     other.release()
     other.remove()
 
-    assert during == set(GUARDED)
+    assert during == set(PROTECTED_NAMES)
     assert [path.name for path in checkout.iterdir()] == [".claude"]
 
 
 def test_placeholders_of_a_crash_go_with_the_next_command(tmp_path: Path) -> None:
     checkout = tmp_path / "repo"
     checkout.mkdir()
-    crashed = Placeholders(checkout, GUARDED, home=tmp_path / "home")
-    crashed.hold()
+    crashed = Placeholders(checkout, PROTECTED_NAMES, home=tmp_path / "home")
+    crashed.acquire()
     assert crashed._descriptor is not None
     os.close(crashed._descriptor)  # as the end of a process does
     (checkout / ".envrc").rmdir()
     (checkout / ".envrc").write_text("the person's")
 
-    following = Placeholders(checkout, GUARDED, home=tmp_path / "home")
-    following.hold()
+    following = Placeholders(checkout, PROTECTED_NAMES, home=tmp_path / "home")
+    following.acquire()
     following.release()
     following.remove()
 
@@ -247,9 +247,9 @@ async def test_placeholders_go_by_themselves_when_no_command_follows(tmp_path: P
 
 async def test_what_cannot_be_started_is_put_away_too(tmp_path: Path) -> None:
     told: list[str] = []
-    wrapped = Wrapped([str(tmp_path / "nonexistent")], lambda: told.append("away"))
+    wrapped = SandboxedCommand([str(tmp_path / "nonexistent")], lambda: told.append("away"))
 
     with pytest.raises(OSError):
-        await run(wrapped, directory=str(tmp_path), timeout=1, take=lambda chunk: True)
+        await run_process(wrapped, directory=str(tmp_path), timeout=1, take=lambda chunk: True)
 
     assert told == ["away"]

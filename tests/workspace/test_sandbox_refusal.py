@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from podium.core.gate import Unfit
-from podium.tools.command_sandbox import Sandboxed
+from podium.core.gate import InvalidCall
+from podium.tools.command_sandbox import CommandSandbox
 from podium.tools.shell import Bash
 from podium.values.errors import Mistake
 from podium.values.event import ToolUse
-from podium.workspace.sandbox.bubblewrap import Sandbox, bubblewrap
+from podium.workspace.sandbox.bubblewrap import Sandbox, find_bubblewrap
 
 
 def fake(path: Path, script: str) -> str:
@@ -31,7 +31,7 @@ async def sandbox(tmp_path: Path) -> Sandbox:
 
 def test_missing_bubblewrap_is_told_with_what_installs_it() -> None:
     with pytest.raises(Mistake, match=r"bubblewrap is not installed; get it with: \S+"):
-        bubblewrap(outside=Path("/usr"))
+        find_bubblewrap(outside=Path("/usr"))
 
 
 def test_bubblewrap_is_never_taken_from_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_bubblewrap_is_never_taken_from_the_checkout(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f".:{tmp_path}:/usr/bin:/bin")
 
-    found = bubblewrap(outside=tmp_path)
+    found = find_bubblewrap(outside=tmp_path)
 
     assert Path(found).is_absolute()
     assert not Path(found).is_relative_to(tmp_path)
@@ -118,21 +118,21 @@ async def test_a_link_in_the_checkout_shows_nothing_outside(tmp_path: Path) -> N
     sandbox = await Sandbox.find(repo, home=tmp_path / "home")
 
     shown = sandbox.wrap(["true"])
-    sandbox.tidy()
+    sandbox.remove_placeholders()
 
     assert not any(str(tmp_path / "keys") in part for part in shown)
 
 
 @pytest.mark.parametrize("more", [{"sandbox": "off"}, {"cwd": "/"}, {"env": {"LD_PRELOAD": "x.so"}}])
 async def test_no_argument_of_a_command_loosens_its_sandbox(sandbox: Sandbox, more: dict[str, object]) -> None:
-    bash = Bash(sandbox.checkout, sandbox=Sandboxed(name="workspace", wrap=sandbox.wrap))
+    bash = Bash(sandbox.checkout, sandbox=CommandSandbox(name="workspace", wrap=sandbox.wrap))
 
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidCall):
         await bash.prepare(ToolUse(id="1", name="bash", arguments={"command": "true", **more}))
 
 
 async def test_a_command_of_an_agent_runs_in_the_sandbox(sandbox: Sandbox, tmp_path: Path) -> None:
-    bash = Bash(sandbox.checkout, sandbox=Sandboxed(name="workspace", wrap=sandbox.wrap))
+    bash = Bash(sandbox.checkout, sandbox=CommandSandbox(name="workspace", wrap=sandbox.wrap))
     command = f"echo x >{tmp_path}/canary; grep Seccomp: /proc/self/status; hostname"
 
     deed = await bash.prepare(ToolUse(id="1", name="bash", arguments={"command": command}))

@@ -14,7 +14,7 @@ import pytest
 
 from podium.values.errors import Mistake
 from podium.workspace.git.repository import Repository
-from podium.workspace.git.snapshot import PREFIX, detached, nested_repositories, snapshot
+from podium.workspace.git.snapshot import PREFIX, find_nested_repositories, take_snapshot, temporary_checkout
 
 from .test_repository import canary, repo, run_git
 
@@ -66,7 +66,7 @@ async def test_a_snapshot_holds_the_whole_working_tree_and_touches_nothing(repo:
     (repo / "noise.log").write_text("ignored\n")
     before = state(repo)
 
-    commit = await snapshot(repo)
+    commit = await take_snapshot(repo)
 
     assert state(repo) == before
     assert list(temporary.iterdir()) == []
@@ -80,7 +80,7 @@ async def test_a_snapshot_holds_the_whole_working_tree_and_touches_nothing(repo:
 
 
 async def test_a_snapshot_of_what_has_not_changed_is_the_same_tree(repo: Path) -> None:
-    commit = await snapshot(Repository.at(repo))
+    commit = await take_snapshot(Repository.at(repo))
 
     assert said(repo, "rev-parse", f"{commit}^{{tree}}") == said(repo, "rev-parse", "HEAD^{tree}")
 
@@ -95,7 +95,7 @@ async def test_a_change_in_the_moment_in_which_the_index_was_written_is_seen(rep
     for path in (file, index):
         os.utime(path, ns=moment)
 
-    taken = await snapshot(Repository.at(repo))
+    taken = await take_snapshot(Repository.at(repo))
 
     assert said(repo, "show", f"{taken}:moment.txt") == "other\n"
 
@@ -116,10 +116,10 @@ async def test_whatever_takes_a_files_place_a_snapshot_is_made(repo: Path) -> No
     run_git(repo, "init", "-q", "inner")
     (repo / "inner" / "own.txt").write_text("of another repository\n")
 
-    commit = await snapshot(repo)
+    commit = await take_snapshot(repo)
 
     assert said(repo, "ls-tree", "-r", "--name-only", commit).split() == ["a.txt", "folder/below", "link"]
-    assert await nested_repositories(repo) == ["inner"]
+    assert await find_nested_repositories(repo) == ["inner"]
 
 
 async def test_a_snapshot_in_the_middle_of_a_conflict_has_what_the_files_say(repo: Path) -> None:
@@ -130,7 +130,7 @@ async def test_a_snapshot_in_the_middle_of_a_conflict_has_what_the_files_say(rep
     subprocess.run(["git", "merge", "-q", "left"], cwd=repo, capture_output=True)
     before = state(repo)
 
-    commit = await snapshot(repo)
+    commit = await take_snapshot(repo)
 
     assert "<<<<<<<" in said(repo, "show", f"{commit}:a.txt")
     assert state(repo) == before
@@ -141,9 +141,9 @@ async def test_without_commits_or_a_repository_there_is_no_snapshot(tmp_path: Pa
     run_git(tmp_path, "init", "-q", "unborn")
 
     with pytest.raises(Mistake, match=r"has no commits yet"):
-        await snapshot(tmp_path / "unborn")
+        await take_snapshot(tmp_path / "unborn")
     with pytest.raises(Mistake, match=r"is not in a git repository"):
-        await snapshot(tmp_path / "empty")
+        await take_snapshot(tmp_path / "empty")
 
 
 async def test_a_commit_is_tried_in_a_folder_of_its_own_that_is_put_away(repo: Path, temporary: Path) -> None:
@@ -152,7 +152,7 @@ async def test_a_commit_is_tried_in_a_folder_of_its_own_that_is_put_away(repo: P
     place = Repository.at(repo)
     before = state(repo)
 
-    async with detached(place, await snapshot(place)) as checkout:
+    async with temporary_checkout(place, await take_snapshot(place)) as checkout:
         inside = sorted(path.name for path in checkout.path.iterdir())
         text = (checkout.path / "a.txt").read_text()
         (checkout.path / "left over").write_text("by a check\n")
@@ -167,7 +167,7 @@ async def test_a_commit_is_tried_in_a_folder_of_its_own_that_is_put_away(repo: P
 
 async def test_a_tried_commit_is_put_away_when_the_work_is_cancelled(repo: Path, temporary: Path) -> None:
     with anyio.CancelScope() as scope:
-        async with detached(repo, "HEAD"):
+        async with temporary_checkout(repo, "HEAD"):
             scope.cancel()
             await anyio.sleep_forever()
 
@@ -181,9 +181,9 @@ async def test_what_a_killed_process_left_is_swept_by_the_next_and_what_lives_is
     code = f"""
 import anyio, os, signal
 from pathlib import Path
-from podium.workspace.git.snapshot import detached
+from podium.workspace.git.snapshot import temporary_checkout
 async def main():
-    async with detached(Path({str(repo)!r}), "HEAD"):
+    async with temporary_checkout(Path({str(repo)!r}), "HEAD"):
         os.kill(os.getpid(), signal.SIGKILL)
 anyio.run(main)
 """
@@ -191,7 +191,7 @@ anyio.run(main)
     assert killed.returncode == -signal.SIGKILL
     [left] = temporary.glob(f"{PREFIX}*")
 
-    async with detached(repo, "HEAD") as first, detached(repo, "HEAD") as second:
+    async with temporary_checkout(repo, "HEAD") as first, temporary_checkout(repo, "HEAD") as second:
         found = {path.name for path in temporary.iterdir()}
 
         assert found == {first.path.name, second.path.name}
@@ -207,7 +207,7 @@ async def test_a_folder_that_is_gone_after_a_restart_is_forgotten(repo: Path, te
     run_git(repo, "worktree", "add", "-q", "--detach", str(lost))
     lost.parent.rename(temporary / "elsewhere")
 
-    async with detached(place, "main"):
+    async with temporary_checkout(place, "main"):
         pass
 
     assert said(repo, "worktree", "list").count("\n") == 1
@@ -215,7 +215,7 @@ async def test_a_folder_that_is_gone_after_a_restart_is_forgotten(repo: Path, te
 
 async def test_a_name_that_looks_like_an_option_is_no_commit(repo: Path) -> None:
     with pytest.raises(Mistake, match=r"has no commit '--help'"):
-        async with detached(repo, "--help"):
+        async with temporary_checkout(repo, "--help"):
             pass
 
 
@@ -231,9 +231,9 @@ async def test_nothing_in_the_repository_runs_when_a_commit_is_tried(repo: Path,
     (repo / ".git" / "hooks" / "post-checkout").symlink_to(canary)
     (repo / "a.txt").write_text("two\n")
 
-    async with detached(repo, await snapshot(repo)) as checkout:
+    async with temporary_checkout(repo, await take_snapshot(repo)) as checkout:
         (checkout.path / "a.txt").write_text("three\n")
-        commit = await snapshot(checkout)
+        commit = await take_snapshot(checkout)
 
     assert said(repo, "show", f"{commit}:a.txt") == "three\n"
     assert not (tmp_path / "trace").exists()

@@ -15,13 +15,13 @@ from anyio import CancelScope, sleep_forever
 from podium.values.errors import Mistake
 from podium.workspace.merging.fast_forward import fast_forward
 from podium.workspace.merging.merge_train import (
-    Car,
     CheckResult,
-    LeftOut,
+    LeftOutBranch,
     Train,
-    conflict_text,
-    in_order,
-    last_lines,
+    TrainBranch,
+    format_conflict,
+    sort_by_dependency,
+    tail_output,
     train,
 )
 
@@ -33,7 +33,7 @@ def repo(tmp_path: Path) -> Repo:
     return Repo(tmp_path / "repo")
 
 
-async def run(repo: Repo, *cars: Car) -> Train:
+async def run(repo: Repo, *cars: TrainBranch) -> Train:
     return await train(repo.path, cars, onto="main", integration="podium/merge", check=passing)
 
 
@@ -141,18 +141,18 @@ async def test_what_a_branch_builds_on_may_be_in_the_target_or_gone_but_not_else
 
 def test_branches_that_wait_for_each_other_are_named() -> None:
     cars = [
-        Car(branch="first", commit="", after=("a",)),
-        Car(branch="a", commit="", after=("b",)),
-        Car(branch="b", commit="", after=("other", "c")),
-        Car(branch="c", commit="", after=("a",)),
+        TrainBranch(branch="first", commit="", after=("a",)),
+        TrainBranch(branch="a", commit="", after=("b",)),
+        TrainBranch(branch="b", commit="", after=("other", "c")),
+        TrainBranch(branch="c", commit="", after=("a",)),
     ]
 
     with pytest.raises(Mistake, match="wait for each other: a → b → c → a;"):
-        in_order(cars)
+        sort_by_dependency(cars)
     with pytest.raises(Mistake, match="wait for each other: a → a;"):
-        in_order([Car(branch="a", commit="", after=("a",))])
+        sort_by_dependency([TrainBranch(branch="a", commit="", after=("a",))])
     with pytest.raises(Mistake, match="a stands in the train twice"):
-        in_order([Car(branch="a", commit=""), Car(branch="a", commit="")])
+        sort_by_dependency([TrainBranch(branch="a", commit=""), TrainBranch(branch="a", commit="")])
 
 
 async def test_a_branch_that_moved_since_it_was_looked_at_or_is_gone_is_left_out(repo: Repo) -> None:
@@ -160,7 +160,7 @@ async def test_a_branch_that_moved_since_it_was_looked_at_or_is_gone_is_left_out
     reviewed = repo.car("feat")
     repo.branch("feat", {"a.txt": edited(0, "pushed later")}, start="feat")
 
-    result = await run(repo, reviewed, Car(branch="nope", commit=reviewed.commit))
+    result = await run(repo, reviewed, TrainBranch(branch="nope", commit=reviewed.commit))
 
     assert reasons(result) == {"feat": "moved", "nope": "missing"}
     assert (result.ref, result.commit) == (None, repo.tip())
@@ -210,7 +210,7 @@ async def test_a_conflict_is_told_with_both_sides(repo: Repo) -> None:
     repo.branch("two", {"a.txt": edited(4, "from two"), "old.txt": None, "two.txt": LINES})
 
     left_out = (await run(repo, repo.car("one"), repo.car("two"))).left_out[0]
-    told = conflict_text(left_out)
+    told = format_conflict(left_out)
 
     assert set(left_out.files) == {"a.txt", "old.txt", "one.txt", "two.txt"}
     assert "old.txt renamed to one.txt in main + one and to two.txt in two" in told
@@ -232,8 +232,8 @@ async def test_binary_files_and_odd_names_are_left_out_by_name(repo: Repo) -> No
 
 
 def test_the_end_of_what_a_check_printed_is_kept() -> None:
-    assert last_lines("a\nb\n\n") == "a\nb"
-    assert len(last_lines("x" * 100_000)) == 8 * 1024
+    assert tail_output("a\nb\n\n") == "a\nb"
+    assert len(tail_output("x" * 100_000)) == 8 * 1024
 
 
 async def test_a_branch_without_history_in_common_is_left_out(repo: Repo) -> None:
@@ -243,7 +243,7 @@ async def test_a_branch_without_history_in_common_is_left_out(repo: Repo) -> Non
     left_out = (await run(repo, repo.car("stranger"))).left_out[0]
 
     assert (left_out.reason, left_out.why) == ("conflict", "main and stranger have no commit in common")
-    assert conflict_text(left_out).endswith("- none in particular")
+    assert format_conflict(left_out).endswith("- none in particular")
 
 
 async def test_a_check_that_breaks_leaves_everything_as_it_was_and_the_next_try_works(repo: Repo) -> None:
@@ -285,14 +285,15 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import anyio
-from podium.workspace.merging.merge_train import Car, train
+from podium.workspace.merging.merge_train import TrainBranch, train
 
 async def check(path):
     print(path, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 async def main():
-    await train(Path(sys.argv[1]), [Car(branch="feat", commit=sys.argv[2])], onto="main", integration="x", check=check)
+    branches = [TrainBranch(branch="feat", commit=sys.argv[2])]
+    await train(Path(sys.argv[1]), branches, onto="main", integration="x", check=check)
 
 anyio.run(main)
 """
@@ -357,5 +358,5 @@ async def test_twenty_branches_go_through(repo: Repo) -> None:
 
     assert [one.branch for one in result.coupled] == names[::2]
     assert [one.branch for one in result.left_out] == names[1::2]
-    assert isinstance(result.left_out[0], LeftOut)
+    assert isinstance(result.left_out[0], LeftOutBranch)
     assert repo.git("rev-list", "--count", "--first-parent", f"main..{result.commit}") == "10"

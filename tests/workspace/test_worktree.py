@@ -15,8 +15,8 @@ import pytest
 from podium.store.sqlite.worktree_ledger import Ledger
 from podium.values.errors import Mistake, OutsideFailed
 from podium.workspace.git.repository import Checkout, Repository
-from podium.workspace.worktrees.cleanup import cleanup, listed
-from podium.workspace.worktrees.saved_work import all_saved
+from podium.workspace.worktrees.cleanup import clean_up_worktrees, list_worktrees
+from podium.workspace.worktrees.saved_work import list_saved_work
 from podium.workspace.worktrees.worktree import Worktrees
 
 from .test_repository import repo, run_git
@@ -37,7 +37,7 @@ def commit(directory: Path, name: str, text: str = "text\n") -> None:
 
 
 async def states(home: Worktrees) -> dict[str, str]:
-    return {one.branch: one.state for one in await home.ledger.worktrees()}
+    return {one.branch: one.state for one in await home.ledger.list_worktrees()}
 
 
 # Making
@@ -51,10 +51,10 @@ async def test_a_worktree_is_made_beside_the_repository_on_a_new_branch(home: Wo
     assert said(checkout.path, "rev-parse", "--abbrev-ref", "HEAD") == "feat/auth\n"
     assert said(checkout.path, "status", "--porcelain") == ""
     assert checkout.base == said(repo, "rev-parse", "HEAD").strip()
-    [noted] = await home.ledger.worktrees()
+    [noted] = await home.ledger.list_worktrees()
     assert (noted.path, noted.branch, noted.run, noted.state) == (checkout.path, "feat/auth", "r1", "ready")
     assert noted.size > 0
-    assert await home.checkout("feat/auth") == checkout
+    assert await home.find_checkout("feat/auth") == checkout
 
 
 async def test_a_worktree_begins_where_it_is_told_or_on_the_branch_that_exists(home: Worktrees, repo: Path) -> None:
@@ -116,15 +116,15 @@ async def test_worktrees_of_all_repositories_keep_out_of_each_others_folders(
         await other.create("feat")
     with pytest.raises(Mistake, match=r"would be in each other"):
         await replace(other, folder="../trees/feat/{branch}").create("deep")
-    assert [one.path for one in await home.ledger.worktrees()] == [first.path]
+    assert [one.path for one in await home.ledger.list_worktrees()] == [first.path]
 
 
 async def test_what_exists_is_found_and_removed_whatever_the_pattern_is_by_now(home: Worktrees) -> None:
     checkout = await home.create("feat")
     moved = replace(home, folder="../elsewhere/{branch}")
 
-    assert await moved.checkout("feat") == checkout
-    assert [one.path for one in await listed(moved)] == [checkout.path]
+    assert await moved.find_checkout("feat") == checkout
+    assert [one.path for one in await list_worktrees(moved)] == [checkout.path]
     await moved.remove("feat")
     assert not checkout.path.exists()
 
@@ -157,7 +157,7 @@ async def test_a_bad_name_of_a_branch_is_refused_and_nothing_is_made(home: Workt
         await home.create(branch)
 
     assert said(repo, "for-each-ref") == before
-    assert await home.ledger.worktrees() == []
+    assert await home.ledger.list_worktrees() == []
     assert [path.name for path in repo.parent.glob("repo*")] == ["repo"]
 
 
@@ -286,13 +286,13 @@ async def test_the_list_has_worktrees_of_others_marked_so(home: Worktrees, repo:
     await home.create("feat")
     run_git(repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
 
-    found = await listed(home)
+    found = await list_worktrees(home)
 
     assert [(one.branch, one.state, one.is_ours) for one in found] == [
         ("feat", "ready", True),
         ("mine", "foreign", False),
     ]
-    assert (found[0].standing is not None, found[1].standing) == (True, None)
+    assert (found[0].status is not None, found[1].status) == (True, None)
 
 
 # Removing
@@ -348,7 +348,7 @@ async def test_forced_removal_saves_everything_and_says_how_to_get_it_back(home:
 
     assert removed.saved is not None
     assert removed.saved.ref.startswith("refs/podium/saved/feat/a/")
-    assert await all_saved(repo) == [removed.saved]
+    assert await list_saved_work(repo) == [removed.saved]
     assert not checkout.path.exists()
     command = str(removed).partition("saved, and ")[2].partition(" brings it back")[0]
     subprocess.run(command.split(), cwd=repo, check=True, capture_output=True)
@@ -435,9 +435,9 @@ async def test_cleanup_tells_of_every_worktree_and_removes_only_what_can_go(
     subprocess.run(["rm", "-r", missing.path], check=True)
     run_git(repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
 
-    tried = await cleanup(home, busy=lambda: ["r1"], dry_run=True)
+    tried = await clean_up_worktrees(home, busy=lambda: ["r1"], dry_run=True)
     assert clean.path.exists()
-    done = await cleanup(home, busy=lambda: ["r1"])
+    done = await clean_up_worktrees(home, busy=lambda: ["r1"])
 
     assert done == tried
     assert [(line.branch, line.act, line.why) for line in done] == [
@@ -457,8 +457,8 @@ async def test_cleanup_keeps_the_worktree_of_a_worker_that_is_hired_meanwhile(ho
     hired: list[str] = []
 
     async with anyio.create_task_group() as group:
-        async with home.ledger.alone():
-            group.start_soon(partial(cleanup, home, busy=lambda: hired))
+        async with home.ledger.hold_worktree_lock():
+            group.start_soon(partial(clean_up_worktrees, home, busy=lambda: hired))
             await anyio.wait_all_tasks_blocked()
             hired.append("r1")
 
@@ -469,9 +469,9 @@ async def test_forced_cleanup_saves_first(home: Worktrees, repo: Path) -> None:
     dirty = await home.create("dirty")
     (dirty.path / "new.txt").write_text("work\n")
 
-    [line] = await cleanup(home, force=True)
+    [line] = await clean_up_worktrees(home, force=True)
 
-    [saved] = await all_saved(repo)
+    [saved] = await list_saved_work(repo)
     assert (line.act, saved.ref in line.why) == ("removed", True)
     assert said(repo, "show", f"{saved.ref}:new.txt") == "work\n"
 
@@ -491,14 +491,14 @@ class Mortal(Ledger):
         self.left -= 1
         if self.left == 0:
             os._exit(9)
-    async def begin(self, *args, **options):
+    async def record_new(self, *args, **options):
         self.die()
-        noted = await super().begin(*args, **options)
+        noted = await super().record_new(*args, **options)
         self.die()
         return noted
-    async def note(self, *args, **options):
+    async def record_state(self, *args, **options):
         self.die()
-        noted = await super().note(*args, **options)
+        noted = await super().record_state(*args, **options)
         self.die()
         return noted
 
@@ -520,7 +520,7 @@ async def test_death_at_any_point_of_making_leaves_nothing_unknown(home: Worktre
     for at in range(1, 5):
         assert dies(home, "create", at)
         was_ready = await states(home) == {"feat": "ready"}
-        await home.reconciled()
+        await home.reconcile()
 
         if was_ready:
             await home.remove("feat")
@@ -537,13 +537,13 @@ async def test_death_at_any_point_of_removing_loses_no_work(home: Worktrees, rep
     (checkout.path / "new.txt").write_text("work\n")
     for at in range(1, 5):
         assert dies(home, "remove", at)
-        await home.reconciled()
+        await home.reconcile()
 
         if checkout.path.exists():
             assert (checkout.path / "new.txt").read_text() == "work\n"
             assert await states(home) == {"feat": "ready"}
         else:
-            [*_, saved] = await all_saved(repo)
+            [*_, saved] = await list_saved_work(repo)
             assert said(repo, "show", f"{saved.ref}:new.txt") == "work\n"
             assert await states(home) == {}
             checkout = await home.create("feat")
@@ -554,11 +554,11 @@ async def test_death_at_any_point_of_removing_loses_no_work(home: Worktrees, rep
 async def test_a_worktree_that_was_moved_aside_when_the_process_died_comes_back(home: Worktrees) -> None:
     checkout = await home.create("feat")
     (checkout.path / "new.txt").write_text("work\n")
-    [noted] = await home.ledger.worktrees()
-    await home.ledger.note(noted, state="removing")
+    [noted] = await home.ledger.list_worktrees()
+    await home.ledger.record_state(noted, state="removing")
     checkout.path.rename(checkout.path.with_name(".repo-worker-feat.removing"))
 
-    [mended] = await home.reconciled()
+    [mended] = await home.reconcile()
 
     assert mended.what == "was about to be removed and is back as it was"
     assert (checkout.path / "new.txt").read_text() == "work\n"
@@ -567,13 +567,13 @@ async def test_a_worktree_that_was_moved_aside_when_the_process_died_comes_back(
 async def test_a_worktree_that_git_made_without_files_is_put_away(home: Worktrees, repo: Path) -> None:
     head = said(repo, "rev-parse", "HEAD").strip()
     path = home.path_for("feat")
-    await home.ledger.begin(path, repository=repo / ".git", branch="feat", base=head, is_new_branch=True)
+    await home.ledger.record_new(path, repository=repo / ".git", branch="feat", base=head, is_new_branch=True)
     run_git(repo, "worktree", "add", "-q", "--no-checkout", "-b", "feat", str(path))
 
     checkout = await home.create("feat")
 
     assert (checkout.path / "a.txt").exists()
-    assert await all_saved(repo) == []
+    assert await list_saved_work(repo) == []
 
 
 async def test_cancelling_the_making_leaves_nothing(home: Worktrees, repo: Path) -> None:
@@ -610,10 +610,10 @@ async def test_a_worktree_that_somebody_else_removed_is_forgotten(home: Worktree
     checkout = await home.create("feat")
     run_git(repo, "worktree", "remove", str(checkout.path))
 
-    [mended] = await home.reconciled()
+    [mended] = await home.reconcile()
 
     assert mended.what == "was removed by somebody else"
-    assert await home.ledger.worktrees() == []
+    assert await home.ledger.list_worktrees() == []
 
 
 async def test_while_git_still_works_for_somebody_who_was_killed_nobody_mends(home: Worktrees, repo: Path) -> None:
@@ -622,10 +622,10 @@ async def test_while_git_still_works_for_somebody_who_was_killed_nobody_mends(ho
 import anyio
 from pathlib import Path
 from podium.store.sqlite.worktree_ledger import Ledger
-from podium.workspace.git.repository import Repository, git
+from podium.workspace.git.repository import Repository, call_git
 async def main():
-    async with Ledger(Path({str(home.ledger.store)!r})).alone() as lock:
-        await git(Repository.at(Path({str(repo)!r})), "hash-object", "pipe", lock=lock)
+    async with Ledger(Path({str(home.ledger.store)!r})).hold_worktree_lock() as lock:
+        await call_git(Repository.at(Path({str(repo)!r})), "hash-object", "pipe", lock=lock)
 anyio.run(main)
 """
     with subprocess.Popen([sys.executable, "-c", code]) as process:
@@ -634,7 +634,7 @@ anyio.run(main)
             process.kill()
             process.wait()
             with anyio.move_on_after(0.2) as scope:
-                await home.reconciled()
+                await home.reconcile()
 
     assert scope.cancelled_caught
-    assert await home.reconciled() == []
+    assert await home.reconcile() == []

@@ -2,8 +2,8 @@
 
 import sys
 
-from .command_table import plain_answer
-from .terminal.broken_pipe import let_go
+from .command_table import answer_help_or_version
+from .terminal.broken_pipe import discard_stdout
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -11,16 +11,16 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments and _is_on_terminal():
         arguments = ["chat"]
-    text = plain_answer(arguments)
+    text = answer_help_or_version(arguments)
     if text is None:
         # Importing what parses and runs commands takes longer than answering without them.
         from .root import podium
 
-        return podium.answer(arguments)
+        return podium.run_command_line(arguments)
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        return let_go()
+        return discard_stdout()
     return 0
 
 

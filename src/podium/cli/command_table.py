@@ -50,14 +50,14 @@ NAMES = tuple(name for name, _, _, _ in COMMANDS)
 EXAMPLES = {name: example for name, _, _, example in COMMANDS}
 
 
-def help_text() -> str:
+def build_help_text() -> str:
     """What `podium --help` says."""
     return f"""\
 Podium runs teams of AI agents on your work, on one durable timeline.
 
 Usage: podium [--debug] COMMAND [ARGUMENTS]
 
-{_listed()}
+{_format_command_list()}
 Options:
   --debug     Show where an error comes from (also PODIUM_DEBUG=1).
   --version   Show the version.
@@ -66,24 +66,24 @@ Options:
 First steps: podium demo, then podium doctor."""
 
 
-def version_text() -> str:
+def build_version_text() -> str:
     """What `podium --version` says."""
     return f"podium {__version__}"
 
 
-def plain_answer(arguments: list[str]) -> str | None:
+def answer_help_or_version(arguments: list[str]) -> str | None:
     """The answer to a question about Podium as a whole; None for everything else."""
     match arguments:
         case [] | ["--help" | "-h" | "help"]:
-            return help_text()
+            return build_help_text()
         case ["--version"]:
-            return version_text()
+            return build_version_text()
         case ["--debug", *rest]:
-            return plain_answer(rest)
+            return answer_help_or_version(rest)
     return None
 
 
-def _listed() -> str:
+def _format_command_list() -> str:
     width = max(map(len, NAMES))
     return "\n".join(
         f"{section}:\n"

@@ -18,21 +18,21 @@ from typing import Any, NoReturn
 import click
 
 from .. import __version__
-from ..values.errors import Mistake, PodiumError, first_error
-from .command_table import EXAMPLES, NAMES, help_text
+from ..values.errors import Mistake, PodiumError, find_first_error
+from .command_table import EXAMPLES, NAMES, build_help_text
 from .terminal import exit_codes
-from .terminal.broken_pipe import let_go
-from .terminal.text import visible
+from .terminal.broken_pipe import discard_stdout
+from .terminal.text import escape_for_terminal
 
 
 @dataclass(slots=True)
-class Mode:
+class GlobalOptions:
     """How this call of `podium` behaves, whatever the command."""
 
     is_debug: bool = False
 
 
-class Podium(click.Group):
+class RootCommandGroup(click.Group):
     """All commands, none of them imported before it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -41,7 +41,7 @@ class Podium(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in NAMES:
             return None
-        command: click.Command = import_module(f"{__package__}.commands.{cmd_name}").command
+        command: click.Command = getattr(import_module(f"{__package__}.commands.{cmd_name}"), f"{cmd_name}_command")
         command.epilog = command.epilog or f"Example: {EXAMPLES[cmd_name]}"
         return command
 
@@ -52,7 +52,7 @@ class Podium(click.Group):
             case ["help", *named]:
                 return self.resolve_command(ctx, [*named[:1], "--help"])
             case [name, *_] if name not in NAMES:
-                raise Mistake(f"there is no command {name!r}; {_closest(name)}")
+                raise Mistake(f"there is no command {name!r}; {_suggest_command(name)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -61,52 +61,52 @@ class Podium(click.Group):
             if sys.stdout is not None:  # as after `podium ps >&-`
                 sys.stdout.flush()
         except BrokenPipeError:
-            ctx.exit(let_go())
+            ctx.exit(discard_stdout())
         return code
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write(help_text())
+        formatter.write(build_help_text())
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
         """Answer, and leave the process: what click's own test runner calls."""
-        sys.exit(self.answer(args))
+        sys.exit(self.run_command_line(args))
 
-    def answer(self, args: Sequence[str] | None = None) -> int:
+    def run_command_line(self, args: Sequence[str] | None = None) -> int:
         """The exit code of one command, after everything was said about it."""
-        mode = Mode()
+        options = GlobalOptions()
         for stream in (sys.stdout, sys.stderr):
             # What a terminal cannot show is shown as an escape, rather than being an error.
             with contextlib.suppress(AttributeError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # tests put others there
         try:
-            code = super().main(args, prog_name="podium", obj=mode, standalone_mode=False)
+            code = super().main(args, prog_name="podium", obj=options, standalone_mode=False)
             return code if isinstance(code, int) else exit_codes.GOAL_MET
         except (click.Abort, KeyboardInterrupt):
             return exit_codes.SIGNALLED + signal.SIGINT
         except click.ClickException as error:
-            return _told(_usage(error), error, exit_codes.USAGE, mode)
+            return _print_error(_format_usage_error(error), error, exit_codes.USAGE, options)
         except Exception as error:
-            found = first_error(error)
-            return _told(_sentence(found), error, exit_codes.of_error(found), mode)
+            cause = find_first_error(error)
+            return _print_error(_format_error(cause), error, exit_codes.error_exit_code(cause), options)
 
 
-@click.group(cls=Podium, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=RootCommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, envvar="PODIUM_DEBUG")
 @click.version_option(__version__, prog_name="podium", message="%(prog)s %(version)s")
 @click.pass_obj
-def podium(mode: Mode, debug: bool) -> None:
+def podium(options: GlobalOptions, debug: bool) -> None:
     """Run teams of AI agents."""
-    mode.is_debug = debug
+    options.is_debug = debug
 
 
-def _told(sentence: str, error: BaseException, code: int, mode: Mode) -> int:
-    if mode.is_debug:
-        click.echo(visible("".join(traceback.format_exception(error)).rstrip()), err=True)
-    click.echo(f"podium: {visible(sentence)}", err=True)
+def _print_error(sentence: str, error: BaseException, code: int, options: GlobalOptions) -> int:
+    if options.is_debug:
+        click.echo(escape_for_terminal("".join(traceback.format_exception(error)).rstrip()), err=True)
+    click.echo(f"podium: {escape_for_terminal(sentence)}", err=True)
     return code
 
 
-def _sentence(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     match error:
         case PodiumError():
             return str(error)
@@ -116,16 +116,16 @@ def _sentence(error: BaseException) -> str:
     return f"something went wrong inside Podium: {what}; podium --debug COMMAND shows where"
 
 
-def _usage(error: click.ClickException) -> str:
+def _format_usage_error(error: click.ClickException) -> str:
     """What was wrong with the call, as one sentence in our own manner."""
     # Click's own guesses are left out: with nothing close at hand they come down to --help.
-    said = (error.message if hasattr(error, "possibilities") else error.format_message()).rstrip(".")
+    text = (error.message if hasattr(error, "possibilities") else error.format_message()).rstrip(".")
     ctx: click.Context | None = getattr(error, "ctx", None)
     command = "podium" if ctx is None else ctx.command_path
-    return f"{said[:1].lower()}{said[1:]}; {_meant(error, ctx)}{command} --help shows what it takes"
+    return f"{text[:1].lower()}{text[1:]}; {_suggest_similar(error, ctx)}{command} --help shows what it takes"
 
 
-def _meant(error: click.ClickException, ctx: click.Context | None) -> str:
+def _suggest_similar(error: click.ClickException, ctx: click.Context | None) -> str:
     """The option or the part of a command that is closest to one that is not there."""
     if ctx is None:
         return ""
@@ -137,6 +137,6 @@ def _meant(error: click.ClickException, ctx: click.Context | None) -> str:
     return f"did you mean {close[0]}? " if close else ""
 
 
-def _closest(name: str) -> str:
+def _suggest_command(name: str) -> str:
     close = get_close_matches(name.lower(), NAMES, n=1, cutoff=0.5)
     return f"did you mean podium {close[0]}?" if close else "podium --help lists all"

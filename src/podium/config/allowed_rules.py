@@ -16,7 +16,7 @@ from ..values.errors import Mistake
 FILE = "allowed.json"
 
 
-class Allowed(Struct, frozen=True, kw_only=True):
+class AllowedRule(Struct, frozen=True, kw_only=True):
     """A rule that somebody allowed for good; `at` is when, and `run` the run that asked."""
 
     rule: str
@@ -25,18 +25,18 @@ class Allowed(Struct, frozen=True, kw_only=True):
     run: str = ""
 
 
-def allowed(home: Path) -> tuple[Allowed, ...]:
+def load_allowed_rules(home: Path) -> tuple[AllowedRule, ...]:
     """The rules that were allowed so far."""
     path = home / FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=tuple[Allowed, ...])
+        return msgspec.json.decode(path.read_bytes(), type=tuple[AllowedRule, ...])
     except FileNotFoundError:
         return ()
     except (msgspec.MsgspecError, OSError) as error:
         raise Mistake(f"{path} cannot be read ({error}); mend it, or remove it to forget what it allows") from error
 
 
-def allow(home: Path, rule: Allowed) -> None:
+def save_allowed_rule(home: Path, rule: AllowedRule) -> None:
     """Keep a rule."""
-    kept = [one for one in allowed(home) if one.rule != rule.rule]
+    kept = [one for one in load_allowed_rules(home) if one.rule != rule.rule]
     replace_file(home / FILE, msgspec.json.format(msgspec.json.encode([*kept, rule]), indent=1) + b"\n")

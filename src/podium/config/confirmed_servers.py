@@ -13,7 +13,7 @@ from msgspec import Struct
 NAME = "confirmed.json"
 
 
-class Confirmed(Struct, frozen=True, kw_only=True):
+class ConfirmedServer(Struct, frozen=True, kw_only=True):
     """A server that may be used, and the model of it that was meant."""
 
     url: str
@@ -21,24 +21,26 @@ class Confirmed(Struct, frozen=True, kw_only=True):
     model: str
 
 
-class Servers(Struct, frozen=True, kw_only=True):
+class ConfirmedServers(Struct, frozen=True, kw_only=True):
     """All that were agreed to, the latest last."""
 
-    servers: tuple[Confirmed, ...] = ()
+    servers: tuple[ConfirmedServer, ...] = ()
 
 
-def confirmed(home: Path) -> tuple[Confirmed, ...]:
+def load_confirmed_servers(home: Path) -> tuple[ConfirmedServer, ...]:
     """What was agreed to; nothing where the file is missing or is not what was written."""
     try:
-        return msgspec.json.decode((home / NAME).read_bytes(), type=Servers).servers
+        return msgspec.json.decode((home / NAME).read_bytes(), type=ConfirmedServers).servers
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return ()
 
 
-def confirm(home: Path, server: Confirmed) -> None:
+def save_confirmed_server(home: Path, server: ConfirmedServer) -> None:
     """Remember that this server may be used."""
     # Every command reads what was agreed to, and hardly any writes it.
     from ..system.atomic_file import replace_file
 
-    others = tuple(one for one in confirmed(home) if one.url != server.url)
-    replace_file(home / NAME, msgspec.json.format(msgspec.json.encode(Servers(servers=(*others, server)))) + b"\n")
+    others = tuple(one for one in load_confirmed_servers(home) if one.url != server.url)
+    replace_file(
+        home / NAME, msgspec.json.format(msgspec.json.encode(ConfirmedServers(servers=(*others, server)))) + b"\n"
+    )

@@ -24,25 +24,25 @@ class Role(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rules: tuple[str, ...] = ()
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class ModelChoice(Struct, frozen=True, kw_only=True):
     """The models to ask, the first one first; `role` is empty where a model was named itself."""
 
     models: tuple[str, ...]
     role: str = ""
 
 
-def resolved(text: str, models: Mapping[str, Role]) -> Choice:
+def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
     """What is meant by the name of a role, or by any other text, which stands for itself.
 
     A role may name roles, in its fallbacks too. Raises Mistake where they lead back to themselves.
     """
     name = text.strip()
     if name not in models:
-        return Choice(models=(name,))
+        return ModelChoice(models=(name,))
     found: dict[str, None] = {}
     done: set[str] = set()
 
-    def follow(word: str, way: tuple[str, ...]) -> None:
+    def collect_models(word: str, way: tuple[str, ...]) -> None:
         if word not in models:
             found[word] = None
             return
@@ -53,11 +53,11 @@ def resolved(text: str, models: Mapping[str, Role]) -> Choice:
         if word in done:
             return
         for named in (models[word].model, *models[word].fallbacks):
-            follow(named, (*way, word))
+            collect_models(named, (*way, word))
         done.add(word)
 
-    follow(name, ())
-    return Choice(models=tuple(found), role=name)
+    collect_models(name, ())
+    return ModelChoice(models=tuple(found), role=name)
 
 
 IN_ITS_CHECKOUT = ("Edit", "Write", "run_checks")

@@ -38,7 +38,7 @@ class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     concurrent: int | None = None
 
 
-class Document(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a file says; None or empty is not said.
 
     `store` is `local` or a path. `approval_seconds` is infinite where an answer is waited for always.
@@ -61,60 +61,65 @@ class Document(Struct, frozen=True, kw_only=True, omit_defaults=True):
     providers: dict[str, ProviderLimits] = {}
     approval_seconds: float | None = None
 
-    def said_keys(self) -> Iterator[str]:
+    def iter_explicit_keys(self) -> Iterator[str]:
         """Every key that it says something about, as files spell it, entries of a mapping as `models.fast`."""
-        for name, value in _said(self):
+        for name, value in _iter_explicit_fields(self):
             key = SPELLED.get(name, name)
             if name == "providers":
-                yield from (f"{key}.{entry}.{limit}" for entry, limits in value.items() for limit, _ in _said(limits))
+                yield from (
+                    f"{key}.{entry}.{limit}"
+                    for entry, limits in value.items()
+                    for limit, _ in _iter_explicit_fields(limits)
+                )
             elif isinstance(value, dict):
                 yield from (f"{key}.{entry}" for entry in value)
             elif isinstance(value, Struct):
-                yield from (f"{key}.{entry}" for entry, _ in _said(value))
+                yield from (f"{key}.{entry}" for entry, _ in _iter_explicit_fields(value))
             else:
                 yield key
 
-    def proposed(self) -> Document:
+    def select_proposed(self) -> SettingsDocument:
         """The part that a repository may not decide by itself."""
         moved = {
             name: ProviderLimits(base_url=limits.base_url)
             for name, limits in self.providers.items()
             if limits.base_url is not None
         }
-        return Document(
+        return SettingsDocument(
             permissions=Permissions(allow=self.permissions.allow),
             providers=moved,
-            **{name: value for name, value in _said(self) if name in NEEDS_TRUST},
+            **{name: value for name, value in _iter_explicit_fields(self) if name in NEEDS_TRUST},
         )
 
-    def decided(self) -> Document:
+    def without_proposed(self) -> SettingsDocument:
         """The rest of it, in which permissions only narrow."""
-        own: dict[str, Any] = {name: value for name, value in _said(self) if name not in NEEDS_TRUST}
+        own: dict[str, Any] = {name: value for name, value in _iter_explicit_fields(self) if name not in NEEDS_TRUST}
         own["permissions"] = structs.replace(self.permissions, allow=())
         limits = {name: structs.replace(limits, base_url=None) for name, limits in self.providers.items()}
         own["providers"] = {name: one for name, one in limits.items() if one != ProviderLimits()}
-        return Document(**own)
+        return SettingsDocument(**own)
 
 
-def layered(low: Document, high: Document) -> Document:
+def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDocument:
     """Both documents as one. What `high` says wins, entry by entry."""
-    merged: dict[str, Any] = dict(_said(low)) | dict(_said(high))
+    merged: dict[str, Any] = dict(_iter_explicit_fields(low)) | dict(_iter_explicit_fields(high))
     for name in ("models", "engines", "mcp_servers", "checks"):
         merged[name] = getattr(low, name) | getattr(high, name)
-    merged["worktrees"] = _over(low.worktrees, high.worktrees)
+    merged["worktrees"] = _merge_fields(low.worktrees, high.worktrees)
     merged["providers"] = low.providers | {
-        name: _over(low.providers.get(name, ProviderLimits()), limits) for name, limits in high.providers.items()
+        name: _merge_fields(low.providers.get(name, ProviderLimits()), limits)
+        for name, limits in high.providers.items()
     }
     if low.budget is not None and high.budget is not None:
-        merged["budget"] = _over(low.budget, high.budget)
-    return Document(**merged)
+        merged["budget"] = _merge_fields(low.budget, high.budget)
+    return SettingsDocument(**merged)
 
 
-def _over(low: S, high: S) -> S:
-    return structs.replace(low, **dict(_said(high)))
+def _merge_fields(low: S, high: S) -> S:
+    return structs.replace(low, **dict(_iter_explicit_fields(high)))
 
 
-def _said(value: Struct) -> Iterator[tuple[str, Any]]:
+def _iter_explicit_fields(value: Struct) -> Iterator[tuple[str, Any]]:
     """The fields that say something; each of them has a default, which says nothing."""
     # Not with msgspec's own list of fields: that finds out their types, which takes longer than reading most files.
     for name, default in zip(value.__struct_fields__, value.__struct_defaults__, strict=True):

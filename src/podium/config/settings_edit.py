@@ -10,8 +10,8 @@ from msgspec import structs
 
 from ..system.atomic_file import replace_file
 from ..values.errors import Mistake
-from .settings_files import shown
-from .settings_reading import Unreadable, contents, decoded, parsed
+from .settings_files import format_path
+from .settings_reading import Unreadable, decode_text, parse_settings_text, read_regular_file
 
 _LINE = re.compile(
     r"""^model[ \t]*:(?:[ \t]+(?:"[^"\r\n]*"|'[^'\r\n]*'|[^\s"'#][^\r\n]*?))?([ \t]+\#[^\r\n]*)?[ \t]*(?=\r?$)""", re.M
@@ -20,23 +20,23 @@ _LINE = re.compile(
 
 def set_model(path: Path, model: str) -> None:
     """Make `model` what the file at `path` names. Raises Mistake where that would change anything else."""
-    name = shown(path)
+    name = format_path(path)
     try:
-        data = contents(path, None) if path.exists() else b""
-        before = parsed(decoded(data), path_shown=name)
+        data = read_regular_file(path, None) if path.exists() else b""
+        before = parse_settings_text(decode_text(data), path_shown=name)
     except Unreadable as error:
         raise Mistake(f"{name} {error}") from error
-    if broken := [finding for finding in before.findings if finding.severity == "error"]:
+    if broken := [finding for finding in before.diagnostics if finding.severity == "error"]:
         raise Mistake(str(broken[0]))
-    after = with_model(data.decode("utf-8"), model)
+    after = replace_model_line(data.decode("utf-8"), model)
     wanted = structs.replace(before.document, model=model)
     # Read again before it is written: a file may be laid out in ways that a line knows nothing of.
-    if parsed(decoded(after.encode()), path_shown=name).document != wanted:
+    if parse_settings_text(decode_text(after.encode()), path_shown=name).document != wanted:
         raise Mistake(f"{name} is laid out so that its model cannot be set by a program; set model: {model} in it")
     replace_file(path, after.encode())
 
 
-def with_model(text: str, model: str) -> str:
+def replace_model_line(text: str, model: str) -> str:
     """`text` with its line `model:` replaced, comment kept; with such a line at its end where it has none."""
     line = f"model: {json.dumps(model)}"
     if _LINE.search(text):

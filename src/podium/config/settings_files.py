@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from ..values.diagnostic import Finding, Severity
+from ..values.diagnostic import Diagnostic, Severity
 from ..values.errors import Mistake
-from .settings_document import Document, layered
+from .settings_document import SettingsDocument, merge_documents
 
 if TYPE_CHECKING:
-    from .settings_reading import Reading
+    from .settings_reading import SettingsFileContent
 
 USER_FILE = "config.yaml"
 REPO_FILE = "podium.yaml"
@@ -31,7 +31,7 @@ IGNORED: dict[str, tuple[Severity, str]] = {
 """What never holds when a repository says it, however much that is trusted."""
 
 
-class Files(Struct, frozen=True, kw_only=True):
+class SettingsFiles(Struct, frozen=True, kw_only=True):
     """What was read.
 
     `repo` is what a repository decides and what it proposed and the person trusts; `proposed` is what
@@ -39,47 +39,53 @@ class Files(Struct, frozen=True, kw_only=True):
     found as `permissions.deny.RULE`.
     """
 
-    user: Document = Document()
-    repo: Document = Document()
-    proposed: Document = Document()
+    user: SettingsDocument = SettingsDocument()
+    repo: SettingsDocument = SettingsDocument()
+    proposed: SettingsDocument = SettingsDocument()
     paths: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Diagnostic, ...] = ()
     user_lines: dict[str, str] = {}
     repo_lines: dict[str, str] = {}
 
     @property
-    def errors(self) -> tuple[Finding, ...]:
+    def errors(self) -> tuple[Diagnostic, ...]:
         """Why they cannot be used."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
 
-def read_files(home: Path, repo: Path | None = None) -> Files:
+def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
     """The files of the person whose Podium home is `home`, and those of a repository. Nothing is raised."""
     user_file = home / USER_FILE
     repo_files = () if repo is None else (repo / REPO_FILE, repo / MCP_FILE)
     if not any(map(os.path.lexists, (user_file, *repo_files))):
-        return Files()
+        return SettingsFiles()
     # Only those who have such a file pay for what reads YAML.
-    from .settings_reading import read
+    from .settings_reading import read_settings_file
 
-    user = read(user_file, path_shown=shown(user_file), side="user")
+    user = read_settings_file(user_file, path_shown=format_path(user_file), side="user")
     if repo is None:
-        return Files(user=user.document, paths=user.paths, findings=user.findings, user_lines=user.lines)
-    own = read(repo / REPO_FILE, path_shown=REPO_FILE, side="repo", root=repo)
-    foreign = read(repo / MCP_FILE, path_shown=MCP_FILE, side="repo", root=repo)
-    files = Files(
+        return SettingsFiles(user=user.document, paths=user.paths, findings=user.diagnostics, user_lines=user.lines)
+    own = read_settings_file(repo / REPO_FILE, path_shown=REPO_FILE, side="repo", root=repo)
+    foreign = read_settings_file(repo / MCP_FILE, path_shown=MCP_FILE, side="repo", root=repo)
+    files = SettingsFiles(
         user=user.document,
-        repo=own.document.decided(),
-        proposed=layered(foreign.document, own.document.proposed()),
+        repo=own.document.without_proposed(),
+        proposed=merge_documents(foreign.document, own.document.select_proposed()),
         paths=(*own.paths, *foreign.paths, *user.paths),
-        findings=(*user.findings, *own.findings, *foreign.findings, *_ignored(own), *_ignored(foreign)),
+        findings=(
+            *user.diagnostics,
+            *own.diagnostics,
+            *foreign.diagnostics,
+            *_report_ignored_keys(own),
+            *_report_ignored_keys(foreign),
+        ),
         user_lines=user.lines,
         repo_lines=foreign.lines | own.lines,
     )
-    return files if files.proposed == Document() else _with_trusted(files, home, repo)
+    return files if files.proposed == SettingsDocument() else _apply_trusted(files, home, repo)
 
 
-def shown(path: Path) -> str:
+def format_path(path: Path) -> str:
     """`path` as people read it: from `~` where it is there."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace").replace("\n", "\\n")
     try:
@@ -89,30 +95,30 @@ def shown(path: Path) -> str:
     return f"~{os.sep}{text.removeprefix(own)}" if text.startswith(own) else text
 
 
-def _with_trusted(files: Files, home: Path, repo: Path) -> Files:
+def _apply_trusted(files: SettingsFiles, home: Path, repo: Path) -> SettingsFiles:
     """The files with what the person trusts of the proposals in force, and no longer complained about."""
     # Most repositories propose nothing, and then nobody asks what is trusted.
-    from .repo_proposal import trusted_keys, with_keys, without_keys
+    from .repo_proposal import find_trusted_keys, select_keys, without_keys
     from .trust import FILE, Trust
 
     try:
-        keys = trusted_keys(files.proposed, repo, Trust.load(home))
+        keys = find_trusted_keys(files.proposed, repo, Trust.load(home))
     except Mistake as mistake:
-        broken = Finding(severity="warning", path=shown(home / FILE), message=str(mistake))
+        broken = Diagnostic(severity="warning", path=format_path(home / FILE), message=str(mistake))
         return structs.replace(files, findings=(*files.findings, broken))
     return structs.replace(
         files,
-        repo=layered(files.repo, with_keys(files.proposed, keys)),
+        repo=merge_documents(files.repo, select_keys(files.proposed, keys)),
         proposed=without_keys(files.proposed, keys),
         findings=tuple(one for one in files.findings if one.key not in keys or one.severity != "notice"),
     )
 
 
-def _ignored(reading: Reading) -> list[Finding]:
+def _report_ignored_keys(reading: SettingsFileContent) -> list[Diagnostic]:
     """What is said about each thing that a repository would do and may not."""
     found = []
-    for key in reading.document.proposed().said_keys():
+    for key in reading.document.select_proposed().iter_explicit_keys():
         severity, message = IGNORED.get(key, ("notice", UNTRUSTED))
-        line = reading.numbers.get(key)
-        found.append(Finding(severity=severity, path=reading.path, line=line, key=key, message=message))
+        line = reading.line_numbers.get(key)
+        found.append(Diagnostic(severity=severity, path=reading.path, line=line, key=key, message=message))
     return found

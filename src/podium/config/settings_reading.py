@@ -10,12 +10,12 @@ from pathlib import Path
 
 from msgspec import structs
 
-from ..values.diagnostic import Finding
-from ..values.located_yaml import Malformed, compose
+from ..values.diagnostic import Diagnostic
+from ..values.located_yaml import MalformedText, parse_yaml_mapping
 from .mcp_json import compose_json
-from .settings_document import Document
-from .settings_field import Page, Slot
-from .settings_keys import Side, document, servers
+from .settings_document import SettingsDocument
+from .settings_field import FileDiagnostics, SettingValue
+from .settings_keys import Side, read_document, read_mcp_servers
 
 MOST_BYTES = 1024 * 1024
 
@@ -28,13 +28,13 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class SettingsFileContent:
     """What came of one file; `numbers` has the line of each key. A file with an error says nothing."""
 
     path: str
-    document: Document
-    findings: tuple[Finding, ...]
-    numbers: dict[str, int]
+    document: SettingsDocument
+    diagnostics: tuple[Diagnostic, ...]
+    line_numbers: dict[str, int]
     is_there: bool
 
     @property
@@ -45,63 +45,67 @@ class Reading:
     @property
     def lines(self) -> dict[str, str]:
         """The place of each key."""
-        return {key: f"{self.path}:{number}" for key, number in self.numbers.items()}
+        return {key: f"{self.path}:{number}" for key, number in self.line_numbers.items()}
 
 
 class Unreadable(Exception):
     """The file cannot be read; the message continues a sentence that begins with its path."""
 
 
-def read(path: Path, *, path_shown: str, side: Side, root: Path | None = None) -> Reading:
+def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | None = None) -> SettingsFileContent:
     """What the file at `path` says, which may not lead out of `root`; JSON holds MCP servers and nothing else."""
-    page = Page(path=path_shown, foreign=path.suffix == ".json")
+    page = FileDiagnostics(path=path_shown, foreign=path.suffix == ".json")
     is_there = os.path.lexists(path)
-    found = Document()
+    found = SettingsDocument()
     if is_there:
         try:
-            found = _read(page, decoded(contents(path, root)), side)
+            found = _parse_document(page, decode_text(read_regular_file(path, root)), side)
         except Unreadable as error:
-            page.note("error", str(error))
-        except Malformed as error:
-            page.note("error", str(error), line=error.line, key=error.key)
-    return _finished(page, found, is_there=is_there)
+            page.add_diagnostic("error", str(error))
+        except MalformedText as error:
+            page.add_diagnostic("error", str(error), line=error.line, key=error.key)
+    return _build_content(page, found, is_there=is_there)
 
 
-def parsed(text: str, *, path_shown: str) -> Reading:
+def parse_settings_text(text: str, *, path_shown: str) -> SettingsFileContent:
     """What a person's file would say if `text` stood in it."""
-    page = Page(path=path_shown)
-    found = Document()
+    page = FileDiagnostics(path=path_shown)
+    found = SettingsDocument()
     try:
-        found = _read(page, text, "user")
-    except Malformed as error:
-        page.note("error", str(error), line=error.line, key=error.key)
-    return _finished(page, found)
+        found = _parse_document(page, text, "user")
+    except MalformedText as error:
+        page.add_diagnostic("error", str(error), line=error.line, key=error.key)
+    return _build_content(page, found)
 
 
-def _finished(page: Page, found: Document, *, is_there: bool = True) -> Reading:
-    is_broken = any(finding.severity == "error" for finding in page.findings)
-    findings = sorted(page.findings, key=lambda finding: finding.line or 0)
+def _build_content(page: FileDiagnostics, found: SettingsDocument, *, is_there: bool = True) -> SettingsFileContent:
+    is_broken = any(finding.severity == "error" for finding in page.diagnostics)
+    diagnostics = sorted(page.diagnostics, key=lambda finding: finding.line or 0)
     if page.foreign:
         # Other programs live by this file too; that it is of no use to us stops nobody.
-        findings = [structs.replace(finding, severity="warning") for finding in findings]
-    return Reading(
+        diagnostics = [structs.replace(finding, severity="warning") for finding in diagnostics]
+    return SettingsFileContent(
         path=page.path,
-        document=Document() if is_broken else found,
-        findings=tuple(findings),
-        numbers=page.lines,
+        document=SettingsDocument() if is_broken else found,
+        diagnostics=tuple(diagnostics),
+        line_numbers=page.lines,
         is_there=is_there,
     )
 
 
-def _read(page: Page, text: str, side: Side) -> Document:
+def _parse_document(page: FileDiagnostics, text: str, side: Side) -> SettingsDocument:
     if not page.foreign:
-        return document(Slot(page=page, key="", written=compose(text)), side)
-    top = Slot(page=page, key="", written=compose_json(text))
-    slots = top.fields(("mcpServers",))
-    return Document(mcp_servers=servers(slots["mcpServers"], side)) if "mcpServers" in slots else Document()
+        return read_document(SettingValue(page=page, key="", written=parse_yaml_mapping(text)), side)
+    top = SettingValue(page=page, key="", written=compose_json(text))
+    slots = top.read_fields(("mcpServers",))
+    return (
+        SettingsDocument(mcp_servers=read_mcp_servers(slots["mcpServers"], side))
+        if "mcpServers" in slots
+        else SettingsDocument()
+    )
 
 
-def contents(path: Path, root: Path | None) -> bytes:
+def read_regular_file(path: Path, root: Path | None) -> bytes:
     """The bytes of a regular file that is inside `root` after all links are followed; no more than allowed, and one."""
     try:
         real = path.resolve(strict=True)
@@ -119,7 +123,7 @@ def contents(path: Path, root: Path | None) -> bytes:
         raise Unreadable(reason) from error
 
 
-def decoded(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """`data` as text with lines ended by `\\n`, refused where it is too long or no text."""
     if len(data) > MOST_BYTES:
         raise Unreadable("has more than 1 MiB; a settings file is at most that long")

@@ -17,6 +17,6 @@ class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     folder: str = ""
     quota: int | None = None
 
-    def said(self) -> dict[str, tuple[str, ...] | str | int]:
+    def explicit_fields(self) -> dict[str, tuple[str, ...] | str | int]:
         """What is said, by its key."""
         return {key: value for key, value in structs.asdict(self).items() if value}

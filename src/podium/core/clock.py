@@ -14,78 +14,78 @@ from time import monotonic
 from anyio import CancelScope
 
 
-class Limit:
+class PausableTimeout:
     """One limit: the block that it cancels, and the moment at which it does."""
 
-    __slots__ = ("_began", "_left", "_since", "_waiting", "scope", "waited")
+    __slots__ = ("_pause_count", "_paused_at", "_remaining", "_started_at", "paused_seconds", "scope")
 
     def __init__(self, deadline: float) -> None:
         self.scope = CancelScope(deadline=deadline)
-        self.waited = 0.0
+        self.paused_seconds = 0.0
         """How long it has stood still so far."""
-        self._began = monotonic()
-        self._waiting = 0
-        self._since = 0.0
-        self._left = 0.0
+        self._started_at = monotonic()
+        self._pause_count = 0
+        self._paused_at = 0.0
+        self._remaining = 0.0
 
-    def until(self, deadline: float) -> None:
+    def move_deadline(self, deadline: float) -> None:
         """Move the moment, now or when the limit goes on."""
-        if self._waiting:
-            self._left = deadline - self._since
+        if self._pause_count:
+            self._remaining = deadline - self._paused_at
         else:
             self.scope.deadline = deadline
 
-    def allow(self, seconds: float) -> None:
+    def set_duration(self, seconds: float) -> None:
         """Let it last so long in all, without the time that it stood still."""
-        self.until(self._began + self.waited + seconds)
+        self.move_deadline(self._started_at + self.paused_seconds + seconds)
 
-    def stand_still(self) -> None:
+    def pause(self) -> None:
         """Let no time pass until `go_on` was called as often."""
-        if self._waiting == 0:
-            self._since = monotonic()
-            self._left = self.scope.deadline - self._since
+        if self._pause_count == 0:
+            self._paused_at = monotonic()
+            self._remaining = self.scope.deadline - self._paused_at
             self.scope.deadline = inf
-        self._waiting += 1
+        self._pause_count += 1
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Go on with the time that was left."""
-        self._waiting -= 1
-        if self._waiting == 0:
+        self._pause_count -= 1
+        if self._pause_count == 0:
             now = monotonic()
-            self.waited += now - self._since
-            self.scope.deadline = now + self._left
+            self.paused_seconds += now - self._paused_at
+            self.scope.deadline = now + self._remaining
 
 
-class Clock:
+class RunTimeouts:
     """The limits that hold now, by the place in the run's tree that they hold for."""
 
     def __init__(self) -> None:
-        self._limits: dict[Limit, str] = {}
+        self._timeouts: dict[PausableTimeout, str] = {}
 
     @contextmanager
-    def limit(self, place: str, seconds: float) -> Iterator[Limit]:
+    def apply_timeout(self, place: str, seconds: float) -> Iterator[PausableTimeout]:
         """The block may take this long; where it took longer its `scope` has caught the cancellation."""
-        limit = Limit(monotonic() + seconds)
-        with self.watching(limit, place), limit.scope:
-            yield limit
+        timeout = PausableTimeout(monotonic() + seconds)
+        with self.track_timeout(timeout, place), timeout.scope:
+            yield timeout
 
     @contextmanager
-    def watching(self, limit: Limit, place: str) -> Iterator[None]:
+    def track_timeout(self, timeout: PausableTimeout, place: str) -> Iterator[None]:
         """A limit of the caller's own stands still, too, while this block is open."""
-        self._limits[limit] = place
+        self._timeouts[timeout] = place
         try:
             yield
         finally:
-            del self._limits[limit]
+            del self._timeouts[timeout]
 
     @contextmanager
-    def waiting(self, place: str) -> Iterator[None]:
+    def pause_timeouts(self, place: str) -> Iterator[None]:
         """Somebody at this place waits for a person."""
-        around = [limit for limit, of in self._limits.items() if f"{place}/".startswith(f"{of}/")]
-        for limit in around:
-            limit.stand_still()
+        enclosing = [limit for limit, of in self._timeouts.items() if f"{place}/".startswith(f"{of}/")]
+        for limit in enclosing:
+            limit.pause()
         try:
             yield
         finally:
-            for limit in around:
-                limit.go_on()
+            for limit in enclosing:
+                limit.resume()

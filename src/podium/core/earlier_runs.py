@@ -10,64 +10,64 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..values.errors import Inconsistent
-from ..values.event import OperationEnded, RunEnded, RunStarted, decode
-from .engine import Past
+from ..values.errors import JournalMismatch
+from ..values.event import OperationEnded, RunEnded, RunStarted, decode_entry
+from .engine import PastTurn
 from .scope import Scope
-from .session import turns_at
-from .timeline import Row, Timeline
+from .session import read_past_turns
+from .timeline import JournalRow, Timeline
 
-UNFINISHED = "[this was not finished]"
+UNFINISHED_MARK = "[this was not finished]"
 
 
-class Recalled(NamedTuple):
+class EarlierRun(NamedTuple):
     """What was said in a run, and the run that it went on from; none where it was the first."""
 
-    past: list[Past]
+    turns: list[PastTurn]
     after: str
 
 
-def recalled(rows: Sequence[Row]) -> Recalled:
+def read_earlier_run(rows: Sequence[JournalRow]) -> EarlierRun:
     """What a run that is over, or at rest, has to tell."""
-    started = decode(rows[0].line).event
+    started = decode_entry(rows[0].line).event
     assert isinstance(started, RunStarted)
-    return Recalled(list(_said(rows, started)), started.after)
+    return EarlierRun(list(_iter_past_turns(rows, started)), started.after)
 
 
-def _said(rows: Sequence[Row], started: RunStarted) -> Iterator[Past]:
-    begun = next((decode(row.line) for row in rows if row.key == f"{started.agent}/operation_started#1"), None)
+def _iter_past_turns(rows: Sequence[JournalRow], started: RunStarted) -> Iterator[PastTurn]:
+    begun = next((decode_entry(row.line) for row in rows if row.key == f"{started.agent}/operation_started#1"), None)
     if begun is None:
         return
-    timeline = Timeline(rows[0].run, _Over())
+    timeline = Timeline(rows[0].run, _ReadOnlyLease())
     timeline.load(rows)
     # With the digest as it was written: nothing is done again here, so this release need not make the same.
     place = Scope(timeline, started.agent, operation=started.agent, digest=begun.digest)
     first = started.agents[0]
     is_alone = first.team is None and first.router is None and first.handoff is None
-    turns = list(turns_at(place)) if is_alone else []
+    turns = list(read_past_turns(place)) if is_alone else []
     yield from turns
-    answered = place.recall(OperationEnded)
+    answered = place.find_outcome(OperationEnded)
     if answered is None or answered.failure is not None:
-        turn = place.at(f"turn#{len(turns) + 1}") if is_alone else place.at("answer")
-        yield Past(prompt=started.request.text, reply=_so_far(rows[-1]), scope=turn)
+        turn = place.child(f"turn#{len(turns) + 1}") if is_alone else place.child("answer")
+        yield PastTurn(prompt=started.request.text, reply=_join_partial_answer(rows[-1]), scope=turn)
     elif not is_alone:
-        yield Past(prompt=started.request.text, reply=answered.text, scope=place.at("answer"))
+        yield PastTurn(prompt=started.request.text, reply=answered.text, scope=place.child("answer"))
 
 
-def _so_far(last: Row) -> str:
+def _join_partial_answer(last: JournalRow) -> str:
     """What there is of an answer that never came to its end."""
-    ended = decode(last.line).event
+    ended = decode_entry(last.line).event
     parts = ended.parts if isinstance(ended, RunEnded) else ()
-    return "\n\n".join([*(part.text for part in parts if part.text.strip()), UNFINISHED])
+    return "\n\n".join([*(part.text for part in parts if part.text.strip()), UNFINISHED_MARK])
 
 
-class _Over:
+class _ReadOnlyLease:
     """The lease on a run that is only read."""
 
     epoch = 0
 
-    def append(self, row: Row, *, survives_power_loss: bool, mail: int | None) -> None:
-        raise Inconsistent(f"run {row.run} is only read here, and nothing can be added to it")
+    def append(self, row: JournalRow, *, survives_power_loss: bool, mail: int | None) -> None:
+        raise JournalMismatch(f"run {row.run} is only read here, and nothing can be added to it")
 
-    async def settled(self, *, is_alone: bool = True) -> None:
+    async def wait_written(self, *, is_alone: bool = True) -> None:
         """There is nothing to write."""

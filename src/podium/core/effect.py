@@ -23,17 +23,17 @@ class Effect:
 
     async def __aenter__(self) -> None:
         timeline = self._timeline
-        await timeline.still()
-        timeline.under_way += 1
+        await timeline.wait_while_paused()
+        timeline.running_effects += 1
         try:
-            await timeline.settled(is_alone=timeline.under_way == 1)
+            await timeline.wait_written(is_alone=timeline.running_effects == 1)
         except BaseException:
-            timeline.under_way -= 1
+            timeline.running_effects -= 1
             raise
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._timeline.under_way -= 1
+        self._timeline.running_effects -= 1
         if self._timeline.is_pausing:
             self._timeline.pause()

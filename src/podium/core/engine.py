@@ -107,7 +107,7 @@ class Tool:
 # Minds
 
 
-class Past(Struct, frozen=True, kw_only=True):
+class PastTurn(Struct, frozen=True, kw_only=True):
     """A turn that is over: its prompt, its reply, and where its steps are recorded."""
 
     prompt: str
@@ -115,7 +115,7 @@ class Past(Struct, frozen=True, kw_only=True):
     scope: Scope
 
 
-class Spec(Struct, frozen=True, kw_only=True):
+class EngineSessionSpec(Struct, frozen=True, kw_only=True):
     """Everything a mind is made of. A revived session gets the same spec, with its history.
 
     `schema` is the JSON schema of its answer, where it has one; `allowance` what it may use.
@@ -124,13 +124,13 @@ class Spec(Struct, frozen=True, kw_only=True):
     agent: Agent
     system: str
     tools: tuple[Tool, ...] = ()
-    history: tuple[Past, ...] = ()
+    history: tuple[PastTurn, ...] = ()
     max_turns: int = 50
     schema: dict[str, Any] | None = None
     allowance: Allowance | None = None
 
 
-class Mind(Protocol):
+class EngineSession(Protocol):
     """One conversation."""
 
     @property
@@ -151,6 +151,6 @@ class Engine(Protocol):
         """The engine and what it thinks with, as people see it: `openai:gpt-5-mini`, `rehearsal`."""
         ...
 
-    def open(self, spec: Spec) -> AbstractAsyncContextManager[Mind]:
+    def open(self, spec: EngineSessionSpec) -> AbstractAsyncContextManager[EngineSession]:
         """A mind for one session, put away when the block ends."""
         ...

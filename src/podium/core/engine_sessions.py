@@ -14,66 +14,69 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from anyio import TASK_STATUS_IGNORED, CancelScope, move_on_after
 from anyio.abc import TaskGroup, TaskStatus
 
-from .engine import Mind
+from .engine import EngineSession
 
 CLOSE_SECONDS = 10.0
 
 
-class Kept:
+class OpenEngineSession:
     """An open mind, and the way to put it away; `task` is None where nothing is held open."""
 
-    __slots__ = ("_task", "mind")
+    __slots__ = ("_task", "engine_session")
 
-    def __init__(self, mind: Mind, task: Task | None) -> None:
-        self.mind = mind
+    def __init__(self, engine_session: EngineSession, task: EngineSessionTask | None) -> None:
+        self.engine_session = engine_session
         self._task = task
 
     async def aclose(self) -> None:
         """Put it away, however long it takes to go, but not for ever."""
         if self._task is not None:
-            self._task.is_over.set()
+            self._task.close_asked.set()
             with move_on_after(CLOSE_SECONDS, shield=True):
-                await self._task.is_gone.wait()
+                await self._task.closed.wait()
             self._task.scope.cancel()
 
 
-class Task:
+class EngineSessionTask:
     """The task that holds a mind open."""
 
     def __init__(self) -> None:
-        self.is_over = Event()
-        self.is_gone = Event()
+        self.close_asked = Event()
+        self.closed = Event()
         self.scope = CancelScope()
 
 
-class Keeper:
+class EngineSessionTasks:
     """Holds minds in a task group that outlives the sessions; `noticed` hears of those that went badly."""
 
-    def __init__(self, group: TaskGroup, *, noticed: Callable[[str], object]) -> None:
+    def __init__(self, group: TaskGroup, *, on_notice: Callable[[str], object]) -> None:
         self._group = group
-        self._noticed = noticed
+        self._on_notice = on_notice
 
-    async def open(self, opening: AbstractAsyncContextManager[Mind]) -> Kept:
+    async def open(self, opening: AbstractAsyncContextManager[EngineSession]) -> OpenEngineSession:
         """The mind that this opens; what goes wrong with the opening is raised here."""
         if isinstance(opening, nullcontext):
-            return Kept(opening.enter_result, None)
-        kept = await self._group.start(self._keep, opening)
-        assert isinstance(kept, Kept)
-        return kept
+            return OpenEngineSession(opening.enter_result, None)
+        opened = await self._group.start(self._hold_open, opening)
+        assert isinstance(opened, OpenEngineSession)
+        return opened
 
-    async def _keep(
-        self, opening: AbstractAsyncContextManager[Mind], *, task_status: TaskStatus[Kept] = TASK_STATUS_IGNORED
+    async def _hold_open(
+        self,
+        opening: AbstractAsyncContextManager[EngineSession],
+        *,
+        task_status: TaskStatus[OpenEngineSession] = TASK_STATUS_IGNORED,
     ) -> None:
-        task, is_open = Task(), False
+        task, is_open = EngineSessionTask(), False
         try:
-            async with opening as mind:
+            async with opening as engine_session:
                 is_open = True
-                task_status.started(Kept(mind, task))
+                task_status.started(OpenEngineSession(engine_session, task))
                 with task.scope:
-                    await task.is_over.wait()
+                    await task.close_asked.wait()
         except Exception as error:
             if not is_open:
                 raise
-            self._noticed(f"a mind was not put away in good order: {type(error).__name__}: {error}")
+            self._on_notice(f"a mind was not put away in good order: {type(error).__name__}: {error}")
         finally:
-            task.is_gone.set()
+            task.closed.set()

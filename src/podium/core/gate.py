@@ -24,19 +24,19 @@ from ..values.event import ActionBegan, ActionRefused, PermissionAnswered, Permi
 from ..values.limits import Unattended
 from .budget import Allowance
 from .engine import Tool, ToolAnswer
-from .rate_limit import Pace
+from .rate_limit import RateLimit
 from .scope import Scope
-from .timeline import Denial, digest
+from .timeline import Denial, compute_digest
 
 # What acting tools are
 
 
-class Unfit(Exception):
+class InvalidCall(Exception):
     """A call that cannot be made as it is; its text tells the model what would work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
+class PreparedCall:
     """One call of an acting tool, made ready: all that it would do, and the doing of it.
 
     `arguments` are the call's in canonical form, paths resolved; rules decide on them. `inputs` and
@@ -47,7 +47,7 @@ class Deed:
 
     arguments: Mapping[str, Any]
     act: Callable[[], Awaitable[ToolAnswer]]
-    is_reading: bool = False
+    is_read_only: bool = False
     inputs: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
     shown: str = ""
@@ -56,7 +56,7 @@ class Deed:
     is_repeatable: bool = False
 
 
-class Acting(Protocol):
+class ActingTool(Protocol):
     """A tool that acts on the outside."""
 
     @property
@@ -78,7 +78,7 @@ class Acting(Protocol):
         """Whether several calls may be under way at once: so for what only reads."""
         ...
 
-    async def prepare(self, call: ToolUse) -> Deed:
+    async def prepare(self, call: ToolUse) -> PreparedCall:
         """The call made ready, with nothing done yet. Raises Unfit."""
         ...
 
@@ -87,7 +87,7 @@ class Acting(Protocol):
         ...
 
 
-def interrupted(tool: str) -> ToolAnswer:
+def make_interrupted_answer(tool: str) -> ToolAnswer:
     """What to say of an action of which nobody knows how far it came."""
     return ToolAnswer(
         text=f"{tool} was interrupted when its process died. It may have run in part or whole, and was not "
@@ -98,7 +98,7 @@ def interrupted(tool: str) -> ToolAnswer:
 
 # The gate
 
-Judge = Callable[[Action, int], Verdict]
+JudgeAction = Callable[[Action, int], Verdict]
 """What the rules say about an action that changes so many lines."""
 
 
@@ -107,148 +107,150 @@ class Gate:
 
     def __init__(
         self,
-        judge: Judge,
+        judge: JudgeAction,
         *,
         agent: str,
         directory: str,
         allowance: Allowance,
-        pace: Pace,
+        rate_limit: RateLimit,
         unattended: Unattended | None,
-        patience: float,
+        approval_seconds: float,
     ) -> None:
         self._judge = judge
         self._agent = agent
         self._directory = directory
         self._allowance = allowance
-        self._pace = pace
+        self._rate_limit = rate_limit
         self._unattended = unattended
-        self._patience = patience
+        self._approval_seconds = approval_seconds
 
-    def offer(self, acting: Acting, *, is_given: bool = False) -> Tool:
+    def wrap_tool(self, acting: ActingTool, *, is_given: bool = False) -> Tool:
         """The tool as a mind may have it. One that is given in code may be used where no rule says otherwise."""
 
-        async def answer(call: ToolUse, place: Scope) -> ToolAnswer:
-            return await self._answer(acting, call, place, is_given=is_given)
+        async def answer_call(call: ToolUse, place: Scope) -> ToolAnswer:
+            return await self._answer_call(acting, call, place, is_given=is_given)
 
         return Tool(
             name=acting.name,
             description=acting.description,
             parameters=acting.parameters,
-            answer=answer,
+            answer=answer_call,
             timeout=acting.timeout,
             is_step=True,
             is_parallel=acting.is_parallel,
         )
 
-    async def _answer(self, acting: Acting, call: ToolUse, place: Scope, *, is_given: bool) -> ToolAnswer:
-        began = place.at("action_began#1").recall(ActionBegan)
+    async def _answer_call(self, acting: ActingTool, call: ToolUse, place: Scope, *, is_given: bool) -> ToolAnswer:
+        began = place.child("action_began#1").find_outcome(ActionBegan)
         if began is not None:
             recovered = await acting.recover(began.action)
             if recovered is not None:
                 return recovered
         try:
-            deed = await acting.prepare(call)
-            if began is None or self._action(place, call, deed).digest != began.action.digest:
-                return await self.perform(place, acting, call, deed, is_given=is_given)
-            verdict = self._judge(began.action, deed.changed_lines)
+            prepared = await acting.prepare(call)
+            if began is None or self._build_action(place, call, prepared).digest != began.action.digest:
+                return await self.perform(place, acting, call, prepared, is_given=is_given)
+            verdict = self._judge(began.action, prepared.changed_lines)
             if verdict.decision == "deny":
-                return self._refused(place, began.action, verdict.reason)
-            return await self._done(place, deed)
-        except Unfit as error:
+                return self._refuse_action(place, began.action, verdict.reason)
+            return await self._execute_call(place, prepared)
+        except InvalidCall as error:
             return ToolAnswer(text=str(error), is_error=True)
 
     async def perform(
-        self, place: Scope, acting: Acting, call: ToolUse, deed: Deed, *, is_given: bool = False
+        self, place: Scope, acting: ActingTool, call: ToolUse, prepared: PreparedCall, *, is_given: bool = False
     ) -> ToolAnswer:
         """Do it if it may be done: policy, ask, intent, act. The outcome is recorded by whoever called the tool."""
-        await self._pace.begin()
-        action = self._action(place, call, deed)
-        verdict = self._judge(action, deed.changed_lines)
+        await self._rate_limit.acquire()
+        action = self._build_action(place, call, prepared)
+        verdict = self._judge(action, prepared.changed_lines)
         allowed_by = verdict.rule or verdict.reason
         while verdict.decision == "ask" and not (is_given and verdict.rule is None):
-            answered, approved = await self.permit(place, action, reason=verdict.reason, shown=deed.shown)
+            answered, approved = await self.permit(place, action, reason=verdict.reason, shown=prepared.shown)
             if not answered.is_allowed:
-                return self._refused(place, approved, _told(answered))
+                return self._refuse_action(place, approved, _describe_refusal(answered))
             allowed_by = answered.by or "a person"
-            deed = await acting.prepare(call)
-            action = self._action(place, call, deed)
+            prepared = await acting.prepare(call)
+            action = self._build_action(place, call, prepared)
             if action.digest == approved.digest:
                 action = approved
                 break
-            verdict = self._judge(action, deed.changed_lines)
+            verdict = self._judge(action, prepared.changed_lines)
         if verdict.decision == "deny":
-            return self._refused(place, action, verdict.reason)
-        self._allowance.must_change(set(deed.outputs), agent=self._agent)
-        if not deed.is_reading:
-            place.record(ActionBegan(action=action, allowed_by=allowed_by, is_repeatable=deed.is_repeatable))
-        return await self._done(place, deed)
+            return self._refuse_action(place, action, verdict.reason)
+        self._allowance.require_file_budget(set(prepared.outputs), agent=self._agent)
+        if not prepared.is_read_only:
+            place.record(ActionBegan(action=action, allowed_by=allowed_by, is_repeatable=prepared.is_repeatable))
+        return await self._execute_call(place, prepared)
 
     async def permit(
         self, place: Scope, action: Action, *, reason: str, shown: str
     ) -> tuple[PermissionAnswered, Action]:
         """A person's answer, and the action as it was put to them; where nobody is there it is a refusal."""
         timeline = place.timeline
-        if action.again in timeline.approved:
-            return PermissionAnswered(id="", decision="run", by=timeline.approved[action.again]), action
+        if action.repeat_key in timeline.approvals:
+            return PermissionAnswered(id="", decision="run", by=timeline.approvals[action.repeat_key]), action
         while True:
-            asked = place.record(self._request(place, action, reason=reason, shown=shown))
-            if not _is_void(asked, timeline.answers.get(asked.id)):
-                answered = await self._decided(place, asked)
-                if not _is_void(asked, answered):
+            asked = place.record(self._build_request(place, action, reason=reason, shown=shown))
+            if not _has_expired(asked, timeline.answers.get(asked.id)):
+                answered = await self._wait_decision(place, asked)
+                if not _has_expired(asked, answered):
                     return answered, asked.action
 
-    def _request(self, place: Scope, action: Action, *, reason: str, shown: str) -> PermissionAsked:
+    def _build_request(self, place: Scope, action: Action, *, reason: str, shown: str) -> PermissionAsked:
         now = time.time()
-        expires = 0.0 if isinf(self._patience) or self._unattended == "park" else now + self._patience
+        expires = 0.0 if isinf(self._approval_seconds) or self._unattended == "park" else now + self._approval_seconds
         return PermissionAsked(
             id=secrets.token_hex(6),
             action=structs.replace(action, asked_at=now, expires_at=expires, nonce=secrets.token_hex(8)),
             reason=reason,
             shown=shown,
             always=generalised(action) or "",
-            denied=tuple(_remembered(denial, now) for denial in place.timeline.denials.get(action.wish, ())),
+            denied=tuple(
+                _describe_denial(denial, now) for denial in place.timeline.denials.get(action.effect_hash, ())
+            ),
         )
 
-    async def _decided(self, place: Scope, asked: PermissionAsked) -> PermissionAnswered:
+    async def _wait_decision(self, place: Scope, asked: PermissionAsked) -> PermissionAnswered:
         timeline = place.timeline
         known = timeline.answers.get(asked.id)
         if isinstance(known, PermissionAnswered):
             return known
         if self._unattended == "deny":
-            return place.record(_denied(asked, "nobody is there to ask"))
-        await timeline.settled()
+            return place.record(_deny_request(asked, "nobody is there to ask"))
+        await timeline.wait_written()
         if self._unattended == "park":
             timeline.pause()
-            await timeline.still()
-        with timeline.clock.waiting(place.path), move_on_after(self._patience):
-            answered = await timeline.answer(asked.id)
+            await timeline.wait_while_paused()
+        with timeline.timeouts.pause_timeouts(place.path), move_on_after(self._approval_seconds):
+            answered = await timeline.wait_answer(asked.id)
             assert isinstance(answered, PermissionAnswered)
             return answered
-        await timeline.still()
-        return place.record(_denied(asked, f"nobody answered within {self._patience:g} s"))
+        await timeline.wait_while_paused()
+        return place.record(_deny_request(asked, f"nobody answered within {self._approval_seconds:g} s"))
 
-    async def _done(self, place: Scope, deed: Deed) -> ToolAnswer:
-        if deed.is_reading or deed.is_repeatable:
+    async def _execute_call(self, place: Scope, prepared: PreparedCall) -> ToolAnswer:
+        if prepared.is_read_only or prepared.is_repeatable:
             # Nothing is lost where this is done again, so it need not wait until what led to it is written.
-            await place.timeline.still()
-            return await deed.act()
+            await place.timeline.wait_while_paused()
+            return await prepared.act()
         async with place.timeline.effect:
-            return await deed.act()
+            return await prepared.act()
 
-    def _action(self, place: Scope, call: ToolUse, deed: Deed) -> Action:
+    def _build_action(self, place: Scope, call: ToolUse, prepared: PreparedCall) -> Action:
         return Action(
             run=place.timeline.run,
             agent=self._agent,
             tool=call.name,
-            arguments=dict(deed.arguments),
+            arguments=dict(prepared.arguments),
             directory=self._directory,
-            sandbox=deed.sandbox,
-            inputs=dict(deed.inputs),
-            outputs=dict(deed.outputs),
-            diff=digest(deed.shown) if deed.shown else "",
+            sandbox=prepared.sandbox,
+            inputs=dict(prepared.inputs),
+            outputs=dict(prepared.outputs),
+            diff=compute_digest(prepared.shown) if prepared.shown else "",
         )
 
-    def _refused(self, place: Scope, action: Action, reason: str) -> ToolAnswer:
+    def _refuse_action(self, place: Scope, action: Action, reason: str) -> ToolAnswer:
         place.record(ActionRefused(action=action, reason=reason))
         return ToolAnswer(
             text=f"Not done: {reason}. Do not try to get the same effect another way; go on without it, or say "
@@ -258,11 +260,11 @@ class Gate:
         )
 
 
-def _denied(asked: PermissionAsked, why: str) -> PermissionAnswered:
+def _deny_request(asked: PermissionAsked, why: str) -> PermissionAnswered:
     return PermissionAnswered(id=asked.id, decision="deny", by="podium", comment=why)
 
 
-def _is_void(asked: PermissionAsked, answered: PermissionAnswered | QuestionAnswered | None) -> bool:
+def _has_expired(asked: PermissionAsked, answered: PermissionAnswered | QuestionAnswered | None) -> bool:
     """Whether a request has expired without an answer in time, and has to be put anew."""
     expires = asked.action.expires_at
     if not expires or (isinstance(answered, PermissionAnswered) and not answered.is_allowed):
@@ -270,15 +272,15 @@ def _is_void(asked: PermissionAsked, answered: PermissionAnswered | QuestionAnsw
     return (time.time() if answered is None else getattr(answered, "at", 0.0)) > expires
 
 
-def _remembered(denial: Denial, now: float) -> str:
+def _describe_denial(denial: Denial, now: float) -> str:
     why = f": {denial.comment}" if denial.comment else ""
-    return f"{denial.by} refused this to {denial.agent} {_ago(now - denial.at)}{why}"
+    return f"{denial.by} refused this to {denial.agent} {_format_age(now - denial.at)}{why}"
 
 
-def _ago(seconds: float) -> str:
+def _format_age(seconds: float) -> str:
     return f"{seconds / 60:.0f} min ago" if seconds >= 90 else f"{max(seconds, 0):.0f} s ago"
 
 
-def _told(answered: PermissionAnswered) -> str:
+def _describe_refusal(answered: PermissionAnswered) -> str:
     who = "it was refused" if answered.by in ("", "podium") else f"{answered.by} refused it"
     return f"{who}: {answered.comment}" if answered.comment else who

@@ -12,17 +12,17 @@ from ..values.event import MemberChanged
 from .scope import Scope
 
 
-def as_changed(agent: Agent, place: Scope) -> Agent:
+def apply_recorded_change(agent: Agent, place: Scope) -> Agent:
     """The agent as it works at this place: with the change that was in force when its part began."""
-    changes = place.timeline.members
+    changes = place.timeline.member_changes
     if not changes:
         return agent
-    change = place.at("change").recall(MemberChanged)
-    if change is None and agent.name in changes and not place.at("operation_started#1").is_settled:
-        change = place.at("change").settle(changes[agent.name])
-    return agent if change is None else changed(agent, change)
+    change = place.child("change").find_outcome(MemberChanged)
+    if change is None and agent.name in changes and not place.child("operation_started#1").has_outcome:
+        change = place.child("change").record_outcome(changes[agent.name])
+    return agent if change is None else apply_change(agent, change)
 
 
-def changed(agent: Agent, change: MemberChanged) -> Agent:
+def apply_change(agent: Agent, change: MemberChanged) -> Agent:
     """The agent with what a change says; what it leaves empty stays."""
     return structs.replace(agent, model=change.model or agent.model, prompt=change.prompt or agent.prompt)

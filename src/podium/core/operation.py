@@ -20,30 +20,30 @@ from typing import Protocol
 from anyio import move_on_after
 from msgspec import structs
 
-from ..policy import Mode, Rules, Verdict, check, narrowed
+from ..policy import Mode, Rules, Verdict, check, narrow_rules
 from ..values.action import Action
 from ..values.agent import Agent
-from ..values.errors import Failed, Failure, FailureKind, Mistake
+from ..values.errors import AgentFailed, Failure, FailureKind, Mistake
 from ..values.event import Checked, OperationEnded, OperationStarted, ToolUse, Trigger
-from ..values.limits import PATIENCE, Patience, Unattended
+from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
 from ..values.request import Answer, Part, Request
 from .budget import Allowance
-from .engine import Engine, Past, Spec, Tool
-from .engine_sessions import Keeper
-from .gate import Acting, Gate
-from .member_change import as_changed
+from .engine import Engine, EngineSessionSpec, PastTurn, Tool
+from .engine_sessions import EngineSessionTasks
+from .gate import ActingTool, Gate
+from .member_change import apply_recorded_change
 from .placement import Placement
-from .rate_limit import Pace
+from .rate_limit import RateLimit
 from .scope import Scope
-from .session import Session, turns_at
-from .timeline import Timeline, digest
+from .session import Session, read_past_turns
+from .timeline import Timeline, compute_digest
 
 NO_RULES = Rules()
-LAST_SECONDS = 5.0
+STOP_SECONDS = 5.0
 """How long workers that are called back are waited for."""
 
 
-class Ways(Protocol):
+class ExecutionPatterns(Protocol):
     """How agents take advice, do their own part and hand off."""
 
     async def advise(self, op: Operation, request: Request) -> Request:
@@ -60,21 +60,21 @@ class Ways(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engagement:
+class RunContext:
     """What the operations of one run share."""
 
     timeline: Timeline
     agents: Mapping[str, Agent]
-    ways: Ways
+    patterns: ExecutionPatterns
     engine_for: Callable[[Agent], Engine]
-    keeper: Keeper
-    offer: Callable[[Operation], Awaitable[tuple[Tool, ...]]]
+    session_tasks: EngineSessionTasks
+    offer_tools: Callable[[Operation], Awaitable[tuple[Tool, ...]]]
     """The tools that act on the outside, as an operation's agent may have them."""
-    checking: Callable[[tuple[str, ...]], Acting] | None = None
+    make_check_tool: Callable[[tuple[str, ...]], ActingTool] | None = None
     """How commands are run on a clean checkout of the work; None where there is no repository."""
-    placing: Callable[[], Placement] | None = None
+    get_placement: Callable[[], Placement] | None = None
     """The way to workers; None where there is no repository for them."""
-    briefing: Callable[[Agent], str] = attrgetter("prompt")
+    build_system_prompt: Callable[[Agent], str] = attrgetter("prompt")
     """What an agent is told about itself before anything else."""
     allowance: Allowance
     rules: Rules = NO_RULES
@@ -82,17 +82,17 @@ class Engagement:
     directory: str = ""
     unattended: Unattended | None = "deny"
     """What becomes of what agents ask; None where somebody is there to answer."""
-    patience: Patience = PATIENCE
-    past: tuple[Past, ...] = ()
+    turn_limits: TurnLimits = DEFAULT_TURN_LIMITS
+    earlier_turns: tuple[PastTurn, ...] = ()
     """What was said before this run, in those that it goes on from."""
-    paces: dict[str, Pace] = field(default_factory=dict)
+    rate_limits: dict[str, RateLimit] = field(default_factory=dict)
     """How often each agent, by name, has acted of late."""
 
-    def pace(self, agent: str) -> Pace:
+    def rate_limit_for(self, agent: str) -> RateLimit:
         """The pace of an agent, wherever in the run it works."""
-        return self.paces.setdefault(agent, Pace(self.patience.tool_calls_a_minute))
+        return self.rate_limits.setdefault(agent, RateLimit(self.turn_limits.tool_calls_a_minute))
 
-    def root(self, agent: str) -> Operation:
+    def root_operation(self, agent: str) -> Operation:
         """The operation that a run begins with."""
         return Operation(self, self.agents[agent], path=agent, trigger="request", parent=None)
 
@@ -102,7 +102,7 @@ class Operation:
 
     def __init__(
         self,
-        run: Engagement,
+        context: RunContext,
         agent: Agent,
         *,
         path: str,
@@ -111,72 +111,74 @@ class Operation:
         after: Operation | None = None,
     ) -> None:
         self.agent = agent
-        self.agents = run.agents
+        self.agents = context.agents
         self.trigger = trigger
         self.parent = parent
-        self.scope = Scope(run.timeline, path, operation=path, digest="")
+        self.scope = Scope(context.timeline, path, operation=path, digest="")
         self.request = Request(text="")
         """What this agent was asked, before any advice."""
-        above: Operation | Engagement = run if parent is None else parent
-        self.allowance: Allowance = above.allowance.within(path, agent.budget, of=agent.name)
-        self.rules: Rules = _narrowed(above.rules, agent)
+        above: Operation | RunContext = context if parent is None else parent
+        self.allowance: Allowance = above.allowance.for_operation(path, agent.budget, of=agent.name)
+        self.rules: Rules = _narrow_rules(above.rules, agent)
         """What is allowed to this agent: never more than to whoever started it."""
-        self.coordination: tuple[Tool, ...] = ()
+        self.coordination_tools: tuple[Tool, ...] = ()
         """Tools for working with others that a pattern gives it."""
-        self._run = run
-        self._after = after
+        self._context = context
+        self._continues_from = after
         self._session: Session | None = None
 
     async def run(self, request: Request) -> Answer:
         """The agent's answer, from the timeline where it has one; raises Failed where it came to nothing."""
         self.request = request
         # Notes are words of ours around what is recorded elsewhere: a newer release may word them better.
-        self.scope.digest = digest(self.agent, request.text, request.origin, self.trigger)
-        ended = self.scope.recall(OperationEnded) or self.scope.settle(await self._through(request))
+        self.scope.digest = compute_digest(self.agent, request.text, request.origin, self.trigger)
+        ended = self.scope.find_outcome(OperationEnded) or self.scope.record_outcome(
+            await self._run_within_budget(request)
+        )
         if ended.failure is not None:
-            raise Failed(ended.failure, so_far=ended.text)
+            raise AgentFailed(ended.failure, so_far=ended.text)
         return Answer(text=ended.text, data=ended.data, parts=ended.parts)
 
-    async def _through(self, request: Request) -> OperationEnded:
+    async def _run_within_budget(self, request: Request) -> OperationEnded:
         """The whole of it, in the time that the agent has."""
         self.scope.record(OperationStarted(agent=self.agent.name, trigger=self.trigger, request=request))
         seconds = None if self.agent.budget is None else self.agent.budget.seconds
         try:
             if seconds is None:
-                answer = await self._answered(request)
+                answer = await self._produce_answer(request)
             else:
-                with self.scope.timeline.clock.limit(self.scope.path, seconds) as limit:
-                    answer = await self._answered(request)
+                with self.scope.timeline.timeouts.apply_timeout(self.scope.path, seconds) as limit:
+                    answer = await self._produce_answer(request)
                 if limit.scope.cancelled_caught:
-                    await self.scope.timeline.still()
-                    await self.call_back()
-                    raise self.failed("budget", f"its budget of {seconds:g} s is used up")
-        except Failed as error:
-            return structs.replace(_failed(error.failure), text=error.so_far)
+                    await self.scope.timeline.wait_while_paused()
+                    await self.stop_workers()
+                    raise self.make_error("budget", f"its budget of {seconds:g} s is used up")
+        except AgentFailed as error:
+            return structs.replace(_build_failed_end(error.failure), text=error.so_far)
         return OperationEnded(outcome="succeeded", text=answer.text, data=answer.data, parts=answer.parts)
 
-    async def _answered(self, request: Request) -> Answer:
+    async def _produce_answer(self, request: Request) -> Answer:
         """Advice, then the agent's own way of working, then the handoff: all there is to running an agent."""
-        ways = self._run.ways
+        patterns = self._context.patterns
         try:
-            advised = await ways.advise(self, request)
-            answer = await ways.perform(self, advised)
+            advised = await patterns.advise(self, request)
+            answer = await patterns.perform(self, advised)
         finally:
-            await self._put_away()
-        return await ways.hand_off(self, request, answer)
+            await self._close_session()
+        return await patterns.hand_off(self, request, answer)
 
-    async def outcome(self, request: Request, *, timeout: float | None = None) -> Part:
+    async def run_as_part(self, request: Request, *, timeout: float | None = None) -> Part:
         """How it went, with a failure as an outcome like any other; after `timeout` seconds it is cut short."""
         try:
-            with self.scope.timeline.clock.limit(self.scope.path, inf if timeout is None else timeout):
+            with self.scope.timeline.timeouts.apply_timeout(self.scope.path, inf if timeout is None else timeout):
                 answer = await self.run(request)
                 return Part(agent=self.agent.name, outcome="succeeded", text=answer.text)
             await self.scope.timeline.still()
-            await self.call_back()
-            late = self.failed("timed_out", f"timed out after {timeout:g} s").failure
-            ended = self.scope.recall(OperationEnded) or self.scope.settle(_failed(late))
-        except Failed as error:
-            ended = structs.replace(_failed(error.failure), text=error.so_far)
+            await self.stop_workers()
+            late = self.make_error("timed_out", f"timed out after {timeout:g} s").failure
+            ended = self.scope.recall(OperationEnded) or self.scope.settle(_build_failed_end(late))
+        except AgentFailed as error:
+            ended = structs.replace(_build_failed_end(error.failure), text=error.so_far)
         return Part(agent=self.agent.name, outcome=ended.outcome, text=ended.text, failure=ended.failure)
 
     def child(
@@ -187,74 +189,83 @@ class Operation:
         `after` is an earlier part of the same agent, whose conversation it goes on with.
         """
         chosen = self.agents[agent] if isinstance(agent, str) else agent
-        place = (at or self.scope).next(f"{trigger}:{chosen.name}")
-        chosen = as_changed(chosen, place)
-        return Operation(self._run, chosen, path=place.path, trigger=trigger, parent=self, after=after)
+        place = (at or self.scope).next_child(f"{trigger}:{chosen.name}")
+        chosen = apply_recorded_change(chosen, place)
+        return Operation(self._context, chosen, path=place.path, trigger=trigger, parent=self, after=after)
 
     @property
     def placement(self) -> Placement | None:
         """The way to workers; None where there is none."""
-        return None if self._run.placing is None else self._run.placing()
+        return None if self._context.get_placement is None else self._context.get_placement()
 
-    async def call_back(self) -> None:
+    async def stop_workers(self) -> None:
         """End the workers that were sent from here or below and have not returned."""
-        runs = self._sent()
+        runs = self._list_unreturned_workers()
         if not runs or self.placement is None:
             return
-        await self.placement.call_back(runs)
-        with move_on_after(LAST_SECONDS):
+        await self.placement.stop_workers(runs)
+        with move_on_after(STOP_SECONDS):
             for run in runs:
                 # What they have used counts, whoever wanted to hear their answer.
-                self.scope.at(f"worker:{run}").settle(await self.placement.returned(run))
+                self.scope.child(f"worker:{run}").record_outcome(await self.placement.wait_for_result(run))
 
-    async def count_ended(self) -> None:
+    async def record_ended_workers(self) -> None:
         """Count what workers have used that were sent from here or below and whose answer nobody wanted to hear."""
-        for run in self._sent():
-            if self.placement is not None and (ended := await self.placement.ended(run)) is not None:
-                self.scope.at(f"worker:{run}").settle(ended)
+        for run in self._list_unreturned_workers():
+            if self.placement is not None and (ended := await self.placement.poll_result(run)) is not None:
+                self.scope.child(f"worker:{run}").record_outcome(ended)
 
-    def _sent(self) -> list[str]:
+    def _list_unreturned_workers(self) -> list[str]:
         """The workers that were sent from here or below and have not returned."""
         prefix = f"{self.scope.path}/"
-        return [run for run, sent in self.scope.timeline.sent.items() if f"{sent.operation}/".startswith(prefix)]
+        return [
+            run
+            for run, sent in self.scope.timeline.unreturned_workers.items()
+            if f"{sent.operation}/".startswith(prefix)
+        ]
 
     @property
-    def seconds(self) -> float:
+    def duration(self) -> float:
         """How long it took, by the timeline."""
-        began = self.scope.timeline.moment(f"{self.scope.path}/operation_started#1")
-        ended = self.scope.timeline.moment(self.scope.path)
+        began = self.scope.timeline.outcome_time(f"{self.scope.path}/operation_started#1")
+        ended = self.scope.timeline.outcome_time(self.scope.path)
         return 0.0 if began is None or ended is None else ended - began
 
-    def past(self) -> list[Past]:
+    def past_turns(self) -> list[PastTurn]:
         """The agent's own turns in this part and in those that it goes on from."""
-        return [*self._before(), *turns_at(self.scope)]
+        return [*self._earlier_turns(), *read_past_turns(self.scope)]
 
-    def _before(self) -> list[Past]:
+    def _earlier_turns(self) -> list[PastTurn]:
         """What the agent recalls of the time before this part; one that is called as a tool knows only its call."""
-        if self._after is not None:
-            return self._after.past()
-        return [] if self.trigger == "tool" else list(self._run.past)
+        if self._continues_from is not None:
+            return self._continues_from.past_turns()
+        return [] if self.trigger == "tool" else list(self._context.earlier_turns)
 
     def session(self, *tools: Tool, max_turns: int | None = None) -> Session:
         """The agent's own conversation in this operation, with these tools; put away when its part is done."""
         if self._session is None:
             names = [tool.name for tool in tools]
             if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
-                raise self.failed("failed", f"two of its tools are called {twice}; rename the agent or function")
-            spec = Spec(
+                raise self.make_error("failed", f"two of its tools are called {twice}; rename the agent or function")
+            spec = EngineSessionSpec(
                 agent=self.agent,
-                system=self._run.briefing(self.agent),
+                system=self._context.build_system_prompt(self.agent),
                 tools=tools,
                 max_turns=max_turns or self.agent.max_turns or 50,
                 schema=self.agent.output if isinstance(self.agent.output, dict) else None,
                 allowance=self.allowance,
             )
             try:
-                engine = self._run.engine_for(self.agent)
+                engine = self._context.engine_for(self.agent)
             except Mistake as error:
-                raise self.failed("engine", str(error)) from error
+                raise self.make_error("engine", str(error)) from error
             self._session = Session(
-                engine, spec, self.scope, keeper=self._run.keeper, patience=self._run.patience, past=self._before()
+                engine,
+                spec,
+                self.scope,
+                session_tasks=self._context.session_tasks,
+                turn_limits=self._context.turn_limits,
+                past_turns=self._earlier_turns(),
             )
         return self._session
 
@@ -262,50 +273,50 @@ class Operation:
     def gate(self) -> Gate:
         """The door through which this agent acts on the outside."""
         return Gate(
-            self._judge,
+            self._judge_action,
             agent=self.agent.name,
-            directory=self._run.directory,
+            directory=self._context.directory,
             allowance=self.allowance,
-            pace=self._run.pace(self.agent.name),
-            unattended=self._run.unattended,
-            patience=self._run.patience.approval,
+            rate_limit=self._context.rate_limit_for(self.agent.name),
+            unattended=self._context.unattended,
+            approval_seconds=self._context.turn_limits.approval,
         )
 
-    def _judge(self, action: Action, changed_lines: int) -> Verdict:
-        granted = self.scope.timeline.granted
+    def _judge_action(self, action: Action, changed_lines: int) -> Verdict:
+        granted = self.scope.timeline.granted_rules
         rules = structs.replace(self.rules, allow=self.rules.allow + granted) if granted else self.rules
-        return check(action, rules, self._run.mode, changed_lines=changed_lines)
+        return check(action, rules, self._context.mode, changed_lines=changed_lines)
 
-    async def checked(self, commands: tuple[str, ...], place: Scope) -> Checked:
+    async def run_checks(self, commands: tuple[str, ...], place: Scope) -> Checked:
         """Whether commands pass on a clean checkout of the work as it is now, recorded at this place."""
-        if (known := place.recall(Checked)) is not None:
+        if (known := place.find_outcome(Checked)) is not None:
             return known
-        if self._run.checking is None:
+        if self._context.make_check_tool is None:
             why = "there is no repository to check the work in"
-            return place.settle(Checked(commands=commands, passed=False, output=why))
-        tool = self.gate.offer(self._run.checking(commands))
+            return place.record_outcome(Checked(commands=commands, passed=False, output=why))
+        tool = self.gate.wrap_tool(self._context.make_check_tool(commands))
         answer = await tool.answer(ToolUse(id=place.path, name=tool.name, arguments={}), place)
         # Nobody acts on what comes of it but those who read it, so that a refusal is told as they would tell it.
         output = f"they were not run: {answer.refusal}" if answer.refusal else answer.text
-        return place.settle(Checked(commands=commands, passed=not answer.is_error, output=output))
+        return place.record_outcome(Checked(commands=commands, passed=not answer.is_error, output=output))
 
-    async def offered(self) -> tuple[Tool, ...]:
+    async def offer_tools(self) -> tuple[Tool, ...]:
         """The tools that its agent may act with, each through the gate."""
-        return await self._run.offer(self)
+        return await self._context.offer_tools(self)
 
-    def failed(self, kind: FailureKind, message: str, *, so_far: str = "") -> Failed:
+    def make_error(self, kind: FailureKind, message: str, *, so_far: str = "") -> AgentFailed:
         """The error that says why this agent's part came to nothing, with what there is of an answer."""
-        return Failed(Failure(kind=kind, agent=self.agent.name, message=message), so_far=so_far)
+        return AgentFailed(Failure(kind=kind, agent=self.agent.name, message=message), so_far=so_far)
 
-    async def _put_away(self) -> None:
+    async def _close_session(self) -> None:
         if self._session is not None:
             await self._session.aclose()
 
 
-def _narrowed(rules: Rules, agent: Agent) -> Rules:
+def _narrow_rules(rules: Rules, agent: Agent) -> Rules:
     own = agent.permissions
-    return rules if own is None else narrowed(rules, Rules(ask=own.ask, deny=own.deny))
+    return rules if own is None else narrow_rules(rules, Rules(ask=own.ask, deny=own.deny))
 
 
-def _failed(failure: Failure) -> OperationEnded:
+def _build_failed_end(failure: Failure) -> OperationEnded:
     return OperationEnded(outcome=failure.outcome, failure=failure)

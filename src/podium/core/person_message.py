@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 from ..values.event import MessageReceived, MessagesDelivered
-from ..values.request import quoted, readable
+from ..values.request import quote_lines, replace_surrogates
 from .scope import Scope
 from .timeline import Timeline
 
 
-def recalled(place: Scope) -> str:
+def find_delivered_messages(place: Scope) -> str:
     """The messages that were delivered at this place; nothing where none were."""
-    known = place.at("messages").recall(MessagesDelivered)
+    known = place.child("messages").find_outcome(MessagesDelivered)
     return "" if known is None else known.text
 
 
-def delivered(place: Scope, agent: str) -> str:
+def deliver_messages(place: Scope, agent: str) -> str:
     """What the person has said to the agent and no prompt has yet, delivered here."""
-    if known := recalled(place):
+    if known := find_delivered_messages(place):
         return known
-    waiting = place.timeline.undelivered(agent)
+    waiting = place.timeline.list_undelivered(agent)
     if not waiting:
         return ""
-    text = "\n\n".join(_told(message, place.timeline) for message in waiting)
-    place.at("messages").settle(MessagesDelivered(ids=tuple(message.id for message in waiting), text=text))
+    text = "\n\n".join(_format_message(message, place.timeline) for message in waiting)
+    place.child("messages").record_outcome(MessagesDelivered(ids=tuple(message.id for message in waiting), text=text))
     return text
 
 
-def _told(message: MessageReceived, timeline: Timeline) -> str:
+def _format_message(message: MessageReceived, timeline: Timeline) -> str:
     """A message with what came with it: texts in full, images as a mark in whose place a model is shown them."""
-    told = [f"[message from {message.by or 'the person'}]{quoted(message.text)}"]
+    lines = [f"[message from {message.by or 'the person'}]{quote_lines(message.text)}"]
     for one in message.attachments:
-        data = timeline.attached(one.digest)
+        data = timeline.read_attachment(one.digest)
         if data is None:
-            told.append(f"[file {one.name}, which is not there any more]")
+            lines.append(f"[file {one.name}, which is not there any more]")
         elif one.is_image:
-            told.append(one.mark)
+            lines.append(one.prompt_marker)
         else:
-            told.append(f"[file {one.name}]{quoted(timeline.redaction.text(readable(data.decode())))}")
-    return "\n".join(told)
+            lines.append(
+                f"[file {one.name}]{quote_lines(timeline.redaction.redact_text(replace_surrogates(data.decode())))}"
+            )
+    return "\n".join(lines)

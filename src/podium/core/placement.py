@@ -19,7 +19,7 @@ Idle = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PlacementOptions:
     """How a worker is to work: after those of these branches, with this model, within these limits, or only reading.
 
     What is left out is as its agent's own file says; limits only narrow what that says.
@@ -31,7 +31,7 @@ class Wanted:
     is_reader: bool = False
 
 
-AS_EVER = Wanted()
+DEFAULT_OPTIONS = PlacementOptions()
 
 
 class Placement(Protocol):
@@ -42,15 +42,15 @@ class Placement(Protocol):
         """Whether the run is a worker's itself, and has a checkout of its own already."""
         ...
 
-    async def send(
+    async def send_worker(
         self,
         sent: WorkerSent,
         agent: Agent | None,
         others: Sequence[Agent],
         *,
         operation: str,
-        wanted: Wanted,
-        held_to: Permissions,
+        options: PlacementOptions,
+        restrictions: Permissions,
     ) -> None:
         """Have a worker begin, as this agent or as the usual one; where it has begun already, nothing is done.
 
@@ -58,18 +58,18 @@ class Placement(Protocol):
         """
         ...
 
-    async def returned(self, run: str, *, idle: Idle = nullcontext) -> WorkerReturned:
+    async def wait_for_result(self, run: str, *, idle: Idle = nullcontext) -> WorkerReturned:
         """How a worker ended; waits for it, `idle` while it waits itself: for its turn, or for a person."""
         ...
 
-    async def ended(self, run: str) -> WorkerReturned | None:
+    async def poll_result(self, run: str) -> WorkerReturned | None:
         """How a worker ended; None while it has not."""
         ...
 
-    async def standing(self, run: str) -> str:
+    async def describe_worker(self, run: str) -> str:
         """How a worker stands, in a line."""
         ...
 
-    async def call_back(self, runs: Sequence[str]) -> None:
+    async def stop_workers(self, runs: Sequence[str]) -> None:
         """End workers that are not wanted any more."""
         ...

@@ -11,23 +11,25 @@ from anyio import sleep
 MINUTE = 60.0
 
 
-class Pace:
+class RateLimit:
     """At most so many beginnings in any minute."""
 
     def __init__(
         self,
-        most: int,
+        per_minute: int,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
-        self._most = most
+        self._per_minute = per_minute
         self._clock = clock
         self._sleep = sleep
-        self._begun: deque[float] = deque(maxlen=most)
+        self._start_times: deque[float] = deque(maxlen=per_minute)
 
-    async def begin(self) -> None:
+    async def acquire(self) -> None:
         """Return when one more may begin."""
-        while len(self._begun) == self._most and (wait := self._begun[0] + MINUTE - self._clock()) > 0:
+        while (
+            len(self._start_times) == self._per_minute and (wait := self._start_times[0] + MINUTE - self._clock()) > 0
+        ):
             await self._sleep(wait)
-        self._begun.append(self._clock())
+        self._start_times.append(self._clock())

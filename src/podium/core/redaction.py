@@ -13,10 +13,10 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(?:^|_)(?:API)?KEY$", re.IGNORECASE)
-SHORTEST_KEY = 8
+MIN_KEY_LENGTH = 8
 """A shorter key is a placeholder such as "x", and blotting it out would spoil every sentence."""
 
-SHORTEST_SECRET = 12
+MIN_SECRET_LENGTH = 12
 
 
 class Redaction:
@@ -26,35 +26,35 @@ class Redaction:
         self._names = {value: f"[{name}]" for value, name in (secrets or {}).items()}
         ordered = sorted(self._names, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
-        self._lines = {_as_written(value): _as_written(name) for value, name in self._names.items()}
+        self._lines = {_escape_json(value): _escape_json(name) for value, name in self._names.items()}
         written = sorted(self._lines, key=len, reverse=True)
         self._line_pattern = re.compile(b"|".join(map(re.escape, written))) if written else None
 
     @classmethod
-    def of(cls, environ: Mapping[str, str], key_names: Collection[str] = ()) -> Redaction:
+    def from_environment(cls, environ: Mapping[str, str], key_names: Collection[str] = ()) -> Redaction:
         """What is secret in an environment; `key_names` are variables that certainly are."""
         return cls(
             {
                 value: name
                 for name, value in environ.items()
-                if (name in key_names and len(value) >= SHORTEST_KEY)
-                or (SECRET_NAME.search(name) and _is_secret(value))
+                if (name in key_names and len(value) >= MIN_KEY_LENGTH)
+                or (SECRET_NAME.search(name) and _looks_secret(value))
             }
         )
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """The text without secrets."""
         if self._pattern is None:
             return text
         return self._pattern.sub(lambda found: self._names[found[0]], text)
 
-    def line(self, line: bytes) -> bytes:
+    def redact_line(self, line: bytes) -> bytes:
         """A line of JSON without secrets."""
         if self._line_pattern is None:
             return line
         return self._line_pattern.sub(lambda found: self._lines[found[0]], line)
 
-    def open(self, text: str) -> int:
+    def partial_secret_length(self, text: str) -> int:
         """How many signs at the end of a text may be the beginning of a secret that goes on after it."""
         longest = 0
         for secret in self._names:
@@ -65,14 +65,14 @@ class Redaction:
         return longest
 
 
-NOTHING_SECRET = Redaction()
+NO_REDACTION = Redaction()
 
 
-def _as_written(text: str) -> bytes:
+def _escape_json(text: str) -> bytes:
     """The text as it stands inside a JSON string."""
     return msgspec.json.encode(text)[1:-1]
 
 
-def _is_secret(value: str) -> bool:
+def _looks_secret(value: str) -> bool:
     """Whether a value can be a secret: not a short one, a word, a path or a number."""
-    return len(value) >= SHORTEST_SECRET and not value.isalpha() and not value.isdigit() and not value.startswith("/")
+    return len(value) >= MIN_SECRET_LENGTH and not value.isalpha() and not value.isdigit() and not value.startswith("/")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
-from ..values.errors import Inconsistent
-from ..values.event import Event, kind
-from .timeline import Timeline, digest
+from ..values.errors import JournalMismatch
+from ..values.event import Event, event_kind
+from .timeline import Timeline, compute_digest
 
 E = TypeVar("E", bound=Event)
 
@@ -28,42 +28,42 @@ class Scope:
         self.digest = digest
         self._counts: dict[str, int] = {}
 
-    def next(self, name: str, *about: Any) -> Scope:
+    def next_child(self, name: str, *about: Any) -> Scope:
         """The next place of this name below: `turn#1`, `turn#2`. `about` are inputs that its digest covers."""
         count = self._counts[name] = self._counts.get(name, 0) + 1
-        return self.at(f"{name}#{count}", *about)
+        return self.child(f"{name}#{count}", *about)
 
-    def at(self, segment: str, *about: Any) -> Scope:
+    def child(self, segment: str, *about: Any) -> Scope:
         """The place below with exactly this name."""
         return Scope(
             self.timeline,
             f"{self.path}/{segment}",
             operation=self.operation,
-            digest=digest(self.digest, about) if about else self.digest,
+            digest=compute_digest(self.digest, about) if about else self.digest,
         )
 
-    def again(self, attempt: int) -> Scope:
+    def for_attempt(self, attempt: int) -> Scope:
         """The same place for another attempt; the first is the place itself."""
         if attempt == 1:
             return self
         return Scope(self.timeline, f"{self.path}~{attempt}", operation=self.operation, digest=self.digest)
 
     @property
-    def is_settled(self) -> bool:
+    def has_outcome(self) -> bool:
         """Whether an outcome is recorded for this place."""
-        return self.timeline.knows(self.path)
+        return self.timeline.has_outcome(self.path)
 
-    def recall(self, *kinds: type[E]) -> E | None:
+    def find_outcome(self, *kinds: type[E]) -> E | None:
         """The outcome recorded for this place; None when there is none yet."""
-        event = self.timeline.recall(self.path, self.digest)
+        event = self.timeline.find_outcome(self.path, self.digest)
         if event is None or isinstance(event, kinds):
             return event
-        raise Inconsistent(
-            f"run {self.timeline.run} recorded {kind(event)} for the step {self.path}, where "
+        raise JournalMismatch(
+            f"run {self.timeline.run} recorded {event_kind(event)} for the step {self.path}, where "
             f"{' or '.join(wanted.__name__ for wanted in kinds)} was expected; it was written by other code"
         )
 
-    def settle(self, event: E) -> E:
+    def record_outcome(self, event: E) -> E:
         """Record the outcome of this place; it never gets another one."""
         entry = self.timeline.append(
             event, scope=self.path, operation=self.operation, key=self.path, digest=self.digest
@@ -72,21 +72,21 @@ class Scope:
 
     async def step(self, act: Callable[[], Awaitable[E]], *kinds: type[E]) -> E:
         """The recorded outcome; where there is none, what `act` comes back with, recorded."""
-        if (known := self.recall(*kinds)) is not None:
+        if (known := self.find_outcome(*kinds)) is not None:
             return known
         async with self.timeline.effect:
-            return self.settle(await act())
+            return self.record_outcome(await act())
 
     def record(self, event: E) -> E:
         """A fact that belongs here, once: running again finds it and records nothing."""
-        place = self.next(kind(event))
-        if (known := place.recall(type(event))) is not None:
+        place = self.next_child(event_kind(event))
+        if (known := place.find_outcome(type(event))) is not None:
             return known
         entry = self.timeline.append(
             event, scope=self.path, operation=self.operation, key=place.path, digest=self.digest
         )
         return cast(E, entry.event)
 
-    def note(self, event: Event) -> None:
+    def record_each_time(self, event: Event) -> None:
         """A fact of this one attempt, such as streamed text: running again notes it again."""
         self.timeline.append(event, scope=self.path, operation=self.operation)

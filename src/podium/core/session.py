@@ -18,7 +18,7 @@ from typing import Any
 from anyio import get_cancelled_exc_class
 from msgspec import structs
 
-from ..values.errors import Failed, Failure, FailureKind, Inconsistent, OutsideFailed, StoreFailed
+from ..values.errors import AgentFailed, Failure, FailureKind, JournalMismatch, OutsideFailed, StoreFailed
 from ..values.event import (
     MessagesDelivered,
     ModelReplied,
@@ -31,28 +31,28 @@ from ..values.event import (
     TurnResumed,
     TurnStarted,
 )
-from ..values.limits import Patience
-from ..values.request import readable
-from .clock import Limit
+from ..values.limits import TurnLimits
+from ..values.request import replace_surrogates
+from .clock import PausableTimeout
 from .engine import (
     Engine,
+    EngineSession,
+    EngineSessionSpec,
     Finished,
-    Mind,
-    Past,
+    PastTurn,
     Piece,
     Postponed,
     Reasoning,
-    Spec,
     Superseded,
     Text,
     ToolFinished,
     ToolStarted,
 )
-from .engine_sessions import Keeper, Kept
-from .person_message import delivered, recalled
+from .engine_sessions import EngineSessionTasks, OpenEngineSession
+from .person_message import deliver_messages, find_delivered_messages
 from .scope import Scope
 
-QUEUE = 64
+MAX_QUEUED_PROMPTS = 64
 STREAM_SECONDS = 0.25
 
 
@@ -70,27 +70,27 @@ class Session:
     def __init__(
         self,
         engine: Engine,
-        spec: Spec,
+        spec: EngineSessionSpec,
         scope: Scope,
         *,
-        keeper: Keeper,
-        patience: Patience,
-        past: Sequence[Past] = (),
+        session_tasks: EngineSessionTasks,
+        turn_limits: TurnLimits,
+        past_turns: Sequence[PastTurn] = (),
     ) -> None:
         self._engine = engine
-        self._keeper = keeper
+        self._session_tasks = session_tasks
         self._spec = spec
         self._scope = scope
-        self._patience = patience
-        self._line = asyncio.Lock()
+        self._turn_limits = turn_limits
+        self._lock = asyncio.Lock()
         self._waiting = 0
-        self._past = list(past)
-        self._kept: Kept | None = None
+        self._past_turns = list(past_turns)
+        self._open_session: OpenEngineSession | None = None
 
     @property
     def is_busy(self) -> bool:
         """Whether a turn is under way."""
-        return self._line.locked()
+        return self._lock.locked()
 
     async def ask(self, prompt: str, *about: Any) -> Reply:
         """Put a prompt to the agent; on a busy session it waits its turn.
@@ -98,147 +98,151 @@ class Session:
         `about` are the inputs that set this turn apart from one at the same place with other
         inputs; the words of the prompt are not, so that a newer release may word it better.
         """
-        if self._waiting > QUEUE:
-            raise Failed(self._failure("limit", f"{QUEUE} prompts are waiting for it already"))
-        turn = self._scope.next("turn", *about)
+        if self._waiting > MAX_QUEUED_PROMPTS:
+            raise AgentFailed(self._make_failure("limit", f"{MAX_QUEUED_PROMPTS} prompts are waiting for it already"))
+        turn = self._scope.next_child("turn", *about)
         self._waiting += 1
         try:
-            async with self._line:
-                return await self._reply(turn, self._with_messages(turn, prompt))
+            async with self._lock:
+                return await self._take_turn(turn, self._with_messages(turn, prompt))
         finally:
             self._waiting -= 1
 
     async def aclose(self) -> None:
         """Put the mind away; the next turn would open another, with all that was said."""
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            await kept.aclose()
+        opened, self._open_session = self._open_session, None
+        if opened is not None:
+            await opened.aclose()
 
     def _with_messages(self, turn: Scope, prompt: str) -> str:
         """The prompt with what the person has said to this agent since its last turn."""
         agent, timeline = self._spec.agent.name, turn.timeline
-        said = recalled(turn)
+        said = find_delivered_messages(turn)
         # What was asked before this process is not asked again: words that came since wait for the next turn.
         if (
             not said
-            and timeline.undelivered(agent)
-            and not turn.is_settled
-            and not timeline.below(turn.path, ModelReplied)
+            and timeline.list_undelivered(agent)
+            and not turn.has_outcome
+            and not timeline.find_events_below(turn.path, ModelReplied)
         ):
-            said = delivered(turn, agent)
+            said = deliver_messages(turn, agent)
         return f"{prompt}\n\n{said}" if said else prompt
 
-    async def _reply(self, turn: Scope, prompt: str) -> Reply:
+    async def _take_turn(self, turn: Scope, prompt: str) -> Reply:
         """The reply of a turn; one that comes to nothing gets a fresh mind and the whole prompt, once."""
         place = turn
-        ended = place.recall(TurnEnded) or await self._attempt(place, prompt)
+        ended = place.find_outcome(TurnEnded) or await self._attempt_turn(place, prompt)
         if ended.failure is not None and ended.failure.kind == "empty_reply":
             place.record(SessionRevived(agent=self._spec.agent.name, reason=ended.failure.message))
             # What the person said in the middle of the first attempt is said again.
-            told = [message.text for message in turn.timeline.below(turn.path, MessagesDelivered)]
+            told = [message.text for message in turn.timeline.find_events_below(turn.path, MessagesDelivered)]
             prompt = "\n\n".join([prompt, *(text for text in told if text not in prompt)])
-            place = turn.again(2)
-            ended = place.recall(TurnEnded) or await self._attempt(place, prompt)
+            place = turn.for_attempt(2)
+            ended = place.find_outcome(TurnEnded) or await self._attempt_turn(place, prompt)
         if ended.failure is not None:
-            raise Failed(ended.failure)
-        self._past.append(Past(prompt=prompt, reply=ended.text, scope=place))
+            raise AgentFailed(ended.failure)
+        self._past_turns.append(PastTurn(prompt=prompt, reply=ended.text, scope=place))
         return Reply(text=ended.text, calls=ended.calls)
 
-    async def _attempt(self, place: Scope, prompt: str) -> TurnEnded:
+    async def _attempt_turn(self, place: Scope, prompt: str) -> TurnEnded:
         """One attempt at a turn, from its start to the one place where every turn ends."""
         started = TurnStarted(agent=self._spec.agent.name, engine=self._engine.name, prompt=prompt)
-        is_resumed = place.at("turn_started#1").is_settled
+        is_resumed = place.child("turn_started#1").has_outcome
         place.record(started)
         if is_resumed:
-            place.note(TurnResumed())
-        hearing = Hearing(place, self._patience)
+            place.record_each_time(TurnResumed())
+        listener = TurnListener(place, self._turn_limits)
         try:
-            failure = await self._listen(place, prompt, hearing)
+            failure = await self._receive_reply(place, prompt, listener)
         except get_cancelled_exc_class():
             with suppress(StoreFailed):
-                hearing.flush()
+                listener.flush()
             raise
         finally:
-            hearing.close()
+            listener.stop_streaming()
         if failure is not None:
             await self.aclose()
-        return self._end(place, hearing, failure)
+        return self._record_turn_end(place, listener, failure)
 
-    async def _listen(self, place: Scope, prompt: str, hearing: Hearing) -> Failure | None:
+    async def _receive_reply(self, place: Scope, prompt: str, listener: TurnListener) -> Failure | None:
         try:
-            with place.timeline.clock.watching(hearing.limit, place.path), hearing.limit.scope:
-                mind = self._kept.mind if self._kept is not None else await self._opened(hearing)
-                async with mind.ask(prompt, place) as pieces:
+            with place.timeline.timeouts.track_timeout(listener.timeout, place.path), listener.timeout.scope:
+                engine_session = (
+                    self._open_session.engine_session
+                    if self._open_session is not None
+                    else await self._open_engine_session(listener)
+                )
+                async with engine_session.ask(prompt, place) as pieces:
                     async for piece in pieces:
-                        hearing.hear(piece)
-                return hearing.shortcoming(self._failure)
-        except Failed as error:
+                        listener.receive_piece(piece)
+                return listener.check_reply(self._make_failure)
+        except AgentFailed as error:
             return error.failure
         except OutsideFailed as error:
-            return self._failure("engine", str(error))
-        except (StoreFailed, Inconsistent):
+            return self._make_failure("engine", str(error))
+        except (StoreFailed, JournalMismatch):
             raise
         except Exception as error:
             # An engine is another's code: what it trips over is this turn's failure, not the run's end.
-            return self._failure("engine", f"its engine broke: {type(error).__name__}: {error}")
-        await place.timeline.still()
-        return hearing.silence(self._failure)
+            return self._make_failure("engine", f"its engine broke: {type(error).__name__}: {error}")
+        await place.timeline.wait_while_paused()
+        return listener.make_timeout_failure(self._make_failure)
 
-    def _end(self, place: Scope, hearing: Hearing, failure: Failure | None) -> TurnEnded:
+    def _record_turn_end(self, place: Scope, listener: TurnListener, failure: Failure | None) -> TurnEnded:
         """The end of every turn: nothing that was said is lost, and the outcome is recorded once."""
-        text, calls = place.timeline.redaction.text(hearing.text), tuple(hearing.calls)
+        text, calls = place.timeline.redaction.redact_text(listener.text), tuple(listener.calls)
         if failure is None:
-            return place.settle(TurnEnded(outcome="succeeded", text=text, calls=calls))
-        hearing.flush()
-        return place.settle(TurnEnded(outcome=failure.outcome, text=text, calls=calls, failure=failure))
+            return place.record_outcome(TurnEnded(outcome="succeeded", text=text, calls=calls))
+        listener.flush()
+        return place.record_outcome(TurnEnded(outcome=failure.outcome, text=text, calls=calls, failure=failure))
 
-    async def _opened(self, hearing: Hearing) -> Mind:
-        spec = structs.replace(self._spec, history=tuple(self._past)) if self._past else self._spec
-        self._kept = await self._keeper.open(self._engine.open(spec))
-        if self._kept.mind.is_restored:
-            hearing.distrust()
-        return self._kept.mind
+    async def _open_engine_session(self, listener: TurnListener) -> EngineSession:
+        spec = structs.replace(self._spec, history=tuple(self._past_turns)) if self._past_turns else self._spec
+        self._open_session = await self._session_tasks.open(self._engine.open(spec))
+        if self._open_session.engine_session.is_restored:
+            listener.limit_first_wait()
+        return self._open_session.engine_session
 
-    def _failure(self, kind: FailureKind, message: str) -> Failure:
+    def _make_failure(self, kind: FailureKind, message: str) -> Failure:
         return Failure(kind=kind, agent=self._spec.agent.name, message=message)
 
 
-def turns_at(scope: Scope) -> Iterator[Past]:
+def read_past_turns(scope: Scope) -> Iterator[PastTurn]:
     """The turns of a session at this place that came to a reply, from the timeline."""
     for number in count(1):
-        turn = scope.at(f"turn#{number}")
-        if (ended := turn.recall(TurnEnded)) is None:
+        turn = scope.child(f"turn#{number}")
+        if (ended := turn.find_outcome(TurnEnded)) is None:
             return
-        for place in (turn, turn.again(2)):
-            started, ended = place.at("turn_started#1").recall(TurnStarted), place.recall(TurnEnded)
+        for place in (turn, turn.for_attempt(2)):
+            started, ended = place.child("turn_started#1").find_outcome(TurnStarted), place.find_outcome(TurnEnded)
             if started is not None and ended is not None and ended.failure is None:
-                yield Past(prompt=started.prompt, reply=ended.text, scope=place)
+                yield PastTurn(prompt=started.prompt, reply=ended.text, scope=place)
 
 
-Fail = Callable[[FailureKind, str], Failure]
+MakeFailure = Callable[[FailureKind, str], Failure]
 
 
-class Hearing:
+class TurnListener:
     """A turn as it is heard: its text so far, its open tools, and how much longer it may be silent.
 
     Time is the system's monotonic clock, which is also the event loop's.
     """
 
-    def __init__(self, place: Scope, patience: Patience) -> None:
+    def __init__(self, place: Scope, turn_limits: TurnLimits) -> None:
         self.calls: list[ToolUse] = []
         self._place = place
-        self._patience = patience
-        self._is_distrusted = False
+        self._turn_limits = turn_limits
+        self._is_unconfirmed = False
         self._segments: list[list[str]] = [[]]
         self._open_tools: dict[str, str] = {}
         self._is_finished = False
         self._owes_text = True
         self._unstreamed: list[str] = []
-        self._unstreamed_thoughts: list[str] = []
+        self._unstreamed_reasoning: list[str] = []
         self._streaming: asyncio.TimerHandle | None = None
         now = monotonic()
-        self._end = now + patience.turn
-        self.limit = Limit(min(now + patience.thinking, self._end))
+        self._end = now + turn_limits.turn
+        self.timeout = PausableTimeout(min(now + turn_limits.thinking, self._end))
         """The block in which the turn is heard; it is left when there was too much silence."""
 
     @property
@@ -247,23 +251,23 @@ class Hearing:
         return next((said for said in map("".join, reversed(self._segments)) if said.strip()), "")
 
     @property
-    def _latest_end(self) -> float:
-        return self._end + self.limit.waited
+    def _turn_deadline(self) -> float:
+        return self._end + self.timeout.paused_seconds
 
-    def distrust(self) -> None:
+    def limit_first_wait(self) -> None:
         """Wait only briefly for the first sign of life: the mind was restored and may be dead."""
-        self._is_distrusted = True
-        self.limit.until(min(monotonic() + self._allowed, self._latest_end))
+        self._is_unconfirmed = True
+        self.timeout.move_deadline(min(monotonic() + self._silence_limit, self._turn_deadline))
 
-    def hear(self, piece: Piece) -> None:
+    def receive_piece(self, piece: Piece) -> None:
         """Take in one piece."""
         match piece:
             case Text():
-                text = readable(piece.text)
+                text = replace_surrogates(piece.text)
                 self._segments[-1].append(text)
                 self._unstreamed.append(text)
             case Reasoning():
-                self._unstreamed_thoughts.append(readable(piece.text))
+                self._unstreamed_reasoning.append(replace_surrogates(piece.text))
             case ToolStarted():
                 self.calls.append(piece.call)
                 self._open_tools[piece.call.id] = piece.call.name
@@ -271,66 +275,66 @@ class Hearing:
                 self._open_tools.pop(piece.id, None)
                 self._segments.append([])
             case Superseded():
-                self._supersede()
+                self._supersede_text()
             case Postponed():
-                self.limit.until(min(monotonic() + piece.seconds + self._allowed, self._latest_end))
+                self.timeout.move_deadline(min(monotonic() + piece.seconds + self._silence_limit, self._turn_deadline))
                 return
             case Finished():
                 self._is_finished = True
                 self._owes_text = not piece.by_tool
                 return
-        self._is_distrusted = False
+        self._is_unconfirmed = False
         now = monotonic()
-        if self._streaming is None and (self._unstreamed or self._unstreamed_thoughts):
-            self._streaming = asyncio.get_running_loop().call_later(STREAM_SECONDS, self._stream)
+        if self._streaming is None and (self._unstreamed or self._unstreamed_reasoning):
+            self._streaming = asyncio.get_running_loop().call_later(STREAM_SECONDS, self._flush_streamed)
         # Moving a deadline costs as much as a piece; it may lag by a sixteenth of what is allowed.
-        allowed = self._allowed
-        if now + allowed - self.limit.scope.deadline > allowed / 16 or not isinstance(piece, Text):
-            self.limit.until(min(now + allowed, self._latest_end))
+        allowed = self._silence_limit
+        if now + allowed - self.timeout.scope.deadline > allowed / 16 or not isinstance(piece, Text):
+            self.timeout.move_deadline(min(now + allowed, self._turn_deadline))
 
-    def _supersede(self) -> None:
+    def _supersede_text(self) -> None:
         if self._segments[-1]:
             self.flush()
             self._segments[-1].clear()
-            self._place.note(TextSuperseded())
+            self._place.record_each_time(TextSuperseded())
 
     @property
-    def _allowed(self) -> float:
+    def _silence_limit(self) -> float:
         if self._open_tools:
-            return self._patience.running_tool
+            return self._turn_limits.running_tool
         if self.calls:
-            return self._patience.used_tools
-        return self._patience.resumed if self._is_distrusted else self._patience.thinking
+            return self._turn_limits.used_tools
+        return self._turn_limits.resumed if self._is_unconfirmed else self._turn_limits.thinking
 
-    def _stream(self) -> None:
+    def _flush_streamed(self) -> None:
         with suppress(StoreFailed):  # whoever waits for the store next is told
             self.flush()
 
-    def close(self) -> None:
+    def stop_streaming(self) -> None:
         """Stream nothing more."""
         if self._streaming is not None:
             self._streaming.cancel()
 
     def flush(self) -> None:
         """Put on the timeline what was said and is not there yet."""
-        self.close()
+        self.stop_streaming()
         self._streaming = None
-        if thought := self._taken(self._unstreamed_thoughts):
-            self._place.note(ReasoningStreamed(text=thought))
-        if said := self._taken(self._unstreamed):
-            self._place.note(TextStreamed(text=said))
+        if thought := self._take_text(self._unstreamed_reasoning):
+            self._place.record_each_time(ReasoningStreamed(text=thought))
+        if said := self._take_text(self._unstreamed):
+            self._place.record_each_time(TextStreamed(text=said))
 
-    def _taken(self, pieces: list[str]) -> str:
+    def _take_text(self, pieces: list[str]) -> str:
         """What the pieces say together, but for an end with which a secret may begin: that stays for the next time."""
         text = "".join(pieces)
         pieces.clear()
         redaction = self._place.timeline.redaction
-        if not text or self._is_finished or not (open := redaction.open(text)):
+        if not text or self._is_finished or not (open := redaction.partial_secret_length(text)):
             return text
         pieces.append(text[-open:])
         return text[:-open]
 
-    def shortcoming(self, failure: Fail) -> Failure | None:
+    def check_reply(self, failure: MakeFailure) -> Failure | None:
         """Why a reply that came to its end is none; None for a good one."""
         if self._open_tools:
             names = ", ".join(self._open_tools.values())
@@ -341,13 +345,13 @@ class Hearing:
             return failure("empty_reply", "it replied with nothing")
         return None
 
-    def silence(self, failure: Fail) -> Failure:
+    def make_timeout_failure(self, failure: MakeFailure) -> Failure:
         """What to say of a turn that was cut off."""
-        if monotonic() >= self._latest_end:
-            return failure("timed_out", f"timed out after {self._patience.turn:g} s")
+        if monotonic() >= self._turn_deadline:
+            return failure("timed_out", f"timed out after {self._turn_limits.turn:g} s")
         if self._open_tools:
             names = ", ".join(self._open_tools.values())
-            return failure("timed_out", f"timed out: {names} ran for over {self._allowed:g} s")
-        if self._is_distrusted:
-            return failure("empty_reply", f"it was silent for {self._allowed:g} s after being resumed")
-        return failure("timed_out", f"timed out after {self._allowed:g} s of silence")
+            return failure("timed_out", f"timed out: {names} ran for over {self._silence_limit:g} s")
+        if self._is_unconfirmed:
+            return failure("empty_reply", f"it was silent for {self._silence_limit:g} s after being resumed")
+        return failure("timed_out", f"timed out after {self._silence_limit:g} s of silence")

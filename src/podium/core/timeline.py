@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from ..values.agent import Budget
-from ..values.errors import Inconsistent
+from ..values.errors import JournalMismatch
 from ..values.event import (
     KINDS,
     ActionBegan,
@@ -44,25 +44,25 @@ from ..values.event import (
     StopAsked,
     WorkerReturned,
     WorkerSent,
-    decode,
-    encode,
-    kind,
+    decode_entry,
+    encode_entry,
+    event_kind,
 )
-from ..values.usage import NOTHING, Usage, total
+from ..values.usage import NO_USAGE, Usage, sum_usage
 from .effect import Effect
-from .redaction import NOTHING_SECRET, Redaction
+from .redaction import NO_REDACTION, Redaction
 
 if TYPE_CHECKING:
     from asyncio import Event as Flag
 
-    from .clock import Clock
+    from .clock import RunTimeouts
 
 GENESIS = b"\0" * 32
 
 E = TypeVar("E", bound=Event)
 
 
-class Row(NamedTuple):
+class JournalRow(NamedTuple):
     """An entry as it is stored. `line` is the entry in JSON; `hash` covers it and all lines before it."""
 
     run: str
@@ -80,11 +80,11 @@ class Lease(Protocol):
     @property
     def epoch(self) -> int: ...
 
-    def append(self, row: Row, *, survives_power_loss: bool, mail: int | None) -> None:
+    def append(self, row: JournalRow, *, survives_power_loss: bool, mail: int | None) -> None:
         """Queue a row. With `mail`, the letter of that number is taken in the same transaction."""
         ...
 
-    async def settled(self, *, is_alone: bool = True) -> None:
+    async def wait_written(self, *, is_alone: bool = True) -> None:
         """Return when everything queued so far is written; raise when it could not be.
 
         Where the caller is not alone, others of the run may want the same in a moment.
@@ -92,12 +92,12 @@ class Lease(Protocol):
         ...
 
 
-def chained(previous: bytes, line: bytes) -> bytes:
+def chain_hash(previous: bytes, line: bytes) -> bytes:
     """The hash of a line that follows the line with the hash `previous`."""
     return sha256(previous + line).digest()
 
 
-def first_break(rows: Iterable[Row]) -> str | None:
+def find_chain_break(rows: Iterable[JournalRow]) -> str | None:
     """Where a timeline is not what was once written: one sentence, or None when it is whole.
 
     Every change, removal, insertion and swap shows, except that entries at the very end are gone.
@@ -106,10 +106,10 @@ def first_break(rows: Iterable[Row]) -> str | None:
     for row in rows:
         if row.seq != last_seq + 1:
             return f"entry {last_seq + 1} is missing: entry {row.seq} follows entry {last_seq}"
-        if chained(previous, row.line) != row.hash:
+        if chain_hash(previous, row.line) != row.hash:
             return f"entry {row.seq} is not what was written there"
-        entry = decode(row.line)
-        if (entry.run, entry.seq, entry.key, kind(entry.event)) != (row.run, row.seq, row.key, row.kind):
+        entry = decode_entry(row.line)
+        if (entry.run, entry.seq, entry.key, event_kind(entry.event)) != (row.run, row.seq, row.key, row.kind):
             return f"entry {row.seq} is filed under another place than its own"
         if row.epoch < epoch:
             return f"entry {row.seq} was written by a process that had lost the run"
@@ -117,12 +117,12 @@ def first_break(rows: Iterable[Row]) -> str | None:
     return None
 
 
-def digest(*parts: Any) -> str:
+def compute_digest(*parts: Any) -> str:
     """A short fingerprint of plain values, the same in every process and release."""
     return sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]
 
 
-class Sent(NamedTuple):
+class UnreturnedWorker(NamedTuple):
     """A worker that has not returned: who sent it, and what it may use."""
 
     operation: str
@@ -146,13 +146,13 @@ class Timeline:
         run: str,
         lease: Lease,
         *,
-        redaction: Redaction = NOTHING_SECRET,
+        redaction: Redaction = NO_REDACTION,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.run = run
         self.redaction = redaction
         self.seq = 0
-        self.worked = 0.0
+        self.earlier_seconds = 0.0
         """The seconds that earlier owners worked on it."""
         self.usage: dict[str, Usage] = {}
         self.messages: dict[str, MessageReceived] = {}
@@ -160,56 +160,56 @@ class Timeline:
         """What the person has answered, by the id of the request or question."""
         self.asked: dict[str, PermissionAsked | QuestionAsked] = {}
         """What the person has been asked, by its id."""
-        self.approved: dict[str, str] = {}
+        self.approvals: dict[str, str] = {}
         """The actions that may be repeated in this run, by what they have in common, and who said so."""
-        self.granted: tuple[str, ...] = ()
+        self.granted_rules: tuple[str, ...] = ()
         """The rules that were allowed for good in this run."""
         self.denials: dict[str, list[Denial]] = {}
         """What was refused, by the action's wish."""
-        self.changed: dict[str, set[str]] = {}
+        self.changed_files: dict[str, set[str]] = {}
         """The files that each operation has changed."""
-        self.sent: dict[str, Sent] = {}
+        self.unreturned_workers: dict[str, UnreturnedWorker] = {}
         """The workers that have not returned, by their runs."""
-        self.members: dict[str, MemberChanged] = {}
+        self.member_changes: dict[str, MemberChanged] = {}
         """What was changed about agents since the run began, by their names."""
         self.pauses = 0
         """How often the run was paused and resumed."""
         self.stop_asked = False
         self.is_pausing = False
-        self.when_quiet: Callable[[], object] = lambda: None
-        self.attached: Callable[[str], bytes | None] = lambda digest: None
+        self.on_quiet: Callable[[], object] = lambda: None
+        self.read_attachment: Callable[[str], bytes | None] = lambda digest: None
         """What came with messages to this run, by its digest."""
         self._lease = lease
         self._clock = clock
         self._hash = GENESIS
         self._outcomes: dict[str, bytes] = {}
-        self._awaited: dict[str, Flag] = {}
-        self.under_way = 0
+        self._answer_flags: dict[str, Flag] = {}
+        self.running_effects = 0
         """How many effects on the outside are under way."""
 
-    def load(self, rows: Iterable[Row]) -> None:
+    def load(self, rows: Iterable[JournalRow]) -> None:
         """Take in what earlier owners wrote. Lines are decoded when they are asked for, not before."""
         began: float | None = None
-        last: Row | None = None
+        last: JournalRow | None = None
         for row in rows:
             if began is None or row.kind == KINDS[RunResumed]:
-                self.worked += 0.0 if began is None or last is None else decode(last.line).at - began
-                began = decode(row.line).at
+                self.earlier_seconds += 0.0 if began is None or last is None else decode_entry(last.line).at - began
+                began = decode_entry(row.line).at
             last = row
             if row.key:
                 self._outcomes[row.key] = row.line
-            if row.kind in _REMEMBERED:
-                entry = decode(row.line)
-                self._remember(entry.operation, entry.event)
+            if row.kind in _INDEXED_KINDS:
+                entry = decode_entry(row.line)
+                self._index_event(entry.operation, entry.event)
             self.seq, self._hash = row.seq, row.hash
         if began is not None and last is not None:
-            self.worked += decode(last.line).at - began
+            self.earlier_seconds += decode_entry(last.line).at - began
 
-    def knows(self, key: str) -> bool:
+    def has_outcome(self, key: str) -> bool:
         """Whether a step has its outcome."""
         return key in self._outcomes
 
-    def below(self, path: str, *kinds: type[E], operation: str = "") -> list[E]:
+    def find_events_below(self, path: str, *kinds: type[E], operation: str = "") -> list[E]:
         """The outcomes and facts of these kinds that are recorded below a place, in order.
 
         With `operation` only those that belong to it, and not to another one further down.
@@ -217,26 +217,26 @@ class Timeline:
         prefix = f"{path}/"
         names = tuple(f'"type":"{KINDS[one]}"'.encode() for one in kinds)
         entries = (
-            decode(line)
+            decode_entry(line)
             for key, line in self._outcomes.items()
             if key.startswith(prefix) and any(name in line for name in names)
         )
         found = [entry.event for entry in entries if not operation or entry.operation == operation]
         return [event for event in found if isinstance(event, kinds)]
 
-    def moment(self, key: str) -> float | None:
+    def outcome_time(self, key: str) -> float | None:
         """When the outcome of a step was recorded; None where it has none."""
         line = self._outcomes.get(key)
-        return None if line is None else decode(line).at
+        return None if line is None else decode_entry(line).at
 
-    def recall(self, key: str, wanted: str) -> Event | None:
+    def find_outcome(self, key: str, wanted: str) -> Event | None:
         """The recorded outcome of a step; None when it has none yet."""
         line = self._outcomes.get(key)
         if line is None:
             return None
-        entry = decode(line)
+        entry = decode_entry(line)
         if entry.digest != wanted:
-            raise Inconsistent(
+            raise JournalMismatch(
                 f"run {self.run} recorded the step {key} for the input {entry.digest}, but it is now asked for "
                 f"the input {wanted}; the run cannot go on with other inputs than it began with"
             )
@@ -256,18 +256,20 @@ class Timeline:
             key=key,
             digest=digest,
         )
-        line = encode(entry)
-        if (clean := self.redaction.line(line)) != line:
+        line = encode_entry(entry)
+        if (clean := self.redaction.redact_line(line)) != line:
             # What goes on is what a resumed run will find.
-            line, entry = clean, decode(clean)
-        row = Row(self.run, entry.seq, self._lease.epoch, kind(event), key, line, chained(self._hash, line))
+            line, entry = clean, decode_entry(clean)
+        row = JournalRow(
+            self.run, entry.seq, self._lease.epoch, event_kind(event), key, line, chain_hash(self._hash, line)
+        )
         is_urgent = event.survives_power_loss and not (isinstance(event, ActionBegan) and event.is_repeatable)
         self._lease.append(row, survives_power_loss=is_urgent, mail=mail)
         self.seq, self._hash = row.seq, row.hash
         if key:
             self._outcomes[key] = line
-        if row.kind in _REMEMBERED:
-            self._remember(operation, entry.event)
+        if row.kind in _INDEXED_KINDS:
+            self._index_event(operation, entry.event)
         return entry
 
     @property
@@ -276,15 +278,15 @@ class Timeline:
         return Effect(self)
 
     @cached_property
-    def clock(self) -> Clock:
+    def timeouts(self) -> RunTimeouts:
         """The time limits of the run's work."""
-        return _clock_class()()
+        return _load_timeouts_class()()
 
-    async def settled(self, *, is_alone: bool = True) -> None:
+    async def wait_written(self, *, is_alone: bool = True) -> None:
         """Return when all that was appended is written."""
-        await self._lease.settled(is_alone=is_alone)
+        await self._lease.wait_written(is_alone=is_alone)
 
-    async def still(self) -> None:
+    async def wait_while_paused(self) -> None:
         """Wait for ever while the run is being paused: nobody is late while it comes to rest."""
         if self.is_pausing:
             from anyio import sleep_forever  # here, because reading a store needs no event loop
@@ -294,47 +296,47 @@ class Timeline:
     def pause(self) -> None:
         """Let no further effect begin, and say so when the last one under way is over."""
         self.is_pausing = True
-        if self.under_way == 0:
-            self.when_quiet()
+        if self.running_effects == 0:
+            self.on_quiet()
 
-    def undelivered(self, agent: str) -> list[MessageReceived]:
+    def list_undelivered(self, agent: str) -> list[MessageReceived]:
         """The person's messages to this agent that have not gone into a turn yet."""
         return [message for message in self.messages.values() if message.to == agent]
 
-    async def answer(self, id: str) -> PermissionAnswered | QuestionAnswered:
+    async def wait_answer(self, id: str) -> PermissionAnswered | QuestionAnswered:
         """What the person answers to the request or question of this id; waits for it."""
         while id not in self.answers:
             from asyncio import Event as Flag  # here, because reading a store needs no event loop
 
-            await self._awaited.setdefault(id, Flag()).wait()
+            await self._answer_flags.setdefault(id, Flag()).wait()
         return self.answers[id]
 
-    def spent(self, below: str = "") -> Usage:
+    def usage_below(self, below: str = "") -> Usage:
         """What the operations at or below a path have used so far."""
         prefix = f"{below}/" if below else ""
-        return total(used for path, used in self.usage.items() if f"{path}/".startswith(prefix))
+        return sum_usage(used for path, used in self.usage.items() if f"{path}/".startswith(prefix))
 
-    def lent(self, below: str = "") -> list[Budget]:
+    def worker_budgets_below(self, below: str = "") -> list[Budget]:
         """What workers may use that operations at or below a path have sent and that have not returned."""
         prefix = f"{below}/" if below else ""
-        out = (one for one in self.sent.values() if f"{one.operation}/".startswith(prefix))
+        out = (one for one in self.unreturned_workers.values() if f"{one.operation}/".startswith(prefix))
         return [one.budget for one in out if one.budget is not None]
 
-    def changed_below(self, path: str) -> set[str]:
+    def files_changed_below(self, path: str) -> set[str]:
         """The files that the operations at or below a path have changed so far."""
         prefix = f"{path}/" if path else ""
-        found = [files for operation, files in self.changed.items() if f"{operation}/".startswith(prefix)]
+        found = [files for operation, files in self.changed_files.items() if f"{operation}/".startswith(prefix)]
         return set().union(*found)
 
-    def _remember(self, operation: str, event: Event) -> None:
+    def _index_event(self, operation: str, event: Event) -> None:
         match event:
             case ModelReplied() | CallFailed() | CallCut() | WorkerReturned():
-                self.usage[operation] = self.usage.get(operation, NOTHING) + event.usage
+                self.usage[operation] = self.usage.get(operation, NO_USAGE) + event.usage
                 if isinstance(event, WorkerReturned):
-                    self.sent.pop(event.run, None)
-                    self.changed.setdefault(operation, set()).update(event.files)
+                    self.unreturned_workers.pop(event.run, None)
+                    self.changed_files.setdefault(operation, set()).update(event.files)
             case WorkerSent():
-                self.sent[event.run] = Sent(operation, event.budget)
+                self.unreturned_workers[event.run] = UnreturnedWorker(operation, event.budget)
             case MessageReceived():
                 self.messages[event.id] = event
             case MessagesDelivered():
@@ -343,9 +345,9 @@ class Timeline:
             case PermissionAsked() | QuestionAsked():
                 self.asked[event.id] = event
             case PermissionAnswered() | QuestionAnswered():
-                self._answered(event)
+                self._index_answer(event)
             case ActionBegan():
-                self.changed.setdefault(operation, set()).update(event.action.outputs)
+                self.changed_files.setdefault(operation, set()).update(event.action.outputs)
             case StopAsked():
                 self.stop_asked = True
             case PauseAsked():
@@ -354,9 +356,9 @@ class Timeline:
                 self.pauses += self.is_pausing
                 self.is_pausing = False
             case MemberChanged():
-                self.members[event.member] = event.over(self.members.get(event.member))
+                self.member_changes[event.member] = event.with_earlier(self.member_changes.get(event.member))
 
-    def _answered(self, event: PermissionAnswered | QuestionAnswered) -> None:
+    def _index_answer(self, event: PermissionAnswered | QuestionAnswered) -> None:
         """Take in an answer. Of two to the same request the first one counts."""
         if self.answers.setdefault(event.id, event) is not event:
             return
@@ -365,24 +367,24 @@ class Timeline:
             action = asked.action
             if not event.is_allowed:
                 denial = Denial(action.agent, event.by or "podium", event.comment, self._clock())
-                self.denials.setdefault(action.wish, []).append(denial)
+                self.denials.setdefault(action.effect_hash, []).append(denial)
             # What came after its time counts for nothing: the gate puts the request anew.
             elif event.decision != "once" and not 0 < action.expires_at < event.at:
-                self.approved[action.again] = event.by or "a person"
+                self.approvals[action.repeat_key] = event.by or "a person"
                 if event.decision == "always" and event.rule == asked.always != "":
-                    self.granted += (event.rule,)
-        if event.id in self._awaited:
-            self._awaited.pop(event.id).set()
+                    self.granted_rules += (event.rule,)
+        if event.id in self._answer_flags:
+            self._answer_flags.pop(event.id).set()
 
 
 @cache
-def _clock_class() -> type[Clock]:
-    from .clock import Clock  # here, because reading a store needs no event loop
+def _load_timeouts_class() -> type[RunTimeouts]:
+    from .clock import RunTimeouts  # here, because reading a store needs no event loop
 
-    return Clock
+    return RunTimeouts
 
 
-_REMEMBERED = frozenset(
+_INDEXED_KINDS = frozenset(
     KINDS[remembered]
     for remembered in (
         ModelReplied,

@@ -11,10 +11,10 @@ from ..core.engine import Engine
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from .model import model_prices
-from .model.model_caller import Model, free
+from .model.model_caller import Model, add_zero_cost
 from .model.model_wire import Wire
-from .model.provider_traffic import Traffic
-from .model.providers import Provider, base_url, parse_model
+from .model.provider_traffic import ProviderThrottle
+from .model.providers import Provider, parse_model, resolve_base_url
 from .model.tool_loop import ModelEngine
 from .names import REHEARSAL
 
@@ -34,107 +34,107 @@ class Engines:
     def __init__(
         self,
         environ: Mapping[str, str],
-        given: Mapping[str, Engine] | None = None,
+        custom_engines: Mapping[str, Engine] | None = None,
         *,
-        traffic: Callable[[str], Traffic] = lambda provider: Traffic(),
-        beside: Callable[[Callable[[], None]], object] = lambda work: None,
+        make_throttle: Callable[[str], ProviderThrottle] = lambda provider: ProviderThrottle(),
+        run_in_background: Callable[[Callable[[], None]], object] = lambda work: None,
     ) -> None:
         self._environ = environ
-        self._given = dict(given or {})
-        self._new_traffic = traffic
-        self._beside = beside
-        self._made: dict[tuple[str, ...], Engine] = {}
-        self._traffic: dict[str, Traffic] = {}
+        self._custom_engines = dict(custom_engines or {})
+        self._make_throttle = make_throttle
+        self._run_in_background = run_in_background
+        self._engines: dict[tuple[str, ...], Engine] = {}
+        self._throttles: dict[str, ProviderThrottle] = {}
         self._client: ClientSession | None = None
 
-    def for_agent(self, agent: Agent, wanted: tuple[str, ...], *, model: str, url: str) -> Engine:
+    def for_agent(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
         """What this agent thinks with: the first of the models that it wants, the others where that gives up.
 
         The provider of `model`, the one for agents that name nothing, is at `url`. All agents are
         rehearsed where `model` is the rehearsal, and without one those whose provider has no key.
         """
-        if agent.engine in self._given:
-            return self._given[agent.engine]
+        if agent.engine in self._custom_engines:
+            return self._custom_engines[agent.engine]
         if agent.engine not in ("model", SCRIPTED, REHEARSAL):
-            known = ", ".join(sorted({"model", SCRIPTED, REHEARSAL, *self._given}))
+            known = ", ".join(sorted({"model", SCRIPTED, REHEARSAL, *self._custom_engines}))
             raise Mistake(f"{agent.name} wants the engine {agent.engine!r}, but there are only {known}")
         if agent.engine != "model":
-            wanted = (agent.engine,)
-        elif self._is_rehearsed(wanted, model):
-            wanted = (REHEARSAL,)
-        if (url, *wanted) not in self._made:
-            self._made[url, *wanted] = self._make(agent, wanted, model=model, url=url)
-        return self._made[url, *wanted]
+            model_names = (agent.engine,)
+        elif self._is_rehearsed(model_names, model):
+            model_names = (REHEARSAL,)
+        if (url, *model_names) not in self._engines:
+            self._engines[url, *model_names] = self._make_engine(agent, model_names, model=model, url=url)
+        return self._engines[url, *model_names]
 
-    def _is_rehearsed(self, wanted: tuple[str, ...], model: str) -> bool:
-        if model == REHEARSAL or not wanted:
+    def _is_rehearsed(self, model_names: tuple[str, ...], model: str) -> bool:
+        if model == REHEARSAL or not model_names:
             return True
-        return not model and not self._is_reachable(parse_model(wanted[0])[0])
+        return not model and not self._is_reachable(parse_model(model_names[0])[0])
 
     def _is_reachable(self, provider: Provider) -> bool:
         """Whether a provider can be called: it needs no key, has one, or is not where it usually is."""
-        has_moved = base_url(provider, self._environ) != provider.base_url
+        has_moved = resolve_base_url(provider, self._environ) != provider.base_url
         return provider.key_name is None or bool(self._environ.get(provider.key_name)) or has_moved
 
-    def _make(self, agent: Agent, wanted: tuple[str, ...], *, model: str, url: str) -> Engine:
-        if wanted == (SCRIPTED,):
+    def _make_engine(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
+        if model_names == (SCRIPTED,):
             from .script import ScriptedWire
 
-            return ModelEngine(Model(wire=ScriptedWire(), priced=free), name=SCRIPTED)
-        if wanted == (REHEARSAL,):
+            return ModelEngine(Model(wire=ScriptedWire(), add_cost=add_zero_cost), name=SCRIPTED)
+        if model_names == (REHEARSAL,):
             from .rehearsal import RehearsalWire
 
-            return ModelEngine(Model(wire=RehearsalWire(), priced=free), name=REHEARSAL)
-        models = [self._model(agent, one, model=model, url=url) for one in wanted]
-        provider, name = parse_model(wanted[0])
+            return ModelEngine(Model(wire=RehearsalWire(), add_cost=add_zero_cost), name=REHEARSAL)
+        models = [self._make_model(agent, one, model=model, url=url) for one in model_names]
+        provider, name = parse_model(model_names[0])
         return ModelEngine(*models, name=f"{provider.name}:{name}")
 
-    def _model(self, agent: Agent, wanted: str, *, model: str, url: str) -> Model:
+    def _make_model(self, agent: Agent, model_name: str, *, model: str, url: str) -> Model:
         try:
-            provider, name = parse_model(wanted)
+            provider, name = parse_model(model_name)
         except Mistake as error:
-            raise Mistake(f"{agent.name} thinks with {wanted!r}, but {error}") from None
+            raise Mistake(f"{agent.name} thinks with {model_name!r}, but {error}") from None
         is_default = bool(model) and parse_model(model)[0] == provider
-        address = url if is_default and url else base_url(provider, self._environ)
-        if not self._traffic and provider.key_name is not None:
-            self._beside(model_prices.load)
-        if address not in self._traffic:
-            self._traffic[address] = self._new_traffic(provider.name)
+        address = url if is_default and url else resolve_base_url(provider, self._environ)
+        if not self._throttles and provider.key_name is not None:
+            self._run_in_background(model_prices.load_prices)
+        if address not in self._throttles:
+            self._throttles[address] = self._make_throttle(provider.name)
         return Model(
-            wire=self._wire(agent, provider, address),
+            wire=self._make_wire(agent, provider, address),
             name=name,
-            priced=partial(model_prices.priced, provider.name, name),
-            traffic=self._traffic[address],
-            window=partial(model_prices.context_window, provider.name, name),
+            add_cost=partial(model_prices.add_cost, provider.name, name),
+            throttle=self._throttles[address],
+            window=partial(model_prices.find_context_window, provider.name, name),
         )
 
-    def _wire(self, agent: Agent, provider: Provider, url: str) -> Wire:
+    def _make_wire(self, agent: Agent, provider: Provider, url: str) -> Wire:
         key = self._environ.get(provider.key_name or "", "")
         if provider.key_name and not key and url == provider.base_url:
             raise Mistake(f"{agent.name} thinks with a model of {provider.name}, but {provider.key_name} is not set")
-        from .model.http_wire import proxy_for
+        from .model.http_wire import find_proxy
 
         key_name = provider.key_name or "a key"
         if provider.wire == "anthropic":
             from .model.anthropic_wire import AnthropicWire
 
             return AnthropicWire(
-                self._shared_client, url, key, key_name=key_name, provider=provider.name, proxy=proxy_for(url)
+                self._get_client, url, key, key_name=key_name, provider=provider.name, proxy=find_proxy(url)
             )
         from .model.openai_wire import OpenAIWire
 
         return OpenAIWire(
-            self._shared_client,
+            self._get_client,
             url,
             key,
             key_name=key_name,
             provider=provider.name,
-            proxy=proxy_for(url),
+            proxy=find_proxy(url),
             asks_usage=provider.asks_usage,
             takes_schema=provider.takes_schema,
         )
 
-    def _shared_client(self) -> ClientSession:
+    def _get_client(self) -> ClientSession:
         if self._client is None:
             from aiohttp import ClientSession, TCPConnector
 

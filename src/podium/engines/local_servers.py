@@ -16,19 +16,19 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from .model.providers import PROVIDERS, base_url, without_credentials
+from .model.providers import PROVIDERS, resolve_base_url, without_credentials
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
-SECONDS = 0.3
+PROBE_SECONDS = 0.3
 MOST_BYTES = 1024 * 1024
 
 CODING_AGENTS = ("goose", "copilot", "codex-acp", "claude", "claude-agent-acp", "opencode", "gemini", "qwen", "kimi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ServerAddress:
     """Where a provider's server would be."""
 
     provider: str
@@ -36,7 +36,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class LocalServer:
     """A server that answered, with the names of its models; its address is without credentials."""
 
     provider: str
@@ -44,22 +44,26 @@ class Server:
     models: tuple[str, ...]
 
 
-class Model(Struct):
+class ModelEntry(Struct):
     """A model as a server lists it."""
 
     id: str
 
 
-class Listing(Struct):
+class ModelListing(Struct):
     """The answer to the question after models."""
 
-    data: list[Model]
+    data: list[ModelEntry]
 
 
-def places(environ: Mapping[str, str]) -> tuple[Place, ...]:
+def list_local_addresses(environ: Mapping[str, str]) -> tuple[ServerAddress, ...]:
     """Where servers are looked for: providers that need no key, at their addresses on this machine."""
-    found = (Place(provider=one.name, url=base_url(one, environ)) for one in PROVIDERS.values() if not one.key_name)
-    return tuple(place for place in found if is_loopback(place.url))
+    addresses = (
+        ServerAddress(provider=one.name, url=resolve_base_url(one, environ))
+        for one in PROVIDERS.values()
+        if not one.key_name
+    )
+    return tuple(address for address in addresses if is_loopback(address.url))
 
 
 def is_loopback(url: str) -> bool:
@@ -71,29 +75,31 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-async def find_servers(places: Iterable[Place], *, seconds: float = SECONDS) -> tuple[Server, ...]:
+async def find_servers(
+    addresses: Iterable[ServerAddress], *, seconds: float = PROBE_SECONDS
+) -> tuple[LocalServer, ...]:
     """Those that list models; all are asked at once, and those that did not answer in `seconds` are not there."""
     # Both take longer to import than most commands to answer.
     from aiohttp import ClientSession, DummyCookieJar
     from anyio import create_task_group, move_on_after
 
-    asked = tuple(places)
-    found: dict[Place, Server] = {}
+    candidates = tuple(addresses)
+    found: dict[ServerAddress, LocalServer] = {}
 
-    async def ask(client: ClientSession, place: Place) -> None:
-        models = await _models(client, place.url)
+    async def probe_server(client: ClientSession, address: ServerAddress) -> None:
+        models = await _fetch_model_names(client, address.url)
         if models is not None:
-            found[place] = Server(provider=place.provider, url=without_credentials(place.url), models=models)
+            found[address] = LocalServer(provider=address.provider, url=without_credentials(address.url), models=models)
 
     async with ClientSession(cookie_jar=DummyCookieJar()) as client:
         with move_on_after(seconds):
             async with create_task_group() as group:
-                for place in asked:
-                    group.start_soon(ask, client, place)
-    return tuple(found[place] for place in asked if place in found)
+                for address in candidates:
+                    group.start_soon(probe_server, client, address)
+    return tuple(found[address] for address in candidates if address in found)
 
 
-async def _models(client: ClientSession, url: str) -> tuple[str, ...] | None:
+async def _fetch_model_names(client: ClientSession, url: str) -> tuple[str, ...] | None:
     from aiohttp import ClientError
 
     try:
@@ -106,13 +112,13 @@ async def _models(client: ClientSession, url: str) -> tuple[str, ...] | None:
                 body += piece
                 if len(body) > MOST_BYTES:
                     return None
-        return tuple(model.id for model in msgspec.json.decode(body, type=Listing).data)
+        return tuple(model.id for model in msgspec.json.decode(body, type=ModelListing).data)
     except (ClientError, OSError, ValueError, msgspec.MsgspecError):
         return None
 
 
-def coding_agents(environ: Mapping[str, str]) -> dict[str, str]:
+def find_coding_agents(environ: Mapping[str, str]) -> dict[str, str]:
     """The coding agents on the path, and where each is. None of them is run."""
     path = environ.get("PATH", "")
     found = ((name, shutil.which(name, path=path)) for name in CODING_AGENTS)
-    return {name: place for name, place in found if place is not None}
+    return {name: executable for name, executable in found if executable is not None}

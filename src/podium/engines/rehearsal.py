@@ -10,8 +10,8 @@ import re
 from collections.abc import AsyncGenerator
 
 from ..core.engine import Tool
-from .model.model_wire import Call, Heard
-from .script import Cue, Move, ToolCall, last_request, place_of, play
+from .model.model_wire import ModelCall, ReplyPart
+from .script import Move, MoveAttempt, ToolCall, count_earlier_calls, last_request, stream_move
 
 LABEL = "[rehearsed]"
 LONGEST_QUOTE = 120
@@ -28,36 +28,38 @@ _COMMON = frozenset(
 class RehearsalWire:
     """A model that plays its part by rules."""
 
-    def stream(self, call: Call) -> AsyncGenerator[Heard, None]:
-        return play(lambda call: Cue(move=rehearsed(call), place=place_of(call)), call)
+    def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
+        return stream_move(lambda call: MoveAttempt(move=choose_move(call), place=count_earlier_calls(call)), call)
 
 
-def rehearsed(call: Call) -> Move:
+def choose_move(call: ModelCall) -> Move:
     """What a rehearsal says to this call."""
     request = last_request(call)
     is_open = bool(call.messages) and call.messages[-1].role == "user"
     router = next((tool for tool in call.tools if tool.name == "route_to"), None)
     if router is not None and is_open:
-        return routed(router, request)
-    if is_open and (played := in_a_team(call, request)) is not None:
-        return played
+        return choose_route(router, request)
+    if is_open and (team_move := choose_team_move(call, request)) is not None:
+        return team_move
     helpers = [tool.name for tool in call.tools if tool.parameters.get("required") == ["request"]]
     if helpers and is_open:
         return Move(
             says=f"{LABEL} ask {', '.join(helpers)}",
-            calls=tuple(ToolCall(name=name, arguments={"request": _quoted(request)}) for name in helpers),
+            calls=tuple(ToolCall(name=name, arguments={"request": _quote_request(request)}) for name in helpers),
         )
-    return Move(says=f"{LABEL} {call.agent} was asked: {_quoted(request)}\nNo model was asked, so this is no answer.")
+    return Move(
+        says=f"{LABEL} {call.agent} was asked: {_quote_request(request)}\nNo model was asked, so this is no answer."
+    )
 
 
-def in_a_team(call: Call, request: str) -> Move | None:
+def choose_team_move(call: ModelCall, request: str) -> Move | None:
     """What a rehearsal says as the lead, the judge or a member of a team; None where it is none of these.
 
     A lead gives every worker its part, asks for one more iteration and is content with the second.
     """
     turns = sum(message.role == "assistant" for message in call.messages)
     if workers := _WORKERS.findall(request.partition("## Workers")[2].partition("## Rules")[0]):
-        asked = _quoted(request.partition("## Request")[2])
+        asked = _quote_request(request.partition("## Request")[2])
         plan = "\n".join(f"@worker:{name} {LABEL} your part of: {asked}\n@end" for name in workers)
         return Move(says=f"{LABEL} a part for everybody\n\n{plan}")
     if "Plan what is still missing" in request:
@@ -65,7 +67,7 @@ def in_a_team(call: Call, request: str) -> Move | None:
         return Move(says=f"{LABEL} once more\n\n@worker:{names[0]} {LABEL} look at it again\n@end")
     if "[[REFLECTION_COMPLETE]]" in request:
         verdict = "[[NEEDS_ITERATION]]\nA second look." if turns == 0 else "[[REFLECTION_COMPLETE]]"
-        return Move(says=f"{LABEL} {call.agent} was asked: {_quoted(request)}\n{verdict}")
+        return Move(says=f"{LABEL} {call.agent} was asked: {_quote_request(request)}\n{verdict}")
     if "[[NEEDS_ITERATION]]" in request:
         verdict = "[[NEEDS_ITERATION]]\nA second look." if turns < _FIRST_JUDGEMENT else "[[GROUP_REFLECT_COMPLETE]]"
         return Move(says=f"{LABEL} what the workers said, put together (part {turns}).\n{verdict}")
@@ -84,19 +86,19 @@ _FIRST_JUDGEMENT = 2
 """A lead that has replied less often than this judges for the first time: it has only planned so far."""
 
 
-def routed(router: Tool, request: str) -> Move:
+def choose_route(router: Tool, request: str) -> Move:
     """The route to the destination whose description has most words in common with the request.
 
     Between equals the name decides, and then the order in which they are listed.
     """
-    asked = _words(request)
+    asked = _extract_words(request)
 
-    def fit(name: str) -> tuple[int, int]:
-        return len(asked & _words(_description(router, name))), len(asked & _words(name))
+    def count_shared_words(name: str) -> tuple[int, int]:
+        return len(asked & _extract_words(_find_description(router, name))), len(asked & _extract_words(name))
 
     names: list[str] = router.parameters["properties"]["agent"]["enum"]
-    chosen = max(names, key=fit)
-    shared = sorted(asked & (_words(_description(router, chosen)) | _words(chosen)))
+    chosen = max(names, key=count_shared_words)
+    shared = sorted(asked & (_extract_words(_find_description(router, chosen)) | _extract_words(chosen)))
     reason = f"{LABEL} words in common with the request: {', '.join(shared) or 'none'}"
     return Move(
         says=f"{LABEL} route to {chosen}",
@@ -104,16 +106,16 @@ def routed(router: Tool, request: str) -> Move:
     )
 
 
-def _description(router: Tool, name: str) -> str:
+def _find_description(router: Tool, name: str) -> str:
     mark = f"- {name}:"
     return next((line.removeprefix(mark) for line in router.description.splitlines() if line.startswith(mark)), "")
 
 
-def _words(text: str) -> frozenset[str]:
+def _extract_words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.casefold())) - _COMMON
 
 
-def _quoted(request: str) -> str:
+def _quote_request(request: str) -> str:
     """What was asked first, below headings and behind what others have rehearsed."""
     lines = (line.strip() for line in request.splitlines())
     line = next((line for line in lines if line and not line.startswith("#")), "")

@@ -31,7 +31,7 @@ from ..core.engine import Reasoning, Text
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import ToolUse
 from ..values.usage import Usage
-from .model.model_wire import Call, Called, Ended, Heard, Message
+from .model.model_wire import Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -81,7 +81,7 @@ class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     half: bool | int = False
     garbled: bool | int = False
 
-    def fault(self, attempt: int) -> Fault | None:
+    def fault_at(self, attempt: int) -> Fault | None:
         """What goes wrong at this attempt, the first being 1."""
         if self.fails is not None and (self.fails.times is None or attempt <= self.fails.times):
             return "fails"
@@ -98,12 +98,12 @@ Moves = str | Sequence[Move | str | Mapping[str, Any]]
 Scripts = Mapping[str, Moves] | Moves
 
 
-def script(moves: Moves) -> Script:
+def parse_script(moves: Moves) -> Script:
     """The script of these moves. Raises Mistake for what is none."""
-    return tuple(_move(item, place) for place, item in enumerate([moves] if isinstance(moves, str) else moves, 1))
+    return tuple(_parse_move(item, place) for place, item in enumerate([moves] if isinstance(moves, str) else moves, 1))
 
 
-def _move(item: object, place: int) -> Move:
+def _parse_move(item: object, place: int) -> Move:
     if isinstance(item, Move):
         return item
     try:
@@ -112,7 +112,7 @@ def _move(item: object, place: int) -> Move:
         raise Mistake(f"move {place} of the script is none: {error}") from error
 
 
-def script_in(system: str, messages: Sequence[Message]) -> Script | None:
+def find_script(system: str, messages: Sequence[Message]) -> Script | None:
     """The script that rides in the system prompt, or else in the first message of the user."""
     asked = next((message.text for message in messages if message.role == "user"), "")
     found = _FENCE.search(system) or _FENCE.search(asked)
@@ -124,14 +124,14 @@ def script_in(system: str, messages: Sequence[Message]) -> Script | None:
         raise Mistake(f"the script in the prompt is not JSON: {error}") from error
     if not isinstance(moves, list):
         raise Mistake("the script in the prompt is no list of moves")
-    return script(moves)
+    return parse_script(moves)
 
 
 # Playing it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cue:
+class MoveAttempt:
     """The move that a call has come to, its place in the script, and what goes wrong this time."""
 
     move: Move
@@ -139,56 +139,58 @@ class Cue:
     fault: Fault | None = None
 
 
-def place_of(call: Call) -> int:
+def count_earlier_calls(call: ModelCall) -> int:
     """How many calls of the conversation came before this one."""
     return sum(message.role == "assistant" for message in call.messages)
 
 
-def echo(call: Call) -> Move:
+def echo_request(call: ModelCall) -> Move:
     """The move of a call that no script covers."""
     return Move(says=f"ok: {first_line(last_request(call))}")
 
 
-class Repertoire:
+class ScriptSet:
     """Finds the move for a call: in the scripts by agent, or in the one for all, or in the prompt, or `otherwise`."""
 
-    def __init__(self, scripts: Scripts = (), *, otherwise: Callable[[Call], Move] = echo) -> None:
+    def __init__(self, scripts: Scripts = (), *, otherwise: Callable[[ModelCall], Move] = echo_request) -> None:
         self._by_agent: dict[str, Script] = {}
-        self._for_all: Script = ()
+        self._default_script: Script = ()
         if isinstance(scripts, Mapping):
-            self._by_agent = {agent: script(moves) for agent, moves in scripts.items()}
+            self._by_agent = {agent: parse_script(moves) for agent, moves in scripts.items()}
         else:
-            self._for_all = script(scripts)
+            self._default_script = parse_script(scripts)
         self._otherwise = otherwise
         self._attempts: Counter[tuple[str, int, str]] = Counter()
 
     @property
-    def agents(self) -> list[str]:
+    def agent_names(self) -> list[str]:
         """Those with a script of their own."""
         return list(self._by_agent)
 
-    def cue(self, call: Call) -> Cue:
+    def next_attempt(self, call: ModelCall) -> MoveAttempt:
         """What this call plays. Raises OutsideFailed where the script is over, or is none."""
-        moves = self._script(call)
-        place = place_of(call)
+        moves = self._find_script(call)
+        place = count_earlier_calls(call)
         if moves is None:
-            return Cue(move=self._otherwise(call), place=place)
+            return MoveAttempt(move=self._otherwise(call), place=place)
         if place >= len(moves):
             raise OutsideFailed(
                 f"the script of {call.agent} is over: it has {len(moves)} moves, and this is call {place + 1}"
             )
         move = moves[place]
-        return Cue(move=move, place=place, fault=move.fault(1) and move.fault(self._attempt(call, place)))
+        return MoveAttempt(
+            move=move, place=place, fault=move.fault_at(1) and move.fault_at(self._count_attempts(call, place))
+        )
 
-    def _script(self, call: Call) -> Script | None:
+    def _find_script(self, call: ModelCall) -> Script | None:
         if (moves := self._by_agent.get(call.agent)) is not None:
             return moves
         try:
-            return self._for_all or script_in(call.system, call.messages)
+            return self._default_script or find_script(call.system, call.messages)
         except Mistake as error:
             raise OutsideFailed(f"{call.agent} cannot be played: {error}") from error
 
-    def _attempt(self, call: Call, place: int) -> int:
+    def _count_attempts(self, call: ModelCall, place: int) -> int:
         """Attempts differ in nothing but the key, which says `~2` at the second or is the same again."""
         key, _, number = call.key.rpartition("~")
         if not number.isdecimal():
@@ -200,40 +202,42 @@ class Repertoire:
 class ScriptedWire:
     """A model that says what the scripts say. `heard` is what it was asked, in order."""
 
-    def __init__(self, scripts: Scripts = (), *, otherwise: Callable[[Call], Move] = echo) -> None:
-        self.heard: list[Call] = []
-        self._repertoire = Repertoire(scripts, otherwise=otherwise)
+    def __init__(self, scripts: Scripts = (), *, otherwise: Callable[[ModelCall], Move] = echo_request) -> None:
+        self.heard: list[ModelCall] = []
+        self._scripts = ScriptSet(scripts, otherwise=otherwise)
 
-    def stream(self, call: Call) -> AsyncGenerator[Heard, None]:
+    def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
         self.heard.append(call)
-        return play(self._repertoire.cue, call)
+        return stream_move(self._scripts.next_attempt, call)
 
 
-async def play(cued: Callable[[Call], Cue], call: Call) -> AsyncGenerator[Heard, None]:
+async def stream_move(
+    next_attempt: Callable[[ModelCall], MoveAttempt], call: ModelCall
+) -> AsyncGenerator[ReplyPart, None]:
     """The reply to a call, as a wire says it."""
-    cue = cued(call)
-    move = cue.move
+    attempt = next_attempt(call)
+    move = attempt.move
     await anyio.sleep(move.delay)
-    if cue.fault == "silent":
+    if attempt.fault == "silent":
         await anyio.sleep_forever()
-    if cue.fault == "fails" and move.fails is not None:
-        raise _failure(move.fails)
-    if cue.fault == "garbled" and not move.calls:
+    if attempt.fault == "fails" and move.fails is not None:
+        raise _make_failure(move.fails)
+    if attempt.fault == "garbled" and not move.calls:
         raise OutsideFailed("the script sent JSON that cannot be read", retryable=True)
     if move.reasoning:
         yield Reasoning(move.reasoning)
-    for n, piece in enumerate(pieces(cue)):
+    for n, piece in enumerate(split_text(attempt)):
         if n and move.pace:
             await anyio.sleep(move.pace)
         yield Text(piece)
-    if cue.fault == "half":
+    if attempt.fault == "half":
         raise OutsideFailed("the script broke off in the middle of its reply", retryable=True)
-    for use in uses(cue):
-        yield Called(use)
-    yield Ended(stop=stop(move), usage=usage(move, call))
+    for use in make_tool_uses(attempt):
+        yield ToolCallPart(use)
+    yield ReplyEnd(stop=stop_reason(move), usage=compute_move_usage(move, call))
 
 
-def _failure(fails: Fails) -> OutsideFailed:
+def _make_failure(fails: Fails) -> OutsideFailed:
     return OutsideFailed(
         f"the script answered {fails.status}: {fails.message}",
         retryable=fails.status in (408, 409, 429) or fails.status >= 500,
@@ -245,56 +249,56 @@ def _failure(fails: Fails) -> OutsideFailed:
 # What a move says, in the parts of which a reply is made
 
 
-def pieces(cue: Cue) -> list[str]:
+def split_text(attempt: MoveAttempt) -> list[str]:
     """The text of the reply as it is streamed; only its first half where it breaks off."""
-    text, count = cue.move.says, cue.move.pieces
-    if cue.fault == "half":
+    text, count = attempt.move.says, attempt.move.pieces
+    if attempt.fault == "half":
         text, count = text[: len(text) // 2], (count + 1) // 2
     count = min(count, len(text))
     return [text[len(text) * n // count : len(text) * (n + 1) // count] for n in range(count)]
 
 
-def uses(cue: Cue) -> tuple[ToolUse, ...]:
+def make_tool_uses(attempt: MoveAttempt) -> tuple[ToolUse, ...]:
     """The tool calls of the reply. Their ids follow from its place, and so are the same each time."""
     return tuple(
         ToolUse(
-            id=f"call-{cue.place}-{n}", name=call.name, unreadable=msgspec.json.encode(call.arguments)[:-1].decode()
+            id=f"call-{attempt.place}-{n}", name=call.name, unreadable=msgspec.json.encode(call.arguments)[:-1].decode()
         )
-        if cue.fault == "garbled"
-        else ToolUse(id=f"call-{cue.place}-{n}", name=call.name, arguments=call.arguments)
-        for n, call in enumerate(cue.move.calls)
+        if attempt.fault == "garbled"
+        else ToolUse(id=f"call-{attempt.place}-{n}", name=call.name, arguments=call.arguments)
+        for n, call in enumerate(attempt.move.calls)
     )
 
 
-def stop(move: Move) -> str:
+def stop_reason(move: Move) -> str:
     """Why the reply ends, in the word that models have for it."""
     return "tool_calls" if move.calls else "stop"
 
 
-def usage(move: Move, call: Call) -> Usage:
+def compute_move_usage(move: Move, call: ModelCall) -> Usage:
     """What the move says that it costs, or else a token for every four characters."""
     if move.usage is not None:
         return msgspec.structs.replace(move.usage, calls=1)
     said = [move.says, move.reasoning]
-    said += [text for wanted in move.calls for text in (wanted.name, _json(wanted.arguments))]
+    said += [text for tool_call in move.calls for text in (tool_call.name, _encode_json(tool_call.arguments))]
     sent = [call.system]
     for message in call.messages:
         sent.append(message.text)
-        sent += [text for use in message.calls for text in (use.name, use.unreadable or _json(use.arguments))]
+        sent += [text for use in message.calls for text in (use.name, use.unreadable or _encode_json(use.arguments))]
     for tool in call.tools:
-        sent += [tool.name, tool.description, _json(tool.parameters)]
-    return Usage(input_tokens=_tokens(sent), output_tokens=_tokens(said), calls=1)
+        sent += [tool.name, tool.description, _encode_json(tool.parameters)]
+    return Usage(input_tokens=_count_tokens(sent), output_tokens=_count_tokens(said), calls=1)
 
 
-def _tokens(texts: Sequence[str]) -> int:
+def _count_tokens(texts: Sequence[str]) -> int:
     return -(-sum(map(len, texts)) // CHARACTERS_PER_TOKEN)
 
 
-def _json(value: object) -> str:
+def _encode_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def last_request(call: Call) -> str:
+def last_request(call: ModelCall) -> str:
     """What the user asked last."""
     return next((message.text for message in reversed(call.messages) if message.role == "user"), "")
 

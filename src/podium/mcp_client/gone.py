@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class Gone(Exception):
+class ServerUnavailable(Exception):
     """The server is not there; the text says how it ended or why it could not be started."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class McpTimeouts:
     """Seconds: for a server to start and list its tools, for a call, and to end by itself at each time of asking."""
 
     start: float = 30.0

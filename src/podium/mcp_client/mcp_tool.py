@@ -8,12 +8,12 @@ from itertools import islice
 from typing import Any
 
 from ..core.engine import ToolAnswer
-from ..core.gate import Deed, Unfit, interrupted
+from ..core.gate import InvalidCall, PreparedCall, make_interrupted_answer
 from ..values.action import Action
 from ..values.event import ToolUse
-from .plain import cut, plain
-from .shared_server import Shared
-from .tool_definition import Definition
+from .plain import escape_unprintable, truncate_text
+from .shared_server import SharedServer
+from .tool_definition import ToolDefinition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +21,8 @@ class McpTool:
     """What the server does when it is called is its own affair: nothing that it claims makes a call harmless."""
 
     name: str
-    definition: Definition
-    shared: Shared
+    definition: ToolDefinition
+    shared: SharedServer
 
     @property
     def description(self) -> str:
@@ -40,28 +40,28 @@ class McpTool:
     def is_parallel(self) -> bool:
         return False
 
-    async def prepare(self, call: ToolUse) -> Deed:
+    async def prepare(self, call: ToolUse) -> PreparedCall:
         """The call made ready. Raises Unfit."""
-        if (refusal := self.shared.refusal(self.definition.name)) is not None:
-            raise Unfit(refusal)
+        if (refusal := self.shared.explain_refusal(self.definition.name)) is not None:
+            raise InvalidCall(refusal)
         if call.unreadable:
-            raise Unfit(f"The arguments of {self.name} are not a JSON object.")
-        misfits = list(islice(_misfits(self.definition.parameters, call.arguments), 3))
+            raise InvalidCall(f"The arguments of {self.name} are not a JSON object.")
+        misfits = list(islice(_find_schema_errors(self.definition.parameters, call.arguments), 3))
         if misfits:
-            raise Unfit(f"The arguments of {self.name} do not fit: {'; '.join(misfits)}.")
+            raise InvalidCall(f"The arguments of {self.name} do not fit: {'; '.join(misfits)}.")
 
-        async def act() -> ToolAnswer:
-            return await self.shared.call(self.definition.name, call.arguments)
+        async def call_server() -> ToolAnswer:
+            return await self.shared.call_tool(self.definition.name, call.arguments)
 
-        return Deed(arguments=call.arguments, act=act)
+        return PreparedCall(arguments=call.arguments, act=call_server)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         """A call is made again only where the server says that this is harmless, and the person chose the server."""
         is_harmless = self.definition.is_read_only or self.definition.is_idempotent
-        return None if is_harmless and self.shared.server.source == "user" else interrupted(self.name)
+        return None if is_harmless and self.shared.server.source == "user" else make_interrupted_answer(self.name)
 
 
-def _misfits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[str]:
+def _find_schema_errors(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[str]:
     # Only runs with MCP tools pay for it.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
@@ -73,7 +73,7 @@ def _misfits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterato
     try:
         for error in validator.iter_errors(arguments):
             place = ".".join(str(part) for part in error.absolute_path)
-            yield plain(cut(f"{place}: {error.message}" if place else error.message, 300))
+            yield escape_unprintable(truncate_text(f"{place}: {error.message}" if place else error.message, 300))
     except Unresolvable:
         # A schema that points elsewhere is for the server to check.
         return

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..values.plain_text import cut, plain
+from ..values.plain_text import escape_unprintable, truncate_text
 
-__all__ = ["cut", "cut_in_the_middle", "plain"]
+__all__ = ["cut_middle", "escape_unprintable", "truncate_text"]
 
 
-def cut_in_the_middle(text: str, most: int) -> str:
+def cut_middle(text: str, most: int) -> str:
     """`text` in at most about `most` bytes: its beginning and its end, and how much is missing between them."""
     data = text.encode(errors="surrogatepass")
     if len(data) <= most:

@@ -11,15 +11,15 @@ from anyio import create_task_group
 from anyio.abc import TaskGroup
 
 from ..config.trust import Trust
-from ..core.gate import Acting
+from ..core.gate import ActingTool
 from ..values.errors import Mistake
-from .gone import Gone
-from .limits import Limits
+from .gone import ServerUnavailable
+from .limits import McpTimeouts
 from .mcp_tool import McpTool
-from .plain import cut, plain
+from .plain import escape_unprintable, truncate_text
 from .server_table import McpServer
-from .shared_server import Shared
-from .tool_definition import Definition, offered_name
+from .shared_server import SharedServer
+from .tool_definition import ToolDefinition, build_mcp_tool_name
 
 PREFIX = "mcp__"
 
@@ -40,16 +40,16 @@ class Servers:
         environ: Mapping[str, str],
         trust: Trust,
         notice: Callable[[str], None],
-        limits: Limits | None = None,
+        limits: McpTimeouts | None = None,
     ) -> None:
         self._servers = servers
         self._directory = directory
         self._environ = environ
         self._trust = trust
         self._notice = notice
-        self._limits = limits or Limits()
+        self._limits = limits or McpTimeouts()
         self._group: TaskGroup | None = None
-        self._shared: dict[str, Shared] = {}
+        self._shared: dict[str, SharedServer] = {}
         self._noticed: set[str] = set()
 
     async def __aenter__(self) -> Servers:
@@ -62,35 +62,37 @@ class Servers:
     ) -> bool | None:
         assert self._group is not None
         for shared in self._shared.values():
-            shared.end()
+            shared.request_end()
         return await self._group.__aexit__(kind, error, trace)
 
-    async def acting(self, names: Sequence[str], *, disallowed: Sequence[str] = ()) -> list[Acting]:
+    async def acting(self, names: Sequence[str], *, disallowed: Sequence[str] = ()) -> list[ActingTool]:
         """The tools that an agent's list means: `mcp__server`, `mcp__server__tool`, with `*` in the tool's name.
 
         Other names are not for us. What is not there, may not be started or does not start is a
         notice, and the agent works without it.
         """
-        wanted = [entry for entry in map(_parsed, names) if entry is not None]
-        refused = [entry for entry in map(_parsed, disallowed) if entry is not None]
-        offered: dict[str, dict[str, Definition]] = {}
+        wanted = [entry for entry in map(_parse_entry, names) if entry is not None]
+        refused = [entry for entry in map(_parse_entry, disallowed) if entry is not None]
+        offered: dict[str, dict[str, ToolDefinition]] = {}
 
-        async def start(server: str) -> None:
-            offered[server] = await self._started(server)
+        async def collect_tools(server: str) -> None:
+            offered[server] = await self._start_server(server)
 
         async with create_task_group() as group:
             for server in dict.fromkeys(server for server, _ in wanted):
                 if self._is_known(server):
-                    group.start_soon(start, server)
-        found: dict[str, Acting] = {}
+                    group.start_soon(collect_tools, server)
+        found: dict[str, ActingTool] = {}
         for server, pattern in wanted:
             tools = offered.get(server, {})
-            meant = {name: tool for name, tool in tools.items() if _is_meant(tool, server, pattern)}
+            meant = {name: tool for name, tool in tools.items() if _matches_pattern(tool, server, pattern)}
             if tools and not meant:
                 has = ", ".join(tool.name for tool in tools.values())
-                self._tell(f"the MCP server {server!r} has no tool {pattern!r}; it has {cut(has, 500)}")
+                self._notify_once(
+                    f"the MCP server {server!r} has no tool {pattern!r}; it has {truncate_text(has, 500)}"
+                )
             for name, tool in meant.items():
-                if not any(other == server and _is_meant(tool, server, not_this) for other, not_this in refused):
+                if not any(other == server and _matches_pattern(tool, server, not_this) for other, not_this in refused):
                     found[name] = McpTool(name=name, definition=tool, shared=self._shared[server])
         return list(found.values())
 
@@ -98,49 +100,49 @@ class Servers:
         if server in self._servers:
             return True
         there = f"there are {', '.join(self._servers)}" if self._servers else "add it under mcpServers in the settings"
-        self._tell(f"there is no MCP server {server!r}; {there}")
+        self._notify_once(f"there is no MCP server {server!r}; {there}")
         return False
 
-    async def _started(self, server: str) -> dict[str, Definition]:
+    async def _start_server(self, server: str) -> dict[str, ToolDefinition]:
         """The server's tools; none where it may not or cannot be started."""
         try:
-            shared = self._of(server)
+            shared = self._get_shared_server(server)
             if not shared.is_trusted:
-                self._tell(
+                self._notify_once(
                     f"the MCP server {server!r} comes with the repository and is not started before you trust it with "
-                    f"podium trust; it would {shared.server.shown}"
+                    f"podium trust; it would {shared.server.launch_summary}"
                 )
                 return {}
-            await shared.open()
-        except Gone as gone:
-            self._tell(f"the MCP server {server!r} cannot be used: {gone}")
+            await shared.open_connection()
+        except ServerUnavailable as gone:
+            self._notify_once(f"the MCP server {server!r} cannot be used: {gone}")
             return {}
         except Mistake as mistake:
-            self._tell(f"the MCP server {server!r} cannot be used: {mistake}")
+            self._notify_once(f"the MCP server {server!r} cannot be used: {mistake}")
             return {}
         return shared.tools
 
-    def _of(self, server: str) -> Shared:
+    def _get_shared_server(self, server: str) -> SharedServer:
         assert self._group is not None, "servers are used inside their block"
         if server not in self._shared:
-            self._shared[server] = Shared(
+            self._shared[server] = SharedServer(
                 self._servers[server],
                 group=self._group,
                 directory=self._directory,
                 environ=self._environ,
                 trust=self._trust,
                 limits=self._limits,
-                notice=self._tell,
+                notice=self._notify_once,
             )
         return self._shared[server]
 
-    def _tell(self, text: str) -> None:
+    def _notify_once(self, text: str) -> None:
         if text not in self._noticed:
             self._noticed.add(text)
-            self._notice(plain(text))
+            self._notice(escape_unprintable(text))
 
 
-def _parsed(name: str) -> tuple[str, str] | None:
+def _parse_entry(name: str) -> tuple[str, str] | None:
     """The server and the tools that an entry of a list of tools means."""
     if not name.startswith(PREFIX):
         return None
@@ -148,7 +150,7 @@ def _parsed(name: str) -> tuple[str, str] | None:
     return server, tool or "*"
 
 
-def _is_meant(tool: Definition, server: str, pattern: str) -> bool:
+def _matches_pattern(tool: ToolDefinition, server: str, pattern: str) -> bool:
     """Whether the pattern is the tool's own name, the name it is offered under, or fits the former."""
-    offered = offered_name(server, tool.name) == f"{PREFIX}{server}__{pattern}"
+    offered = build_mcp_tool_name(server, tool.name) == f"{PREFIX}{server}__{pattern}"
     return offered or pattern == tool.name or fnmatchcase(tool.name, pattern)

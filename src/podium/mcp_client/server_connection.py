@@ -28,14 +28,14 @@ from mcp_types import CONNECTION_CLOSED, Implementation, Tool, ToolListChangedNo
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ..core.engine import ToolAnswer
-from ..values.errors import Mistake, first_error
-from .gone import Gone
-from .limits import Limits
-from .plain import cut, plain
-from .server_process import Program, launched
-from .server_table import Filled, McpServer
-from .tool_definition import Definition
-from .tool_result import told
+from ..values.errors import Mistake, find_first_error
+from .gone import ServerUnavailable
+from .limits import McpTimeouts
+from .plain import escape_unprintable, truncate_text
+from .server_process import ServerProcess, launch_server_process
+from .server_table import McpServer, ResolvedServer
+from .tool_definition import ToolDefinition
+from .tool_result import convert_result
 
 CLOSE_SECONDS = 5.0
 MOST_PAGES = 100
@@ -54,29 +54,29 @@ class Connection:
         *,
         directory: Path | None,
         environ: Mapping[str, str],
-        limits: Limits,
-        review: Callable[[list[Definition]], Awaitable[None]],
+        limits: McpTimeouts,
+        review: Callable[[list[ToolDefinition]], Awaitable[None]],
     ) -> None:
         self._server = server
         self._directory = directory
         self._environ = environ
         self._limits = limits
         self._review = review
-        self._filled: Filled | None = None
-        self._program: Program | None = None
+        self._resolved_server: ResolvedServer | None = None
+        self._program: ServerProcess | None = None
         self._client: Client | None = None
         self._scope = CancelScope()
-        self._is_settled = Event()
-        self._shall_end = Event()
-        self._is_over = Event()
+        self._start_finished = Event()
+        self._end_requested = Event()
+        self._ended = Event()
         self._may_have_changed = Event()
         self._is_watched = True
         self._listing = Lock()
-        self._ending = ""
+        self._end_reason = ""
 
     @property
     def is_over(self) -> bool:
-        return self._is_over.is_set() or self._shall_end.is_set()
+        return self._ended.is_set() or self._end_requested.is_set()
 
     # Its task
 
@@ -85,39 +85,42 @@ class Connection:
         self._scope.deadline = current_time() + self._limits.start
         try:
             with self._scope:
-                self._filled = self._server.filled(self._environ)
-                async with self._transport(self._filled.server) as transport, self._connected(transport) as client:
-                    await self._review(await _listed(client))
+                self._resolved_server = self._server.resolve_variables(self._environ)
+                async with (
+                    self._open_transport(self._resolved_server.server) as transport,
+                    self._build_client(transport) as client,
+                ):
+                    await self._review(await _list_tools(client))
                     self._scope.deadline = inf
                     self._client = client
-                    self._is_settled.set()
-                    await self._kept(client)
+                    self._start_finished.set()
+                    await self._hold_open(client)
                     self._client = None
                     self._scope.deadline = current_time() + CLOSE_SECONDS
-            if self._scope.cancelled_caught and not self._is_settled.is_set():
-                self._ending = f"it did not answer within {self._limits.start:g} s"
+            if self._scope.cancelled_caught and not self._start_finished.is_set():
+                self._end_reason = f"it did not answer within {self._limits.start:g} s"
         except Exception as error:
             # What the outside trips over ends its connection and nothing else.
-            self._ending = _reason(error)
+            self._end_reason = _explain_end(error)
         finally:
             self._client = None
-            self._is_over.set()
-            self._is_settled.set()
+            self._ended.set()
+            self._start_finished.set()
 
-    def end(self) -> None:
+    def request_end(self) -> None:
         """Let it end in good order, or give up its start."""
-        if not self._is_settled.is_set():
+        if not self._start_finished.is_set():
             self._scope.cancel()
-        self._shall_end.set()
+        self._end_requested.set()
 
-    async def _kept(self, client: Client) -> None:
+    async def _hold_open(self, client: Client) -> None:
         async with create_task_group() as group:
-            group.start_soon(self._watch, client)
-            group.start_soon(self._relist)
-            await self._shall_end.wait()
+            group.start_soon(self._watch_tool_changes, client)
+            group.start_soon(self._refresh_on_change)
+            await self._end_requested.wait()
             group.cancel_scope.cancel()
 
-    async def _watch(self, client: Client) -> None:
+    async def _watch_tool_changes(self, client: Client) -> None:
         """Hear of changed tools. Protocol versions before 2026-07-28 tell them unasked."""
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed or client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
@@ -130,12 +133,12 @@ class Connection:
             pass
         self._is_watched = False
 
-    async def _relist(self) -> None:
+    async def _refresh_on_change(self) -> None:
         """Look at changed tools as soon as it is known that there are some, not only when one is called."""
         while True:
             await self._may_have_changed.wait()
             try:
-                await self.refresh()
+                await self.refresh_tools()
             except (MCPError, ValueError, RuntimeError, Mistake):
                 # Not looked at: the next call tries again, and is not made if that fails too.
                 return
@@ -144,23 +147,23 @@ class Connection:
 
     async def wait_open(self) -> None:
         """Wait until it is open. Raises Gone."""
-        await self._is_settled.wait()
+        await self._start_finished.wait()
         if self._client is None:
-            raise await self._gone()
+            raise await self._explain_unavailable()
 
-    async def refresh(self) -> None:
+    async def refresh_tools(self) -> None:
         """Have its tools reviewed, if they may have changed since they were."""
         async with self._listing:
             if self._client is None or not (self._may_have_changed.is_set() or not self._is_watched):
                 return
             self._may_have_changed = Event()
             try:
-                await self._review(await _listed(self._client))
+                await self._review(await _list_tools(self._client))
             except BaseException:
                 self._may_have_changed.set()
                 raise
 
-    async def call(
+    async def call_tool(
         self, tool: str, arguments: Mapping[str, Any], *, is_callable: Callable[[], bool]
     ) -> ToolAnswer | None:
         """What the tool answers; None where `is_callable` denies it after the last look at the tools. Raises Gone.
@@ -168,55 +171,55 @@ class Connection:
         Cancelling it tells the server so, and leaves the connection as it is.
         """
         try:
-            await self.refresh()
+            await self.refresh_tools()
             if not is_callable():
                 return None
             if self._client is None:
-                raise await self._gone()
-            return self._hidden(told(await self._client.call_tool(tool, dict(arguments))))
+                raise await self._explain_unavailable()
+            return self._redact_answer(convert_result(await self._client.call_tool(tool, dict(arguments))))
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED or error.message == "Session terminated" or self._shall_end.is_set():
-                raise await self._gone() from error
-            return self._hidden(self._refused(error))
+            if error.code == CONNECTION_CLOSED or error.message == "Session terminated" or self._end_requested.is_set():
+                raise await self._explain_unavailable() from error
+            return self._redact_answer(self._build_error_answer(error))
         except (ValueError, RuntimeError, Mistake) as error:
-            return self._hidden(self._refused(error))
+            return self._redact_answer(self._build_error_answer(error))
 
-    def _refused(self, error: Exception) -> ToolAnswer:
-        text = f"The MCP server {self._server.name} did not do it: {cut(str(error), 2000)}"
+    def _build_error_answer(self, error: Exception) -> ToolAnswer:
+        text = f"The MCP server {self._server.name} did not do it: {truncate_text(str(error), 2000)}"
         return ToolAnswer(text=text, is_error=True)
 
-    async def _gone(self) -> Gone:
+    async def _explain_unavailable(self) -> ServerUnavailable:
         """How it ended, as soon as that is known."""
-        self._shall_end.set()
+        self._end_requested.set()
         with move_on_after(CLOSE_SECONDS + 2 * self._limits.grace):
-            await self._is_over.wait()
-        ending, words = self._ending, ""
+            await self._ended.wait()
+        reason, output = self._end_reason, ""
         if self._program is not None:
-            ending, words = ending or self._program.ending, self._program.last_words
-        text = f"{ending or 'its connection was closed'}{f'; its last words: {words}' if words else ''}"
-        return Gone(self._text(text))
+            reason, output = reason or self._program.exit_reason, self._program.last_output
+        text = f"{reason or 'its connection was closed'}{f'; its last words: {output}' if output else ''}"
+        return ServerUnavailable(self._redact_text(text))
 
-    def _hidden(self, answer: ToolAnswer) -> ToolAnswer:
-        return ToolAnswer(text=self._text(answer.text), is_error=answer.is_error)
+    def _redact_answer(self, answer: ToolAnswer) -> ToolAnswer:
+        return ToolAnswer(text=self._redact_text(answer.text), is_error=answer.is_error)
 
-    def _text(self, text: str) -> str:
-        return text if self._filled is None else self._filled.hidden(text)
+    def _redact_text(self, text: str) -> str:
+        return text if self._resolved_server is None else self._resolved_server.redact_secrets(text)
 
     # How it is reached
 
-    def _connected(self, transport: Any) -> AbstractAsyncContextManager[Client]:
+    def _build_client(self, transport: Any) -> AbstractAsyncContextManager[Client]:
         from .. import __version__
 
-        async def heard(message: IncomingMessage) -> None:
+        async def handle_message(message: IncomingMessage) -> None:
             if isinstance(message, ToolListChangedNotification):
                 self._may_have_changed.set()
 
         info = Implementation(name="podium", version=__version__)
         # Without the SDK's cache: a list that we ask for is the list as it is now.
-        return Client(nullcontext(transport), message_handler=heard, client_info=info, cache=None)
+        return Client(nullcontext(transport), message_handler=handle_message, client_info=info, cache=None)
 
     @asynccontextmanager
-    async def _transport(self, server: McpServer) -> AsyncIterator[Any]:
+    async def _open_transport(self, server: McpServer) -> AsyncIterator[Any]:
         if server.url:
             timeout = httpx2.Timeout(self._limits.start, read=max(300.0, self._limits.call))
             async with (
@@ -225,16 +228,16 @@ class Connection:
             ):
                 yield streams
             return
-        env = {**inherited(self._environ), **server.env}
-        command = [_found(server.command, env, self._directory), *server.args]
-        async with launched(
-            command, env=env, directory=self._directory, grace=self._limits.grace, on_gone=self._shall_end.set
+        env = {**filter_environment(self._environ), **server.env}
+        command = [_find_program(server.command, env, self._directory), *server.args]
+        async with launch_server_process(
+            command, env=env, directory=self._directory, grace=self._limits.grace, on_disconnect=self._end_requested.set
         ) as program:
             self._program = program
-            yield program.received, program.sent
+            yield program.read_stream, program.write_stream
 
 
-def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+def filter_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The little of our environment that a program gets: keys and tokens are not among it."""
     return {
         name: environ[name]
@@ -244,34 +247,34 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _found(command: str, env: Mapping[str, str], directory: Path | None) -> str:
+def _find_program(command: str, env: Mapping[str, str], directory: Path | None) -> str:
     """The program to start; one without a path comes from the absolute folders of the search path only."""
     if os.sep in command:
         return command if directory is None else str(directory / command)
     folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if Path(folder).is_absolute()]
     found = shutil.which(command, path=os.pathsep.join(folders))
     if found is None:
-        raise Mistake(f"there is no program {plain(cut(command, 200))!r} on the search path")
+        raise Mistake(f"there is no program {escape_unprintable(truncate_text(command, 200))!r} on the search path")
     return found
 
 
-async def _listed(client: Client) -> list[Definition]:
+async def _list_tools(client: Client) -> list[ToolDefinition]:
     if client.server_capabilities.tools is None:
         return []
-    tools: list[Definition] = []
+    tools: list[ToolDefinition] = []
     cursor: str | None = None
     for _ in range(MOST_PAGES):
         page = await client.list_tools(cursor=cursor)
-        tools += [_defined(tool) for tool in page.tools]
+        tools += [_build_definition(tool) for tool in page.tools]
         cursor = page.next_cursor
         if cursor is None:
             break
     return tools
 
 
-def _defined(tool: Tool) -> Definition:
+def _build_definition(tool: Tool) -> ToolDefinition:
     hints = tool.annotations
-    return Definition(
+    return ToolDefinition(
         name=tool.name,
         description=tool.description or "",
         parameters=tool.input_schema,
@@ -280,9 +283,9 @@ def _defined(tool: Tool) -> Definition:
     )
 
 
-def _reason(error: Exception) -> str:
+def _explain_end(error: Exception) -> str:
     """Why a connection came to its end; empty where it just did."""
-    first = first_error(error)
+    first = find_first_error(error)
     if isinstance(first, MCPError) and first.code == CONNECTION_CLOSED:
         return ""
     if isinstance(first, Mistake):
@@ -290,5 +293,5 @@ def _reason(error: Exception) -> str:
     if isinstance(first, OSError):
         return f"it cannot be started: {first.strerror or first}"
     if isinstance(first, httpx2.HTTPError):
-        return f"it cannot be reached: {plain(cut(str(first) or type(first).__name__, 300))}"
-    return plain(cut(f"{first}" or type(first).__name__, 500))
+        return f"it cannot be reached: {escape_unprintable(truncate_text(str(first) or type(first).__name__, 300))}"
+    return escape_unprintable(truncate_text(f"{first}" or type(first).__name__, 500))

@@ -28,28 +28,28 @@ from anyio.abc import ByteReceiveStream, Process
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from .plain import plain
+from .plain import escape_unprintable
 
 LONGEST_MESSAGE = 16 * 1024 * 1024
-KEPT_WORDS = 4096
-SHOWN_WORDS = 400
+KEPT_OUTPUT_BYTES = 4096
+SHOWN_OUTPUT_CHARACTERS = 400
 REAP_SECONDS = 2.0
-BURIAL_SECONDS = 0.3
+ORPHAN_REAP_SECONDS = 0.3
 POLL_SECONDS = 0.01
 
 
-class Program:
+class ServerProcess:
     """A started program, its messages in both directions, and what it left when it ended."""
 
-    def __init__(self, process: Process, *, on_gone: Callable[[], None]) -> None:
+    def __init__(self, process: Process, *, on_disconnect: Callable[[], None]) -> None:
         self._process = process
-        self._on_gone = on_gone
-        self._words = bytearray()
-        self._to_session, self.received = create_memory_object_stream[SessionMessage | Exception](0)
-        self.sent, self._from_session = create_memory_object_stream[SessionMessage](0)
+        self._on_disconnect = on_disconnect
+        self._output_tail = bytearray()
+        self._to_session, self.read_stream = create_memory_object_stream[SessionMessage | Exception](0)
+        self.write_stream, self._from_session = create_memory_object_stream[SessionMessage](0)
 
     @property
-    def ending(self) -> str:
+    def exit_reason(self) -> str:
         """How it ended."""
         code = self._process.returncode
         if code is None:
@@ -57,30 +57,30 @@ class Program:
         return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it exited with code {code}"
 
     @property
-    def last_words(self) -> str:
-        words = plain(self._words.decode(errors="replace").strip())
-        return words if len(words) <= SHOWN_WORDS else f"…{words[-SHOWN_WORDS:]}"
+    def last_output(self) -> str:
+        text = escape_unprintable(self._output_tail.decode(errors="replace").strip())
+        return text if len(text) <= SHOWN_OUTPUT_CHARACTERS else f"…{text[-SHOWN_OUTPUT_CHARACTERS:]}"
 
-    async def read(self) -> None:
+    async def forward_messages(self) -> None:
         """Pass on its messages until there are no more. A line that is no message counts as its words."""
         assert self._process.stdout is not None
         async with self._to_session:
-            async for line in _lines(self._process.stdout):
+            async for line in _iterate_lines(self._process.stdout):
                 if line is None:
-                    self._heard(f"[a message over {LONGEST_MESSAGE:,} bytes]".encode())
+                    self._keep_output(f"[a message over {LONGEST_MESSAGE:,} bytes]".encode())
                     break
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
-                    self._heard(line + b"\n")
+                    self._keep_output(line + b"\n")
                     continue
                 try:
                     await self._to_session.send(SessionMessage(message))
                 except BrokenResourceError:
                     break
-        self._on_gone()
+        self._on_disconnect()
 
-    async def write(self) -> None:
+    async def send_messages(self) -> None:
         """Pass on what it is told."""
         assert self._process.stdin is not None
         async with self._from_session:
@@ -89,14 +89,14 @@ class Program:
                     line = told.message.model_dump_json(by_alias=True, exclude_unset=True)
                     await self._process.stdin.send(line.encode() + b"\n")
                 return
-        self._on_gone()
+        self._on_disconnect()
 
-    async def listen(self) -> None:
+    async def read_stderr(self) -> None:
         """Keep the end of what it says on the side."""
         assert self._process.stderr is not None
         with suppress(BrokenResourceError, ClosedResourceError, OSError):
             async for chunk in self._process.stderr:
-                self._heard(chunk)
+                self._keep_output(chunk)
 
     async def stop(self, grace: float) -> None:
         """Ask it to end, twice, then end it; with everything in its group. Every wait in here ends."""
@@ -105,48 +105,48 @@ class Program:
         with suppress(BrokenResourceError, ClosedResourceError, OSError):
             await process.stdin.aclose()
         await _wait_until(self._has_ended, grace)
-        if _signalled(process.pid, signal.SIGTERM):
+        if _signal_group(process.pid, signal.SIGTERM):
             await _wait_until(self._is_group_empty, grace)
-            if _signalled(process.pid, signal.SIGKILL):
+            if _signal_group(process.pid, signal.SIGKILL):
                 # They are dead; where nobody buries orphans they stay listed all the same.
-                await _wait_until(self._is_group_empty, BURIAL_SECONDS)
+                await _wait_until(self._is_group_empty, ORPHAN_REAP_SECONDS)
         await _wait_until(self._has_ended, REAP_SECONDS)
 
     def close(self) -> None:
         """Close the ends of the streams that nobody else closes."""
-        for stream in (self._to_session, self.received, self.sent, self._from_session):
+        for stream in (self._to_session, self.read_stream, self.write_stream, self._from_session):
             stream.close()
 
-    def _heard(self, words: bytes) -> None:
-        self._words += words
-        del self._words[:-KEPT_WORDS]
+    def _keep_output(self, output: bytes) -> None:
+        self._output_tail += output
+        del self._output_tail[:-KEPT_OUTPUT_BYTES]
 
     def _has_ended(self) -> bool:
         # Waiting for the process itself would also wait for its pipes, which a child of it may hold open.
         return self._process.returncode is not None
 
     def _is_group_empty(self) -> bool:
-        return not _signalled(self._process.pid, 0)
+        return not _signal_group(self._process.pid, 0)
 
 
 @asynccontextmanager
-async def launched(
+async def launch_server_process(
     command: Sequence[str],
     *,
     env: Mapping[str, str],
     directory: Path | None,
     grace: float,
-    on_gone: Callable[[], None],
-) -> AsyncIterator[Program]:
+    on_disconnect: Callable[[], None],
+) -> AsyncIterator[ServerProcess]:
     """A program for the time of the block; `on_gone` is called when it stops listening or speaking."""
     with CancelScope(shield=True):
         # Cancelled in here we would not know of a process that is already there.
         process = await open_process(
             command, env=env, cwd=directory, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
-    program = Program(process, on_gone=on_gone)
+    program = ServerProcess(process, on_disconnect=on_disconnect)
     async with create_task_group() as group:
-        for task in (program.read, program.write, program.listen):
+        for task in (program.forward_messages, program.send_messages, program.read_stderr):
             group.start_soon(task)
         try:
             yield program
@@ -159,7 +159,7 @@ async def launched(
             group.cancel_scope.cancel()
 
 
-async def _lines(stream: ByteReceiveStream) -> AsyncIterator[bytes | None]:
+async def _iterate_lines(stream: ByteReceiveStream) -> AsyncIterator[bytes | None]:
     """Whole lines; None where one is too long to be kept."""
     buffer, searched = bytearray(), 0
     with suppress(BrokenResourceError, ClosedResourceError, OSError):
@@ -182,7 +182,7 @@ async def _wait_until(is_so: Callable[[], bool], seconds: float) -> None:
         await sleep(POLL_SECONDS)
 
 
-def _signalled(group: int, number: int) -> bool:
+def _signal_group(group: int, number: int) -> bool:
     """Whether there is anybody in the group, who then has the signal."""
     try:
         os.killpg(group, number)

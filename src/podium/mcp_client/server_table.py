@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import msgspec
 
 from ..values.errors import Mistake
-from ..values.mcp_server import NAME_RULE, Filled, McpServer, Source, is_server_name, trusted_name
+from ..values.mcp_server import NAME_RULE, McpServer, ResolvedServer, Source, build_trust_name, is_server_name
 
-__all__ = ["Filled", "McpServer", "Source", "parse_servers", "trusted_name"]
+__all__ = ["McpServer", "ResolvedServer", "Source", "build_trust_name", "parse_servers"]
 
 HTTP = ("http", "streamable-http", "streamable_http")
 
@@ -26,17 +26,17 @@ def parse_servers(value: Mapping[str, object], *, source: Source, where: str) ->
         if not isinstance(entry, Mapping):
             raise Mistake(f"{place} is no table; one with a command or a url would be right")
         if entry.get("disabled") is not True:
-            servers[name] = _parsed(name, entry, source=source, place=place)
+            servers[name] = _parse_server(name, entry, source=source, place=place)
     return servers
 
 
-def _parsed(name: str, entry: Mapping[str, object], *, source: Source, place: str) -> McpServer:
+def _parse_server(name: str, entry: Mapping[str, object], *, source: Source, place: str) -> McpServer:
     known = {key: entry[key] for key in ("command", "args", "env", "url", "headers") if entry.get(key) is not None}
     for key in ("env", "headers"):
         if isinstance(table := known.get(key), Mapping):
-            known[key] = {at: _text(of) for at, of in table.items()}
+            known[key] = {at: _stringify_scalar(of) for at, of in table.items()}
     if isinstance(args := known.get("args"), list | tuple):
-        known["args"] = [_text(arg) for arg in args]
+        known["args"] = [_stringify_scalar(arg) for arg in args]
     try:
         server = msgspec.convert({**known, "name": name, "source": source}, McpServer)
     except msgspec.ValidationError as error:
@@ -46,7 +46,9 @@ def _parsed(name: str, entry: Mapping[str, object], *, source: Source, place: st
     kind = entry.get("type")
     if kind not in (None, *(HTTP if server.url else ("stdio",))):
         fits = "http" if server.url else "stdio"
-        raise Mistake(f"{place} has the type {kind!r}; {fits!r} would be right for one with a {_key(server)}")
+        raise Mistake(
+            f"{place} has the type {kind!r}; {fits!r} would be right for one with a {_get_launch_key(server)}"
+        )
     if server.url and not server.url.startswith(("http://", "https://", "${")):
         raise Mistake(f"{place} has the url {server.url!r}; one that begins with https:// or http:// would be right")
     if any("\0" in text for text in (server.command, *server.args, *server.env, *server.env.values())):
@@ -54,12 +56,12 @@ def _parsed(name: str, entry: Mapping[str, object], *, source: Source, place: st
     return server
 
 
-def _text(value: object) -> object:
+def _stringify_scalar(value: object) -> object:
     """A number or a truth value as it would stand in the environment; anything else as it is."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
 
 
-def _key(server: McpServer) -> str:
+def _get_launch_key(server: McpServer) -> str:
     return "url" if server.url else "command"

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from ..config.trust import Trust, Trusted
+from ..config.trust import Trust, TrustRecord
 from ..core.engine import ToolAnswer
-from ..values.mcp_server import McpServer, trusted_name, trusted_tool
-from .gone import Gone
-from .limits import Limits
-from .plain import cut, plain
-from .tool_definition import Definition, change, offered_name
+from ..values.mcp_server import McpServer, build_tool_trust_name, build_trust_name
+from .gone import ServerUnavailable
+from .limits import McpTimeouts
+from .plain import escape_unprintable, truncate_text
+from .tool_definition import ToolDefinition, build_mcp_tool_name, describe_change
 
 if TYPE_CHECKING:
     from .server_connection import Connection
 
 
-class Shared:
+class SharedServer:
     """One server. `tools` are those that agents may have, as they are trusted, by the names they are offered under."""
 
     def __init__(
@@ -37,16 +37,16 @@ class Shared:
         directory: Path | None,
         environ: Mapping[str, str],
         trust: Trust,
-        limits: Limits,
+        limits: McpTimeouts,
         notice: Callable[[str], None],
     ) -> None:
         self.server = server
         self.limits = limits
-        self.tools: dict[str, Definition] = {}
+        self.tools: dict[str, ToolDefinition] = {}
         self._changed: dict[str, str] = {}
         self._group = group
         self._directory = directory
-        self._place = trusted_name(server, directory)
+        self._place = build_trust_name(server, directory)
         self._environ = environ
         self._trust = trust
         self._notice = notice
@@ -58,13 +58,13 @@ class Shared:
         """Whether it may be started at all."""
         return self.server.source == "user" or self._trust.is_trusted("server", self._place, self.server.digest)
 
-    async def open(self) -> Connection:
+    async def open_connection(self) -> Connection:
         """The connection to it, made if there is none. Raises Gone.
 
         A server that dies again before it has answered a single call stays dead: starting it
         for every call of every agent would help nobody.
         """
-        connect = await to_thread.run_sync(_connection_class)
+        connect = await to_thread.run_sync(_import_connection_class)
         # Nothing is waited for between looking and starting, so that no two agents start it.
         if self._connection is None or (self._connection.is_over and self._starts_left):
             self._starts_left -= 1
@@ -73,91 +73,95 @@ class Shared:
                 directory=self._directory,
                 environ=self._environ,
                 limits=self.limits,
-                review=self._review,
+                review=self._review_tools,
             )
             self._group.start_soon(self._connection.run)
         await self._connection.wait_open()
         return self._connection
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+    async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         """What the tool answers, or why it does not."""
         try:
-            connection = await self.open()
-            answer = await connection.call(tool, arguments, is_callable=lambda: tool not in self._changed)
-        except Gone as gone:
-            return ToolAnswer(text=self.told(gone), is_error=True)
+            connection = await self.open_connection()
+            answer = await connection.call_tool(tool, arguments, is_callable=lambda: tool not in self._changed)
+        except ServerUnavailable as gone:
+            return ToolAnswer(text=self.describe_unavailable(gone), is_error=True)
         if answer is None:
-            return ToolAnswer(text=self.refusal(tool) or f"{tool} is gone.", is_error=True)
+            return ToolAnswer(text=self.explain_refusal(tool) or f"{tool} is gone.", is_error=True)
         self._starts_left = 1
         return answer
 
-    def end(self) -> None:
+    def request_end(self) -> None:
         """Let its connection end."""
         if self._connection is not None:
-            self._connection.end()
+            self._connection.request_end()
 
-    def told(self, gone: Gone) -> str:
+    def describe_unavailable(self, error: ServerUnavailable) -> str:
         """The sentence for a server that is not there."""
         again = "" if self._starts_left else "; it is not started again in this run"
-        return f"the MCP server {self.server.name} is gone: {gone}{again}"
+        return f"the MCP server {self.server.name} is gone: {error}{again}"
 
-    def refusal(self, tool: str) -> str | None:
+    def explain_refusal(self, tool: str) -> str | None:
         """Why a tool is not called; None where it may be."""
         if tool not in self._changed:
             return None
         return (
-            f"the tool {plain(cut(tool, 100))} of the MCP server {self.server.name} is not what it was when it was "
+            f"the tool {escape_unprintable(truncate_text(tool, 100))} of the MCP server "
+            f"{self.server.name} is not what it was when it was "
             f"trusted, and is not called until a person trusts it anew with podium trust: {self._changed[tool]}"
         )
 
     # Looking at its tools
 
-    async def _review(self, listed: list[Definition]) -> None:
+    async def _review_tools(self, listed: list[ToolDefinition]) -> None:
         """Take over its tools: new ones are trusted as they are first seen, changed ones are not called any more."""
-        offered: dict[str, Definition] = {}
+        offered: dict[str, ToolDefinition] = {}
         for tool in listed:
-            name = offered_name(self.server.name, tool.name)
+            name = build_mcp_tool_name(self.server.name, tool.name)
             if name in offered:
-                self._notice(f"the MCP server {self.server.name} has two tools named {plain(name)}; the first counts")
-            elif (flaw := _flaw(tool)) is not None:
-                self._notice(f"the tool {plain(cut(name, 100))} is left out: {flaw}")
+                self._notice(
+                    f"the MCP server {self.server.name} has two tools named "
+                    f"{escape_unprintable(name)}; the first counts"
+                )
+            elif (flaw := _find_schema_flaw(tool)) is not None:
+                self._notice(f"the tool {escape_unprintable(truncate_text(name, 100))} is left out: {flaw}")
             else:
                 offered[name] = tool
-        new: dict[str, Trusted] = {}
+        new: dict[str, TrustRecord] = {}
         changed: dict[str, str] = {}
-        now: dict[str, Trusted] = {}
+        now: dict[str, TrustRecord] = {}
         same: set[str] = set()
         for name, tool in offered.items():
-            place = trusted_tool(self.server, self._directory, tool.name)
-            seen = Trusted(digest=tool.digest, content=tool.content)
-            known = self._trust.known("tool", place)
+            place = build_tool_trust_name(self.server, self._directory, tool.name)
+            seen = TrustRecord(digest=tool.digest, content=tool.canonical_json)
+            known = self._trust.find_record("tool", place)
             if known is None:
                 new[place] = seen
             elif known.digest == tool.digest:
                 same.add(place)
             else:
-                trusted = Definition.read(known.content)
-                changed[tool.name], now[place] = change(trusted, tool), seen
+                trusted = ToolDefinition.from_json(known.content)
+                changed[tool.name], now[place] = describe_change(trusted, tool), seen
                 # No model shall read the new description before a person did.
-                offered[name] = trusted or Definition(name=tool.name)
+                offered[name] = trusted or ToolDefinition(name=tool.name)
         if new:
             await to_thread.run_sync(self._trust.trust_all, "tool", new)
         if now or same:
-            await to_thread.run_sync(partial(self._trust.saw, changed=now, unchanged=same))
+            await to_thread.run_sync(partial(self._trust.record_seen_tools, changed=now, unchanged=same))
         fresh = [one for one, how in changed.items() if self._changed.get(one) != how]
         self.tools, self._changed = offered, changed
         for one in fresh:
-            self._notice(str(self.refusal(one)))
+            self._notice(str(self.explain_refusal(one)))
 
 
-def _connection_class() -> type[Connection]:
+def _import_connection_class() -> type[Connection]:
     # The SDK takes longer to import than all the rest of us, and most runs have no MCP tools.
     from .server_connection import Connection
 
     return Connection
 
 
-def _flaw(tool: Definition) -> str | None:
+def _find_schema_flaw(tool: ToolDefinition) -> str | None:
     """What makes a schema useless to models and to us."""
     from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.validators import validator_for
@@ -167,5 +171,5 @@ def _flaw(tool: Definition) -> str | None:
     try:
         validator_for(tool.parameters, default=Draft202012Validator).check_schema(tool.parameters)
     except SchemaError as error:
-        return f"its schema is not valid: {plain(cut(error.message, 200))}"
+        return f"its schema is not valid: {escape_unprintable(truncate_text(error.message, 200))}"
     return None

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .plain import cut, plain
+from .plain import escape_unprintable, truncate_text
 
 LONGEST = 64
 """How long the name of a tool may be for every model that we know."""
 
 
-class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool's description, its schema, and what its server hints at. A hint is a claim, and no more."""
 
     name: str
@@ -26,16 +26,16 @@ class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_idempotent: bool = False
 
     @property
-    def content(self) -> str:
+    def canonical_json(self) -> str:
         """All of it in one form, the same in every process."""
         return msgspec.json.encode(self, order="sorted").decode()
 
     @property
     def digest(self) -> str:
-        return sha256(self.content.encode()).hexdigest()
+        return sha256(self.canonical_json.encode()).hexdigest()
 
     @classmethod
-    def read(cls, content: str) -> Definition | None:
+    def from_json(cls, content: str) -> ToolDefinition | None:
         """The definition that `content` holds, if it holds one."""
         try:
             return msgspec.json.decode(content, type=cls)
@@ -43,7 +43,7 @@ class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True):
             return None
 
 
-def offered_name(server: str, tool: str) -> str:
+def build_mcp_tool_name(server: str, tool: str) -> str:
     """What models call the tool by: no other tool of any server has it.
 
     A server's name has no double underscore. A tool's name that does not fit is shortened and
@@ -57,28 +57,30 @@ def offered_name(server: str, tool: str) -> str:
     return prefix + clean[: LONGEST - len(prefix) - len(mark)] + mark
 
 
-def change(trusted: Definition | None, now: Definition) -> str:
+def describe_change(trusted: ToolDefinition | None, now: ToolDefinition) -> str:
     """What is different, in one line."""
     if trusted is None:
         return "it is not what it was"
-    return "; ".join(_changes(trusted, now)) or "it is not what it was"
+    return "; ".join(_describe_changes(trusted, now)) or "it is not what it was"
 
 
-def _changes(trusted: Definition, now: Definition) -> Iterator[str]:
+def _describe_changes(trusted: ToolDefinition, now: ToolDefinition) -> Iterator[str]:
     if trusted.description != now.description:
-        before, after = _around(trusted.description, now.description)
+        before, after = _excerpt_difference(trusted.description, now.description)
         yield f'its description said "{before}" and says "{after}"'
-    before_names, after_names = _properties(trusted), _properties(now)
+    before_names, after_names = _read_properties(trusted), _read_properties(now)
     for name in sorted(before_names.keys() | after_names.keys()):
         if name not in before_names:
-            yield f"it has a new argument {plain(cut(name, 60))!r}"
+            yield f"it has a new argument {escape_unprintable(truncate_text(name, 60))!r}"
         elif name not in after_names:
-            yield f"it lost the argument {plain(cut(name, 60))!r}"
+            yield f"it lost the argument {escape_unprintable(truncate_text(name, 60))!r}"
         elif before_names[name] != after_names[name]:
-            before, after = _around(*(_json(table[name]) for table in (before_names, after_names)))
-            yield f"its argument {plain(cut(name, 60))!r} was {before} and is {after}"
-    if _rest(trusted) != _rest(now):
-        before, after = _around(_json(_rest(trusted)), _json(_rest(now)))
+            before, after = _excerpt_difference(*(_encode_json(table[name]) for table in (before_names, after_names)))
+            yield f"its argument {escape_unprintable(truncate_text(name, 60))!r} was {before} and is {after}"
+    if _without_properties(trusted) != _without_properties(now):
+        before, after = _excerpt_difference(
+            _encode_json(_without_properties(trusted)), _encode_json(_without_properties(now))
+        )
         yield f"its schema was {before} and is {after}"
     for hint in ("is_read_only", "is_idempotent"):
         if getattr(trusted, hint) != getattr(now, hint):
@@ -86,25 +88,25 @@ def _changes(trusted: Definition, now: Definition) -> Iterator[str]:
             yield f"it {said} claims to be {hint.removeprefix('is_').replace('_', '-')}"
 
 
-def _properties(definition: Definition) -> dict[str, Any]:
+def _read_properties(definition: ToolDefinition) -> dict[str, Any]:
     found = definition.parameters.get("properties")
     return found if isinstance(found, dict) else {}
 
 
-def _rest(definition: Definition) -> dict[str, Any]:
+def _without_properties(definition: ToolDefinition) -> dict[str, Any]:
     return {key: value for key, value in definition.parameters.items() if key != "properties"}
 
 
-def _around(before: str, after: str, *, width: int = 120) -> tuple[str, str]:
+def _excerpt_difference(before: str, after: str, *, width: int = 120) -> tuple[str, str]:
     """Both texts where they begin to differ, each in a few words."""
     same = next(
         (at for at, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(map(len, (before, after)))
     )
     start = max(0, same - 30)
     mark = "…" if start else ""
-    first, second = (plain(cut(text[start:], width)) for text in (before, after))
+    first, second = (escape_unprintable(truncate_text(text[start:], width)) for text in (before, after))
     return mark + first, mark + second
 
 
-def _json(value: object) -> str:
+def _encode_json(value: object) -> str:
     return msgspec.json.encode(value, order="sorted").decode()

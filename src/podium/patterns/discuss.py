@@ -16,23 +16,23 @@ from anyio import create_task_group
 from ..core.engine import Tool, ToolAnswer
 from ..core.operation import Operation
 from ..core.scope import Scope
-from ..values.errors import Failed
+from ..values.errors import AgentFailed
 from ..values.event import Broadcast, DiscussionEnded, Noticed, RoundEnded, ToolUse, Voted
 from ..values.request import Answer, Part, Request
-from .discussion_channel import Channel, Gone, listed
+from .discussion_channel import AbsentMember, Channel, format_messages
 from .stall import StallDetector
-from .team_members import members, options
-from .team_prompts import filled
+from .team_members import get_team_options, resolve_members
+from .team_prompts import render_prompt
 
-Ending = Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left", "budget", "stopped"]
+EndReason = Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left", "budget", "stopped"]
 FALLBACK = "[no answer of the coordinator's: the discussion itself follows]"
 CHARACTERS_A_TOKEN = 4
 PASS = "pass"
 
 
-async def discuss(op: Operation, request: Request) -> Answer:
+async def run_discuss(op: Operation, request: Request) -> Answer:
     """The coordinator's answer from the discussion; the discussion itself, marked, where it has none."""
-    return await Discussion(op, request).held()
+    return await Discussion(op, request).run()
 
 
 class Discussion:
@@ -43,16 +43,16 @@ class Discussion:
     """
 
     def __init__(self, op: Operation, request: Request) -> None:
-        self.on_broadcast: Callable[[Broadcast], object] = _nothing
-        self.on_vote: Callable[[Voted], object] = _nothing
-        self.should_continue: Callable[[Discussion], bool] = _always
+        self.on_broadcast: Callable[[Broadcast], object] = _ignore_event
+        self.on_vote: Callable[[Voted], object] = _ignore_event
+        self.should_continue: Callable[[Discussion], bool] = _always_continue
         self.channel = Channel()
         self.rounds = 0
         self.parts: tuple[Part, ...] = ()
         self._op = op
         self._request = request
-        self._own = options(op)
-        self._members = members(op)
+        self._own = get_team_options(op)
+        self._members = resolve_members(op)
         name = op.agent.name
         self._coordinator = f"{name} (coordinator)" if name in self._members else name
         """Under which name the lead speaks and hears as the coordinator, which is not its part as a member."""
@@ -66,43 +66,45 @@ class Discussion:
         """Say something to all members before their next round."""
         self._injected.append((author, text))
 
-    async def held(self) -> Answer:
+    async def run(self) -> Answer:
         """Round after round, and the answer."""
-        ended: Ending | None = None
+        ended: EndReason | None = None
         while ended is None:
             self.rounds += 1
-            await self._round()
-            ended = await self._ending()
-        broadcasts = len(self.channel.broadcasts())
+            await self._run_round()
+            ended = await self._find_end_reason()
+        broadcasts = len(self.channel.list_broadcasts())
         tokens = self._injected_characters // CHARACTERS_A_TOKEN
         self._op.scope.record(
             DiscussionEnded(by=ended, rounds=self.rounds, broadcasts=broadcasts, injected_tokens=tokens)
         )
         if ended == "budget":
-            raise self._op.failed("budget", "the budget of the discussion is used up", so_far=self._fallback())
-        return Answer(text=await self._concluded(ended), parts=self.parts)
+            raise self._op.make_error(
+                "budget", "the budget of the discussion is used up", so_far=self._format_fallback()
+            )
+        return Answer(text=await self._write_conclusion(ended), parts=self.parts)
 
-    async def _ending(self) -> Ending | None:
+    async def _find_end_reason(self) -> EndReason | None:
         """Why the discussion ends after this round; None where it goes on."""
         own = self._own
         if not any(part.failure is None for part in self.parts):
             spent = all(part.failure is not None and part.failure.kind == "budget" for part in self.parts)
             return "budget" if spent else "nobody_left"
-        if own.termination == "consensus" and self.channel.agree(self._live()):
+        if own.termination == "consensus" and self.channel.has_consensus(self._list_voters()):
             return "consensus"
         if self.rounds < own.max_rounds or own.termination == "coordinator_decides":
-            if not await self._coordinated():
+            if not await self._ask_coordinator():
                 return "budget"
             if self._conclusion:
                 return "coordinator"
-        self._stall.check("\n".join(sorted(one.text for one in self.channel.broadcasts(self.rounds))))
+        self._stall.check("\n".join(sorted(one.text for one in self.channel.list_broadcasts(self.rounds))))
         if self._stall.is_stalled:
             return "stalled"
         if self.rounds >= own.max_rounds:
             return "max_rounds"
-        return None if self._goes_on() else "stopped"
+        return None if self._wants_next_round() else "stopped"
 
-    def _live(self) -> list[str]:
+    def _list_voters(self) -> list[str]:
         """Whose votes count: those who had their say, and those who were cut but have voted."""
         return [
             part.agent
@@ -110,32 +112,35 @@ class Discussion:
             if part.failure is None or (part.outcome == "timed_out" and part.agent in self.channel.votes)
         ]
 
-    def _goes_on(self) -> bool:
+    def _wants_next_round(self) -> bool:
         """Whether the program that watches wants another round; what it once wanted is on the timeline."""
-        ended = self._op.scope.at("discussion_ended#1").recall(DiscussionEnded)
+        ended = self._op.scope.child("discussion_ended#1").find_outcome(DiscussionEnded)
         if ended is not None and ended.by == "stopped":
             return ended.rounds > self.rounds
-        return self._has_begun(self.rounds + 1) or self.should_continue(self)
+        return self._has_round_started(self.rounds + 1) or self.should_continue(self)
 
-    def _has_begun(self, number: int) -> bool:
+    def _has_round_started(self, number: int) -> bool:
         """Whether a member's part in a round is on the timeline."""
-        stages = (self._op.scope.at(f"member:{agent.name}#{number}") for agent in self._members.values())
-        return any(stage.at("operation_started#1").is_settled for stage in stages)
+        stages = (self._op.scope.child(f"member:{agent.name}#{number}") for agent in self._members.values())
+        return any(stage.child("operation_started#1").has_outcome for stage in stages)
 
     # A round
 
-    async def _round(self) -> None:
+    async def _run_round(self) -> None:
         """Every member at once, each with what it has not heard; a slow one is cut and joins the next round."""
-        self._take_in_injected()
+        self._add_injected_messages()
         until, parts = len(self.channel.log), dict[str, Part]()
-        news = {name: listed(self.channel.news(name)) for name in self._members}
+        news = {name: format_messages(self.channel.unread_messages(name)) for name in self._members}
         self._stages = {
             name: self._op.child(agent, "member", after=self._stages.get(name)) for name, agent in self._members.items()
         }
 
-        async def one(name: str, stage: Operation) -> None:
-            stage.coordination = (_broadcast_tool(name, self.rounds), _vote_tool(name, self.rounds))
-            words = filled(
+        async def run_member(name: str, stage: Operation) -> None:
+            stage.coordination_tools = (
+                _make_member_broadcast_tool(name, self.rounds),
+                _make_member_vote_tool(name, self.rounds),
+            )
+            words = render_prompt(
                 self._own.prompts,
                 "round",
                 names=", ".join(self._members),
@@ -144,36 +149,38 @@ class Discussion:
                 news=news[name],
             )
             asked = Request(text=words, origin=self._request.original)
-            parts[name] = await stage.outcome(asked, timeout=self._own.round_timeout)
+            parts[name] = await stage.run_as_part(asked, timeout=self._own.round_timeout)
 
         async with create_task_group() as group:
             for name, stage in self._stages.items():
-                group.start_soon(one, name, stage)
+                group.start_soon(run_member, name, stage)
         for name, stage in self._stages.items():
-            self._take_in(name, stage, parts[name])
+            self._add_member_messages(name, stage, parts[name])
             if parts[name].failure is None:
-                self.channel.has_heard(name, until)
+                self.channel.mark_read(name, until)
                 self._injected_characters += len(news[name])
         missing = tuple(name for name, part in parts.items() if part.failure is not None)
         self._op.scope.record(RoundEnded(round=self.rounds, missing=missing))
         self.parts = tuple(parts[name] for name in self._members)
 
-    def _take_in_injected(self) -> None:
+    def _add_injected_messages(self) -> None:
         """Put what a program injected on the channel. A round that is on the timeline hears what it heard then."""
-        place = self._op.scope.at(f"round#{self.rounds}")
+        place = self._op.scope.child(f"round#{self.rounds}")
         injected, self._injected = self._injected, []
-        if not self._has_begun(self.rounds):
+        if not self._has_round_started(self.rounds):
             for number, (author, text) in enumerate(injected, 1):
-                place.at(f"injected#{number}").settle(Broadcast(author=author, round=self.rounds, text=text))
+                place.child(f"injected#{number}").record_outcome(Broadcast(author=author, round=self.rounds, text=text))
         for number in count(1):
-            if (said := place.at(f"injected#{number}").recall(Broadcast)) is None:
+            if (said := place.child(f"injected#{number}").find_outcome(Broadcast)) is None:
                 break
             self.channel.add(said)
 
-    def _take_in(self, name: str, stage: Operation, part: Part) -> None:
+    def _add_member_messages(self, name: str, stage: Operation, part: Part) -> None:
         """Put on the channel what a member said and voted in a round; what it only replied counts as said."""
         path = stage.scope.path
-        said: list[Broadcast | Voted] = list(stage.scope.timeline.below(path, Broadcast, Voted, operation=path))
+        said: list[Broadcast | Voted] = list(
+            stage.scope.timeline.find_events_below(path, Broadcast, Voted, operation=path)
+        )
         text = part.text.strip("\ufeff \t\r\n")
         if not said and part.failure is None and text and text.strip(".!*_ ").casefold() != PASS:
             said = [stage.scope.record(Broadcast(author=name, round=self.rounds, text=part.text))]
@@ -184,29 +191,29 @@ class Discussion:
             else:
                 self.on_broadcast(one)
         if part.failure is not None:
-            self.channel.add(Gone(name, self.rounds, part.failure.told_to(name)))
+            self.channel.add(AbsentMember(name, self.rounds, part.failure.describe_to(name)))
 
     # The coordinator
 
-    async def _coordinated(self) -> bool:
+    async def _ask_coordinator(self) -> bool:
         """Let the coordinator look at the round: it may say something, or conclude. False where it can pay no more."""
         op, decides = self._op, self._own.termination == "coordinator_decides"
         until = len(self.channel.log)
-        words = filled(
+        words = render_prompt(
             self._own.prompts,
             "coordinate" if decides else "moderate",
             names=", ".join(self._members),
             round=self.rounds,
-            news=listed(self.channel.news(self._coordinator)),
+            news=format_messages(self.channel.unread_messages(self._coordinator)),
         )
         try:
-            reply = await op.session(*(_DECIDING if decides else _MODERATING)).ask(words)
-        except Failed as error:
+            reply = await op.session(*(_DECIDER_TOOLS if decides else _MODERATOR_TOOLS)).ask(words)
+        except AgentFailed as error:
             if error.failure.kind == "budget":
                 return False
             op.scope.record(Noticed(text=f"The coordinator had no say after round {self.rounds}: {error.failure}"))
             return True
-        self.channel.has_heard(self._coordinator, until)
+        self.channel.mark_read(self._coordinator, until)
         for call in reply.calls:
             summary, message = call.arguments.get("summary"), call.arguments.get("message")
             if call.name == "conclude" and isinstance(summary, str) and summary.strip():
@@ -217,71 +224,71 @@ class Discussion:
                 self.on_broadcast(said)
         return True
 
-    async def _concluded(self, ended: Ending) -> str:
+    async def _write_conclusion(self, ended: EndReason) -> str:
         """The answer: what the coordinator concluded with, or makes of the discussion; else the discussion, marked."""
         if ended == "coordinator":
             return self._conclusion
         op = self._op
-        words = filled(
+        words = render_prompt(
             self._own.prompts,
             "conclude",
             why=ended.replace("_", " "),
             request=self._request.original,
-            transcript=listed(self.channel.news(self._coordinator)),
+            transcript=format_messages(self.channel.unread_messages(self._coordinator)),
         )
         try:
             reply = await op.session().ask(words)
-        except Failed as error:
-            if not self.channel.broadcasts():
+        except AgentFailed as error:
+            if not self.channel.list_broadcasts():
                 raise
             if error.failure.kind == "budget":
-                raise Failed(error.failure, so_far=self._fallback()) from error
-            return self._fallback()
+                raise AgentFailed(error.failure, so_far=self._format_fallback()) from error
+            return self._format_fallback()
         return reply.text
 
-    def _fallback(self) -> str:
-        return f"{FALLBACK}\n{listed(self.channel.log)}"
+    def _format_fallback(self) -> str:
+        return f"{FALLBACK}\n{format_messages(self.channel.log)}"
 
 
-def _nothing(_: object) -> None: ...
+def _ignore_event(_: object) -> None: ...
 
 
-def _always(_: object) -> bool:
+def _always_continue(_: object) -> bool:
     return True
 
 
 # Tools
 
 
-def _broadcast_tool(author: str, number: int) -> Tool:
-    def said(arguments: dict[str, Any]) -> Broadcast | None:
+def _make_member_broadcast_tool(author: str, number: int) -> Tool:
+    def parse_broadcast(arguments: dict[str, Any]) -> Broadcast | None:
         text = arguments.get("message")
         return Broadcast(author=author, round=number, text=text) if isinstance(text, str) and text.strip() else None
 
-    return _broadcasting(said)
+    return _make_broadcast_tool(parse_broadcast)
 
 
-def _vote_tool(author: str, number: int) -> Tool:
-    def voted(arguments: dict[str, Any]) -> Voted | None:
+def _make_member_vote_tool(author: str, number: int) -> Tool:
+    def parse_vote(arguments: dict[str, Any]) -> Voted | None:
         ready, reason = arguments.get("ready"), str(arguments.get("reason", ""))
         return Voted(author=author, round=number, ready=ready, reason=reason) if isinstance(ready, bool) else None
 
     fields = {"ready": "boolean", "reason": "string"}
-    return _tool("vote_conclude", "Vote whether the discussion can end.", fields, voted)
+    return _make_event_tool("vote_conclude", "Vote whether the discussion can end.", fields, parse_vote)
 
 
-def _tool(
+def _make_event_tool(
     name: str,
     description: str,
     fields: dict[str, str],
-    made: Callable[[dict[str, Any]], Broadcast | Voted | None] | None,
+    parse_event: Callable[[dict[str, Any]], Broadcast | Voted | None] | None,
 ) -> Tool:
     """A tool whose effect is an event; without `made` the caller reads the call itself."""
 
-    async def answer(call: ToolUse, scope: Scope) -> ToolAnswer:
-        if made is None:
+    async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
+        if parse_event is None:
             return ToolAnswer(text="noted", ends_turn=name == "conclude")
-        event = made(call.arguments)
+        event = parse_event(call.arguments)
         if event is None:
             return ToolAnswer(text=f"{name} needs {', '.join(fields)}.", is_error=True)
         scope.record(event)
@@ -295,10 +302,15 @@ def _tool(
             "properties": {field: {"type": kind} for field, kind in fields.items()},
             "required": [next(iter(fields))],
         },
-        answer=answer,
+        answer=answer_call,
     )
 
 
-_broadcasting = partial(_tool, "broadcast", "Say something to all members of the discussion.", {"message": "string"})
-_MODERATING = (_broadcasting(None),)
-_DECIDING = (*_MODERATING, _tool("conclude", "End the discussion with its answer.", {"summary": "string"}, None))
+_make_broadcast_tool = partial(
+    _make_event_tool, "broadcast", "Say something to all members of the discussion.", {"message": "string"}
+)
+_MODERATOR_TOOLS = (_make_broadcast_tool(None),)
+_DECIDER_TOOLS = (
+    *_MODERATOR_TOOLS,
+    _make_event_tool("conclude", "End the discussion with its answer.", {"summary": "string"}, None),
+)

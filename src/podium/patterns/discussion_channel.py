@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..values.event import Broadcast, Voted
-from ..values.request import quoted
+from ..values.request import quote_lines
 from .verdict import neutralise
 
 
-class Gone(NamedTuple):
+class AbsentMember(NamedTuple):
     """A member that had no say in a round."""
 
     author: str
@@ -22,54 +22,56 @@ class Gone(NamedTuple):
     why: str
 
 
-Said = Broadcast | Voted | Gone
+ChannelMessage = Broadcast | Voted | AbsentMember
 
 
 @dataclass
 class Channel:
     """What everybody may hear, in order."""
 
-    log: list[Said] = field(default_factory=list)
+    log: list[ChannelMessage] = field(default_factory=list)
     votes: dict[str, Voted] = field(default_factory=dict)
     """The latest vote of each member."""
-    heard: dict[str, int] = field(default_factory=dict)
+    read_until: dict[str, int] = field(default_factory=dict)
 
-    def add(self, said: Said) -> None:
+    def add(self, message: ChannelMessage) -> None:
         """Put something on the channel."""
-        self.log.append(said)
-        if isinstance(said, Voted):
-            self.votes[said.author] = said
+        self.log.append(message)
+        if isinstance(message, Voted):
+            self.votes[message.author] = message
 
-    def news(self, name: str) -> list[Said]:
+    def unread_messages(self, name: str) -> list[ChannelMessage]:
         """What a member has not heard yet, but for its own words."""
-        return [one for one in self.log[self.heard.get(name, 0) :] if one.author != name]
+        return [one for one in self.log[self.read_until.get(name, 0) :] if one.author != name]
 
-    def has_heard(self, name: str, until: int) -> None:
+    def mark_read(self, name: str, until: int) -> None:
         """From now on a member has heard the first so many things."""
-        self.heard[name] = until
+        self.read_until[name] = until
 
-    def broadcasts(self, round: int | None = None) -> list[Broadcast]:
+    def list_broadcasts(self, round: int | None = None) -> list[Broadcast]:
         """What was said, in all or in one round."""
         return [one for one in self.log if isinstance(one, Broadcast) and round in (None, one.round)]
 
-    def agree(self, names: Iterable[str]) -> bool:
+    def has_consensus(self, names: Iterable[str]) -> bool:
         """Whether the latest vote of each of these is that it is ready."""
         voted = [self.votes.get(name) for name in names]
         return bool(voted) and all(vote is not None and vote.ready for vote in voted)
 
 
-def listed(said: Iterable[Said]) -> str:
+def format_messages(messages: Iterable[ChannelMessage]) -> str:
     """What was said as data: who, in which round, what; no line of it can pass for somebody else's."""
-    return "".join(f"\n{_told(one)}\n" for one in said)
+    return "".join(f"\n{_format_message(one)}\n" for one in messages)
 
 
-def _told(one: Said) -> str:
-    match one:
+def _format_message(message: ChannelMessage) -> str:
+    match message:
         case Broadcast():
-            return f"[{one.author}, round {one.round}]{quoted(neutralise(one.text))}"
+            return f"[{message.author}, round {message.round}]{quote_lines(neutralise(message.text))}"
         case Voted():
-            vote = "ready to conclude" if one.ready else "not ready to conclude"
-            reason = f": {neutralise(' '.join(one.reason.split()))}" if one.reason.strip() else ""
-            return f"[{one.author}, round {one.round}, votes] {vote}{reason}"
-        case Gone():
-            return f"[{one.author}, round {one.round}, took no part] {neutralise(' '.join(one.why.split()))}"
+            vote = "ready to conclude" if message.ready else "not ready to conclude"
+            reason = f": {neutralise(' '.join(message.reason.split()))}" if message.reason.strip() else ""
+            return f"[{message.author}, round {message.round}, votes] {vote}{reason}"
+        case AbsentMember():
+            return (
+                f"[{message.author}, round {message.round}, took no part] {neutralise(' '.join(message.why.split()))}"
+            )

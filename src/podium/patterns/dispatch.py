@@ -52,11 +52,11 @@ class SharedTask(Struct, frozen=True):
 
 def parse_plan(reply: str, workers: Iterable[str]) -> Plan:
     """The plan in a reply: its JSON array where that assigns anything, else its blocks."""
-    team = _Team(workers)
+    names = _WorkerNames(workers)
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
     told: list[Skipped] = []
-    for read in (_whole_or_fenced, _with_markers_inside, _blocks, _among_prose):
-        plan, before = read(text, team), set(told)
+    for read in (_parse_whole_or_fenced, _parse_array_with_markers, _parse_blocks, _parse_array_in_prose):
+        plan, before = read(text, names), set(told)
         told += [one for one in plan.skipped if one not in before]
         if plan.assignments:
             return Plan(plan.assignments, told)
@@ -76,7 +76,7 @@ def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
     return [Assignment(worker, "\n---\n".join(parts)) for worker, parts in tasks.items()]
 
 
-def shared_tasks(assignments: Iterable[Assignment]) -> list[SharedTask]:
+def find_shared_tasks(assignments: Iterable[Assignment]) -> list[SharedTask]:
     """The tasks that several workers were given in the same words, which a plan should not do."""
     found: dict[str, list[str]] = {}
     spelled: dict[str, str] = {}
@@ -94,50 +94,50 @@ _QUOTES = "`'\"*\u2018\u2019\u201c\u201d"
 _AFTER = re.compile(rf"[{_QUOTES}]*+[:,;.]?[{_QUOTES}]*+(?=[\s\u2013\u2014]|$)")
 
 
-class _Named(NamedTuple):
+class _HeaderMatch(NamedTuple):
     """A registered worker that begins a line, and where what follows its name begins."""
 
     worker: str
     end: int
 
 
-class _Team:
+class _WorkerNames:
     """The registered workers, found by name: exactly, ignoring case, the longest first."""
 
     def __init__(self, workers: Iterable[str]) -> None:
-        known = [(bare, name) for name in workers if (bare := _bare(name))]
+        known = [(bare, name) for name in workers if (bare := _strip_quotes(name))]
         self._patterns = [
             (re.compile(re.escape(bare), re.IGNORECASE), name)
             for bare, name in sorted(known, key=lambda one: len(one[0]), reverse=True)
         ]
         self.has_spaces = any(" " in bare for bare, _ in known)
 
-    def exactly(self, written: str) -> str | None:
+    def find_exact(self, written: str) -> str | None:
         """The worker of that name."""
-        bare = _bare(written)
+        bare = _strip_quotes(written)
         return next((name for pattern, name in self._patterns if pattern.fullmatch(bare)), None)
 
-    def beginning(self, header: str) -> _Named | None:
+    def match_header(self, header: str) -> _HeaderMatch | None:
         """The worker with the longest name that begins a header line and ends where a word does."""
         start = len(header) - len(header.lstrip(_QUOTES + " \t"))
         for pattern, name in self._patterns:
             if (found := pattern.match(header, start)) and (after := _AFTER.match(header, found.end())):
-                return _Named(name, after.end())
+                return _HeaderMatch(name, after.end())
         return None
 
-    def unknown(self, header: str, *, has_more: bool) -> str:
+    def guess_unknown_name(self, header: str, *, has_more: bool) -> str:
         """The name that a header line most likely means, though nobody has it.
 
         It is the first word, or what is quoted; the whole line where names have spaces and the task stands below.
         """
         header = header.strip()
         if quoted := re.match(r"(?:`([^`]+)`|\"([^\"]+)\"|\*\*([^*]+)\*\*)", header):
-            return _bare(next(part for part in quoted.groups() if part))
+            return _strip_quotes(next(part for part in quoted.groups() if part))
         words = header.split()
-        return _bare(header if self.has_spaces and has_more else words[0] if words else "")
+        return _strip_quotes(header if self.has_spaces and has_more else words[0] if words else "")
 
 
-def _bare(name: str) -> str:
+def _strip_quotes(name: str) -> str:
     return name.strip().strip(_QUOTES).strip()
 
 
@@ -149,7 +149,7 @@ _FENCE_END = re.compile(r"\s*(?:`{3}|~{3}|\Z)")
 _OPENING = re.compile(r"\[|\{(?=\s*+\")")
 
 
-class _Bare(NamedTuple):
+class _ArrayMatch(NamedTuple):
     """What an array among prose says, and where it stands."""
 
     plan: Plan
@@ -157,48 +157,48 @@ class _Bare(NamedTuple):
     end: int
 
 
-def _whole_or_fenced(text: str, team: _Team) -> Plan:
+def _parse_whole_or_fenced(text: str, names: _WorkerNames) -> Plan:
     """What the JSON array says that is the reply, or the arrays that stand in fences."""
     stripped = text.strip()
     if stripped.startswith("["):
-        found, end = _array(stripped, 0)
+        found, end = _decode_array(stripped, 0)
         if found is not None and end == len(stripped):
-            return _items(found, team)
+            return _parse_items(found, names)
     assignments: list[Assignment] = []
     skipped: list[Skipped] = []
     for fence in islice(_FENCED.finditer(text), MOST_ARRAYS):
-        found, end = _array(text, fence.end())
+        found, end = _decode_array(text, fence.end())
         if found is not None and _FENCE_END.match(text, end):
-            plan = _items(found, team)
+            plan = _parse_items(found, names)
             assignments += plan.assignments
             skipped += plan.skipped
     return Plan(assignments, skipped)
 
 
-def _with_markers_inside(text: str, team: _Team) -> Plan:
+def _parse_array_with_markers(text: str, names: _WorkerNames) -> Plan:
     """What an array among prose says when no marker stands outside of it: those in its texts begin no blocks."""
-    bare = _bare_array(text, team)
-    return Plan([], []) if MARKER.search(text[: bare.start]) or MARKER.search(text[bare.end :]) else bare.plan
+    array = _find_array_in_prose(text, names)
+    return Plan([], []) if MARKER.search(text[: array.start]) or MARKER.search(text[array.end :]) else array.plan
 
 
-def _among_prose(text: str, team: _Team) -> Plan:
+def _parse_array_in_prose(text: str, names: _WorkerNames) -> Plan:
     """What an array among prose says, whatever stands around it."""
-    return _bare_array(text, team).plan
+    return _find_array_in_prose(text, names).plan
 
 
-def _bare_array(text: str, team: _Team) -> _Bare:
+def _find_array_in_prose(text: str, names: _WorkerNames) -> _ArrayMatch:
     """The first array among prose that is a plan. An object is passed over as a whole: an array inside it is none."""
     place = 0
     for _ in range(MOST_ARRAYS):
         if (opening := _OPENING.search(text, place)) is None:
             break
-        found, place = _array(text, opening.start())
-        if found is not None and (plan := _items(found, team)) != Plan([], []):
-            return _Bare(plan, opening.start(), place)
-    return _Bare(Plan([], []), 0, 0)
+        found, place = _decode_array(text, opening.start())
+        if found is not None and (plan := _parse_items(found, names)) != Plan([], []):
+            return _ArrayMatch(plan, opening.start(), place)
+    return _ArrayMatch(Plan([], []), 0, 0)
 
 
-def _array(text: str, place: int) -> tuple[list[Any] | None, int]:
+def _decode_array(text: str, place: int) -> tuple[list[Any] | None, int]:
     """The array that begins at `place`, if one does, and where to go on after whatever value does."""
     try:
         found, end = _decoder.raw_decode(text, place)
@@ -207,7 +207,7 @@ def _array(text: str, place: int) -> tuple[list[Any] | None, int]:
     return (found if isinstance(found, list) else None), end
 
 
-def _items(found: Sequence[Any], team: _Team) -> Plan:
+def _parse_items(found: Sequence[Any], names: _WorkerNames) -> Plan:
     """The assignments of an array. One in which nothing looks like an assignment is other data, and says nothing."""
     plan = Plan([], [])
     if not any(isinstance(item, dict) and ("worker" in item or "task" in item) for item in found):
@@ -218,11 +218,11 @@ def _items(found: Sequence[Any], team: _Team) -> Plan:
             written, rest = (str(one) if isinstance(one, str) else "" for one in (name, task))
             plan.skipped.append(Skipped(written, rest, "it is no object with the texts worker and task"))
             continue
-        _add(plan, team.exactly(name), _bare(name), task.strip())
+        _add_item(plan, names.find_exact(name), _strip_quotes(name), task.strip())
     return plan
 
 
-def _add(plan: Plan, worker: str | None, name: str, task: str) -> None:
+def _add_item(plan: Plan, worker: str | None, name: str, task: str) -> None:
     if worker is None:
         plan.skipped.append(Skipped(name, task, "no worker has that name" if name else "it names no worker"))
     elif not task:
@@ -242,18 +242,18 @@ _END_LINE = re.compile(rf"^[ \t]*+[*_`]*+{END.pattern}", re.IGNORECASE | re.ASCI
 _FENCE = re.compile(r"^[ \t>]*(?:`{3,}|~{3,})[ \t]*([^\s`]*)", re.MULTILINE)
 
 
-def _blocks(text: str, team: _Team) -> Plan:
+def _parse_blocks(text: str, names: _WorkerNames) -> Plan:
     """The assignments in `@worker:` blocks."""
     plan = Plan([], [])
-    for block in _found_blocks(text):
+    for block in _find_blocks(text):
         header, _, below = block.text.partition("\n")
-        named = team.beginning(header)
+        named = names.match_header(header)
         if named is None:
-            name = team.unknown(header, has_more=bool(below.strip()))
+            name = names.guess_unknown_name(header, has_more=bool(below.strip()))
             rest = header.strip().lstrip(_QUOTES).removeprefix(name).lstrip(_QUOTES)
-            _add(plan, None, name, block.task(f"{rest}\n{below}"))
+            _add_item(plan, None, name, block.extract_task(f"{rest}\n{below}"))
         else:
-            _add(plan, named.worker, named.worker, block.task(f"{header[named.end :]}\n{below}"))
+            _add_item(plan, named.worker, named.worker, block.extract_task(f"{header[named.end :]}\n{below}"))
     return plan
 
 
@@ -264,12 +264,12 @@ class _Block(NamedTuple):
     is_ended: bool
     is_fenced: bool
 
-    def task(self, text: str) -> str:
+    def extract_task(self, text: str) -> str:
         """The task in `text`, without the fence that stands around the blocks rather than in the task."""
-        return (text if self.is_ended else _unwrapped(text, is_fenced=self.is_fenced)).strip()
+        return (text if self.is_ended else _strip_outer_fence(text, is_fenced=self.is_fenced)).strip()
 
 
-def _found_blocks(text: str) -> Iterator[_Block]:
+def _find_blocks(text: str) -> Iterator[_Block]:
     markers = list(_BLOCK.finditer(text))
     is_fenced, place = False, 0
     for number, marker in enumerate(markers):
@@ -281,7 +281,7 @@ def _found_blocks(text: str) -> Iterator[_Block]:
         yield _Block(text[place : end.start() if end else limit], end is not None, is_fenced)
 
 
-def _unwrapped(text: str, *, is_fenced: bool) -> str:
+def _strip_outer_fence(text: str, *, is_fenced: bool) -> str:
     """`text` without the line that closes a fence from before it, or opens one for what comes after it."""
     lines = text.split("\n")
     opened: int | None = None

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from ..core.operation import Operation
 from ..values.agent import Agent
-from ..values.errors import Failed
+from ..values.errors import AgentFailed
 from ..values.event import HandedOff
 from ..values.request import Answer, Note, Request
 
@@ -22,10 +22,10 @@ async def hand_off(op: Operation, request: Request, answer: Answer) -> Answer:
     if op.agent.handoff is None:
         return answer
     op.scope.record(HandedOff(sender=op.agent.name, receiver=op.agent.handoff))
-    return await op.child(op.agent.handoff, "handoff").run(continued(request, answer, sender=op.agent))
+    return await op.child(op.agent.handoff, "handoff").run(next_request(request, answer, sender=op.agent))
 
 
-def continued(request: Request, answer: Answer, *, sender: Agent) -> Request:
+def next_request(request: Request, answer: Answer, *, sender: Agent) -> Request:
     """The next stage's request: the answer verbatim, the original request and the reason as context."""
     return Request(
         text=answer.text,
@@ -39,10 +39,10 @@ class Stage:
     """Where an agent stands in a chain of handoffs."""
 
     number: int
-    of: int
+    total: int
 
 
-def stage(op: Operation) -> Stage:
+def find_stage(op: Operation) -> Stage:
     """The operation's place in its chain; an agent without handoff is stage 1 of 1."""
     number, place = 1, op
     while place.trigger == "handoff" and place.parent is not None:
@@ -53,18 +53,18 @@ def stage(op: Operation) -> Stage:
     return Stage(number, total)
 
 
-def named(op: Operation, error: Failed) -> Failed:
+def add_stage_to_failure(op: Operation, error: AgentFailed) -> AgentFailed:
     """The failure of an agent's own part, saying which stage of a chain it ended."""
-    place = stage(op)
-    if place.of == 1:
+    place = find_stage(op)
+    if place.total == 1:
         return error
     name = op.agent.name
-    return Failed(
+    return AgentFailed(
         structs.replace(
             error.failure,
             agent=name,
-            where=f"handoff stage {place.number} of {place.of} ({name})",
-            message=error.failure.told_to(name),
+            where=f"handoff stage {place.number} of {place.total} ({name})",
+            message=error.failure.describe_to(name),
         ),
         so_far=error.so_far,
     )

@@ -26,43 +26,43 @@ MOST_TRIES = 3
 _FENCE = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)\n?```", re.DOTALL)
 
 
-class Unfitting(Exception):
+class SchemaMismatch(Exception):
     """An answer is not what the schema wants; its text says why."""
 
 
-async def fitting(op: Operation, session: Session, prompt: str, schema: dict[str, Any]) -> Answer:
+async def ask_with_schema(op: Operation, session: Session, prompt: str, schema: dict[str, Any]) -> Answer:
     """The agent's answer, read and checked."""
     words = f"{prompt}\n\n[answer with JSON alone that fits this schema]\n{msgspec.json.encode(schema).decode()}"
     why = ""
     for _ in range(MOST_TRIES):
         reply = await session.ask(words)
         try:
-            return Answer(text=reply.text, data=read(reply.text, schema))
-        except Unfitting as error:
+            return Answer(text=reply.text, data=parse_output(reply.text, schema))
+        except SchemaMismatch as error:
             why = str(error)
             words = f"This answer does not fit the schema: {why}. Answer again, with the JSON alone."
-    raise op.failed("failed", f"its answer does not fit its output schema: {why}")
+    raise op.make_error("failed", f"its answer does not fit its output schema: {why}")
 
 
-def read(text: str, schema: dict[str, Any]) -> Any:
+def parse_output(text: str, schema: dict[str, Any]) -> Any:
     """The data in an answer: the whole of it or the last block in a fence. Raises Unfitting."""
     # Here, because they take longer to import than most runs to begin.
     from jsonschema import ValidationError
     from referencing.exceptions import Unresolvable
 
-    data = _parsed(text)
+    data = _parse_json(text)
     try:
-        _validator(schema).validate(data)
+        _make_validator(schema).validate(data)
     except ValidationError as error:
-        raise Unfitting(f"at {error.json_path} {error.message}") from None
+        raise SchemaMismatch(f"at {error.json_path} {error.message}") from None
     except Unresolvable as error:
-        raise Unfitting(f"the schema refers to {error.ref!r}, which is not in it") from None
+        raise SchemaMismatch(f"the schema refers to {error.ref!r}, which is not in it") from None
     except RecursionError:
-        raise Unfitting("it is nested too deeply") from None
+        raise SchemaMismatch("it is nested too deeply") from None
     return data
 
 
-def must_be_schema(agent: Agent) -> None:
+def validate_output_schema(agent: Agent) -> None:
     """Refuse an output schema that is none, before anything is asked. Raises Mistake."""
     if not isinstance(agent.output, dict):
         return
@@ -75,7 +75,7 @@ def must_be_schema(agent: Agent) -> None:
         raise Mistake(f"the output of {agent.name} is no JSON schema: at {error.json_path} {error.message}") from None
 
 
-def _validator(schema: dict[str, Any]) -> Validator:
+def _make_validator(schema: dict[str, Any]) -> Validator:
     """A validator that looks at nothing but the schema: a reference to elsewhere is not followed."""
     from jsonschema.validators import validator_for
     from referencing import Registry
@@ -84,10 +84,10 @@ def _validator(schema: dict[str, Any]) -> Validator:
     return made
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     for candidate in (text, *reversed(_FENCE.findall(text))):
         try:
             return msgspec.json.decode(candidate.encode())
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             continue
-    raise Unfitting("it is no JSON")
+    raise SchemaMismatch("it is no JSON")

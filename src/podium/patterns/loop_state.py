@@ -14,14 +14,14 @@ from ..core.operation import Operation
 from ..values.event import Evaluated, Noticed
 from ..values.request import Part
 from .stall import StallDetector
-from .team_members import Options
+from .team_members import TeamOptions
 from .verdict import neutralise, trend
 
 REFUSED = 0.3
 """The score of work that was called complete and is not."""
 
 
-class Verdict(NamedTuple):
+class JudgeVerdict(NamedTuple):
     """What a judge said, before any evidence was looked at."""
 
     claims: bool
@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
 
 
 @dataclass
-class Standing:
+class LoopState:
     """The work so far, and what was said of it."""
 
     synthesis: str = ""
@@ -53,53 +53,59 @@ class Standing:
         return trend(self.scores)
 
     @property
-    def drop(self) -> float:
+    def score_drop(self) -> float:
         """By how much the last evaluation is below the one before."""
         return round(self.scores[-2] - self.scores[-1], 9) if len(self.scores) > 1 else 0.0
 
 
-async def judged(
-    op: Operation, own: Options, standing: Standing, verdict: Verdict, iteration: int, *, members: Iterable[str] = ()
+async def evaluate_verdict(
+    op: Operation,
+    own: TeamOptions,
+    state: LoopState,
+    verdict: JudgeVerdict,
+    iteration: int,
+    *,
+    members: Iterable[str] = (),
 ) -> bool:
     """Whether the goal is met: the verdict, held against the evidence and recorded."""
-    held_back = await _held_back(op, own, standing, members) if verdict.claims else ""
-    standing.scores.append(REFUSED if held_back else verdict.score)
-    standing.evaluation = held_back or verdict.rationale
+    held_back = await _find_missing_evidence(op, own, state, members) if verdict.claims else ""
+    state.scores.append(REFUSED if held_back else verdict.score)
+    state.evaluation = held_back or verdict.rationale
     evaluated = op.scope.record(
         Evaluated(
             iteration=iteration,
-            score=standing.scores[-1],
+            score=state.scores[-1],
             rationale=verdict.rationale,
             by=verdict.by,
             model=verdict.model,
-            trend=trend(standing.scores),
+            trend=trend(state.scores),
             is_complete=verdict.claims and not held_back,
             held_back=held_back,
             pauses=op.scope.timeline.pauses,
         )
     )
-    if evaluated.pauses != standing.pauses:
-        standing.pauses = evaluated.pauses
-        standing.stall.reset()
+    if evaluated.pauses != state.pauses:
+        state.pauses = evaluated.pauses
+        state.stall.reset()
     return evaluated.is_complete
 
 
-def looked_for_repetition(op: Operation, standing: Standing) -> None:
+def check_repetition(op: Operation, state: LoopState) -> None:
     """Compare the new synthesis with those before it; the first repetition is warned of."""
-    standing.is_repeating = standing.stall.check(standing.synthesis)
-    if standing.is_repeating and not standing.stall.is_stalled:
+    state.is_repeating = state.stall.check(state.synthesis)
+    if state.is_repeating and not state.stall.is_stalled:
         op.scope.record(Noticed(text=f"{op.agent.name}: the work repeats itself; once more, and the loop ends."))
 
 
-async def _held_back(op: Operation, own: Options, standing: Standing, members: Iterable[str]) -> str:
+async def _find_missing_evidence(op: Operation, own: TeamOptions, state: LoopState, members: Iterable[str]) -> str:
     """Why a claim to be complete does not hold; empty where it does."""
-    if not standing.has_worked:
+    if not state.has_worked:
         return "nobody has worked on it yet"
-    missing = [name for name in members if name not in standing.tried]
+    missing = [name for name in members if name not in state.tried]
     if own.participation == "all" and missing:
         return f"{', '.join(missing)} did not take part yet"
     if own.checks:
-        checked = await op.checked(own.checks, op.scope.next("checks"))
+        checked = await op.run_checks(own.checks, op.scope.next_child("checks"))
         if not checked.passed:
             return f"the checks do not pass:\n{neutralise(checked.output)}"
     return ""

@@ -6,27 +6,27 @@ from collections.abc import Awaitable, Callable
 
 from ..core.operation import Operation
 from ..values.agent import Agent
-from ..values.errors import Failed, Mistake
+from ..values.errors import AgentFailed, Mistake
 from ..values.request import Answer, Request
 from . import advisors, handoff, router
-from .broadcast import broadcast
-from .delegation_tools import delegating
-from .discuss import Discussion, discuss
-from .in_worker import away, is_away
-from .json_output import fitting
-from .orchestrate import orchestrate
-from .reflect import reflect
-from .sequential import sequential
-from .subagents import subagents
+from .broadcast import run_broadcast
+from .delegation_tools import make_delegation_tools
+from .discuss import Discussion, run_discuss
+from .in_worker import run_in_worker, runs_in_worker
+from .json_output import ask_with_schema
+from .orchestrate import run_orchestrate
+from .reflect import run_reflect
+from .sequential import run_sequential
+from .subagents import make_subagent_tools
 
-Way = Callable[[Operation, Request], Awaitable[Answer]]
+Pattern = Callable[[Operation, Request], Awaitable[Answer]]
 
-MODES: dict[str, Way] = {
-    "broadcast": broadcast,
-    "sequential": sequential,
-    "orchestrate": orchestrate,
-    "reflect": reflect,
-    "discuss": discuss,
+MODES: dict[str, Pattern] = {
+    "broadcast": run_broadcast,
+    "sequential": run_sequential,
+    "orchestrate": run_orchestrate,
+    "reflect": run_reflect,
+    "discuss": run_discuss,
 }
 """The team modes by name; a new one is a new file and a line here."""
 
@@ -39,35 +39,35 @@ class Patterns:
 
     async def advise(self, op: Operation, request: Request) -> Request:
         try:
-            return await advisors.advise(op, request)
-        except Failed as error:
-            raise handoff.named(op, error) from error
+            return await advisors.gather_advice(op, request)
+        except AgentFailed as error:
+            raise handoff.add_stage_to_failure(op, error) from error
 
     async def perform(self, op: Operation, request: Request) -> Answer:
         try:
-            return await self._within_its_time(op, request)
-        except Failed as error:
-            raise handoff.named(op, error) from error
+            return await self._run_with_timeout(op, request)
+        except AgentFailed as error:
+            raise handoff.add_stage_to_failure(op, error) from error
 
-    async def _within_its_time(self, op: Operation, request: Request) -> Answer:
-        way, timeout = away if is_away(op) else self._way_of(op.agent), op.agent.timeout
+    async def _run_with_timeout(self, op: Operation, request: Request) -> Answer:
+        pattern, timeout = run_in_worker if runs_in_worker(op) else self._find_pattern(op.agent), op.agent.timeout
         if timeout is None:
-            return await way(op, request)
-        with op.scope.timeline.clock.limit(op.scope.path, timeout):
-            return await way(op, request)
+            return await pattern(op, request)
+        with op.scope.timeline.timeouts.apply_timeout(op.scope.path, timeout):
+            return await pattern(op, request)
         await op.scope.timeline.still()
         await op.call_back()
         raise op.failed("timed_out", f"timed out after {timeout:g} s")
 
-    def _way_of(self, agent: Agent) -> Way:
-        way = way_of(agent)
-        return self._watched if way is discuss and self._on_discussion is not None else way
+    def _find_pattern(self, agent: Agent) -> Pattern:
+        pattern = find_pattern(agent)
+        return self._run_watched_discussion if pattern is run_discuss and self._on_discussion is not None else pattern
 
-    async def _watched(self, op: Operation, request: Request) -> Answer:
+    async def _run_watched_discussion(self, op: Operation, request: Request) -> Answer:
         discussion = Discussion(op, request)
         assert self._on_discussion is not None
         self._on_discussion(discussion)
-        return await discussion.held()
+        return await discussion.run()
 
     async def hand_off(self, op: Operation, request: Request, answer: Answer) -> Answer:
         return await handoff.hand_off(op, request, answer)
@@ -76,12 +76,12 @@ class Patterns:
 PATTERNS = Patterns()
 
 
-def way_of(agent: Agent) -> Way:
+def find_pattern(agent: Agent) -> Pattern:
     """How an agent does its own part."""
     if agent.router is not None:
-        return router.route
+        return router.route_request
     if agent.team is None:
-        return alone
+        return run_alone
     if agent.team.mode not in MODES:
         raise Mistake(
             f"{agent.name} leads a team in mode {agent.team.mode}, which this release cannot run yet; "
@@ -90,10 +90,12 @@ def way_of(agent: Agent) -> Way:
     return MODES[agent.team.mode]
 
 
-async def alone(op: Operation, request: Request) -> Answer:
+async def run_alone(op: Operation, request: Request) -> Answer:
     """The agent answers by itself, with the help of those it may call."""
-    session = op.session(*op.coordination, *subagents(op), *delegating(op), *await op.offered())
+    session = op.session(
+        *op.coordination_tools, *make_subagent_tools(op), *make_delegation_tools(op), *await op.offer_tools()
+    )
     if isinstance(op.agent.output, dict):
-        return await fitting(op, session, request.prompt(), op.agent.output)
+        return await ask_with_schema(op, session, request.prompt(), op.agent.output)
     reply = await session.ask(request.prompt())
     return Answer(text=reply.text)

@@ -17,7 +17,7 @@ from ..core.engine import Tool, ToolAnswer
 from ..core.operation import Operation
 from ..core.scope import Scope
 from ..core.session import Reply, Session
-from ..values.errors import Failed
+from ..values.errors import AgentFailed
 from ..values.event import Routed, RouteRefused, ToolUse
 from ..values.request import Answer, Note, Request
 
@@ -27,64 +27,64 @@ MOST_BRACES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RouteChoice:
     """Whom a router named, and why."""
 
     agent: str
     reason: str
 
 
-async def route(op: Operation, request: Request) -> Answer:
+async def route_request(op: Operation, request: Request) -> Answer:
     """The answer of the agent that the router chooses, to the request that the router was given."""
-    chosen = op.scope.record(await choose(op, request))
+    chosen = op.scope.record(await choose_destination(op, request))
     reason = Note(title=f"routed by {op.agent.name}", text=chosen.reason)
     onward = structs.replace(op.request, notes=(*op.request.notes, reason))
     return await op.child(chosen.agent, "route").run(onward)
 
 
-async def choose(op: Operation, request: Request) -> Routed:
+async def choose_destination(op: Operation, request: Request) -> Routed:
     """Whom the router names; the fallback, or a failure, when it names nobody it may name."""
     destinations, router = op.agent.destinations, op.agent.router
     assert router is not None
-    session = op.session(route_to(op), *await looking(op), max_turns=router.max_turns)
-    prompt = f"{request.prompt()}\n\n{instructions(destinations)}"
+    session = op.session(make_route_tool(op), *await get_router_tools(op), max_turns=router.max_turns)
+    prompt = f"{request.prompt()}\n\n{format_instructions(destinations)}"
     for _ in range(1 + CORRECTIONS):
-        choice = choice_in(await _reply(session, prompt))
+        choice = parse_choice(await _ask_router(session, prompt))
         if choice.agent in destinations:
             return Routed(agent=choice.agent, reason=choice.reason)
         op.scope.record(RouteRefused(chosen=choice.agent, destinations=destinations))
-        prompt = f"{refusal(choice.agent, destinations)} {instructions(destinations)}"
+        prompt = f"{describe_refusal(choice.agent, destinations)} {format_instructions(destinations)}"
     if router.fallback is not None:
-        return Routed(agent=router.fallback, reason=refusal(choice.agent, destinations), is_fallback=True)
-    raise op.failed("routing", f"routing failed: {refusal(choice.agent, destinations)}")
+        return Routed(agent=router.fallback, reason=describe_refusal(choice.agent, destinations), is_fallback=True)
+    raise op.make_error("routing", f"routing failed: {describe_refusal(choice.agent, destinations)}")
 
 
-async def looking(op: Operation) -> tuple[Tool, ...]:
+async def get_router_tools(op: Operation) -> tuple[Tool, ...]:
     """What a router may look around with before it chooses: the tools that it lists, where it has turns for that."""
     router = op.agent.router
     assert router is not None
-    return await op.offered() if router.max_turns > 1 and op.agent.tools is not None else ()
+    return await op.offer_tools() if router.max_turns > 1 and op.agent.tools is not None else ()
 
 
-async def _reply(session: Session, prompt: str) -> Reply:
+async def _ask_router(session: Session, prompt: str) -> Reply:
     try:
         return await session.ask(prompt)
-    except Failed as error:
+    except AgentFailed as error:
         if error.failure.kind == "limit":
             return Reply(text="")  # it looked around for too long and named nobody
         raise
 
 
-def route_to(op: Operation) -> Tool:
+def make_route_tool(op: Operation) -> Tool:
     """The tool that names a destination. Calling it ends the turn, whatever it names."""
     destinations = op.agent.destinations
     known = "\n".join(f"- {name}: {op.agents[name].description}" for name in destinations)
 
-    async def answer(call: ToolUse, scope: Scope) -> ToolAnswer:
-        choice = _choice(call.arguments)
+    async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
+        choice = _make_choice(call.arguments)
         if choice.agent in destinations:
             return ToolAnswer(text=f"The request goes to {choice.agent}.", ends_turn=True)
-        return ToolAnswer(text=refusal(choice.agent, destinations), is_error=True, ends_turn=True)
+        return ToolAnswer(text=describe_refusal(choice.agent, destinations), is_error=True, ends_turn=True)
 
     return Tool(
         name="route_to",
@@ -97,11 +97,11 @@ def route_to(op: Operation) -> Tool:
             },
             "required": ["agent", "reason"],
         },
-        answer=answer,
+        answer=answer_call,
     )
 
 
-def instructions(destinations: Sequence[str]) -> str:
+def format_instructions(destinations: Sequence[str]) -> str:
     """What a router is told to do with a request."""
     return (
         f"Choose who handles this request: {', '.join(destinations)}. Call route_to, or reply with a JSON object "
@@ -109,29 +109,32 @@ def instructions(destinations: Sequence[str]) -> str:
     )
 
 
-def refusal(chosen: str, destinations: Sequence[str]) -> str:
+def describe_refusal(chosen: str, destinations: Sequence[str]) -> str:
     """What is wrong with a choice."""
     known = ", ".join(destinations)
     return f"{chosen!r} is none of the destinations, which are {known}." if chosen else f"Nobody was chosen of {known}."
 
 
-def choice_in(reply: Reply) -> Choice:
+def parse_choice(reply: Reply) -> RouteChoice:
     """The choice that a reply makes: its first call of the tool, else the first JSON object that names an agent."""
     for call in reply.calls:
         if call.name == "route_to":
-            return _choice(call.arguments)
-    return next((_choice(found) for found in _objects(reply.text) if isinstance(found.get("agent"), str)), _NOBODY)
+            return _make_choice(call.arguments)
+    return next(
+        (_make_choice(found) for found in _find_json_objects(reply.text) if isinstance(found.get("agent"), str)),
+        _NO_CHOICE,
+    )
 
 
-def _choice(arguments: dict[str, Any]) -> Choice:
-    return Choice(agent=str(arguments.get("agent", "")).strip(), reason=str(arguments.get("reason", "")))
+def _make_choice(arguments: dict[str, Any]) -> RouteChoice:
+    return RouteChoice(agent=str(arguments.get("agent", "")).strip(), reason=str(arguments.get("reason", "")))
 
 
-_NOBODY = Choice(agent="", reason="")
+_NO_CHOICE = RouteChoice(agent="", reason="")
 _decoder = json.JSONDecoder()
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
+def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects in a text, alone, in a fence or among prose; not for ever in a text full of braces."""
     text, place = text[:LONGEST_REPLY], 0
     for _ in range(MOST_BRACES):

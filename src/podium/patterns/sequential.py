@@ -6,17 +6,17 @@ from msgspec import structs
 
 from ..core.operation import Operation
 from ..values.request import Answer, Part, Request
-from .team_members import before, members, nobody_succeeded, options
+from .team_members import get_team_options, make_answer_notes, make_team_failure, resolve_members
 
 
-async def sequential(op: Operation, request: Request) -> Answer:
+async def run_sequential(op: Operation, request: Request) -> Answer:
     """The last answer that there is, and everybody's part."""
-    own = options(op)
+    own = get_team_options(op)
     parts: list[Part] = []
-    for agent in members(op).values():
-        asked = structs.replace(request, origin=request.original, notes=(*request.notes, *before(parts)))
-        parts.append(await op.child(agent, "member").outcome(asked, timeout=own.worker_timeout))
+    for agent in resolve_members(op).values():
+        asked = structs.replace(request, origin=request.original, notes=(*request.notes, *make_answer_notes(parts)))
+        parts.append(await op.child(agent, "member").run_as_part(asked, timeout=own.worker_timeout))
     good = [part for part in parts if part.failure is None]
     if not good:
-        raise nobody_succeeded(op, parts)
+        raise make_team_failure(op, parts)
     return Answer(text=good[-1].text, parts=tuple(parts))

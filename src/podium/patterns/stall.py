@@ -36,7 +36,7 @@ class StallDetector:
     def check(self, text: str) -> bool:
         """Whether this text repeats; it is then one of those that later texts are compared with."""
         words = frozenset(text.split())
-        self.similarity = 0.0 if self._words is None else likeness(self._words, words)
+        self.similarity = 0.0 if self._words is None else jaccard_similarity(self._words, words)
         repeats = not words or text in self._recent or self.similarity > self.threshold
         self.consecutive = self.consecutive + 1 if repeats else 0
         self._recent.append(text)
@@ -44,7 +44,7 @@ class StallDetector:
         return repeats
 
 
-def likeness(one: frozenset[str], other: frozenset[str]) -> float:
+def jaccard_similarity(one: frozenset[str], other: frozenset[str]) -> float:
     """The share of all words that both have; two texts without words are alike."""
     together = len(one | other)
     return len(one & other) / together if together else 1.0

@@ -16,20 +16,20 @@ from ..values.request import Request
 TIMEOUT = 3600.0
 
 
-def subagents(op: Operation) -> tuple[Tool, ...]:
+def make_subagent_tools(op: Operation) -> tuple[Tool, ...]:
     """A tool for each agent that this one may call."""
     names = dict.fromkeys(reference.name for reference in op.agent.references() if reference.kind == "tool")
-    return tuple(_tool(op, op.agents[name]) for name in names)
+    return tuple(_make_subagent_tool(op, op.agents[name]) for name in names)
 
 
-def _tool(op: Operation, agent: Agent) -> Tool:
-    async def answer(call: ToolUse, scope: Scope) -> ToolAnswer:
+def _make_subagent_tool(op: Operation, agent: Agent) -> Tool:
+    async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
         text = call.arguments.get("request")
         if not isinstance(text, str) or not text.strip():
             return ToolAnswer(text=f"{agent.name} needs a request: say in `request` what it should do.", is_error=True)
-        part = await op.child(agent.name, "tool", at=scope).outcome(Request(text=text, origin=op.request.original))
+        part = await op.child(agent.name, "tool", at=scope).run_as_part(Request(text=text, origin=op.request.original))
         if part.failure is not None:
-            return ToolAnswer(text=f"{agent.name} failed: {part.failure.told_to(agent.name)}", is_error=True)
+            return ToolAnswer(text=f"{agent.name} failed: {part.failure.describe_to(agent.name)}", is_error=True)
         return ToolAnswer(text=part.text)
 
     return Tool(
@@ -45,6 +45,6 @@ def _tool(op: Operation, agent: Agent) -> Tool:
             },
             "required": ["request"],
         },
-        answer=answer,
+        answer=answer_call,
         timeout=TIMEOUT,
     )

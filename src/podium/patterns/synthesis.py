@@ -12,13 +12,13 @@ from typing import NamedTuple
 from msgspec import structs
 
 from ..values.agent import Agent
-from ..values.request import quoted
-from .team_prompts import filled
+from ..values.request import quote_lines
+from .team_prompts import render_prompt
 from .verdict import neutralise
 
-MOST = 48_000
+MAX_CHARACTERS = 48_000
 """Characters of a report that an agent is given: about 12,000 tokens."""
-LEAST = 400
+MIN_BLOCK_CHARACTERS = 400
 """Characters that are left of a block before whole blocks are left out."""
 
 
@@ -29,7 +29,7 @@ class Excerpt(NamedTuple):
     left_out: int
 
 
-def writer(agent: Agent) -> Agent:
+def as_writer(agent: Agent) -> Agent:
     """The agent with nothing to act with and nobody to ask: who it is, and what it thinks with."""
     return structs.replace(
         agent,
@@ -47,26 +47,27 @@ def writer(agent: Agent) -> Agent:
     )
 
 
-def summing_up(agent: Agent, report: Iterable[str], *, about: str) -> Excerpt:
+def make_synthesis_request(agent: Agent, report: Iterable[str], *, about: str) -> Excerpt:
     """The request for a synthesis by this agent; the words are its team's own, where that has some."""
-    fitting = fitted([neutralise(block) for block in report])
+    fitting = fit_blocks([neutralise(block) for block in report])
     own = {} if agent.team is None else agent.team.options.get("prompts", {})
     cut = f" It is long: {fitting.left_out:,} characters are left out, where it says so." if fitting.left_out else ""
     return Excerpt(
-        filled(own, "sum_up", about=about, report=quoted(fitting.text).lstrip("\n"), cut=cut), fitting.left_out
+        render_prompt(own, "sum_up", about=about, report=quote_lines(fitting.text).lstrip("\n"), cut=cut),
+        fitting.left_out,
     )
 
 
-def fitted(blocks: Sequence[str], most: int = MOST) -> Excerpt:
+def fit_blocks(blocks: Sequence[str], most: int = MAX_CHARACTERS) -> Excerpt:
     """Blocks as one text of about `most` characters. The longest are cut first, and short ones stay whole."""
-    limit = max(_limit([len(block) for block in blocks], most), LEAST)
+    limit = max(_compute_block_limit([len(block) for block in blocks], most), MIN_BLOCK_CHARACTERS)
     kept: list[str] = []
     room, left_out = most, 0
     for block in blocks:
         if room <= 0:
             left_out += len(block)
             continue
-        short = shortened(block, limit)
+        short = truncate_block(block, limit)
         room -= len(block) - short.left_out
         left_out += short.left_out
         kept.append(short.text)
@@ -75,7 +76,7 @@ def fitted(blocks: Sequence[str], most: int = MOST) -> Excerpt:
     return Excerpt("\n\n".join(kept), left_out)
 
 
-def _limit(sizes: list[int], most: int) -> int:
+def _compute_block_limit(sizes: list[int], most: int) -> int:
     """How long a block may be, so that all of them together are no longer than `most`."""
     room = most
     for rank, size in enumerate(sorted(sizes)):
@@ -86,7 +87,7 @@ def _limit(sizes: list[int], most: int) -> int:
     return most
 
 
-def shortened(block: str, most: int) -> Excerpt:
+def truncate_block(block: str, most: int) -> Excerpt:
     """The beginning and the last lines of a block that is too long."""
     if len(block) <= most:
         return Excerpt(block, 0)

@@ -11,10 +11,10 @@ from msgspec import Struct, structs
 
 from ..core.operation import Operation
 from ..values.agent import Agent, Member
-from ..values.errors import Failed, Mistake
-from ..values.request import Note, Outcome, Part, Request, escaped
+from ..values.errors import AgentFailed, Mistake
+from ..values.request import Note, Outcome, Part, Request, escape_headings
 from .dispatch import Assignment, merge
-from .team_prompts import SHARED, filled
+from .team_prompts import SHARED, render_prompt
 from .verdict import neutralise
 
 HEADING = "###? "
@@ -23,7 +23,7 @@ HEADING = "###? "
 GENERIC = "You are a worker agent. Complete the following task thoroughly."
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class TeamOptions(Struct, frozen=True, kw_only=True):
     """The keys of a team, with what holds where it says nothing."""
 
     max_iterations: int = 5
@@ -43,7 +43,7 @@ class Options(Struct, frozen=True, kw_only=True):
     prompts: dict[str, str] = {}
 
 
-class Worked(NamedTuple):
+class TaskResult(NamedTuple):
     """What became of one worker's task."""
 
     worker: str
@@ -56,29 +56,29 @@ class Worked(NamedTuple):
         return self.part.outcome
 
 
-def options(op: Operation) -> Options:
+def get_team_options(op: Operation) -> TeamOptions:
     """The team's own keys."""
     assert op.agent.team is not None
-    return msgspec.convert(op.agent.team.options, Options)
+    return msgspec.convert(op.agent.team.options, TeamOptions)
 
 
-def must_be_a_team(agent: Agent) -> None:
+def validate_team_options(agent: Agent) -> None:
     """Refuse a team whose own keys have values that they cannot have. Raises Mistake."""
     if agent.team is None:
         return
     try:
-        msgspec.convert(agent.team.options, Options)
+        msgspec.convert(agent.team.options, TeamOptions)
     except msgspec.ValidationError as error:
         raise Mistake(f"{agent.name} leads a team that cannot work: {error}") from None
 
 
-def members(op: Operation) -> dict[str, Agent]:
+def resolve_members(op: Operation) -> dict[str, Agent]:
     """The members of the team by the names that it has for them, each as the team wants it."""
     assert op.agent.team is not None
-    own = options(op)
+    own = get_team_options(op)
     found: dict[str, Agent] = {}
     for member in op.agent.team.members:
-        agent = _placed(as_member(_itself(op.agents[member.agent], op.agent), member), own.worktrees)
+        agent = _with_isolation(as_member(_without_own_team(op.agents[member.agent], op.agent), member), own.worktrees)
         name, number = agent.name, 2
         while name in found:
             name, number = f"{agent.name}-{number}", number + 1
@@ -86,12 +86,12 @@ def members(op: Operation) -> dict[str, Agent]:
     return found
 
 
-def _itself(agent: Agent, lead: Agent) -> Agent:
+def _without_own_team(agent: Agent, lead: Agent) -> Agent:
     """The agent; a lead that is listed among its own members takes part for itself, and leads no second team."""
     return structs.replace(agent, team=None, advisors=None) if agent.team == lead.team else agent
 
 
-def _placed(agent: Agent, worktrees: str) -> Agent:
+def _with_isolation(agent: Agent, worktrees: str) -> Agent:
     """An agent where the team wants it, unless its own file says otherwise."""
     if agent.isolation != "shared":
         return agent
@@ -116,7 +116,7 @@ def as_member(agent: Agent, member: Member) -> Agent:
     return structs.replace(agent, **{key: value for key, value in changes.items() if value})
 
 
-def described(workers: dict[str, Agent]) -> str:
+def describe_workers(workers: dict[str, Agent]) -> str:
     """The workers as a lead reads of them."""
     return "\n".join(
         f"- {name} ({agent.model or 'default model'}): {agent.description or first_line(agent.prompt) or 'a worker'}"
@@ -124,27 +124,27 @@ def described(workers: dict[str, Agent]) -> str:
     )
 
 
-async def dispatched(
+async def run_assignments(
     op: Operation, request: Request, workers: dict[str, Agent], assignments: Sequence[Assignment]
-) -> list[Worked]:
+) -> list[TaskResult]:
     """Let each worker do its tasks, all at once; what came of it, in member order.
 
     One that fails or takes too long is an outcome like any other, and stops nobody else.
     """
-    own = options(op)
+    own = get_team_options(op)
     limit = min(own.worker_timeout, own.collection_timeout)
     order = list(workers)
     merged = sorted(merge(list(assignments)), key=lambda one: order.index(one.worker))
     children = [op.child(as_worker(workers[assignment.worker]), "member") for assignment in merged]
-    results: dict[int, Worked] = {}
+    results: dict[int, TaskResult] = {}
 
-    async def one(place: int, child: Operation, assignment: Assignment) -> None:
-        part = await child.outcome(task_of(own, request, assignment.task), timeout=limit)
-        results[place] = Worked(assignment.worker, assignment.task, part, child.seconds)
+    async def run_assignment(place: int, child: Operation, assignment: Assignment) -> None:
+        part = await child.run_as_part(make_task_request(own, request, assignment.task), timeout=limit)
+        results[place] = TaskResult(assignment.worker, assignment.task, part, child.duration)
 
     async with create_task_group() as group:
         for place, (child, assignment) in enumerate(zip(children, merged, strict=True)):
-            group.start_soon(one, place, child, assignment)
+            group.start_soon(run_assignment, place, child, assignment)
     return [results[place] for place in range(len(merged))]
 
 
@@ -153,46 +153,47 @@ def as_worker(agent: Agent) -> Agent:
     return agent if agent.prompt.strip() else structs.replace(agent, prompt=GENERIC)
 
 
-def task_of(own: Options, request: Request, task: str) -> Request:
+def make_task_request(own: TeamOptions, request: Request, task: str) -> Request:
     """A worker's request: its task, with the person's own words and what the team shares as context."""
     shared = SHARED.format(shared=own.shared_context) if own.shared_context else ""
-    text = filled(own.prompts, "task", shared=shared, request=request.original, task=task)
+    text = render_prompt(own.prompts, "task", shared=shared, request=request.original, task=task)
     return Request(text=text, origin=request.original)
 
 
-def told(results: Sequence[Worked]) -> str:
+def format_results(results: Sequence[TaskResult]) -> str:
     """Results as a lead or judge reads them: nothing in them reads as an assignment or a verdict."""
     return "\n\n".join(
         f"### {result.worker} ({result.state}, {result.seconds:.0f} s)\n"
-        f"Task: {escaped(neutralise(result.task), HEADING)}\n\n{escaped(_said(result), HEADING)}"
+        f"Task: {escape_headings(neutralise(result.task), HEADING)}\n\n"
+        f"{escape_headings(_format_result_text(result), HEADING)}"
         for result in results
     )
 
 
-def _said(result: Worked) -> str:
+def _format_result_text(result: TaskResult) -> str:
     if result.part.failure is not None:
-        return f"No result: {neutralise(result.part.failure.told_to(result.worker))}"
+        return f"No result: {neutralise(result.part.failure.describe_to(result.worker))}"
     return neutralise(result.part.text)
 
 
-def sections(parts: Sequence[Part]) -> str:
+def format_answers(parts: Sequence[Part]) -> str:
     """Answers side by side, a heading each."""
     return "\n\n".join(
         f"### From {part.agent}\n\n"
-        + escaped(part.text if part.failure is None else f"unavailable: {part.failure}", "### From ")
+        + escape_headings(part.text if part.failure is None else f"unavailable: {part.failure}", "### From ")
         for part in parts
     )
 
 
-def nobody_succeeded(op: Operation, parts: Sequence[Part]) -> Failed:
+def make_team_failure(op: Operation, parts: Sequence[Part]) -> AgentFailed:
     """The failure of a team in which nobody came to anything."""
     failures = [part.failure for part in parts if part.failure is not None]
     is_spent = all(failure.kind == "budget" for failure in failures)
     reasons = "; ".join(map(str, failures))
-    return op.failed("budget" if is_spent else "failed", f"no member of its team came to anything: {reasons}")
+    return op.make_error("budget" if is_spent else "failed", f"no member of its team came to anything: {reasons}")
 
 
-def before(parts: Sequence[Part]) -> tuple[Note, ...]:
+def make_answer_notes(parts: Sequence[Part]) -> tuple[Note, ...]:
     """What others said before, as context."""
     return tuple(
         Note(title=f"answer of {part.agent}" if part.failure is None else f"{part.agent} has no answer", text=part.text)

@@ -169,15 +169,15 @@ TEMPLATES = {
 }
 
 
-def filled(own: Mapping[str, str], name: str, **fields: object) -> str:
+def render_prompt(own: Mapping[str, str], name: str, **fields: object) -> str:
     """A template, the team's own where it has one, with its fields; whatever else it says in braces stays."""
 
-    def put(found: re.Match[str]) -> str:
+    def fill_field(found: re.Match[str]) -> str:
         if found[0] in ("{{", "}}"):
             return found[0][0]
         return str(fields[found[1]]) if found[1] in fields else found[0]
 
-    return _FIELD.sub(put, own.get(name, TEMPLATES[name]))
+    return _FIELD.sub(fill_field, own.get(name, TEMPLATES[name]))
 
 
 _FIELD = re.compile(r"\{\{|\}\}|\{(\w+)\}")

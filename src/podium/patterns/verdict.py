@@ -44,28 +44,28 @@ class PassFail(Struct, frozen=True):
 
 def is_complete(text: str, group: bool = True) -> bool:
     """Whether the judge says that the goal is met, and not also that it needs another iteration."""
-    return _stands(GROUP_COMPLETE if group else COMPLETE, text) and not _stands(NEEDS_ITERATION, text)
+    return _has_sentinel(GROUP_COMPLETE if group else COMPLETE, text) and not _has_sentinel(NEEDS_ITERATION, text)
 
 
 def needs_iteration(text: str) -> bool:
     """Whether the judge says that the work needs another iteration."""
-    return _stands(NEEDS_ITERATION, text)
+    return _has_sentinel(NEEDS_ITERATION, text)
 
 
-def answer_of(text: str) -> str:
+def strip_verdict(text: str) -> str:
     """What a judge's reply says about the work, without its verdict and what it says is missing."""
     kept: list[str] = []
     for line in text.splitlines():
-        if _stands(NEEDS_ITERATION, line):
+        if _has_sentinel(NEEDS_ITERATION, line):
             break
-        if not _stands(GROUP_COMPLETE, line) and not _stands(COMPLETE, line):
+        if not _has_sentinel(GROUP_COMPLETE, line) and not _has_sentinel(COMPLETE, line):
             kept.append(line)
     return "\n".join(kept).strip()
 
 
 def self_score(text: str, group: bool = True) -> float:
     """The score of a reply that judges by sentinels alone."""
-    if _stands(NEEDS_ITERATION, text):
+    if _has_sentinel(NEEDS_ITERATION, text):
         return 0.4
     return 1.0 if is_complete(text, group) else 0.7
 
@@ -73,11 +73,15 @@ def self_score(text: str, group: bool = True) -> float:
 def parse_score(text: str) -> Score:
     """The score and the rationale of an evaluator's reply, labelled or as a JSON object."""
     told = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
-    for found in (_object_score(told, whole=True), _label(_SCORE_LINE, told), _object_score(told, whole=False)):
+    for found in (
+        _parse_score_object(told, whole=True),
+        _parse_score_label(_SCORE_LINE, told),
+        _parse_score_object(told, whole=False),
+    ):
         if found is not None:
             return Score(found.score, found.rationale or text)
-    loose = _label(_SCORE, told)
-    return Score(UNSCORED if loose is None else loose.score, _rationale(told) or text)
+    loose = _parse_score_label(_SCORE, told)
+    return Score(UNSCORED if loose is None else loose.score, _parse_rationale(told) or text)
 
 
 def parse_pass_fail(text: str) -> PassFail:
@@ -104,9 +108,9 @@ def feedback(text: str) -> str:
     return MARKER.split(told[sentinel.end() :], maxsplit=1)[0].strip()
 
 
-def missing(text: str) -> str:
+def describe_missing(text: str) -> str:
     """What the next plan should know of a judge's reply: its feedback, or what it said before a bare sentinel."""
-    return feedback(text) or _last_lines(answer_of(text))
+    return feedback(text) or _last_lines(strip_verdict(text))
 
 
 def trend(scores: Sequence[float]) -> Trend:
@@ -130,18 +134,20 @@ def neutralise(text: str) -> str:
 _BLANK = r"[ \t\v\f\xa0\u2000-\u200a\u202f\u205f\u3000\ufeff]"
 
 
-def _alone(pattern: str) -> re.Pattern[str]:
+def _compile_line_pattern(pattern: str) -> re.Pattern[str]:
     """What matches `pattern` alone on its line."""
     return re.compile(rf"^(?:{_BLANK}|[*_])*+{pattern}(?:{_BLANK}|[*_])*+$", re.IGNORECASE | re.MULTILINE | re.ASCII)
 
 
-_LINES = {sentinel: _alone(re.escape(sentinel)) for sentinel in (GROUP_COMPLETE, NEEDS_ITERATION, COMPLETE)}
+_LINES = {
+    sentinel: _compile_line_pattern(re.escape(sentinel)) for sentinel in (GROUP_COMPLETE, NEEDS_ITERATION, COMPLETE)
+}
 _NAMES = "|".join(re.escape(sentinel.strip("[]")) for sentinel in _LINES)
 _ANY_SENTINEL = re.compile(rf"\[\[({_NAMES})\]\]", re.IGNORECASE | re.ASCII)
-_ANY_LINE = _alone(_ANY_SENTINEL.pattern)
+_ANY_LINE = _compile_line_pattern(_ANY_SENTINEL.pattern)
 
 
-def _stands(sentinel: str, text: str) -> bool:
+def _has_sentinel(sentinel: str, text: str) -> bool:
     """Whether a sentinel stands alone on a line."""
     return _LINES[sentinel].search(text.replace("\r\n", "\n").replace("\r", "\n")) is not None
 
@@ -167,20 +173,20 @@ _FAIL = re.compile(r"fail(?![\w/|-])", re.IGNORECASE)
 _decoder = json.JSONDecoder(strict=False)
 
 
-def _label(pattern: re.Pattern[str], text: str) -> Score | None:
+def _parse_score_label(pattern: re.Pattern[str], text: str) -> Score | None:
     """The first labelled score, with its rationale, empty where there is none."""
     if (found := pattern.search(text)) is None:
         return None
-    value = _number(found["number"].replace(",", "."))
+    value = _parse_number(found["number"].replace(",", "."))
     if value is None:
         return None
     if of := found["of"]:
-        whole = 100.0 if of == "%" else _number(of[1:].strip()) or 1.0
+        whole = 100.0 if of == "%" else _parse_number(of[1:].strip()) or 1.0
         value /= whole
-    return Score(_clamped(value), _rationale(text, score=found.start()))
+    return Score(_clamp_score(value), _parse_rationale(text, score=found.start()))
 
 
-def _rationale(text: str, *, score: int = 0) -> str:
+def _parse_rationale(text: str, *, score: int = 0) -> str:
     """What follows the label up to a sentinel, or up to the place of the score where that comes later."""
     if (label := _RATIONALE.search(text)) is None:
         return ""
@@ -189,19 +195,19 @@ def _rationale(text: str, *, score: int = 0) -> str:
     return text[label.end() : min(end.start(), limit) if end else limit].strip()
 
 
-def _object_score(text: str, *, whole: bool) -> Score | None:
+def _parse_score_object(text: str, *, whole: bool) -> Score | None:
     """The score that a JSON object gives: one that is the whole reply, or the first one in it."""
-    for found in _objects(text.strip(), whole=whole):
+    for found in _find_json_objects(text.strip(), whole=whole):
         told = {str(key).casefold(): value for key, value in found.items()}
         if "score" in told:
             value, why = told["score"], told.get("rationale")
-            number = None if isinstance(value, bool) else _number(value)
-            score = UNSCORED if number is None else _clamped(number)
+            number = None if isinstance(value, bool) else _parse_number(value)
+            score = UNSCORED if number is None else _clamp_score(number)
             return Score(score, why.strip() if isinstance(why, str) else "")
     return None
 
 
-def _objects(text: str, *, whole: bool) -> Iterator[dict[str, Any]]:
+def _find_json_objects(text: str, *, whole: bool) -> Iterator[dict[str, Any]]:
     place = 0
     for _ in range(1 if whole else MOST_OBJECTS):
         if (place := text.find("{", place)) < 0 or (whole and place):
@@ -215,7 +221,7 @@ def _objects(text: str, *, whole: bool) -> Iterator[dict[str, Any]]:
             yield found
 
 
-def _number(value: object) -> float | None:
+def _parse_number(value: object) -> float | None:
     """`value` as a number, where it is one."""
     try:
         number = float(value) if isinstance(value, str | int | float) else math.nan
@@ -224,5 +230,5 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _clamped(number: float) -> float:
+def _clamp_score(number: float) -> float:
     return min(1.0, max(0.0, number))

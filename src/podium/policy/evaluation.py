@@ -17,13 +17,32 @@ from msgspec import Struct
 
 from ..values.action import Action
 from ..values.errors import Mistake
-from .path_rules import escape, is_protected, is_sensitive, place
-from .risky_options import Words, names
-from .rule import CHANGING, READING, CommandRule, Rule, Subject, clear_host, parse, tool_name
-from .shell_command import Command, read
-from .shell_program import CARRIERS, COPIERS, INTERPRETER, WRITERS, is_reading, mentioned, name_of, risks
+from .path_rules import escape_path, is_protected, is_sensitive, locate_path
+from .risky_options import Words, split_names
+from .rule import CHANGING, READING, CommandRule, Rule, Subject, normalise_tool_name, parse_host, parse_rule
+from .shell_command import ShellCommand, parse_command
+from .shell_program import (
+    COPIERS,
+    INTERPRETER,
+    WRAPPERS,
+    WRITERS,
+    find_mentioned_paths,
+    find_risks,
+    get_program_name,
+    is_read_only,
+)
 
-__all__ = ["Mode", "Rules", "Verdict", "check", "escape", "generalised", "ignored", "narrowed", "parse_rules"]
+__all__ = [
+    "Mode",
+    "Rules",
+    "Verdict",
+    "check",
+    "escape_path",
+    "find_ignored_rules",
+    "generalised",
+    "narrow_rules",
+    "parse_rules",
+]
 
 Mode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"]
 Decision = Literal["allow", "ask", "deny"]
@@ -51,13 +70,13 @@ class Verdict(Struct, frozen=True):
     reason: str
 
 
-Written = Rules | Mapping[str, Sequence[str | Mapping[str, Any]]]
+RulesLike = Rules | Mapping[str, Sequence[str | Mapping[str, Any]]]
 """Rules as a value, or as they stand in settings."""
 
 
 def check(
     what: str | Action,
-    rules: Written,
+    rules: RulesLike,
     mode: Mode = "default",
     *,
     changed_lines: int = 0,
@@ -66,8 +85,8 @@ def check(
     """The verdict on an action, or on a shell command in the checkout; `changed_lines` is the size of its diff."""
     if mode not in _MODES:
         raise Mistake(f'there is no permission mode "{mode}"; there are {", ".join(_MODES)}')
-    judged = _compiled(rules if isinstance(rules, Rules) else parse_rules(rules, "the rules"))
-    verdict = _verdict(_subject(what), judged, mode, is_large=changed_lines > large_diff)
+    compiled = _compile_rules(rules if isinstance(rules, Rules) else parse_rules(rules, "the rules"))
+    verdict = _judge_subject(_make_subject(what), compiled, mode, is_large=changed_lines > large_diff)
     if mode == "dont-ask" and verdict.decision == "ask":
         return Verdict("deny", verdict.rule, f"{verdict.reason}; and nobody is asked in this mode")
     return verdict
@@ -76,17 +95,17 @@ def check(
 _MODES: tuple[str, ...] = get_args(Mode)
 
 
-def narrowed(rules: Rules, by: Rules) -> Rules:
+def narrow_rules(rules: Rules, by: Rules) -> Rules:
     """The rules with what a repository, an agent or a step adds: it may ask and deny more, never allow more."""
-    return Rules(rules.allow, _once(rules.ask + by.ask), _once(rules.deny + by.deny))
+    return Rules(rules.allow, _remove_duplicates(rules.ask + by.ask), _remove_duplicates(rules.deny + by.deny))
 
 
-def ignored(rules: Rules, by: Rules) -> tuple[str, ...]:
+def find_ignored_rules(rules: Rules, by: Rules) -> tuple[str, ...]:
     """The allow rules of `by` that narrowing leaves out, for a warning."""
-    return tuple(text for text in _once(by.allow) if text not in rules.allow)
+    return tuple(text for text in _remove_duplicates(by.allow) if text not in rules.allow)
 
 
-def _once(texts: Iterable[str]) -> tuple[str, ...]:
+def _remove_duplicates(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
@@ -94,68 +113,70 @@ def _once(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Compiled:
+class _CompiledRules:
     allow: tuple[Rule, ...]
     ask: tuple[Rule, ...]
     deny: tuple[Rule, ...]
 
 
 @lru_cache(maxsize=256)
-def _compiled(rules: Rules) -> _Compiled:
-    return _Compiled(*(tuple(parse(text) for text in texts) for texts in (rules.allow, rules.ask, rules.deny)))
+def _compile_rules(rules: Rules) -> _CompiledRules:
+    return _CompiledRules(
+        *(tuple(parse_rule(text) for text in texts) for texts in (rules.allow, rules.ask, rules.deny))
+    )
 
 
-def _verdict(subject: Subject, rules: _Compiled, mode: Mode, *, is_large: bool) -> Verdict:
+def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_large: bool) -> Verdict:
     """The first answer, from the strictest question to the mildest."""
     for rule in rules.deny:
         if rule.catches(subject):
             return Verdict("deny", rule.text, f"{rule.text} denies it")
-    if mode == "plan" and (refused := _not_reading(subject)) is not None:
+    if mode == "plan" and (refused := _judge_in_plan_mode(subject)) is not None:
         return refused
     for rule in rules.ask:
         if rule.catches(subject):
             return Verdict("ask", rule.text, f"{rule.text} asks about it")
-    if why := _guarded(subject):
+    if why := _find_guard_reason(subject):
         return Verdict("ask", None, f"{why}, which no rule allows")
     if mode == "bypass":
         return Verdict("allow", None, "nothing forbids it, and questions are bypassed")
-    if why := _escalated(subject, is_large=is_large):
+    if why := _find_escalation_reason(subject, is_large=is_large):
         return Verdict("ask", None, f"{why}, which a person decides")
     if subject.command is not None:
-        return _command_verdict(subject.command, rules.allow)
+        return _judge_command(subject.command, rules.allow)
     for rule in rules.allow:
         if rule.permits(subject):
             return Verdict("allow", rule.text, f"{rule.text} allows it")
-    return _unruled(subject, mode)
+    return _judge_without_rule(subject, mode)
 
 
-def _not_reading(subject: Subject) -> Verdict | None:
+def _judge_in_plan_mode(subject: Subject) -> Verdict | None:
     """What becomes of it while planning; None for what only reads."""
     if subject.tool in READING or subject.tool in COORDINATION or subject.tool == "WebFetch":
         return None
     command = subject.command
-    if command is not None and command.parts and all(is_reading(words) for words in command.parts):
+    if command is not None and command.parts and all(is_read_only(words) for words in command.parts):
         return None
     if command is not None or subject.tool in CHANGING or subject.tool == "run_checks":
         return Verdict("deny", None, "only reading is allowed while planning")
     return Verdict("ask", None, f"nobody can tell whether {subject.tool} only reads, as it must while planning")
 
 
-def _guarded(subject: Subject) -> str:
+def _find_guard_reason(subject: Subject) -> str:
     """Why a person decides in every mode; empty where nobody has to."""
     command = subject.command
     if command is None:
-        changes = subject.places if subject.tool in CHANGING else ()
+        changes = subject.locations if subject.tool in CHANGING else ()
         return next((f"{where.path} is protected" for where in changes if is_protected(where.path)), "")
     if command.unread:
         return command.unread
     if not any(is_protected(path) for path in (*command.writes, *command.mentions)):
         return ""
-    named = (path for words in command.heard if not is_reading(words) for path in mentioned(words))
+    named = (path for words in command.candidates if not is_read_only(words) for path in find_mentioned_paths(words))
     return next((f"{path} is protected" for path in (*command.writes, *named) if is_protected(path)), "")
 
 
-def _escalated(subject: Subject, *, is_large: bool) -> str:
+def _find_escalation_reason(subject: Subject, *, is_large: bool) -> str:
     """Why a person decides whatever is allowed; empty where nobody has to."""
     if subject.unclear:
         return subject.unclear
@@ -163,17 +184,17 @@ def _escalated(subject: Subject, *, is_large: bool) -> str:
         return "it changes very many lines"
     if subject.command is not None:
         return subject.command.odd
-    secret = next((where.path for where in subject.places if is_sensitive(where.path)), None)
+    secret = next((where.path for where in subject.locations if is_sensitive(where.path)), None)
     return "" if secret is None else f"{secret} may hold secrets"
 
 
-def _command_verdict(command: Command, allow: tuple[Rule, ...]) -> Verdict:
+def _judge_command(command: ShellCommand, allow: tuple[Rule, ...]) -> Verdict:
     """Every part has to be allowed by some rule."""
     used: dict[str, None] = {}
     for words in command.parts:
         objections: list[str] = []
         for rule in allow:
-            if isinstance(rule, CommandRule) and (objection := rule.objection(words)) is not None:
+            if isinstance(rule, CommandRule) and (objection := rule.find_objection(words)) is not None:
                 if not objection:
                     used[rule.text] = None
                     break
@@ -184,9 +205,9 @@ def _command_verdict(command: Command, allow: tuple[Rule, ...]) -> Verdict:
     return Verdict("allow", next(iter(used)), f"{' and '.join(used)} {'allows' if len(used) == 1 else 'allow'} it")
 
 
-def _unruled(subject: Subject, mode: Mode) -> Verdict:
+def _judge_without_rule(subject: Subject, mode: Mode) -> Verdict:
     """What holds where no rule says anything."""
-    is_inside = all(where.is_inside for where in subject.places)
+    is_inside = all(where.is_inside for where in subject.locations)
     if subject.tool in READING and is_inside:
         return Verdict("allow", None, "it only reads, inside the checkout")
     if subject.tool in COORDINATION:
@@ -201,22 +222,22 @@ def _unruled(subject: Subject, mode: Mode) -> Verdict:
 # What is judged --------------------------------------------------------------------------------------
 
 ARGUMENTS = {
-    "Read": names("path offset limit"),
-    "Write": names("path content"),
-    "Edit": names("path edits old_text new_text replace_all"),
-    "Glob": names("path pattern depth limit"),
-    "Grep": names("path pattern glob ignore_case context max"),
-    "git_diff": names("path staged"),
-    "Bash": names("command timeout description"),
-    "WebFetch": names("url"),
+    "Read": split_names("path offset limit"),
+    "Write": split_names("path content"),
+    "Edit": split_names("path edits old_text new_text replace_all"),
+    "Glob": split_names("path pattern depth limit"),
+    "Grep": split_names("path pattern glob ignore_case context max"),
+    "git_diff": split_names("path staged"),
+    "Bash": split_names("command timeout description"),
+    "WebFetch": split_names("url"),
 }
 """The arguments that verdicts are about; with others a tool may do what nobody judged."""
 
 
-def _subject(what: str | Action) -> Subject:
+def _make_subject(what: str | Action) -> Subject:
     if isinstance(what, str):
-        return Subject(tool="Bash", command=read(what))
-    tool, arguments = tool_name(what.tool), what.arguments
+        return Subject(tool="Bash", command=parse_command(what))
+    tool, arguments = normalise_tool_name(what.tool), what.arguments
     unclear = "it changes the environment" if what.environment else ""
     if other := arguments.keys() - ARGUMENTS.get(tool, arguments.keys()):
         unclear = f"{what.tool} has the argument {min(other)}, which no rule knows"
@@ -224,11 +245,11 @@ def _subject(what: str | Action) -> Subject:
         case "Bash":
             text = arguments.get("command")
             if not isinstance(text, str):
-                return Subject(tool=tool, command=read(""), unclear="its command is no text")
-            return Subject(tool=tool, command=read(text), unclear=unclear)
+                return Subject(tool=tool, command=parse_command(""), unclear="its command is no text")
+            return Subject(tool=tool, command=parse_command(text), unclear=unclear)
         case "WebFetch":
             url = arguments.get("url")
-            if not isinstance(url, str) or clear_host(url) is None:
+            if not isinstance(url, str) or parse_host(url) is None:
                 unclear = "its address does not name a host beyond doubt"
             return Subject(tool=tool, url=str(url), unclear=unclear)
         case "Agent":
@@ -239,7 +260,7 @@ def _subject(what: str | Action) -> Subject:
         texts = [path for path in paths if isinstance(path, str) and path]
         if len(texts) < len(paths):
             unclear = "it names no path"
-        return Subject(tool=tool, places=tuple(place(path) for path in texts), unclear=unclear)
+        return Subject(tool=tool, locations=tuple(locate_path(path) for path in texts), unclear=unclear)
     return Subject(tool=tool, unclear=unclear)
 
 
@@ -257,21 +278,21 @@ def parse_rules(value: Any, where: str) -> Rules:
     if not isinstance(value, Mapping) or (unknown := [key for key in value if key not in _KINDS]):
         found = f"has {unknown[0]}" if isinstance(value, Mapping) else f"is {value!r}"
         raise Mistake(f"{where} {found}; rules stand in lists under allow, ask and deny")
-    return Rules(**{kind: _texts(value.get(kind), kind, where) for kind in _KINDS})
+    return Rules(**{kind: _parse_rule_list(value.get(kind), kind, where) for kind in _KINDS})
 
 
 _KINDS: tuple[Decision, ...] = ("allow", "ask", "deny")
 
 
-def _texts(entries: Any, kind: Decision, where: str) -> tuple[str, ...]:
+def _parse_rule_list(entries: Any, kind: Decision, where: str) -> tuple[str, ...]:
     if entries is None:
         return ()
     if not isinstance(entries, list | tuple):
         raise Mistake(f"{where} has {entries!r} under {kind}; a list of rules would be right")
-    return tuple(_tried(entry, kind, where) for entry in entries)
+    return tuple(_parse_verified_rule(entry, kind, where) for entry in entries)
 
 
-def _tried(entry: Any, kind: Decision, where: str) -> str:
+def _parse_verified_rule(entry: Any, kind: Decision, where: str) -> str:
     """The text of one rule that parses and does what its examples say."""
     written = {"rule": entry} if isinstance(entry, str) else entry
     if not isinstance(written, Mapping) or not isinstance(text := written.get("rule"), str):
@@ -282,13 +303,13 @@ def _tried(entry: Any, kind: Decision, where: str) -> str:
         raise Mistake(f'{where} gives the rule "{text}" the key {unknown[0]}; it may have match and not_match')
     try:
         rules = Rules(**{kind: (text,)})
-        _compiled(rules)
+        _compile_rules(rules)
     except Mistake as mistake:
         raise Mistake(f"{where}: {mistake}") from mistake
     for key, wanted in (("match", True), ("not_match", False)):
         examples = written.get(key, ())
         for example in (examples,) if isinstance(examples, str) else examples:
-            if (check(_example(text, example), rules).rule == text) is not wanted:
+            if (check(_make_example_action(text, example), rules).rule == text) is not wanted:
                 said = "does not cover" if wanted else "covers"
                 raise Mistake(
                     f'{where}: the rule "{text}" under {kind} {said} its example "{example}"; change one or the other'
@@ -296,11 +317,11 @@ def _tried(entry: Any, kind: Decision, where: str) -> str:
     return text
 
 
-def _example(text: str, example: Any) -> str | Action:
+def _make_example_action(text: str, example: Any) -> str | Action:
     """An example as what the rule is about: a command, a path, an address, a name."""
     if not isinstance(example, str):
         raise Mistake(f'the rule "{text}" has the example {example!r}; an example is a text')
-    tool = tool_name(text.partition("(")[0])
+    tool = normalise_tool_name(text.partition("(")[0])
     key = {"Bash": "command", "WebFetch": "url", "Agent": "name"}.get(tool, "path")
     if tool not in ARGUMENTS and tool != "Agent":
         return Action(run="", agent="", tool=example)
@@ -312,7 +333,7 @@ def _example(text: str, example: Any) -> str | Action:
 
 def generalised(what: str | Action) -> str | None:
     """The rule that "always" would save: shown, stored and matched as this text; None where there is no safe one."""
-    text = _general(_subject(what))
+    text = _suggest_rule(_make_subject(what))
     if text is None:
         return None
     try:
@@ -322,25 +343,25 @@ def generalised(what: str | Action) -> str | None:
     return text if is_enough else None
 
 
-def _general(subject: Subject) -> str | None:
+def _suggest_rule(subject: Subject) -> str | None:
     command = subject.command
     if command is not None:
-        return _general_command(command.parts[0]) if len(command.parts) == 1 else None
+        return _suggest_command_rule(command.parts[0]) if len(command.parts) == 1 else None
     if subject.tool in READING or subject.tool in CHANGING:
         rule = "Read" if subject.tool in READING else "Edit"
-        path = subject.places[0].path if len(subject.places) == 1 else "."
-        return f"{rule}({escape(path)})" if path != "." else None
+        path = subject.locations[0].path if len(subject.locations) == 1 else "."
+        return f"{rule}({escape_path(path)})" if path != "." else None
     if subject.tool == "WebFetch":
-        return f"WebFetch(domain:{clear_host(subject.url)})"
+        return f"WebFetch(domain:{parse_host(subject.url)})"
     return f"Agent({subject.agent})" if subject.tool == "Agent" else subject.tool
 
 
-def _general_command(words: Words) -> str | None:
+def _suggest_command_rule(words: Words) -> str | None:
     """The words that say what is done, with any others after them; the very command where nobody knows the program."""
-    name = name_of(words)
-    if name in CARRIERS | UNREPEATED | WRITERS | COPIERS or INTERPRETER.fullmatch(name):
+    name = get_program_name(words)
+    if name in WRAPPERS | UNREPEATED | WRITERS | COPIERS or INTERPRETER.fullmatch(name):
         return None
-    if any(risk.kind == "deed" for risk in risks(words)):
+    if any(risk.kind == "deed" for risk in find_risks(words)):
         return None
     if words[0] in GENERAL:
         return f"Bash({words[0]} *)"
@@ -351,15 +372,15 @@ def _general_command(words: Words) -> str | None:
     return f"Bash({shlex.join(words)})"
 
 
-GENERAL = names("ls cat head tail wc grep rg find pytest echo pwd stat tree diff mypy")
+GENERAL = split_names("ls cat head tail wc grep rg find pytest echo pwd stat tree diff mypy")
 GENERAL_PAIRS = {
-    "git": names("status log diff show ls-files blame describe shortlog rev-parse add commit"),
-    "npm": names("test"),
-    "cargo": names("test check"),
-    "go": names("test vet"),
-    "ruff": names("check"),
+    "git": split_names("status log diff show ls-files blame describe shortlog rev-parse add commit"),
+    "npm": split_names("test"),
+    "cargo": split_names("test check"),
+    "go": split_names("test vet"),
+    "ruff": split_names("check"),
 }
-UNREPEATED = names(
+UNREPEATED = split_names(
     "curl wget nc ncat telnet ftp sftp docker podman kubectl helm terraform aws gcloud az gh kill pkill killall reboot "
     "shutdown mount umount mkfs passwd useradd crontab systemctl service apt apt-get dnf yum brew pip pip3 uv poetry "
     "awk gawk mawk sed tar make cd pushd popd"

@@ -20,7 +20,7 @@ Root = Literal["checkout", "/", "~", "nowhere"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PathLocation:
     """Where a path leads: below the checkout, below `/`, below the home folder, or nobody can tell from its text."""
 
     root: Root
@@ -33,17 +33,17 @@ class Place:
 
 
 @lru_cache(maxsize=4096)
-def place(text: str) -> Place:
+def locate_path(text: str) -> PathLocation:
     """The place that a path names; `.` is the checkout itself."""
     if _UNCLEAR.search(text) or (".." in text and ".." in re.split(r"[/\\]", text)):
-        return Place("nowhere", text)
+        return PathLocation("nowhere", text)
     if text.startswith("/"):
-        return Place("/", posixpath.normpath(text).lstrip("/") or ".")
+        return PathLocation("/", posixpath.normpath(text).lstrip("/") or ".")
     if text == "~" or text.startswith("~/"):
-        return Place("~", posixpath.normpath(text[2:] or "."))
+        return PathLocation("~", posixpath.normpath(text[2:] or "."))
     if text.startswith("~"):
-        return Place("nowhere", text)
-    return Place("checkout", posixpath.normpath(text or "."))
+        return PathLocation("nowhere", text)
+    return PathLocation("checkout", posixpath.normpath(text or "."))
 
 
 # Control characters, and the roots of other systems: `C:\`, `\\host`.
@@ -58,19 +58,19 @@ class PathPattern:
     exact: re.Pattern[str]
     wide: re.Pattern[str]
 
-    def covers(self, where: Place) -> bool:
+    def covers(self, where: PathLocation) -> bool:
         """Whether it names this very path, or a folder above it."""
         return where.root == self.root and self.exact.search(where.path) is not None
 
-    def touches(self, where: Place) -> bool:
+    def touches(self, where: PathLocation) -> bool:
         """Whether it may name this path, in another spelling too, or something below it."""
         if where.root != self.root:
             return False
-        path = same(where.path)
+        path = normalise_spelling(where.path)
         return self.wide.search(path) is not None or self.wide.search(f"{path}/-") is not None
 
 
-def path_pattern(specifier: str) -> PathPattern:
+def compile_path_pattern(specifier: str) -> PathPattern:
     """The compiled specifier; a mistake where it could never match what its writer meant."""
     root: Root = "checkout"
     pattern = specifier
@@ -80,10 +80,14 @@ def path_pattern(specifier: str) -> PathPattern:
         root, pattern = "~", specifier[1:]
     elif specifier.startswith("./"):
         pattern = specifier[1:]
-    return PathPattern(root, re.compile(_regex(pattern)), re.compile(_regex(same(pattern)), re.IGNORECASE))
+    return PathPattern(
+        root,
+        re.compile(_gitignore_to_regex(pattern)),
+        re.compile(_gitignore_to_regex(normalise_spelling(pattern)), re.IGNORECASE),
+    )
 
 
-def escape(path: str) -> str:
+def escape_path(path: str) -> str:
     """The specifier that names this path of the checkout and no other, whatever characters it has."""
     if not path.strip("/"):
         raise Mistake("the checkout as a whole has no path of its own; a rule for all of it is /**")
@@ -91,7 +95,7 @@ def escape(path: str) -> str:
     return "/" + re.sub(r"\s$", lambda space: f"\\{space[0]}", escaped)
 
 
-def _regex(pattern: str) -> str:
+def _gitignore_to_regex(pattern: str) -> str:
     """Gitignore's pattern as a regular expression."""
     # Only commands that judge paths pay for this import.
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
@@ -117,7 +121,7 @@ _PLAIN_CLASS = re.compile(r"\[[!^]?(?:(?![\[\]\\/&~|-])[ -~\w]-(?![\[\]\\/&~|-])
 
 
 @lru_cache(maxsize=4096)
-def same(text: str) -> str:
+def normalise_spelling(text: str) -> str:
     """One spelling for the names that some file system takes for the same: composed, without invisible characters."""
     if text.isascii():
         return text
@@ -128,16 +132,16 @@ def same(text: str) -> str:
 @lru_cache(maxsize=4096)
 def is_protected(path: str) -> bool:
     """Whether changing it could change what runs later, or who may do what: no allow rule covers that."""
-    return _guard().protected.search(_parts(path)) is not None
+    return _compile_guards().protected.search(_normalise_path(path)) is not None
 
 
 @lru_cache(maxsize=4096)
 def is_sensitive(path: str) -> bool:
     """Whether its content is likely to be a secret."""
-    parts = _parts(path)
+    parts = _normalise_path(path)
     if _HARMLESS.search(parts):
         return False
-    if _guard().sensitive.search(parts) is not None:
+    if _compile_guards().sensitive.search(parts) is not None:
         return True
     # A pattern that a program fills in itself, such as `.e*`.
     last = parts.rstrip("/").rpartition("/")[2]
@@ -149,26 +153,26 @@ def is_sensitive(path: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _parts(path: str) -> str:
+def _normalise_path(path: str) -> str:
     """The path as `/a/b/`, one spelling for all that mean the same on some file system."""
-    names = same(path).casefold().replace("\\", "/").split("/")
+    names = normalise_spelling(path).casefold().replace("\\", "/").split("/")
     # Windows drops dots and spaces at the end of a name and what follows a colon.
     kept = (name if name in (".", "..") else name.partition(":")[0].rstrip(". ") for name in names)
     return "/" + "/".join(name for name in kept if name and name != ".") + "/"
 
 
-class _Guard(NamedTuple):
+class _GuardPatterns(NamedTuple):
     protected: re.Pattern[str]
     sensitive: re.Pattern[str]
 
 
 @cache
-def _guard() -> _Guard:
+def _compile_guards() -> _GuardPatterns:
     """The names to guard, compiled when first needed, since that takes longer than most commands have."""
-    return _Guard(_any_of(PROTECTED + KEYS), _any_of(KEYS + SECRETS))
+    return _GuardPatterns(_compile_any_of(PROTECTED + KEYS), _compile_any_of(KEYS + SECRETS))
 
 
-def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+def _compile_any_of(names: tuple[str, ...]) -> re.Pattern[str]:
     """Any of these names or runs of names, as whole parts of a path; `*` stands for letters of one name."""
     return re.compile("/(?:" + "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names) + ")/")
 

@@ -15,7 +15,7 @@ from typing import Literal
 Words = tuple[str, ...]
 
 
-def names(text: str) -> frozenset[str]:
+def split_names(text: str) -> frozenset[str]:
     """The words of a list that is written as a text."""
     return frozenset(text.split())
 
@@ -32,20 +32,20 @@ class Risk:
     kind: Literal["deed", "outside", "guarded"] = "deed"
 
 
-def option_risks(words: Words, name: str) -> Iterator[Risk]:
+def find_option_risks(words: Words, name: str) -> Iterator[Risk]:
     """The risks that are known of the program of this name."""
     if (known := SPECIAL.get(name)) is not None:
         yield from known(words)
     elif name in OPTIONS:
-        yield from _options(words, 1, OPTIONS[name])
+        yield from _find_listed_option_risks(words, 1, OPTIONS[name])
 
 
-def patterns(words: Words, name: str) -> frozenset[int]:
+def find_pattern_places(words: Words, name: str) -> frozenset[int]:
     """The places of words that are something to look for or to do, so that `/api/v1` is not taken for a path."""
     if name in ("sed", "gsed"):
-        return frozenset(_sed_scripts(words))
+        return frozenset(_find_sed_scripts(words))
     if name in ("awk", "gawk", "mawk"):
-        return frozenset((_awk_program(words),))
+        return frozenset((_find_awk_program(words),))
     if name not in ("grep", "egrep", "fgrep", "rg"):
         return frozenset()
     for word in words[1:]:
@@ -55,7 +55,7 @@ def patterns(words: Words, name: str) -> frozenset[int]:
     return frozenset([at for at, word in enumerate(words) if at and not word.startswith("-")][:1])
 
 
-def _options(words: Words, start: int, known: str) -> Iterator[Risk]:
+def _find_listed_option_risks(words: Words, start: int, known: str) -> Iterator[Risk]:
     """Options of a list: long ones by any beginning of them, short ones in clusters too."""
     listed = known.split()
     for at, word in enumerate(words[start:], start):
@@ -99,13 +99,13 @@ OPTIONS = {
 # Looking for files and changing text ---------------------------------------------------------------
 
 
-def _find(words: Words) -> Iterator[Risk]:
+def _find_find_risks(words: Words) -> Iterator[Risk]:
     for at, word in enumerate(words[1:], 1):
         if word.startswith("-") and word not in FIND_TESTS:
             yield Risk(at, f"{word} makes find do more than find")
 
 
-FIND_TESTS = names(
+FIND_TESTS = split_names(
     "-name -iname -path -ipath -wholename -iwholename -type -xtype -maxdepth -mindepth -size -mtime -mmin -atime -amin "
     "-ctime -cmin -newer -anewer -cnewer -empty -print -print0 -printf -ls -prune -not -o -or -a -and -regex -iregex "
     "-regextype -perm -user -group -uid -gid -links -inum -samefile -lname -ilname -nouser -nogroup -xdev -mount "
@@ -113,8 +113,8 @@ FIND_TESTS = names(
 )
 
 
-def _sed(words: Words) -> Iterator[Risk]:
-    scripts = _sed_scripts(words)
+def _find_sed_risks(words: Words) -> Iterator[Risk]:
+    scripts = _find_sed_scripts(words)
     for at, word in enumerate(words[1:], 1):
         if at in scripts:
             if not all(_SED_STEP.fullmatch(step.strip()) for step in scripts[at].split(";")):
@@ -123,7 +123,7 @@ def _sed(words: Words) -> Iterator[Risk]:
             yield Risk(at, f"{word} makes sed write a file or take its script from one")
 
 
-def _sed_scripts(words: Words) -> dict[int, str]:
+def _find_sed_scripts(words: Words) -> dict[int, str]:
     """The scripts among the words, by place."""
     found: dict[int, str] = {}
     for at, word in enumerate(words[1:], 1):
@@ -146,21 +146,21 @@ _SED_STEP = re.compile(
 )
 
 
-def _awk(words: Words) -> Iterator[Risk]:
-    at = _awk_program(words)
+def _find_awk_risks(words: Words) -> Iterator[Risk]:
+    at = _find_awk_program(words)
     program = words[at] if at < len(words) else "-"
     if program.startswith("-") or re.search(r"[|<>@]|system|getline|ENVIRON", program):
         yield Risk(at, "its program may run another or write a file")
 
 
-def _awk_program(words: Words) -> int:
+def _find_awk_program(words: Words) -> int:
     at = 1
     while at < len(words) and words[at].startswith("-F"):
         at += 2 if words[at] == "-F" else 1
     return at
 
 
-def _second_operand(words: Words) -> Iterator[Risk]:
+def _find_second_operand_risks(words: Words) -> Iterator[Risk]:
     """For programs that write to what follows their input, as in `uniq FROM TO`."""
     operands = [at for at, word in enumerate(words[1:], 1) if not word.startswith("-")]
     yield from (Risk(at, f"{words[0]} writes to {words[at]}") for at in operands[1:])
@@ -169,7 +169,7 @@ def _second_operand(words: Words) -> Iterator[Risk]:
 # Tests and scripts of a project ----------------------------------------------------------------------
 
 
-def _pytest(words: Words) -> Iterator[Risk]:
+def _find_pytest_risks(words: Words) -> Iterator[Risk]:
     for at, word in enumerate(words[1:], 1):
         option = word.partition("=")[0]
         if word.startswith("@"):
@@ -186,7 +186,7 @@ def _pytest(words: Words) -> Iterator[Risk]:
 _PYTEST_SHORT = re.compile(r"-[qvxslhV]*(?:[kmnr].*)?", re.DOTALL)
 # Turning a plug-in off, and warnings of Python's own; any other name in these places is imported.
 _PYTEST_PAIR = re.compile(r"-pno:\S+|-W(?:error|ignore|default|always|once|module)(?:::[A-Za-z]+)?")
-PYTEST_LONG = names(
+PYTEST_LONG = split_names(
     "-- --lf --last-failed --ff --failed-first --nf --new-first --sw --stepwise --stepwise-skip --tb --durations "
     "--durations-min --maxfail --collect-only --co --exitfirst --verbose --quiet --verbosity --capture --show-capture "
     "--no-header --no-summary --color --strict --strict-markers --strict-config --showlocals --no-showlocals "
@@ -196,7 +196,7 @@ PYTEST_LONG = names(
 )
 
 
-def _npm(words: Words) -> Iterator[Risk]:
+def _find_npm_risks(words: Words) -> Iterator[Risk]:
     """Only scripts of the project, and lists; what follows `--` goes to the script."""
     first = next((at for at, word in enumerate(words) if at and not word.startswith("-")), len(words))
     if first < len(words) and words[first] not in ("run", "run-script", "test", "t", "ls", "list"):
@@ -210,7 +210,7 @@ def _npm(words: Words) -> Iterator[Risk]:
             yield Risk(at, f"{option} may bring code of its own")
 
 
-NPM_OPTIONS = names("-s --silent --if-present -w --workspace --workspaces -ws --ignore-scripts -v --version")
+NPM_OPTIONS = split_names("-s --silent --if-present -w --workspace --workspaces -ws --ignore-scripts -v --version")
 _SCRIPT_OPTION = re.compile(
     r"-[rcepi]|--(?:require|import|loader|experimental-loader|config|eval|exec|print|global|setup|test-?runner|runner|"
     r"env|transform|resolver|reporter|plugin|preload|inspect|node-options|output|project|root|prefix|shell)",
@@ -218,14 +218,14 @@ _SCRIPT_OPTION = re.compile(
 )
 
 
-def _cd(words: Words) -> Iterator[Risk]:
+def _find_cd_risks(words: Words) -> Iterator[Risk]:
     if len(words) < 2 or any(word.startswith("-") for word in words[1:]):
         yield Risk(1, f"{words[0]} leads out of the checkout")
 
 
 # git -------------------------------------------------------------------------------------------------
 
-GIT_READS = names(
+GIT_READS = split_names(
     "status log diff show rev-parse ls-files ls-tree blame annotate describe shortlog rev-list merge-base name-rev "
     "for-each-ref show-ref show-branch count-objects check-ignore cat-file diff-tree diff-index diff-files whatchanged "
     "cherry range-diff grep branch tag remote stash worktree reflog version"
@@ -261,7 +261,7 @@ GIT_SHOWS = {"remote": ("get-url",), "stash": ("list", "show"), "worktree": ("li
 _TAKES_OPERANDS = ("-l", "--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at")
 
 
-def git_subcommand(words: Words) -> tuple[int, str]:
+def find_git_subcommand(words: Words) -> tuple[int, str]:
     """Where git's subcommand stands, and which it is; an option that changes git itself counts as one."""
     for at in range(1, len(words)):
         if words[at] not in GIT_GLOBAL:
@@ -269,27 +269,27 @@ def git_subcommand(words: Words) -> tuple[int, str]:
     return len(words), ""
 
 
-def _git(words: Words) -> Iterator[Risk]:
-    at, subcommand = git_subcommand(words)
+def _find_git_risks(words: Words) -> Iterator[Risk]:
+    at, subcommand = find_git_subcommand(words)
     if subcommand.startswith("-"):
         yield Risk(len(words), f"{subcommand} changes how git works")
         return
     if subcommand and subcommand not in GIT_READS and subcommand not in GIT_EVERYDAY:
         yield Risk(at, f"git {subcommand} does more than a rule for git as a whole means")
     rest = words[at + 1 :]
-    yield from _options(words, at + 1, f"{GIT_OPTIONS} {GIT_SHORT.get(subcommand, '')}")
+    yield from _find_listed_option_risks(words, at + 1, f"{GIT_OPTIONS} {GIT_SHORT.get(subcommand, '')}")
     if subcommand == "commit" and not any(
         re.match(r"-[a-z]*[mFC]|--(?:message|no-edit|file|reuse)", word) for word in rest
     ):
         yield Risk(len(words), "git commit opens an editor")
     if subcommand in GIT_LISTS or subcommand in GIT_SHOWS:
-        yield from _git_listing(subcommand, rest, at + 1)
+        yield from _find_git_listing_risks(subcommand, rest, at + 1)
     for place, word in enumerate(rest, at + 1):
         if "::" in word or "%G" in word or "%(signature" in word or (subcommand == "push" and word[:1] in ("+", ":")):
             yield Risk(place, f"{word} makes git run a program or overwrite what others have")
 
 
-def _git_listing(subcommand: str, rest: Words, start: int) -> Iterator[Risk]:
+def _find_git_listing_risks(subcommand: str, rest: Words, start: int) -> Iterator[Risk]:
     """Whatever does not list."""
     if rest and rest[0] in GIT_SHOWS.get(subcommand, ()):
         return
@@ -303,20 +303,20 @@ def _git_listing(subcommand: str, rest: Words, start: int) -> Iterator[Risk]:
 
 
 SPECIAL: dict[str, Callable[[Words], Iterator[Risk]]] = {
-    "git": _git,
-    "find": _find,
-    "sed": _sed,
-    "gsed": _sed,
-    "awk": _awk,
-    "gawk": _awk,
-    "mawk": _awk,
-    "pytest": _pytest,
-    "py.test": _pytest,
-    "npm": _npm,
-    "pnpm": _npm,
-    "yarn": _npm,
-    "cd": _cd,
-    "pushd": _cd,
-    "uniq": _second_operand,
-    "xxd": _second_operand,
+    "git": _find_git_risks,
+    "find": _find_find_risks,
+    "sed": _find_sed_risks,
+    "gsed": _find_sed_risks,
+    "awk": _find_awk_risks,
+    "gawk": _find_awk_risks,
+    "mawk": _find_awk_risks,
+    "pytest": _find_pytest_risks,
+    "py.test": _find_pytest_risks,
+    "npm": _find_npm_risks,
+    "pnpm": _find_npm_risks,
+    "yarn": _find_npm_risks,
+    "cd": _find_cd_risks,
+    "pushd": _find_cd_risks,
+    "uniq": _find_second_operand_risks,
+    "xxd": _find_second_operand_risks,
 }

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..values.errors import Mistake
-from .path_rules import PathPattern, Place, path_pattern, place
+from .path_rules import PathLocation, PathPattern, compile_path_pattern, locate_path
 from .risky_options import Words
-from .shell_command import Command, joined
-from .shell_program import risks
+from .shell_command import ShellCommand, join_words
+from .shell_program import find_risks
 
 TOOLS = {
     "read": "Read",
@@ -46,7 +46,7 @@ COVERED = {
 """Which tools a rule about paths covers: who may not read may not search either."""
 
 
-def tool_name(name: str) -> str:
+def normalise_tool_name(name: str) -> str:
     """A tool's name as rules know it; any other name as it is."""
     return TOOLS.get(name.lower(), name)
 
@@ -56,8 +56,8 @@ class Subject:
     """What is to be done, as rules see it; `unclear` says why it cannot be judged by its arguments."""
 
     tool: str
-    places: tuple[Place, ...] = ()
-    command: Command | None = None
+    locations: tuple[PathLocation, ...] = ()
+    command: ShellCommand | None = None
     url: str = ""
     agent: str = ""
     unclear: str = ""
@@ -80,27 +80,27 @@ class Rule(Protocol):
         ...
 
 
-def parse(text: str) -> Rule:
+def parse_rule(text: str) -> Rule:
     """The rule that a text says; a mistake that names the text and the way out where it says none."""
     try:
-        return _parsed(text)
+        return _parse_rule(text)
     except Mistake as mistake:
         raise Mistake(f'the rule "{text}" cannot be used: {mistake}') from mistake
 
 
-def _parsed(text: str) -> Rule:
+def _parse_rule(text: str) -> Rule:
     form = _FORM.fullmatch(text)
     if form is None or not text.isprintable():
         raise Mistake("a rule is Tool or Tool(specifier) on one line, such as Read or Bash(npm run test *)")
-    tool, specifier = tool_name(form["tool"]), form["specifier"]
+    tool, specifier = normalise_tool_name(form["tool"]), form["specifier"]
     if specifier is not None and not specifier.strip():
         raise Mistake(f"nothing stands between its parentheses; {form['tool']} alone covers every use of the tool")
     if tool == "Bash":
-        return CommandRule(text=text, pattern=words_pattern(specifier or "*"))
+        return CommandRule(text=text, pattern=compile_words_pattern(specifier or "*"))
     if tool in COVERED:
-        return PathRule(text=text, tool=tool, pattern=None if specifier is None else path_pattern(specifier))
+        return PathRule(text=text, tool=tool, pattern=None if specifier is None else compile_path_pattern(specifier))
     if tool == "WebFetch":
-        return DomainRule(text=text, domain="" if specifier is None else _domain(specifier))
+        return DomainRule(text=text, domain="" if specifier is None else _parse_domain(specifier))
     if tool == "Agent":
         return AgentRule(text=text, name=specifier or "*")
     if specifier is not None:
@@ -121,12 +121,12 @@ class ToolRule:
     tool: str
 
     def catches(self, subject: Subject) -> bool:
-        return self._names(self.tool.casefold(), subject.tool.casefold())
+        return self._matches_name(self.tool.casefold(), subject.tool.casefold())
 
     def permits(self, subject: Subject) -> bool:
-        return self._names(self.tool, subject.tool)
+        return self._matches_name(self.tool, subject.tool)
 
-    def _names(self, own: str, tool: str) -> bool:
+    def _matches_name(self, own: str, tool: str) -> bool:
         if own.endswith("*"):
             return tool.startswith(own[:-1])
         is_server = own.startswith("mcp__") and own.count("__") == 1
@@ -146,16 +146,16 @@ class PathRule:
             return self._catches_command(subject.command)
         if subject.tool not in COVERED[self.tool]:
             return False
-        return self.pattern is None or any(self.pattern.touches(where) for where in subject.places)
+        return self.pattern is None or any(self.pattern.touches(where) for where in subject.locations)
 
-    def _catches_command(self, command: Command) -> bool:
+    def _catches_command(self, command: ShellCommand) -> bool:
         """A redirection is a file write, and so is what programs do that are known to write."""
         if self.tool in ("Glob", "Grep"):
             return False
         if self.pattern is None:
             return self.tool != "Read" and bool(command.writes)
         named = command.mentions if self.tool == "Read" else command.writes
-        found = [place(path) for path in named]
+        found = [locate_path(path) for path in named]
         if self.tool != "Read" and any(where.is_inside and where.path == "." for where in found):
             return True
         return any(self.pattern.touches(where) for where in found)
@@ -164,8 +164,8 @@ class PathRule:
         if subject.tool not in COVERED[self.tool]:
             return False
         if self.pattern is None:
-            return all(where.is_inside for where in subject.places)
-        return bool(subject.places) and all(self.pattern.covers(where) for where in subject.places)
+            return all(where.is_inside for where in subject.locations)
+        return bool(subject.locations) and all(self.pattern.covers(where) for where in subject.locations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,24 +179,26 @@ class DomainRule:
         if subject.tool != "WebFetch":
             return False
         named = self.domain.removeprefix("*.").partition(":")[0]
-        return not named or any(host == named or host.endswith(f".{named}") for host in _possible_hosts(subject.url))
+        return not named or any(
+            host == named or host.endswith(f".{named}") for host in _find_possible_hosts(subject.url)
+        )
 
     def permits(self, subject: Subject) -> bool:
-        if subject.tool != "WebFetch" or (host := clear_host(subject.url)) is None:
+        if subject.tool != "WebFetch" or (host := parse_host(subject.url)) is None:
             return False
         if self.domain.startswith("*."):
             return host.endswith(self.domain[1:])
         return host == self.domain or not self.domain
 
 
-def _domain(specifier: str) -> str:
+def _parse_domain(specifier: str) -> str:
     domain = specifier.strip().removeprefix("domain:").lower().rstrip(".")
     if not specifier.strip().startswith("domain:") or not re.fullmatch(r"(?:\*\.)?[a-z0-9.-]+(?::\d+)?", domain):
         raise Mistake("an address is named by its host, as in WebFetch(domain:example.com)")
     return domain
 
 
-def clear_host(url: str) -> str | None:
+def parse_host(url: str) -> str | None:
     """The host that an address names beyond doubt, with its port where it is not the usual one."""
     found = _CLEAR_URL.fullmatch(url)
     if found is None:
@@ -211,7 +213,7 @@ _CLEAR_URL = re.compile(
 )
 
 
-def _possible_hosts(url: str) -> list[str]:
+def _find_possible_hosts(url: str) -> list[str]:
     """Every host that some reader may take an address for."""
     return [piece.rstrip(".").lower() for piece in re.split(r"[/\\?#@:\s\x00]", url)]
 
@@ -244,19 +246,19 @@ class CommandRule:
 
     def catches(self, subject: Subject) -> bool:
         return subject.command is not None and (
-            self.pattern.is_everything or any(self.pattern.matches(said) for said in subject.command.said)
+            self.pattern.is_everything or any(self.pattern.matches(said) for said in subject.command.match_texts)
         )
 
     def permits(self, subject: Subject) -> bool:
         parts = subject.command.parts if subject.command is not None else ()
-        return bool(parts) and all(self.objection(words) == "" for words in parts)
+        return bool(parts) and all(self.find_objection(words) == "" for words in parts)
 
-    def objection(self, words: Words) -> str | None:
+    def find_objection(self, words: Words) -> str | None:
         """Why this simple command is not permitted although it fits; empty when it is, None when it does not fit."""
-        if not self.pattern.matches(joined(words)):
+        if not self.pattern.matches(join_words(words)):
             return None
-        for risk in risks(words):
-            spelled_out = self.pattern.is_exact or risk.place < self.pattern.spelled_out
+        for risk in find_risks(words):
+            spelled_out = self.pattern.is_exact or risk.place < self.pattern.literal_word_count
             if risk.kind == "guarded" or not spelled_out:
                 return risk.why
         return ""
@@ -279,7 +281,7 @@ class WordsPattern:
         return len(self.pieces) == 1
 
     @property
-    def spelled_out(self) -> int:
+    def literal_word_count(self) -> int:
         """How many words stand whole before the first wildcard."""
         return self.pieces[0].count("\0")
 
@@ -302,7 +304,7 @@ class WordsPattern:
         return at <= end
 
 
-def words_pattern(specifier: str) -> WordsPattern:
+def compile_words_pattern(specifier: str) -> WordsPattern:
     """The pattern that a specifier says: quotes and backslashes as in a shell, ` *` at its end for words or none."""
     text = specifier.strip()
     if text.endswith(":*"):

@@ -15,8 +15,8 @@ from functools import cache, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from .risky_options import Words, names
-from .shell_program import CARRIERS, TEXT_READERS, changed, mentioned, name_of
+from .risky_options import Words, split_names
+from .shell_program import TEXT_READERS, WRAPPERS, find_changed_paths, find_mentioned_paths, get_program_name
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
@@ -25,12 +25,12 @@ LONGEST = 10_000
 MOST_PARTS = 50
 READABLE = 100_000
 DEEPEST = 4
-MOST_HEARD = 4_000
+MOST_CANDIDATES = 4_000
 MOST_WORDS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class ShellCommand:
     """What reading a command found.
 
     `parts` are the simple commands of a plain one; `odd` says why it is not plain, `unread` why it
@@ -42,60 +42,64 @@ class Command:
     parts: tuple[Words, ...] = ()
     odd: str = ""
     unread: str = ""
-    heard: tuple[Words, ...] = ()
-    said: tuple[str, ...] = ()
+    candidates: tuple[Words, ...] = ()
+    match_texts: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     mentions: tuple[str, ...] = ()
 
 
-def read(text: str) -> Command:
+def parse_command(text: str) -> ShellCommand:
     """The command as rules see it."""
-    return _remembered(text) if len(text) <= LONGEST else _read(text)
+    return _parse_command_cached(text) if len(text) <= LONGEST else _parse_command(text)
 
 
-def _read(text: str) -> Command:
+def _parse_command(text: str) -> ShellCommand:
     if len(text) > READABLE:
         said = f"it has {len(text)} characters, and no more than {READABLE} are looked through"
-        return Command(text=text, odd=said, unread=said)
-    found = _Found()
-    unread = "" if _look_through(text, found, depth=0) else "it does not parse as a shell command"
-    if found.is_too_much or len(found.heard) > MOST_HEARD:
+        return ShellCommand(text=text, odd=said, unread=said)
+    found = _Findings()
+    unread = "" if _inspect_text(text, found, depth=0) else "it does not parse as a shell command"
+    if found.is_too_much or len(found.candidates) > MOST_CANDIDATES:
         unread = "it is nested too deeply, or has too many commands, to be looked through"
-    parts = _scanned(text)
-    odd = unread or _oddity(text, found, parts)
-    heard = tuple(dict.fromkeys(found.heard))
-    return Command(
+    parts = _scan_commands(text)
+    odd = unread or _find_oddity(text, found, parts)
+    candidates = tuple(dict.fromkeys(found.candidates))
+    return ShellCommand(
         text=text,
         parts=() if odd else parts,
         odd=odd,
         unread=unread,
-        heard=heard,
-        said=tuple(dict.fromkeys(said for words in heard for said in (joined(words), joined(_bare(words))))),
-        writes=_once(found.redirected, map(changed, heard)),
-        mentions=_once(found.sources, map(mentioned, heard)),
+        candidates=candidates,
+        match_texts=tuple(
+            dict.fromkeys(
+                said for words in candidates for said in (join_words(words), join_words(_normalise_program(words)))
+            )
+        ),
+        writes=_merge_unique(found.redirected, map(find_changed_paths, candidates)),
+        mentions=_merge_unique(found.sources, map(find_mentioned_paths, candidates)),
     )
 
 
 @lru_cache(maxsize=1024)
-def joined(words: Words) -> str:
+def join_words(words: Words) -> str:
     """The words as one text in which their borders cannot be mistaken."""
     return "\0".join([word.replace("\0", "\ufffd") for word in words]) + "\0"
 
 
-def _once(first: Iterable[str], others: Iterable[Iterable[str]]) -> tuple[str, ...]:
+def _merge_unique(first: Iterable[str], others: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chain(first, *others)))
 
 
-def _bare(words: Words) -> Words:
+def _normalise_program(words: Words) -> Words:
     """The command with its program named as rules name it."""
-    name = name_of(words)
+    name = get_program_name(words)
     return words if name == words[0] else (name, *words[1:])
 
 
-_remembered = lru_cache(maxsize=512)(_read)
+_parse_command_cached = lru_cache(maxsize=512)(_parse_command)
 
 
-def _oddity(text: str, found: _Found, parts: tuple[Words, ...]) -> str:
+def _find_oddity(text: str, found: _Findings, parts: tuple[Words, ...]) -> str:
     """Why the command is never approved unasked; empty for a plain one."""
     if not text.strip():
         return "it is empty"
@@ -112,7 +116,7 @@ def _oddity(text: str, found: _Found, parts: tuple[Words, ...]) -> str:
         return "it has a pattern, a brace, a backslash or another sign that the shell would interpret"
     if parts != tuple(found.simple) or any("=" in words[0] or not words[0] for words in parts):
         return "it can be read in more than one way"
-    programs = {name_of(words) for words in parts}
+    programs = {get_program_name(words) for words in parts}
     if "git" in programs and programs & {"cd", "pushd", "popd"}:
         return "it changes the folder before git, which takes its settings from there"
     return ""
@@ -142,7 +146,7 @@ ODD_NODES = {
     "function_definition": "a function",
     "comment": "a comment",
 }
-PLAIN_NODES = names(
+PLAIN_NODES = split_names(
     'program list pipeline command command_name word number raw_string string string_content concatenation && || | ; "'
 )
 
@@ -153,7 +157,7 @@ _WORD = r"""(?:'[^']*'|"[^"$`\\]*"|[A-Za-z0-9_@%+=:,./^-]|(?<=[A-Za-z0-9])~)+"""
 _TOKEN = re.compile(rf" *(?:(?P<sign>&&|\|\|?|;)|(?P<word>{_WORD}))(?= |&&|\||;|$)| +$")
 
 
-def _scanned(text: str) -> tuple[Words, ...]:
+def _scan_commands(text: str) -> tuple[Words, ...]:
     """The words of each simple command; nothing where a sign is met that is not plain."""
     parts: list[Words] = []
     words: list[str] = []
@@ -164,7 +168,7 @@ def _scanned(text: str) -> tuple[Words, ...]:
             return ()
         at = token.end()
         if token.lastgroup == "word":
-            words.append(_unquoted(token["word"]))
+            words.append(_remove_quotes(token["word"]))
         elif token.lastgroup == "sign":
             parts.append(tuple(words))
             words = []
@@ -173,7 +177,7 @@ def _scanned(text: str) -> tuple[Words, ...]:
     return tuple(parts) if all(parts) else ()
 
 
-def _unquoted(word: str) -> str:
+def _remove_quotes(word: str) -> str:
     if "'" not in word and '"' not in word:
         return word
     return re.sub(r"""'([^']*)'|"([^"]*)\"""", lambda quoted: quoted[1] or quoted[2] or "", word)
@@ -183,11 +187,11 @@ def _unquoted(word: str) -> str:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Findings:
     """What comes to light while a command is looked through."""
 
     simple: list[Words] = field(default_factory=list)
-    heard: list[Words] = field(default_factory=list)
+    candidates: list[Words] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     redirected: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
@@ -196,7 +200,7 @@ class _Found:
 
 
 @cache
-def _grammar() -> Language:
+def _load_grammar() -> Language:
     # Only commands that judge shell commands pay for this import.
     import tree_sitter_bash
     from tree_sitter import Language
@@ -204,39 +208,39 @@ def _grammar() -> Language:
     return Language(tree_sitter_bash.language())
 
 
-def _look_through(text: str, found: _Found, *, depth: int) -> bool:
+def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
     """Add what is in `text` to what was found; False where it does not parse."""
     from tree_sitter import Parser
 
-    if depth > DEEPEST or len(found.heard) > MOST_HEARD:
+    if depth > DEEPEST or len(found.candidates) > MOST_CANDIDATES:
         found.is_too_much = True
         return True
-    root = Parser(_grammar()).parse(text.encode("utf-8", "surrogatepass")).root_node
-    before, texts_before = len(found.heard), len(found.texts)
-    simple = _commands(root, found, is_top=depth == 0)
+    root = Parser(_load_grammar()).parse(text.encode("utf-8", "surrogatepass")).root_node
+    before, texts_before = len(found.candidates), len(found.texts)
+    simple = _find_simple_commands(root, found, is_top=depth == 0)
     if root.has_error:
-        simple += _roughly(text)
+        simple += _split_roughly(text)
     for words in simple:
-        heard = len(found.heard)
-        found.heard.extend(_variants(words))
-        found.is_too_much |= len(words) > MOST_WORDS and len(found.heard) - heard > 1
+        heard = len(found.candidates)
+        found.candidates.extend(_expand_variants(words))
+        found.is_too_much |= len(words) > MOST_WORDS and len(found.candidates) - heard > 1
     inner = [word.partition("!")[2] for words in simple if words[0] == "git" for word in words if "!" in word]
-    if any(name_of(words) in TEXT_READERS for words in found.heard[before:]):
+    if any(get_program_name(words) in TEXT_READERS for words in found.candidates[before:]):
         inner += found.texts[texts_before:]
         inner += [word for words in simple for word in words if re.search(r"[\s;|&]", word)]
     for piece in inner:
         if piece != text:
-            _look_through(piece, found, depth=depth + 1)
+            _inspect_text(piece, found, depth=depth + 1)
     return not root.has_error
 
 
-def _roughly(text: str) -> list[Words]:
+def _split_roughly(text: str) -> list[Words]:
     """What may be commands in a text that does not parse."""
     pieces = (re.sub(r"[\\'\"]", "", piece) for piece in re.split(r"[;&|\n(){}<>`$]+", text))
     return [words for piece in pieces if (words := tuple(piece.replace(",", " ").split()))]
 
 
-def _commands(root: Node, found: _Found, *, is_top: bool) -> list[Words]:
+def _find_simple_commands(root: Node, found: _Findings, *, is_top: bool) -> list[Words]:
     """The simple commands below a node, in order; what else is met goes to `found`."""
     simple: list[Words] = []
     waiting = [root]
@@ -246,10 +250,10 @@ def _commands(root: Node, found: _Found, *, is_top: bool) -> list[Words]:
         if is_top:
             found.kinds.add(kind)
         if kind == "command":
-            if words := tuple([_said(child) for child in children if child.type not in _NOT_WORDS]):
+            if words := tuple([_decode_word(child) for child in children if child.type not in _NOT_WORDS]):
                 simple.append(words)
         elif kind in _NOTED:
-            _note(node, kind, found, simple)
+            _note_node(node, kind, found, simple)
         if children:
             waiting.extend(reversed(children))
     if is_top:
@@ -257,60 +261,62 @@ def _commands(root: Node, found: _Found, *, is_top: bool) -> list[Words]:
     return simple
 
 
-_NOTED = names("declaration_command unset_command test_command file_redirect heredoc_body herestring_redirect")
+_NOTED = split_names("declaration_command unset_command test_command file_redirect heredoc_body herestring_redirect")
 
 
-def _note(node: Node, kind: str, found: _Found, simple: list[Words]) -> None:
+def _note_node(node: Node, kind: str, found: _Findings, simple: list[Words]) -> None:
     """Put down what else than a command stands there."""
     if kind == "file_redirect":
-        _redirect(node.children, found)
+        _note_redirect(node.children, found)
     elif kind == "heredoc_body":
-        found.texts.append(_text(node))
+        found.texts.append(_decode_text(node))
     elif kind == "herestring_redirect":
-        found.texts.append(_said(node.children[-1]))
+        found.texts.append(_decode_word(node.children[-1]))
     else:
-        simple.append(tuple(_text(node).split()))
+        simple.append(tuple(_decode_text(node).split()))
 
 
 _NOT_WORDS = frozenset(("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect", "comment"))
 
 
-def _redirect(children: list[Node], found: _Found) -> None:
+def _note_redirect(children: list[Node], found: _Findings) -> None:
     signs = {child.type for child in children if not child.is_named}
     for child in children:
         if child.is_named and child.type != "file_descriptor":
-            said = _said(child)
+            said = _decode_word(child)
             if signs == {"<"}:
                 found.sources.append(said)
             elif not (signs & {">&", "<&"} and said.isdigit()):
                 found.redirected.append(said)
 
 
-def _text(node: Node) -> str:
+def _decode_text(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "replace")
 
 
-def _said(node: Node) -> str:
+def _decode_word(node: Node) -> str:
     """A word as the program would get it; what only the shell can know stays as it is written."""
-    kind, text = node.type, _text(node)
+    kind, text = node.type, _decode_text(node)
     if kind == "word":
-        return text if "\\" not in text else re.sub(r"\\(.)", _unescaped, text, flags=re.DOTALL)
+        return text if "\\" not in text else re.sub(r"\\(.)", _unescape_backslash, text, flags=re.DOTALL)
     if kind == "raw_string":
         return text[1:-1]
     if kind == "string":
         return re.sub(r'\\(["\\$`\n])', r"\1", text[1:-1])
     if kind == "ansi_c_string":
-        return re.sub(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|[0-7]{1,3}|.)", _escaped, text[2:-1], flags=re.DOTALL)
+        return re.sub(
+            r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|[0-7]{1,3}|.)", _decode_ansi_escape, text[2:-1], flags=re.DOTALL
+        )
     if kind in ("concatenation", "command_name"):
-        return "".join([_said(child) for child in children]) if (children := node.children) else text
+        return "".join([_decode_word(child) for child in children]) if (children := node.children) else text
     return text
 
 
-def _unescaped(escape: re.Match[str]) -> str:
+def _unescape_backslash(escape: re.Match[str]) -> str:
     return "" if escape[1] == "\n" else escape[1]
 
 
-def _escaped(escape: re.Match[str]) -> str:
+def _decode_ansi_escape(escape: re.Match[str]) -> str:
     code = escape[1]
     if code[0] in "xu" and len(code) > 1:
         return chr(int(code[1:], 16))
@@ -319,7 +325,7 @@ def _escaped(escape: re.Match[str]) -> str:
     return {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b"}.get(code, code)
 
 
-def _variants(words: Words) -> Iterator[Words]:
+def _expand_variants(words: Words) -> Iterator[Words]:
     """The command, the same without its first options, and every command that it may carry."""
     yield words
     if _UNSPLIT.search(words[0]):
@@ -331,7 +337,7 @@ def _variants(words: Words) -> Iterator[Words]:
         if not words[at].startswith("-") and not (at > 1 and words[at - 1].startswith("-")):
             break
         yield (words[0], *words[at + 1 :])
-    if (name := name_of(words)) in CARRIERS or name == "find":
+    if (name := get_program_name(words)) in WRAPPERS or name == "find":
         for start in range(1, min(len(words), MOST_WORDS)):
             yield words[start:]
 

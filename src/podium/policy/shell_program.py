@@ -9,59 +9,67 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from .path_rules import is_protected, is_sensitive, place
-from .risky_options import GIT_READS, Risk, Words, git_subcommand, names, option_risks, patterns
+from .path_rules import is_protected, is_sensitive, locate_path
+from .risky_options import (
+    GIT_READS,
+    Risk,
+    Words,
+    find_git_subcommand,
+    find_option_risks,
+    find_pattern_places,
+    split_names,
+)
 
 
-def name_of(words: Words) -> str:
+def get_program_name(words: Words) -> str:
     """The program, without the folder it lies in: `rm` for `/bin/RM`."""
     return words[0].rpartition("/")[2].lower() if words else ""
 
 
 @lru_cache(maxsize=1024)
-def risks(words: Words) -> tuple[Risk, ...]:
+def find_risks(words: Words) -> tuple[Risk, ...]:
     """Every word of one simple command that only a rule naming it may allow."""
-    return tuple(_risks(words))
+    return tuple(_find_risks(words))
 
 
-def _risks(words: Words) -> Iterator[Risk]:
-    name = name_of(words)
-    if name in CARRIERS:
-        yield from _carried(words, name)
+def _find_risks(words: Words) -> Iterator[Risk]:
+    name = get_program_name(words)
+    if name in WRAPPERS:
+        yield from _find_wrapper_risks(words, name)
         return
-    yield from _interpreter(words) if INTERPRETER.fullmatch(name) else option_risks(words, name)
-    if name not in TALKERS:
-        looked_for = patterns(words, name)
+    yield from _find_interpreter_risks(words) if INTERPRETER.fullmatch(name) else find_option_risks(words, name)
+    if name not in PATHLESS:
+        looked_for = find_pattern_places(words, name)
         for at, word in enumerate(words):
             if at not in looked_for:
-                yield from _path_risks(at, word)
+                yield from _find_path_risks(at, word)
 
 
-def is_reading(words: Words) -> bool:
+def is_read_only(words: Words) -> bool:
     """Whether the command is known to change nothing."""
-    known = words[0] in READERS or (words[0] == "git" and git_subcommand(words)[1] in GIT_READS)
-    return known and not any(risk.kind == "deed" for risk in risks(words))
+    known = words[0] in READERS or (words[0] == "git" and find_git_subcommand(words)[1] in GIT_READS)
+    return known and not any(risk.kind == "deed" for risk in find_risks(words))
 
 
-def mentioned(words: Words) -> list[str]:
+def find_mentioned_paths(words: Words) -> list[str]:
     """The words that a program could take for paths; none for one that only repeats its words."""
-    return [] if name_of(words) in TALKERS else [path for word in words[1:] for path in _paths_in(word)]
+    return [] if get_program_name(words) in PATHLESS else [path for word in words[1:] for path in _find_paths(word)]
 
 
-def changed(words: Words) -> list[str]:
+def find_changed_paths(words: Words) -> list[str]:
     """The paths that a command is known to write, move or delete."""
-    return [word.removeprefix("of=") for word in _operands(words) if not word.startswith("-")]
+    return [word.removeprefix("of=") for word in _find_changed_operands(words) if not word.startswith("-")]
 
 
-def _operands(words: Words) -> Words:
+def _find_changed_operands(words: Words) -> Words:
     """The words of a command that are known to be what it changes, with options among them."""
-    name = name_of(words)
+    name = get_program_name(words)
     if name in WRITERS:
         return words[1:]
     if name in COPIERS:
         return words[-1:]
     if name == "git":
-        at, subcommand = git_subcommand(words)
+        at, subcommand = find_git_subcommand(words)
         return words[at + 1 :] if subcommand in GIT_WRITES else ()
     if name == "sed" and any(re.match(r"-[a-zA-Z]*i|--in", word) for word in words[1:]):
         return words[1:]
@@ -69,7 +77,7 @@ def _operands(words: Words) -> Words:
 
 
 @lru_cache(maxsize=4096)
-def _paths_in(word: str) -> tuple[str, ...]:
+def _find_paths(word: str) -> tuple[str, ...]:
     """What could be a path in a word: all of it, an option's value, what follows `@`, or `:` as in `HEAD:.env`."""
     paths = [rest for mark in "=:@" if mark in word and (rest := word.partition(mark)[2])]
     if not word.startswith("-"):
@@ -79,24 +87,24 @@ def _paths_in(word: str) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def _path_risks(at: int, word: str) -> Iterator[Risk]:
+def _find_path_risks(at: int, word: str) -> Iterator[Risk]:
     if not _ADDRESS.match(word):
-        for path in _paths_in(word):
+        for path in _find_paths(word):
             if is_protected(path):
                 yield Risk(at, f"{path} is protected", "guarded")
             elif is_sensitive(path):
                 yield Risk(at, f"{path} may hold secrets", "guarded")
-            elif not place(path).is_inside:
+            elif not locate_path(path).is_inside:
                 yield Risk(at, f"{path} may lie outside the checkout", "outside")
 
 
 _ADDRESS = re.compile(r"(?:https?|wss?|git|ssh)://")
 
 
-def _carried(words: Words, name: str) -> Iterator[Risk]:
+def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
     """A command that carries another: where that begins, and what is risky about it."""
     at = 1
-    while at < len(words) and _BEFORE_CARRIED.fullmatch(words[at]):
+    while at < len(words) and _BEFORE_WRAPPED.fullmatch(words[at]):
         if name in TEXT_READERS or "=" in words[at]:
             yield Risk(at, f"{name} {words[at]} changes what is run")
         at += 1
@@ -105,14 +113,14 @@ def _carried(words: Words, name: str) -> Iterator[Risk]:
         # What comes from the input, or stands in a text, is not among the words at all.
         yield Risk(len(words), f"{name} runs what is not written here")
     elif at < len(words):
-        yield from (Risk(at + risk.place, risk.why, risk.kind) for risk in risks(words[at:]))
+        yield from (Risk(at + risk.place, risk.why, risk.kind) for risk in find_risks(words[at:]))
 
 
 # A duration, a number, or an assignment that stands before the command that is carried.
-_BEFORE_CARRIED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOTALL)
+_BEFORE_WRAPPED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOTALL)
 
 
-def _interpreter(words: Words) -> Iterator[Risk]:
+def _find_interpreter_risks(words: Words) -> Iterator[Risk]:
     """Options that stand before the script bring code of their own."""
     for at, word in enumerate(words[1:], 1):
         if word in ("--version", "-V", "--help") or not word.startswith("-"):
@@ -120,7 +128,7 @@ def _interpreter(words: Words) -> Iterator[Risk]:
         yield Risk(at, f"{word} makes {words[0]} run code")
         if word == "-m" and at + 1 < len(words):
             yield Risk(at + 1, "-m runs a module")
-            yield from (Risk(at + 1 + risk.place, risk.why, risk.kind) for risk in risks(words[at + 1 :]))
+            yield from (Risk(at + 1 + risk.place, risk.why, risk.kind) for risk in find_risks(words[at + 1 :]))
             return
     yield Risk(len(words), f"{words[0]} runs what is not written here")
 
@@ -130,34 +138,34 @@ INTERPRETER = re.compile(
     r"groovy|scala|irb|sqlite3|psql|mysql|vim?|nvim|emacs|ed|ex)[\d.]*"
 )
 
-SHELLS = names("bash sh dash zsh ksh ash fish csh tcsh rbash")
-TEXT_READERS = SHELLS | names(
+SHELLS = split_names("bash sh dash zsh ksh ash fish csh tcsh rbash")
+TEXT_READERS = SHELLS | split_names(
     "eval source . su ssh env watch script flock trap alias at batch xargs parallel entr tmux screen expect busybox"
 )
 """Programs that read a command from a text."""
 
-CARRIERS = TEXT_READERS | names(
+WRAPPERS = TEXT_READERS | split_names(
     "sudo doas runuser timeout gtimeout nice ionice chrt taskset nohup setsid stdbuf unbuffer time command builtin "
     "exec coproc strace ltrace gdb perf chroot unshare nsenter setpriv sg systemd-run toybox fakeroot proot numactl "
     "prlimit xvfb-run npx bunx uvx pipx dbus-run-session firejail bwrap caffeinate rlwrap direnv sshpass torsocks"
 )
 """Programs whose words are, or hold, another command."""
 
-TALKERS = names("echo printf true false pwd : whoami basename dirname seq")
+PATHLESS = split_names("echo printf true false pwd : whoami basename dirname seq")
 """Programs that open no path."""
 
-READERS = TALKERS | names(
+READERS = PATHLESS | split_names(
     "ls cat head tail wc grep egrep fgrep rg find stat file du df tree diff cmp sort uniq cut tr nl date which type "
     "realpath readlink md5sum sha1sum sha256sum cksum id uname jq column sed awk rev tac fold paste comm cd"
 )
 """Programs that change nothing, as long as none of their words is a risk."""
 
-WRITERS = names(
+WRITERS = split_names(
     "tee mv rm rmdir touch mkdir truncate dd chmod chown chgrp patch unlink shred split mkfifo mknod ed ex vi vim nano"
 )
 """Programs whose operands are files that they change."""
 
-COPIERS = names("cp ln install rsync scp")
+COPIERS = split_names("cp ln install rsync scp")
 """Programs that change their last operand."""
 
-GIT_WRITES = names("rm mv checkout restore apply clean reset")
+GIT_WRITES = split_names("rm mv checkout restore apply clean reset")

@@ -10,136 +10,152 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..values.agent import Advisors, Agent, Reference
-from ..values.diagnostic import Finding
-from ..values.located_yaml import quoted
-from .agent_name import joined, there_are
-from .schema_fit import misfits
-from .workflow_graph import edges, terminal
+from ..values.diagnostic import Diagnostic
+from ..values.located_yaml import quote_text
+from .agent_name import join_words, suggest_names
+from .schema_fit import find_schema_mismatches
+from .workflow_graph import find_terminal_agents, iter_edges
 
-DEEPEST = 16
-MOST_CYCLES = 50
-MOST_MISSING = 20
+MAX_DEPTH = 16
+MAX_CYCLES = 50
+MAX_MISSING = 20
 
 Agents = Mapping[str, Agent]
 
 
-def findings(agents: Agents, *, known: Collection[str] = (), broken: Collection[str] = ()) -> tuple[Finding, ...]:
+def check_agents(
+    agents: Agents, *, known: Collection[str] = (), broken: Collection[str] = ()
+) -> tuple[Diagnostic, ...]:
     """Everything that is wrong between `agents`.
 
     `known` are further names that exist, offered where one is missing; `broken` are those whose
     files have errors of their own, which are not missing.
     """
-    found = [*missing(agents, known=known, broken=broken), *combinations(agents), *stages(agents)]
-    if round_trips := tuple(cycles(agents)):
+    found = [
+        *check_references(agents, known=known, broken=broken),
+        *check_combinations(agents),
+        *check_handoffs(agents),
+    ]
+    if round_trips := tuple(check_cycles(agents)):
         return (*found, *round_trips)
-    return (*found, *depths(agents))
+    return (*found, *check_depth(agents))
 
 
-def missing(agents: Agents, *, known: Collection[str] = (), broken: Collection[str] = ()) -> Iterator[Finding]:
+def check_references(
+    agents: Agents, *, known: Collection[str] = (), broken: Collection[str] = ()
+) -> Iterator[Diagnostic]:
     """An error for every reference to an agent that does not exist, up to a number for each agent."""
     exist = sorted({*agents, *known})
     for agent in agents.values():
-        absent = [one for one in _once(agent.references()) if one.name not in agents and one.name not in broken]
-        for reference in absent[:MOST_MISSING]:
-            hint = there_are(reference.name, exist, but=agent.name)
-            yield _error(agent, key_of(agent, reference), f"there is no agent {quoted(reference.name)}; {hint}")
-        if len(absent) > MOST_MISSING:
-            yield _error(agent, "", f"{len(absent) - MOST_MISSING} more of the agents named here do not exist")
+        absent = [
+            one
+            for one in _deduplicate_references(agent.references())
+            if one.name not in agents and one.name not in broken
+        ]
+        for reference in absent[:MAX_MISSING]:
+            hint = suggest_names(reference.name, exist, but=agent.name)
+            yield _make_error(
+                agent, find_reference_key(agent, reference), f"there is no agent {quote_text(reference.name)}; {hint}"
+            )
+        if len(absent) > MAX_MISSING:
+            yield _make_error(agent, "", f"{len(absent) - MAX_MISSING} more of the agents named here do not exist")
 
 
-def combinations(agents: Agents) -> Iterator[Finding]:
+def check_combinations(agents: Agents) -> Iterator[Diagnostic]:
     """An error for every agent that wants two things which exclude each other, or lacks what it cannot do without."""
     for agent in agents.values():
         if agent.advisors is not None:
-            yield from _advisors(agent.advisors, agent)
+            yield from _check_advisors(agent.advisors, agent)
         if agent.router is not None:
-            yield from _router(agent)
+            yield from _check_router(agent)
         if agent.team is not None:
-            yield from _team(agent)
+            yield from _check_team(agent)
 
 
-def _advisors(advisors: Advisors, agent: Agent) -> Iterator[Finding]:
+def _check_advisors(advisors: Advisors, agent: Agent) -> Iterator[Diagnostic]:
     """What cannot be asked of advisors."""
     number, count = advisors.require, len(advisors.agents)
     if isinstance(number, int) and number > count:
         message = f"{number} of {count} advisors cannot succeed; a number up to {count} would be right"
-        yield _error(agent, "advisors.require", message)
+        yield _make_error(agent, "advisors.require", message)
 
 
-def _router(agent: Agent) -> Iterator[Finding]:
+def _check_router(agent: Agent) -> Iterator[Diagnostic]:
     """What a router may not be."""
     assert agent.router is not None
     named = agent.router.destinations
     if agent.team is not None:
-        yield _error(agent, "router", "an agent is a router or leads a team, not both; take out router or team")
+        yield _make_error(agent, "router", "an agent is a router or leads a team, not both; take out router or team")
     if named and agent.agents and named != agent.agents:
-        yield _error(agent, "router", "both router and agents list destinations; one list would be right")
+        yield _make_error(agent, "router", "both router and agents list destinations; one list would be right")
     if not agent.destinations:
-        yield _error(agent, "router", "a router needs at least one destination; list agents, or router.destinations")
+        yield _make_error(
+            agent, "router", "a router needs at least one destination; list agents, or router.destinations"
+        )
 
 
-def _team(agent: Agent) -> Iterator[Finding]:
+def _check_team(agent: Agent) -> Iterator[Diagnostic]:
     """What a team may not be."""
     assert agent.team is not None
     if agent.handoff is not None:
         message = (
             f"a team's lead gives the answer itself; take out handoff, or let an agent above hand to {agent.handoff}"
         )
-        yield _error(agent, "handoff", message)
+        yield _make_error(agent, "handoff", message)
     if agent.team.evaluator == agent.name:
-        yield _error(agent, "team.evaluator", "the lead cannot judge its own work; another agent would be right")
+        yield _make_error(agent, "team.evaluator", "the lead cannot judge its own work; another agent would be right")
     if not agent.team.members:
-        yield _error(agent, "team.members", "a team needs at least one member; members: [NAME] would be right")
+        yield _make_error(agent, "team.members", "a team needs at least one member; members: [NAME] would be right")
     names = Counter(member.name or member.agent for member in agent.team.members)
     if twice := [name for name, count in names.items() if count > 1]:
-        message = f"more than one member is called {joined(twice)}; give each a name of its own"
-        yield _error(agent, "team.members", message)
+        message = f"more than one member is called {join_words(twice)}; give each a name of its own"
+        yield _make_error(agent, "team.members", message)
 
 
-def stages(agents: Agents) -> Iterator[Finding]:
+def check_handoffs(agents: Agents) -> Iterator[Diagnostic]:
     """An error for every handoff whose receiver needs what the sender may not give."""
     for agent in agents.values():
         receiver = agents.get(agent.handoff or "")
         if receiver is None:
             continue
-        for sender in _performing(agents, agent):
-            if misfit := next(misfits(sender.output, receiver.input), None):
+        for sender in _find_output_agents(agents, agent):
+            if misfit := next(find_schema_mismatches(sender.output, receiver.input), None):
                 message = f"the output of {sender.name} does not fit the input of {receiver.name}: {misfit}"
-                yield _error(agent, "handoff", message)
+                yield _make_error(agent, "handoff", message)
 
 
-def _performing(agents: Agents, agent: Agent) -> list[Agent]:
+def _find_output_agents(agents: Agents, agent: Agent) -> list[Agent]:
     """Whose words are handed on when `agent` is done: its own, or those of whom it routes to."""
     if agent.router is None:
         return [agent]
-    names = dict.fromkeys(name for start in agent.destinations for name in terminal(agents, start))
+    names = dict.fromkeys(name for start in agent.destinations for name in find_terminal_agents(agents, start))
     return [agents[name] for name in names]
 
 
-def cycles(agents: Agents) -> Iterator[Finding]:
+def check_cycles(agents: Agents) -> Iterator[Diagnostic]:
     """An error for every way back to an agent that is already at work, with the whole path.
 
     Found by one walk along all edges, so that each path is told once; past a number of them the
     rest is left for when these are gone.
     """
-    for number, path in enumerate(round_trips(agents)):
-        if number == MOST_CYCLES:
-            yield _error(agents[path[0]], "", f"there are more cycles than these {MOST_CYCLES}; break these first")
+    for number, path in enumerate(find_cycles(agents)):
+        if number == MAX_CYCLES:
+            yield _make_error(agents[path[0]], "", f"there are more cycles than these {MAX_CYCLES}; break these first")
             return
         agent, following = agents[path[0]], path[1]
-        key = next((key_of(agent, edge) for edge in edges(agent) if edge.name == following), "")
+        key = next((find_reference_key(agent, edge) for edge in iter_edges(agent) if edge.name == following), "")
         message = f"an agent may not come back to itself: {' -> '.join(path)}; take one of these steps out"
-        yield _error(agent, key, message)
+        yield _make_error(agent, key, message)
 
 
-def round_trips(agents: Agents) -> Iterator[list[str]]:
+def find_cycles(agents: Agents) -> Iterator[list[str]]:
     """Every path that a walk finds to lead back to its beginning, which stands at both ends."""
     done: set[str] = set()
     for start in agents:
         if start in done:
             continue
         path, place = [start], {start: 0}
-        ahead = [iter(_next_names(agents, start))]
+        ahead = [iter(_list_dependencies(agents, start))]
         while ahead:
             for name in ahead[-1]:
                 if name in place:
@@ -147,7 +163,7 @@ def round_trips(agents: Agents) -> Iterator[list[str]]:
                 elif name not in done:
                     place[name] = len(path)
                     path.append(name)
-                    ahead.append(iter(_next_names(agents, name)))
+                    ahead.append(iter(_list_dependencies(agents, name)))
                     break
             else:
                 ahead.pop()
@@ -155,27 +171,27 @@ def round_trips(agents: Agents) -> Iterator[list[str]]:
                 del place[left]
 
 
-def depths(agents: Agents) -> Iterator[Finding]:
+def check_depth(agents: Agents) -> Iterator[Diagnostic]:
     """An error for every agent, not needed by another, below which agents are nested too deep."""
-    needed = {name for agent in agents.values() for name in _next_names(agents, agent.name)}
-    levels = _levels(agents)
+    needed = {name for agent in agents.values() for name in _list_dependencies(agents, agent.name)}
+    levels = _count_levels(agents)
     for name, agent in agents.items():
-        if levels[name] > DEEPEST and name not in needed:
+        if levels[name] > MAX_DEPTH and name not in needed:
             path = [name]
-            while len(path) <= DEEPEST:
-                path.append(max(_next_names(agents, path[-1]), key=levels.__getitem__))
-            message = f"agents are nested {levels[name]} deep, and {DEEPEST} is the most: {' -> '.join(path)}"
-            yield _error(agent, "", message)
+            while len(path) <= MAX_DEPTH:
+                path.append(max(_list_dependencies(agents, path[-1]), key=levels.__getitem__))
+            message = f"agents are nested {levels[name]} deep, and {MAX_DEPTH} is the most: {' -> '.join(path)}"
+            yield _make_error(agent, "", message)
 
 
-def _levels(agents: Agents) -> dict[str, int]:
+def _count_levels(agents: Agents) -> dict[str, int]:
     """How many levels of agents begin at each, itself included."""
     levels: dict[str, int] = {}
     begun: set[str] = set()
     waiting = list(agents)
     while waiting:
         name = waiting[-1]
-        below = [] if name in levels else _next_names(agents, name)
+        below = [] if name in levels else _list_dependencies(agents, name)
         if name not in begun:
             begun.add(name)
             waiting.extend(other for other in below if other not in begun)
@@ -186,7 +202,7 @@ def _levels(agents: Agents) -> dict[str, int]:
     return levels
 
 
-def key_of(agent: Agent, reference: Reference) -> str:
+def find_reference_key(agent: Agent, reference: Reference) -> str:
     """The key of the agent's file under which a reference stands."""
     if reference.kind == "tool":
         return "agents" if reference.name in agent.agents else "tools"
@@ -200,12 +216,12 @@ def key_of(agent: Agent, reference: Reference) -> str:
     return "advisors" if reference.kind == "advice" else "handoff"
 
 
-def _next_names(agents: Agents, name: str) -> Sequence[str]:
+def _list_dependencies(agents: Agents, name: str) -> Sequence[str]:
     """Whom the agent needs, each once, of those that exist."""
-    return list(dict.fromkeys(edge.name for edge in edges(agents[name]) if edge.name in agents))
+    return list(dict.fromkeys(edge.name for edge in iter_edges(agents[name]) if edge.name in agents))
 
 
-def _once(references: Iterator[Reference]) -> Iterator[Reference]:
+def _deduplicate_references(references: Iterator[Reference]) -> Iterator[Reference]:
     """The references without those to an agent that was met before."""
     met: set[str] = set()
     for reference in references:
@@ -214,5 +230,5 @@ def _once(references: Iterator[Reference]) -> Iterator[Reference]:
             yield reference
 
 
-def _error(agent: Agent, key: str, message: str) -> Finding:
-    return Finding(severity="error", path=agent.path or f"agent {agent.name}", key=key, message=message)
+def _make_error(agent: Agent, key: str, message: str) -> Diagnostic:
+    return Diagnostic(severity="error", path=agent.path or f"agent {agent.name}", key=key, message=message)

@@ -14,17 +14,25 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from ..values.diagnostic import Finding, Severity
-from ..values.located_yaml import Fields, Items, Scalar, Written, described, quoted, shortened
-from .agent_name import is_name, joined, slug
+from ..values.diagnostic import Diagnostic, Severity
+from ..values.located_yaml import (
+    ListNode,
+    LocatedNode,
+    MappingNode,
+    ScalarNode,
+    describe_node,
+    quote_text,
+    truncate_text,
+)
+from .agent_name import is_agent_name, join_words, to_agent_name
 
-MOST_FINDINGS = 100
+MAX_DIAGNOSTICS = 100
 
 _SOURCES = ("builtin:", "user:", "repo:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ParseContext:
     """The file being read: where it is, how it is shown, and what was found out so far.
 
     `lines` has the line of every known key, nested ones as `team.members`. A `foreign` file was
@@ -32,193 +40,195 @@ class Page:
     """
 
     file: Path
-    path: str
+    display_path: str
     root: Path | None = None
     foreign: bool = False
-    findings: list[Finding] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_full(self) -> bool:
         """Whether there are as many findings as anybody reads."""
-        return len(self.findings) >= MOST_FINDINGS
+        return len(self.diagnostics) >= MAX_DIAGNOSTICS
 
     @property
     def has_error(self) -> bool:
         """Whether the file can no longer become an agent."""
-        return any(finding.severity == "error" for finding in self.findings)
+        return any(diagnostic.severity == "error" for diagnostic in self.diagnostics)
 
-    def note(self, severity: Severity, message: str, *, line: int | None = None, key: str = "") -> None:
+    def add_diagnostic(self, severity: Severity, message: str, *, line: int | None = None, key: str = "") -> None:
         """Keep one finding about this file; on a full page only if it is the first error."""
         if self.is_full and (severity != "error" or self.has_error):
             return
-        place = shortened(" ".join(key.split()))
-        self.findings.append(Finding(severity=severity, path=self.path, line=line, key=place, message=message))
+        place = truncate_text(" ".join(key.split()))
+        self.diagnostics.append(
+            Diagnostic(severity=severity, path=self.display_path, line=line, key=place, message=message)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class ValueReader:
     """One value of a page under its key, spelled as in the file."""
 
-    page: Page
+    context: ParseContext
     key: str
-    written: Written
+    node: LocatedNode
 
-    def error(self, message: str) -> None:
-        self.page.note("error", message, line=self.written.line, key=self.key)
+    def add_error(self, message: str) -> None:
+        self.context.add_diagnostic("error", message, line=self.node.line, key=self.key)
 
-    def warn(self, message: str) -> None:
-        self.page.note("warning", message, line=self.written.line, key=self.key)
+    def add_warning(self, message: str) -> None:
+        self.context.add_diagnostic("warning", message, line=self.node.line, key=self.key)
 
-    def wrong(self, right: str) -> None:
+    def report_expected(self, expected: str) -> None:
         """The error that says what stands here and what would be right."""
-        self.error(f"{described(self.written)}; {right} would be right")
+        self.add_error(f"{describe_node(self.node)}; {expected} would be right")
 
     def is_empty(self) -> bool:
         """Whether nothing stands here."""
-        return isinstance(self.written, Scalar) and self.written.kind == "nothing"
+        return isinstance(self.node, ScalarNode) and self.node.kind == "nothing"
 
-    def text(self) -> str:
+    def read_text(self) -> str:
         """Text, without the blanks around it."""
-        if isinstance(self.written, Scalar) and self.written.kind == "text":
-            return self.written.raw.strip()
-        self.wrong("text in quotes")
+        if isinstance(self.node, ScalarNode) and self.node.kind == "text":
+            return self.node.raw.strip()
+        self.report_expected("text in quotes")
         return ""
 
-    def sentence(self) -> str:
+    def read_single_line(self) -> str:
         """Text on one line, whatever line breaks it is written with."""
-        return " ".join(self.text().split())
+        return " ".join(self.read_text().split())
 
-    def flag(self) -> bool:
+    def read_bool(self) -> bool:
         """True or false."""
-        if isinstance(self.written, Scalar) and isinstance(self.written.value, bool):
-            return self.written.value
-        self.wrong("true or false")
+        if isinstance(self.node, ScalarNode) and isinstance(self.node.value, bool):
+            return self.node.value
+        self.report_expected("true or false")
         return False
 
-    def whole(self, least: int = 1) -> int:
+    def read_int(self, least: int = 1) -> int:
         """A whole number of at least `least`."""
-        if isinstance(self.written, Scalar) and self.written.kind == "whole":
-            value = int(self.written.raw)
+        if isinstance(self.node, ScalarNode) and self.node.kind == "whole":
+            value = int(self.node.raw)
             if value >= least:
                 return value
-        self.wrong(f"a whole number of at least {least}")
+        self.report_expected(f"a whole number of at least {least}")
         return least
 
-    def amount(self) -> float:
+    def read_positive_number(self) -> float:
         """A number above zero, such as seconds or money."""
-        if isinstance(self.written, Scalar) and self.written.kind in ("whole", "number"):
-            value = float(self.written.raw)
+        if isinstance(self.node, ScalarNode) and self.node.kind in ("whole", "number"):
+            value = float(self.node.raw)
             if value > 0:
                 return value
-        self.wrong("a number above 0")
+        self.report_expected("a number above 0")
         return 1.0
 
-    def choice(self, words: Collection[str], *, also: Mapping[str, str] | None = None) -> str:
+    def read_choice(self, words: Collection[str], *, also: Mapping[str, str] | None = None) -> str:
         """One of `words`; a spelling in `also` stands for the word it leads to."""
-        spelled = self.written.raw if isinstance(self.written, Scalar) and self.written.kind == "text" else ""
+        spelled = self.node.raw if isinstance(self.node, ScalarNode) and self.node.kind == "text" else ""
         word = (also or {}).get(spelled, spelled)
-        right = joined(list(words), last="or")
+        right = join_words(list(words), last="or")
         if not spelled:
-            self.wrong(right)
+            self.report_expected(right)
         elif word not in words:
-            self.error(f"{quoted(spelled)} is not known; {right} would be right")
+            self.add_error(f"{quote_text(spelled)} is not known; {right} would be right")
         return word
 
-    def items(self) -> Iterator[Slot]:
+    def iter_items(self) -> Iterator[ValueReader]:
         """The items of a list, each as a slot of its own; the slot itself where no list stands."""
-        if not isinstance(self.written, Items):
+        if not isinstance(self.node, ListNode):
             yield self
             return
-        for item in self.written.items:
-            yield Slot(page=self.page, key=self.key, written=item)
+        for item in self.node.items:
+            yield ValueReader(context=self.context, key=self.key, node=item)
 
-    def texts(self, right: str = "a list of texts") -> tuple[str, ...]:
+    def read_texts(self, expected: str = "a list of texts") -> tuple[str, ...]:
         """A list of texts, one text for each item."""
-        if isinstance(self.written, Fields):
-            self.wrong(right)
+        if isinstance(self.node, MappingNode):
+            self.report_expected(expected)
             return ()
-        return tuple(text for item in self.items() if (text := item.text()))
+        return tuple(text for item in self.iter_items() if (text := item.read_text()))
 
-    def words(self, right: str = "a list of texts") -> tuple[str, ...]:
+    def read_comma_list(self, expected: str = "a list of texts") -> tuple[str, ...]:
         """A list of texts, or one text with commas; commas inside parentheses separate nothing."""
-        if not isinstance(self.written, Scalar):
-            return self.texts(right)
-        if self.written.kind != "text":
-            self.wrong(right)
+        if not isinstance(self.node, ScalarNode):
+            return self.read_texts(expected)
+        if self.node.kind != "text":
+            self.report_expected(expected)
             return ()
-        return tuple(word for part in parts(self.written.raw) if (word := part.strip()))
+        return tuple(word for part in split_at_commas(self.node.raw) if (word := part.strip()))
 
-    def name(self) -> str:
+    def read_agent_name(self) -> str:
         """The name of one agent."""
-        if isinstance(self.written, Scalar) and self.written.kind == "text" and self.written.raw.strip():
-            return self.referred(self.written.raw.strip())
-        self.wrong("one agent's name")
+        if isinstance(self.node, ScalarNode) and self.node.kind == "text" and self.node.raw.strip():
+            return self.resolve_agent_name(self.node.raw.strip())
+        self.report_expected("one agent's name")
         return ""
 
-    def names(self) -> tuple[str, ...]:
+    def read_agent_names(self) -> tuple[str, ...]:
         """A list of agents' names, each once."""
-        words = [self.referred(word) for word in self.words("a list of agents' names")]
+        words = [self.resolve_agent_name(word) for word in self.read_comma_list("a list of agents' names")]
         names = tuple(dict.fromkeys(words))
         if len(names) < len(words):
             twice = next(name for name, count in Counter(words).items() if count > 1)
-            self.warn(f"{quoted(twice)} stands here twice; once would be right")
+            self.add_warning(f"{quote_text(twice)} stands here twice; once would be right")
         return names
 
-    def referred(self, word: str) -> str:
+    def resolve_agent_name(self, word: str) -> str:
         """`word` as the name of an agent; in a foreign file a display name stands for the name made from it."""
-        if self.page.foreign and not is_name(word) and not word.startswith(_SOURCES):
-            return slug(word) or word
+        if self.context.foreign and not is_agent_name(word) and not word.startswith(_SOURCES):
+            return to_agent_name(word) or word
         return word
 
-    def entries(self) -> Iterator[tuple[str, Slot]]:
+    def iter_entries(self) -> Iterator[tuple[str, ValueReader]]:
         """The values of a mapping under their keys as spelled; nothing where no mapping stands."""
-        fields = self.written.fields if isinstance(self.written, Fields) else {}
-        for spelled, written in fields.items():
-            yield spelled, Slot(page=self.page, key=self.under(spelled), written=written)
+        fields = self.node.fields if isinstance(self.node, MappingNode) else {}
+        for spelled, node in fields.items():
+            yield spelled, ValueReader(context=self.context, key=self.join_key(spelled), node=node)
 
-    def under(self, key: str) -> str:
+    def join_key(self, key: str) -> str:
         """The place of a nested key: `members` in the slot `team` is `team.members`."""
         return f"{self.key}.{key}" if self.key else key
 
-    def fields(self, known: Collection[str], *, also: Mapping[str, str] | None = None) -> dict[str, Slot]:
+    def read_fields(self, known: Collection[str], *, also: Mapping[str, str] | None = None) -> dict[str, ValueReader]:
         """The values of a mapping by key, in snake_case however they are spelled; without those left empty.
 
         A key that is not `known` is warned about and left out; a spelling in `also` stands for the key
         it leads to.
         """
-        if not isinstance(self.written, Fields):
-            self.wrong(f"a mapping with keys such as {joined(list(known)[:3], last='or')}")
+        if not isinstance(self.node, MappingNode):
+            self.report_expected(f"a mapping with keys such as {join_words(list(known)[:3], last='or')}")
             return {}
-        spellings = {camel(key): key for key in known} | {key: key for key in known} | dict(also or {})
-        found: dict[str, Slot] = {}
-        for spelled, slot in self.entries():
+        spellings = {to_camel_case(key): key for key in known} | {key: key for key in known} | dict(also or {})
+        found: dict[str, ValueReader] = {}
+        for spelled, reader in self.iter_entries():
             if (key := spellings.get(spelled)) is None:
-                slot.warn_unknown(spelled, spellings)
+                reader.warn_unknown_key(spelled, spellings)
             elif key in found:
                 first = found[key]
-                slot.error(f"says the same as {first.key} on line {first.written.line}; one of them would be right")
-            elif not slot.is_empty():
-                found[key] = slot
-                self.page.lines[self.under(key)] = slot.written.line
+                reader.add_error(f"says the same as {first.key} on line {first.node.line}; one of them would be right")
+            elif not reader.is_empty():
+                found[key] = reader
+                self.context.lines[self.join_key(key)] = reader.node.line
         return found
 
-    def warn_unknown(self, spelled: str, known: Collection[str]) -> None:
+    def warn_unknown_key(self, spelled: str, known: Collection[str]) -> None:
         """The warning about a key that nobody reads, with the nearest one that is read."""
-        if self.page.is_full:
+        if self.context.is_full:
             return
         near = get_close_matches(spelled[:40], sorted(known), n=1, cutoff=0.0)
-        self.warn(f"is not a known key and is ignored; the nearest known key is {near[0]}")
+        self.add_warning(f"is not a known key and is ignored; the nearest known key is {near[0]}")
 
 
 @cache
-def camel(key: str) -> str:
+def to_camel_case(key: str) -> str:
     """`max_turns` as `maxTurns`."""
     head, *tail = key.split("_")
     return head + "".join(word.capitalize() for word in tail)
 
 
-def parts(text: str) -> Iterator[str]:
+def split_at_commas(text: str) -> Iterator[str]:
     """`text` split at its commas, but for those inside parentheses."""
     depth, start = 0, 0
     for match in re.finditer(r"[(),]", text):

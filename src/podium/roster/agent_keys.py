@@ -11,11 +11,11 @@ import msgspec
 
 from ..values.agent import Advisors, Agent, Budget, Permissions, Router, Source
 from ..values.errors import Mistake
-from ..values.located_yaml import Fields, Items, Scalar, plain, quoted
+from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text, to_plain_value
 from . import bounded_file
-from .agent_field import Slot, camel
-from .agent_name import RULE, is_name, slug
-from .team_keys import team
+from .agent_field import ValueReader, to_camel_case
+from .agent_name import NAME_RULE, is_agent_name, to_agent_name
+from .team_keys import read_team
 
 if TYPE_CHECKING:
     from ..policy.rule_entry import Kind
@@ -26,7 +26,7 @@ TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 ROUTER_KEYS = ("destinations", "fallback", "max_turns")
 ADVISORS_KEYS = ("agents", "require", "timeout")
 
-ELSEWHERE = (
+FOREIGN_KEYS = (
     "skills",
     "mcp_servers",
     "effort",
@@ -41,227 +41,242 @@ ELSEWHERE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class FrontmatterAgent:
     """An agent by its name; no agent when its page has an error."""
 
     name: str
     agent: Agent | None
 
 
-def read_keys(top: Slot, *, stem: str, prompt: str, description: str, source: Source) -> Described:
+def read_keys(top: ValueReader, *, stem: str, prompt: str, description: str, source: Source) -> FrontmatterAgent:
     """The agent that the top-level mapping describes.
 
     `stem` and `description` are what holds where the file gives no name and no description.
     """
-    slots = top.fields(("name", *READERS, *ELSEWHERE), also={"consult": "advisors"})
-    if "advisors" in slots and slots["advisors"].key == "consult":
-        slots["advisors"].warn("consult is read as advisors; advisors would be right")
-    values: dict[str, Any] = {key: read(slots[key]) for key, read in READERS.items() if key in slots}
-    other = {camel(key): kept(slots[key]) for key in ELSEWHERE if key in slots}
-    name, display_name = named(top, slots.get("name"), stem)
-    reject_two_lists(slots)
-    if top.page.has_error:
-        return Described(name=name, agent=None)
+    fields = top.read_fields(("name", *READERS, *FOREIGN_KEYS), also={"consult": "advisors"})
+    if "advisors" in fields and fields["advisors"].key == "consult":
+        fields["advisors"].add_warning("consult is read as advisors; advisors would be right")
+    values: dict[str, Any] = {key: read(fields[key]) for key, read in READERS.items() if key in fields}
+    other = {to_camel_case(key): read_foreign_key(fields[key]) for key in FOREIGN_KEYS if key in fields}
+    name, display_name = read_name(top, fields.get("name"), stem)
+    reject_duplicate_destinations(fields)
+    if top.context.has_error:
+        return FrontmatterAgent(name=name, agent=None)
     values["description"] = values.get("description") or description
-    identity: dict[str, Any] = {"name": name, "display_name": display_name, "source": source, "path": top.page.path}
-    return Described(name=name, agent=Agent(prompt=prompt, other=other, **identity, **values))
+    identity: dict[str, Any] = {
+        "name": name,
+        "display_name": display_name,
+        "source": source,
+        "path": top.context.display_path,
+    }
+    return FrontmatterAgent(name=name, agent=Agent(prompt=prompt, other=other, **identity, **values))
 
 
-def named(top: Slot, slot: Slot | None, stem: str) -> tuple[str, str]:
+def read_name(top: ValueReader, reader: ValueReader | None, stem: str) -> tuple[str, str]:
     """The agent's name and, where that had to be made from another, the other as display name."""
-    if slot and not (isinstance(slot.written, Scalar) and slot.written.kind == "text" and slot.written.raw.strip()):
-        slot.wrong("a name (in quotes where it looks like something else)")
-        return slug(stem), ""
-    written = slot.sentence() if slot else stem
-    if is_name(written):
+    if reader and not (isinstance(reader.node, ScalarNode) and reader.node.kind == "text" and reader.node.raw.strip()):
+        reader.report_expected("a name (in quotes where it looks like something else)")
+        return to_agent_name(stem), ""
+    written = reader.read_single_line() if reader else stem
+    if is_agent_name(written):
         return written, ""
-    made = slug(written) or slug(stem)
-    if top.page.foreign and made:
+    made = to_agent_name(written) or to_agent_name(stem)
+    if top.context.foreign and made:
         return made, written
-    right = f"{made or 'a name'} would be right ({RULE})"
-    if slot:
-        slot.error(f"{quoted(written)} cannot be a name; {right}")
+    right = f"{made or 'a name'} would be right ({NAME_RULE})"
+    if reader:
+        reader.add_error(f"{quote_text(written)} cannot be a name; {right}")
     else:
-        top.page.note("error", f"the file's name gives the agent's name {quoted(written)}; {right}")
+        top.context.add_diagnostic("error", f"the file's name gives the agent's name {quote_text(written)}; {right}")
     return made, ""
 
 
-def reject_two_lists(slots: Mapping[str, Slot]) -> None:
+def reject_duplicate_destinations(fields: Mapping[str, ValueReader]) -> None:
     """A router's destinations stand in one place: in `router` or in `agents`."""
-    router, agents = slots.get("router"), slots.get("agents")
-    if router and agents and isinstance(router.written, Fields) and "destinations" in router.written.fields:
-        line = agents.written.line
-        router.error(f"destinations stand here and agents on line {line}; one list of destinations would be right")
+    router, agents = fields.get("router"), fields.get("agents")
+    if router and agents and isinstance(router.node, MappingNode) and "destinations" in router.node.fields:
+        line = agents.node.line
+        router.add_error(f"destinations stand here and agents on line {line}; one list of destinations would be right")
 
 
-def kept(slot: Slot) -> Any:
+def read_foreign_key(reader: ValueReader) -> Any:
     """The value of a key that belongs to another program."""
-    slot.warn("is kept, but not acted on")
-    return plain(slot.written)
+    reader.add_warning("is kept, but not acted on")
+    return to_plain_value(reader.node)
 
 
-def tools(slot: Slot) -> tuple[str, ...]:
+def read_tools(reader: ValueReader) -> tuple[str, ...]:
     """Tools by name; `Agent(a, b)` is read as `Agent(a)` and `Agent(b)`."""
     found: dict[str, None] = {}
-    for word in slot.words():
+    for word in reader.read_comma_list():
         if word.count("(") != word.count(")"):
-            slot.error(f"{quoted(word)} has no matching parenthesis; an entry with a comma needs quotes in a list")
+            reader.add_error(
+                f"{quote_text(word)} has no matching parenthesis; an entry with a comma needs quotes in a list"
+            )
             break
         if word.startswith("Agent(") and word.endswith(")"):
             names = (name.strip() for name in word.removeprefix("Agent(").removesuffix(")").split(","))
-            found |= {f"Agent({slot.referred(name)})": None for name in names if name}
+            found |= {f"Agent({reader.resolve_agent_name(name)})": None for name in names if name}
         else:
             found[word] = None
     return tuple(found)
 
 
-def permissions(slot: Slot) -> Permissions:
+def read_permissions(reader: ValueReader) -> Permissions:
     """Rules by what they decide; those that allow are kept, and never hold."""
-    fields = slot.fields(KINDS)
+    fields = reader.read_fields(KINDS)
     if "allow" in fields:
-        fields["allow"].warn("is ignored: agent files can only tighten")
-    return Permissions(**{kind: rules(fields[kind], kind) for kind in KINDS if kind in fields})
+        fields["allow"].add_warning("is ignored: agent files can only tighten")
+    return Permissions(**{kind: read_rules(fields[kind], kind) for kind in KINDS if kind in fields})
 
 
-def rules(slot: Slot, kind: Kind) -> tuple[str, ...]:
+def read_rules(reader: ValueReader, kind: Kind) -> tuple[str, ...]:
     """Texts of rules, each of which was tried with its examples."""
-    if isinstance(slot.written, Fields):
-        slot.wrong("a list of rules")
+    if isinstance(reader.node, MappingNode):
+        reader.report_expected("a list of rules")
         return ()
     # Only those who have rules pay for what reads them.
-    from ..policy.rule_entry import honest_entry
+    from ..policy.rule_entry import parse_verified_entry
 
     found = []
-    for item in slot.items():
+    for item in reader.iter_items():
         try:
-            entry = honest_entry(item.written, kind)
+            entry = parse_verified_entry(item.node, kind)
         except Mistake as mistake:
-            item.error(str(mistake))
+            item.add_error(str(mistake))
         else:
             found.append(entry.rule)
-            slot.page.lines[f"permissions.{kind}.{entry.rule}"] = entry.line
+            reader.context.lines[f"permissions.{kind}.{entry.rule}"] = entry.line
     return tuple(found)
 
 
-def handoff(slot: Slot) -> str:
+def read_handoff(reader: ValueReader) -> str:
     """One agent; a list is refused, because only one can give the final answer."""
-    is_list = isinstance(slot.written, Items) or (isinstance(slot.written, Scalar) and "," in slot.written.raw)
+    is_list = isinstance(reader.node, ListNode) or (isinstance(reader.node, ScalarNode) and "," in reader.node.raw)
     if is_list:
-        slot.error("a list stands here; one agent's name would be right, because only one gives the final answer")
+        reader.add_error("a list stands here; one agent's name would be right, because only one gives the final answer")
         return ""
-    return slot.name()
+    return reader.read_agent_name()
 
 
-def router(slot: Slot) -> Router | bool:
+def read_router(reader: ValueReader) -> Router | bool:
     """True where `agents` are the destinations."""
-    if isinstance(slot.written, Scalar) and slot.written.kind == "flag":
-        return slot.flag()
-    if not isinstance(slot.written, Fields):
-        slot.wrong("true, or a mapping with destinations,")
+    if isinstance(reader.node, ScalarNode) and reader.node.kind == "flag":
+        return reader.read_bool()
+    if not isinstance(reader.node, MappingNode):
+        reader.report_expected("true, or a mapping with destinations,")
         return False
-    fields = slot.fields(ROUTER_KEYS)
+    fields = reader.read_fields(ROUTER_KEYS)
     return Router(
-        destinations=fields["destinations"].names() if "destinations" in fields else (),
-        fallback=fields["fallback"].name() if "fallback" in fields else None,
-        max_turns=fields["max_turns"].whole() if "max_turns" in fields else 1,
+        destinations=fields["destinations"].read_agent_names() if "destinations" in fields else (),
+        fallback=fields["fallback"].read_agent_name() if "fallback" in fields else None,
+        max_turns=fields["max_turns"].read_int() if "max_turns" in fields else 1,
     )
 
 
-def advisors(slot: Slot) -> Advisors | None:
+def read_advisors(reader: ValueReader) -> Advisors | None:
     """A list of agents, or a mapping that also says how many of them have to succeed, and how fast."""
-    if not isinstance(slot.written, Fields):
-        names = slot.names()
+    if not isinstance(reader.node, MappingNode):
+        names = reader.read_agent_names()
         return Advisors(agents=names) if names else None
-    fields = slot.fields(ADVISORS_KEYS)
-    names = fields["agents"].names() if "agents" in fields else ()
+    fields = reader.read_fields(ADVISORS_KEYS)
+    names = fields["agents"].read_agent_names() if "agents" in fields else ()
     if not names:
-        slot.error("this mapping names no advisors; agents: [NAME] would be right")
+        reader.add_error("this mapping names no advisors; agents: [NAME] would be right")
     given: dict[str, Any] = {"agents": names}
     if "require" in fields:
-        given["require"] = required(fields["require"], len(names))
+        given["require"] = read_required_count(fields["require"], len(names))
     if "timeout" in fields:
-        given["timeout"] = fields["timeout"].amount()
+        given["timeout"] = fields["timeout"].read_positive_number()
     return Advisors(**given)
 
 
-def required(slot: Slot, count: int) -> Literal["all", "any", "none"] | int:
+def read_required_count(reader: ValueReader, count: int) -> Literal["all", "any", "none"] | int:
     """How many advisors have to succeed."""
-    if isinstance(slot.written, Scalar) and slot.written.kind == "whole":
-        number = slot.whole(least=0)
+    if isinstance(reader.node, ScalarNode) and reader.node.kind == "whole":
+        number = reader.read_int(least=0)
         if number > count:
-            slot.error(f"{number} of {count} advisors cannot succeed; a number up to {count} would be right")
+            reader.add_error(f"{number} of {count} advisors cannot succeed; a number up to {count} would be right")
         return number
-    word = plain(slot.written)
+    word = to_plain_value(reader.node)
     if word not in ("all", "any", "none"):
-        slot.wrong("all, any, none or a number")
+        reader.report_expected("all, any, none or a number")
     return cast(Literal["all", "any", "none"], word)
 
 
-def form(slot: Slot) -> str | dict[str, Any]:
+def read_data_format(reader: ValueReader) -> str | dict[str, Any]:
     """`text`, `markdown`, a JSON schema, or the file that has one."""
-    if isinstance(slot.written, Fields):
-        return schema(slot, plain(slot.written))
-    word = slot.text()
+    if isinstance(reader.node, MappingNode):
+        return check_schema_type(reader, to_plain_value(reader.node))
+    word = reader.read_text()
     if word.endswith(".json"):
-        return schema_file(slot, word)
+        return read_schema_file(reader, word)
     if word and word not in FORMATS:
-        slot.error(f"{quoted(word)} is not known; text, markdown, a JSON schema or a .json file would be right")
+        reader.add_error(
+            f"{quote_text(word)} is not known; text, markdown, a JSON schema or a .json file would be right"
+        )
     return word or "text"
 
 
-def schema_file(slot: Slot, named: str) -> dict[str, Any]:
+def read_schema_file(reader: ValueReader, file_name: str) -> dict[str, Any]:
     """The schema in a file beside the agent's own; a repository's file never leads out of it."""
     try:
-        found = msgspec.json.decode(bounded_file.text(slot.page.file.parent / named, root=slot.page.root))
-    except bounded_file.Unreadable as error:
-        slot.error(f"{quoted(named)} {error}")
+        found = msgspec.json.decode(
+            bounded_file.read_text_file(reader.context.file.parent / file_name, root=reader.context.root)
+        )
+    except bounded_file.UnreadableFile as error:
+        reader.add_error(f"{quote_text(file_name)} {error}")
     except (msgspec.DecodeError, RecursionError) as error:
-        slot.error(f"{quoted(named)} is not valid JSON: {error}")
+        reader.add_error(f"{quote_text(file_name)} is not valid JSON: {error}")
     else:
         if isinstance(found, dict):
-            return schema(slot, found)
-        slot.error(f"{quoted(named)} is not a JSON schema; a JSON object would be right")
+            return check_schema_type(reader, found)
+        reader.add_error(f"{quote_text(file_name)} is not a JSON schema; a JSON object would be right")
     return {}
 
 
-def schema(slot: Slot, found: dict[str, Any]) -> dict[str, Any]:
+def check_schema_type(reader: ValueReader, found: dict[str, Any]) -> dict[str, Any]:
     """`found`, after a look at its type; the rest is for those who validate with it."""
     given = found.get("type", "object")
     for kind in given if isinstance(given, list) else [given]:
         if kind not in TYPES:
-            slot.error(f"{quoted(str(kind))} is no type of a JSON schema; one of {', '.join(TYPES)} would be right")
+            reader.add_error(
+                f"{quote_text(str(kind))} is no type of a JSON schema; one of {', '.join(TYPES)} would be right"
+            )
     return found
 
 
-def budget(slot: Slot) -> Budget:
+def read_budget(reader: ValueReader) -> Budget:
     """Limits; one that is not named does not exist."""
-    fields = slot.fields(Budget.__struct_fields__)
-    given: dict[str, Any] = {key: field.amount() for key, field in fields.items() if key in ("usd", "seconds")}
-    given |= {key: field.whole() for key, field in fields.items() if key in ("tokens", "turns")}
+    fields = reader.read_fields(Budget.__struct_fields__)
+    given: dict[str, Any] = {
+        key: field.read_positive_number() for key, field in fields.items() if key in ("usd", "seconds")
+    }
+    given |= {key: field.read_int() for key, field in fields.items() if key in ("tokens", "turns")}
     if "files_changed" in fields:
-        given["files_changed"] = fields["files_changed"].whole(least=0)
+        given["files_changed"] = fields["files_changed"].read_int(least=0)
     return Budget(**given)
 
 
-READERS: Mapping[str, Callable[[Slot], object]] = {
-    "description": Slot.sentence,
-    "model": Slot.sentence,
-    "engine": Slot.sentence,
-    "tools": tools,
-    "disallowed_tools": tools,
-    "role": Slot.sentence,
-    "capabilities": Slot.words,
-    "permissions": permissions,
-    "agents": Slot.names,
-    "handoff": handoff,
-    "router": router,
-    "advisors": advisors,
-    "team": team,
-    "input": form,
-    "output": form,
-    "max_turns": Slot.whole,
-    "timeout": Slot.amount,
-    "budget": budget,
-    "isolation": partial(Slot.choice, words=("shared", "worktree", "process")),
+READERS: Mapping[str, Callable[[ValueReader], object]] = {
+    "description": ValueReader.read_single_line,
+    "model": ValueReader.read_single_line,
+    "engine": ValueReader.read_single_line,
+    "tools": read_tools,
+    "disallowed_tools": read_tools,
+    "role": ValueReader.read_single_line,
+    "capabilities": ValueReader.read_comma_list,
+    "permissions": read_permissions,
+    "agents": ValueReader.read_agent_names,
+    "handoff": read_handoff,
+    "router": read_router,
+    "advisors": read_advisors,
+    "team": read_team,
+    "input": read_data_format,
+    "output": read_data_format,
+    "max_turns": ValueReader.read_int,
+    "timeout": ValueReader.read_positive_number,
+    "budget": read_budget,
+    "isolation": partial(ValueReader.read_choice, words=("shared", "worktree", "process")),
 }
 """How the value under each key is read; the name is read apart, because it depends on the file."""

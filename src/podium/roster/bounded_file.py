@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-MOST_BYTES = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _REASONS = {
@@ -21,57 +21,59 @@ _REASONS = {
 }
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """The file cannot be read; the message continues a sentence that begins with its path."""
 
 
-def contents(path: Path, *, root: Path | None = None) -> bytes:
+def read_file_bytes(path: Path, *, root: Path | None = None) -> bytes:
     """The bytes of `path`, which has to be inside `root` after all links are followed."""
     try:
         real = path.resolve(strict=True)
         if root is not None and not real.is_relative_to(root.resolve()):
-            raise Unreadable("leads out of the repository, where nothing is read; a copy inside would be right")
+            raise UnreadableFile("leads out of the repository, where nothing is read; a copy inside would be right")
         if not stat.S_ISREG(mode := real.stat().st_mode):
-            raise Unreadable(f"is {_kind(mode)}; a regular file would be right")
-        return _read(real)
+            raise UnreadableFile(f"is {_describe_file_kind(mode)}; a regular file would be right")
+        return _read_bounded(real)
     except RuntimeError as error:  # how pathlib tells a loop of links before Python 3.13
-        raise Unreadable(_REASONS[errno.ELOOP]) from error
+        raise UnreadableFile(_REASONS[errno.ELOOP]) from error
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
-        raise Unreadable(reason) from error
+        raise UnreadableFile(reason) from error
 
 
-def text(path: Path, *, root: Path | None = None) -> str:
+def read_text_file(path: Path, *, root: Path | None = None) -> str:
     """The text of `path`: UTF-8, with or without a byte order mark, lines ended by `\\n`."""
-    return decoded(contents(path, root=root))
+    return decode_text(read_file_bytes(path, root=root))
 
 
-def decoded(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """`data` as text, refused where it is too long or no text."""
-    if len(data) > MOST_BYTES:
-        raise Unreadable("has more than 1 MiB; an agent's file is at most that long")
+    if len(data) > MAX_FILE_BYTES:
+        raise UnreadableFile("has more than 1 MiB; an agent's file is at most that long")
     if (zero := data.find(0)) >= 0:
-        raise Unreadable(
+        raise UnreadableFile(
             f"has a NUL byte on line {data.count(10, 0, zero) + 1}, as binary files do; plain text is right"
         )
     try:
         found = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(10, 0, error.start) + 1
-        raise Unreadable(f"is not UTF-8: byte 0x{data[error.start]:02x} on line {line}; save it as UTF-8") from error
+        raise UnreadableFile(
+            f"is not UTF-8: byte 0x{data[error.start]:02x} on line {line}; save it as UTF-8"
+        ) from error
     return found.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _read(real: Path) -> bytes:
+def _read_bounded(real: Path) -> bytes:
     """At most one byte more than allowed, so that the reader can tell."""
     descriptor = os.open(real, _FLAGS)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
-            raise Unreadable(f"is {_kind(mode)}; a regular file would be right")
-        return file.read(MOST_BYTES + 1)
+            raise UnreadableFile(f"is {_describe_file_kind(mode)}; a regular file would be right")
+        return file.read(MAX_FILE_BYTES + 1)
 
 
-def _kind(mode: int) -> str:
+def _describe_file_kind(mode: int) -> str:
     """What a file that is not regular is."""
     if stat.S_ISDIR(mode):
         return "a folder"

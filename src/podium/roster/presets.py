@@ -16,24 +16,24 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, structs
 
-from ..system.locations import shown
-from ..values.agent import MODES_ELSEWHERE, Mode
-from ..values.diagnostic import Finding
+from ..system.locations import format_path
+from ..values.agent import MODE_ALIASES, Mode
+from ..values.diagnostic import Diagnostic
 from ..values.errors import Mistake
-from ..values.located_yaml import Fields, Items, Scalar, Written, quoted
-from .agent_field import Page, Slot
+from ..values.located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, quote_text
+from .agent_field import ParseContext, ValueReader
 from .squad import Member, Team, derive_role
-from .team_keys import MODES, OPTIONS
+from .team_keys import MODES, OPTION_READERS
 
-FILE = "presets.json"
-LOCK = ".presets.lock"
-CHECKED = ("worktrees", "max_iterations")
+PRESETS_FILE = "presets.json"
+LOCK_FILE = ".presets.lock"
+CHECKED_KEYS = ("worktrees", "max_iterations")
 """Keys of a preset that mean what they do in the `team:` of an agent's file, as all keys of its manner do."""
-LARGEST = 10**18
+MAX_NUMBER = 10**18
 """Numbers from here on are refused, as in agent files."""
 
 
-class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PresetWorker(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A worker of a preset; one without a prompt is generic, and one without tools has all that work needs."""
 
     name: str = ""
@@ -43,7 +43,7 @@ class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: tuple[str, ...] | None = None
 
 
-class Manner(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ModeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a team says about its mode, where it says anything."""
 
     dispatch: Literal["ask", "force"] | None = None
@@ -56,7 +56,7 @@ class Manner(Struct, frozen=True, kw_only=True, omit_defaults=True):
     round_timeout: float | None = None
     prompts: dict[str, str] | None = None
 
-    def options(self) -> dict[str, Any]:
+    def to_team_options(self) -> dict[str, Any]:
         """The same as the keys of a team."""
         return {key: value for key, value in structs.asdict(self).items() if value is not None}
 
@@ -70,39 +70,39 @@ class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lead_model: str = ""
     lead_prompt: str = ""
     evaluator: str = ""
-    workers: tuple[Worker, ...] = ()
+    workers: tuple[PresetWorker, ...] = ()
     shared_context: str = ""
     routing_context: str = ""
     worktrees: str = ""
     max_iterations: int | None = None
-    manner: Manner = Manner()
+    manner: ModeOptions = ModeOptions()
     source: str = ""
     is_user_defined: bool = True
     is_repo_level: bool = False
 
-    def members(self, taken: Collection[str] = ()) -> tuple[Member, ...]:
+    def to_members(self, taken: Collection[str] = ()) -> tuple[Member, ...]:
         """Its workers as members, each with a role and a model, by names that are not taken."""
         names = {*(name.casefold() for name in taken)}
         found: list[Member] = []
         for number, worker in enumerate(self.workers, 1):
-            name = numbered(worker.name or f"worker-{number}", names)
+            name = make_unique_name(worker.name or f"worker-{number}", names)
             names.add(name.casefold())
             role = worker.role or derive_role(name, worker.prompt)
             found.append(Member(name, role, worker.prompt, worker.model))
         return tuple(found)
 
 
-class Flawed(Struct, frozen=True):
+class InvalidPreset(Struct, frozen=True):
     """A preset that wants what cannot be, and so is not used."""
 
     name: str
-    findings: tuple[Finding, ...]
+    diagnostics: tuple[Diagnostic, ...]
 
 
 class Presets(Struct, frozen=True):
     """What the file holds, in its order, and what to tell about it."""
 
-    entries: tuple[Preset | Flawed, ...]
+    entries: tuple[Preset | InvalidPreset, ...]
     notices: tuple[str, ...] = ()
 
     @property
@@ -115,63 +115,71 @@ class Presets(Struct, frozen=True):
         return next((one for one in self.presets if one.name.casefold() == name.casefold()), None)
 
 
-class _File(Struct, frozen=True, kw_only=True):
+class _PresetsFile(Struct, frozen=True, kw_only=True):
     version: Literal[1] = 1
     presets: list[Any] = []
 
 
-def load(home: Path) -> Presets:
+def load_presets(home: Path) -> Presets:
     """The presets in this home. Raises Mistake where the file is none of ours."""
-    found: list[Preset | Flawed] = []
+    found: list[Preset | InvalidPreset] = []
     notices: list[str] = []
-    for place, entry in enumerate(_file(_read(home)).presets, 1):
+    for place, entry in enumerate(_validate_file(_read_file(home)).presets, 1):
         try:
-            found.append(_preset(entry, Page(file=home / FILE, path=shown(home / FILE)), notices))
+            found.append(
+                _read_preset(
+                    entry,
+                    ParseContext(file=home / PRESETS_FILE, display_path=format_path(home / PRESETS_FILE)),
+                    notices,
+                )
+            )
         except msgspec.ValidationError as error:
-            notices.append(f"{FILE}: preset {place} is left out, since it cannot be read: {error}")
+            notices.append(f"{PRESETS_FILE}: preset {place} is left out, since it cannot be read: {error}")
     return Presets(tuple(found), tuple(notices))
 
 
-def save(home: Path, preset: Preset) -> None:
+def save_preset(home: Path, preset: Preset) -> None:
     """Keep a preset, in the place of one of the same name."""
     if not preset.name.strip():
         raise Mistake("a preset without a name cannot be saved; give it one")
-    must_be_sound(preset)
-    with _alone(home):
-        stored = _read(home)
-        entries = _file(stored).presets
+    check_preset(preset)
+    with _lock_presets(home):
+        stored = _read_file(home)
+        entries = _validate_file(stored).presets
         entry = msgspec.to_builtins(preset)
-        place = next((place for place, one in enumerate(entries) if _is_named(one, preset.name)), None)
+        place = next((place for place, one in enumerate(entries) if _has_name(one, preset.name)), None)
         if place is None:
             entries.append(entry)
         else:
-            entries[place] = _over(entries[place], entry)
-        _write(home, {**stored, "presets": entries})
+            entries[place] = _merge_preset(entries[place], entry)
+        _write_file(home, {**stored, "presets": entries})
 
 
-def must_be_sound(preset: Preset) -> None:
+def check_preset(preset: Preset) -> None:
     """Refuse what would be read as flawed. Raises Mistake."""
-    page = Page(file=Path(FILE), path=FILE)
-    _options(msgspec.to_builtins(preset), page)
-    for finding in page.findings:
-        raise Mistake(f"{preset.name} cannot be saved: {finding.key}: {finding.message}")
+    context = ParseContext(file=Path(PRESETS_FILE), display_path=PRESETS_FILE)
+    _read_options(msgspec.to_builtins(preset), context)
+    for diagnostic in context.diagnostics:
+        raise Mistake(f"{preset.name} cannot be saved: {diagnostic.key}: {diagnostic.message}")
 
 
-def delete(home: Path, name: str) -> bool:
+def delete_preset(home: Path, name: str) -> bool:
     """Keep no preset of that name any more; whether there was one."""
-    with _alone(home):
-        stored = _read(home)
-        entries = _file(stored).presets
-        kept = [one for one in entries if not _is_named(one, name)]
+    with _lock_presets(home):
+        stored = _read_file(home)
+        entries = _validate_file(stored).presets
+        kept = [one for one in entries if not _has_name(one, name)]
         if len(kept) == len(entries):
             return False
-        _write(home, {**stored, "presets": kept})
+        _write_file(home, {**stored, "presets": kept})
     return True
 
 
-def of_team(team: Team, *, description: str = "", lead_model: str = "") -> Preset:
+def preset_from_team(team: Team, *, description: str = "", lead_model: str = "") -> Preset:
     """A team as a preset: the person's own copy of what is saved in the repository."""
-    workers = tuple(Worker(name=one.name, role=one.role, model=one.model, prompt=one.prompt) for one in team.members)
+    workers = tuple(
+        PresetWorker(name=one.name, role=one.role, model=one.model, prompt=one.prompt) for one in team.members
+    )
     return Preset(
         name=team.name,
         description=description,
@@ -184,14 +192,15 @@ def of_team(team: Team, *, description: str = "", lead_model: str = "") -> Prese
     )
 
 
-def workers(models: Sequence[str], prompts: Sequence[str] = ()) -> tuple[Worker, ...]:
+def build_workers(models: Sequence[str], prompts: Sequence[str] = ()) -> tuple[PresetWorker, ...]:
     """A worker for each model; where there are fewer prompts, the rest is generic."""
     return tuple(
-        Worker(model=model, prompt=prompts[place] if place < len(prompts) else "") for place, model in enumerate(models)
+        PresetWorker(model=model, prompt=prompts[place] if place < len(prompts) else "")
+        for place, model in enumerate(models)
     )
 
 
-def numbered(name: str, taken: Collection[str]) -> str:
+def make_unique_name(name: str, taken: Collection[str]) -> str:
     """`name`, with a number where it is taken."""
     names = {one.casefold() for one in taken}
     number, free = 1, name
@@ -201,72 +210,81 @@ def numbered(name: str, taken: Collection[str]) -> str:
     return free
 
 
-def _preset(entry: Any, page: Page, notices: list[str]) -> Preset | Flawed:
+def _read_preset(entry: Any, context: ParseContext, notices: list[str]) -> Preset | InvalidPreset:
     """A stored preset; one of an unknown mode sends its request to all."""
     if isinstance(entry, dict) and isinstance(called := entry.get("name"), str):
-        entry = {**entry, **_options(entry, page)}
-        if page.has_error:
-            return Flawed(called, tuple(structs.replace(finding, line=None) for finding in page.findings))
+        entry = {**entry, **_read_options(entry, context)}
+        if context.has_error:
+            return InvalidPreset(
+                called, tuple(structs.replace(diagnostic, line=None) for diagnostic in context.diagnostics)
+            )
     if isinstance(entry, dict) and isinstance(written := entry.get("mode"), str):
-        mode = MODES_ELSEWHERE.get(written.lower(), written.lower())
+        mode = MODE_ALIASES.get(written.lower(), written.lower())
         if mode not in MODES:
-            name = quoted(str(entry.get("name", "")))
-            notices.append(f"{FILE}: {name} has the mode {quoted(written)}, which there is not; it works as broadcast")
+            name = quote_text(str(entry.get("name", "")))
+            notices.append(
+                f"{PRESETS_FILE}: {name} has the mode {quote_text(written)}, which there is not; it works as broadcast"
+            )
             mode = "broadcast"
         entry = {**entry, "mode": mode}
     return msgspec.convert(entry, Preset)
 
 
-def _options(entry: dict[str, Any], page: Page) -> dict[str, Any]:
+def _read_options(entry: dict[str, Any], context: ParseContext) -> dict[str, Any]:
     """What a preset says about its mode, read as in an agent's file; the page gets what is wrong."""
     name = entry["name"]
-    said = {key: entry[key] for key in CHECKED if entry.get(key) not in (None, "")}
-    found = {key: OPTIONS[key](_slot(page, f"{name}.{key}", value)) for key, value in said.items()}
+    said = {key: entry[key] for key in CHECKED_KEYS if entry.get(key) not in (None, "")}
+    found = {key: OPTION_READERS[key](_make_reader(context, f"{name}.{key}", value)) for key, value in said.items()}
     manner = entry.get("manner", {})
     if not isinstance(manner, dict):
-        _slot(page, f"{name}.manner", manner).wrong("a mapping with keys such as dispatch")
+        _make_reader(context, f"{name}.manner", manner).report_expected("a mapping with keys such as dispatch")
         return found
-    told = {key: manner[key] for key in Manner.__struct_fields__ if manner.get(key) is not None}
+    told = {key: manner[key] for key in ModeOptions.__struct_fields__ if manner.get(key) is not None}
     return found | {
-        "manner": {key: OPTIONS[key](_slot(page, f"{name}.manner.{key}", value)) for key, value in told.items()}
+        "manner": {
+            key: OPTION_READERS[key](_make_reader(context, f"{name}.manner.{key}", value))
+            for key, value in told.items()
+        }
     }
 
 
-def _slot(page: Page, key: str, value: Any) -> Slot:
-    return Slot(page=page, key=key, written=_written(value))
+def _make_reader(context: ParseContext, key: str, value: Any) -> ValueReader:
+    return ValueReader(context=context, key=key, node=_to_node(value))
 
 
-def _written(value: Any, depth: int = 2) -> Written:
+def _to_node(value: Any, depth: int = 2) -> LocatedNode:
     """A value of JSON as an agent's file would have it; what is nested deeper than any key allows is left out."""
     match value:
         case dict():
-            return Fields(line=0, fields={key: _written(one, depth - 1) for key, one in value.items() if depth})
+            return MappingNode(line=0, fields={key: _to_node(one, depth - 1) for key, one in value.items() if depth})
         case list():
-            return Items(line=0, items=tuple(_written(one, depth - 1) for one in value if depth))
+            return ListNode(line=0, items=tuple(_to_node(one, depth - 1) for one in value if depth))
         case None:
-            return Scalar(line=0, kind="nothing", value=None, raw="")
+            return ScalarNode(line=0, kind="nothing", value=None, raw="")
         case bool():
-            return Scalar(line=0, kind="flag", value=value, raw=str(value).lower())
-        case int() if abs(value) < LARGEST:
-            return Scalar(line=0, kind="whole", value=value, raw=str(value))
+            return ScalarNode(line=0, kind="flag", value=value, raw=str(value).lower())
+        case int() if abs(value) < MAX_NUMBER:
+            return ScalarNode(line=0, kind="whole", value=value, raw=str(value))
         case int() | float() if abs(value) <= float_info.max:
-            return Scalar(line=0, kind="number", value=value, raw=str(value))
+            return ScalarNode(line=0, kind="number", value=value, raw=str(value))
         case _:
-            return Scalar(line=0, kind="text", value=str(value), raw=str(value))
+            return ScalarNode(line=0, kind="text", value=str(value), raw=str(value))
 
 
-def _over(old: Any, new: dict[str, Any]) -> dict[str, Any]:
+def _merge_preset(old: Any, new: dict[str, Any]) -> dict[str, Any]:
     """A preset in the place of an older one, of which it keeps what is not ours to know."""
     if not isinstance(old, dict):
         return new
-    before, after = (_by_name(one.get("workers")) for one in (old, new))
-    workers = [_kept(before.get(place), worker, Worker.__struct_fields__) for place, worker in after.items()]
-    manner = _kept(old.get("manner"), new.get("manner", {}), Manner.__struct_fields__)
+    before, after = (_index_workers(one.get("workers")) for one in (old, new))
+    workers = [
+        _keep_unknown_keys(before.get(place), worker, PresetWorker.__struct_fields__) for place, worker in after.items()
+    ]
+    manner = _keep_unknown_keys(old.get("manner"), new.get("manner", {}), ModeOptions.__struct_fields__)
     said = {key: value for key, value in (("workers", workers), ("manner", manner)) if value}
-    return _kept(old, {**new, **said}, Preset.__struct_fields__)
+    return _keep_unknown_keys(old, {**new, **said}, Preset.__struct_fields__)
 
 
-def _by_name(workers: Any) -> dict[tuple[str, int], Any]:
+def _index_workers(workers: Any) -> dict[tuple[str, int], Any]:
     """Workers by their names and, where several have one, by which of these they are."""
     found: dict[tuple[str, int], Any] = {}
     for worker in workers if isinstance(workers, list | tuple) else ():
@@ -275,37 +293,37 @@ def _by_name(workers: Any) -> dict[tuple[str, int], Any]:
     return found
 
 
-def _kept(old: Any, new: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
+def _keep_unknown_keys(old: Any, new: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
     theirs = {key: value for key, value in old.items() if key not in known} if isinstance(old, dict) else {}
     return {**new, **theirs}
 
 
-def _is_named(entry: Any, name: str) -> bool:
+def _has_name(entry: Any, name: str) -> bool:
     found = entry.get("name") if isinstance(entry, dict) else None
     return isinstance(found, str) and found.casefold() == name.casefold()
 
 
-def _file(stored: dict[str, Any]) -> _File:
-    return msgspec.convert(stored, _File)
+def _validate_file(stored: dict[str, Any]) -> _PresetsFile:
+    return msgspec.convert(stored, _PresetsFile)
 
 
-def _read(home: Path) -> dict[str, Any]:
+def _read_file(home: Path) -> dict[str, Any]:
     """The file with all of its keys, those of others too."""
-    path = home / FILE
+    path = home / PRESETS_FILE
     try:
         stored: dict[str, Any] = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        _file(stored)
+        _validate_file(stored)
         return stored
     except FileNotFoundError:
-        return msgspec.to_builtins(_File())  # type: ignore[no-any-return]  # of a struct it is a mapping
+        return msgspec.to_builtins(_PresetsFile())  # type: ignore[no-any-return]  # of a struct it is a mapping
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
         raise Mistake(f"{path} cannot be read as presets ({error}); mend it, or move it away to begin anew") from error
 
 
-def _write(home: Path, stored: dict[str, Any]) -> None:
-    path = home / FILE
+def _write_file(home: Path, stored: dict[str, Any]) -> None:
+    path = home / PRESETS_FILE
     data = msgspec.json.format(msgspec.json.encode(stored), indent=1)
-    handle, name = mkstemp(dir=home, prefix=f".{FILE}.")
+    handle, name = mkstemp(dir=home, prefix=f".{PRESETS_FILE}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -318,13 +336,13 @@ def _write(home: Path, stored: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _alone(home: Path) -> Iterator[None]:
+def _lock_presets(home: Path) -> Iterator[None]:
     """The only writer among all processes, so that none takes back what another wrote meanwhile."""
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(home / LOCK, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
+        handle = os.open(home / LOCK_FILE, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
     except OSError as error:
-        raise Mistake(f"{home / FILE} cannot be written: {error.strerror}; change its permissions") from error
+        raise Mistake(f"{home / PRESETS_FILE} cannot be written: {error.strerror}; change its permissions") from error
     try:
         if os.name == "posix":
             import fcntl  # there is none elsewhere
@@ -332,6 +350,6 @@ def _alone(home: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     except OSError as error:
-        raise Mistake(f"{home / FILE} cannot be written: {error.strerror or error}") from error
+        raise Mistake(f"{home / PRESETS_FILE} cannot be written: {error.strerror or error}") from error
     finally:
         os.close(handle)

@@ -14,53 +14,53 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from ..system.locations import shown
+from ..system.locations import format_path
 from ..values.agent import Agent, Member, Source, Team
-from ..values.diagnostic import Finding
+from ..values.diagnostic import Diagnostic
 from ..values.errors import Mistake
-from ..values.located_yaml import quoted
+from ..values.located_yaml import quote_text
 from . import presets
-from .agent_name import LONGEST, joined, slug
-from .presets import Flawed, Preset
-from .squad import examine
-from .squad.charter import LONGEST_PROMPT, generic
-from .squad.squad_folder import LONGEST_CONTEXT, SQUAD, TEAM
+from .agent_name import MAX_NAME_LENGTH, join_words, to_agent_name
+from .presets import InvalidPreset, Preset
+from .squad import discover_with_notices
+from .squad.charter import MAX_PROMPT_LENGTH, render_generic_charter
+from .squad.squad_folder import MAX_CONTEXT_LENGTH, SQUAD_FOLDER, TEAM_FILE
 
-READING = ("read_file", "glob", "grep", "git_diff", "ask_person", "report_status")
+DEFAULT_AGENT_TOOLS = ("read_file", "glob", "grep", "git_diff", "ask_person", "report_status")
 """What an agent is offered whose file names no tools."""
 
-WORKING = (*READING, "write_file", "edit_file", "bash", "run_checks")
+DEFAULT_WORKER_TOOLS = (*DEFAULT_AGENT_TOOLS, "write_file", "edit_file", "bash", "run_checks")
 """What a worker is offered whose team names no tools for it: a team is made of those who do the work."""
 
-WITHOUT_TASKS = ("broadcast", "sequential", "discuss")
+MODES_WITHOUT_TASKS = ("broadcast", "sequential", "discuss")
 """Modes in which members get the request itself, so that what the team shares has to stand in their prompts."""
 
-LEADING = (
+LEAD_PROMPT = (
     "You lead the team {name}. Give each part of a request to the member whose role fits it best, "
     "and answer from what the members bring back."
 )
-UNNAMED = "team"
-MOST_NAMED = 6
+DEFAULT_LEAD_NAME = "team"
+MAX_NAMES_SHOWN = 6
 
 _MODEL = re.compile(r"[\w.:/@+-]+")
 
 
-class Brought(NamedTuple):
+class TeamAgents(NamedTuple):
     """What a place of teams brings to the roster, and what is to be said about it; `broken` are leads by name."""
 
     agents: tuple[Agent, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    broken: Mapping[str, tuple[Finding, ...]] = MappingProxyType({})
+    diagnostics: tuple[Diagnostic, ...] = ()
+    broken: Mapping[str, tuple[Diagnostic, ...]] = MappingProxyType({})
 
 
-class Brings(NamedTuple):
+class TeamAgentsBySource(NamedTuple):
     """What the person's presets and the repository's squad bring."""
 
-    mine: Brought
-    ours: Brought
+    from_presets: TeamAgents
+    from_squad: TeamAgents
 
 
-class _Place(NamedTuple):
+class _TeamLocation(NamedTuple):
     """Where a team is kept, and the name of its lead. `hidden` are members whom those of the same team hide."""
 
     source: Source
@@ -69,138 +69,150 @@ class _Place(NamedTuple):
     hidden: frozenset[str] = frozenset()
 
 
-def bring(repo: Path | None, home: Path, taken: Collection[str]) -> Brings:
+def load_team_agents(repo: Path | None, home: Path, taken: Collection[str]) -> TeamAgentsBySource:
     """The agents of all teams; `taken` are the names that agents of files have. Reads, and runs nothing."""
     names = {*taken}
-    kept, findings = _kept(home)
-    leads = _leads(kept)
+    entries, diagnostics = _load_presets(home)
+    leads = _name_leads(entries)
     names |= {*leads}
-    ours = Brought() if repo is None else _of_squad(repo.absolute(), names)
-    return Brings(_of_presets(home, kept, leads, names, findings, ours), ours)
+    from_squad = TeamAgents() if repo is None else _load_squad_agents(repo.absolute(), names)
+    return TeamAgentsBySource(_build_preset_agents(home, entries, leads, names, diagnostics, from_squad), from_squad)
 
 
-def _of_squad(repo: Path, names: set[str]) -> Brought:
+def _load_squad_agents(repo: Path, names: set[str]) -> TeamAgents:
     """The agents of the repository's squad; `names` gets theirs."""
-    found = examine(repo)
+    found = discover_with_notices(repo)
     if found.team is None:
-        return Brought(findings=_notices(found.notices, SQUAD))
+        return TeamAgents(diagnostics=_make_notices(found.notices, SQUAD_FOLDER))
     assert found.team.source is not None
-    place = _Place("repo", shown(found.team.source / TEAM, repo=repo), slug(found.team.name) or UNNAMED)
-    names.add(place.lead)
-    brought = _agents(presets.of_team(found.team), place, names)
-    told = _notices(found.notices, shown(found.team.source, repo=repo))
-    return Brought(brought.agents, (*told, *brought.findings))
+    location = _TeamLocation(
+        "repo",
+        format_path(found.team.source / TEAM_FILE, repo=repo),
+        to_agent_name(found.team.name) or DEFAULT_LEAD_NAME,
+    )
+    names.add(location.lead)
+    team_agents = _build_team_agents(presets.preset_from_team(found.team), location, names)
+    notices = _make_notices(found.notices, format_path(found.team.source, repo=repo))
+    return TeamAgents(team_agents.agents, (*notices, *team_agents.diagnostics))
 
 
-def _kept(home: Path) -> tuple[tuple[Preset | Flawed, ...], tuple[Finding, ...]]:
+def _load_presets(home: Path) -> tuple[tuple[Preset | InvalidPreset, ...], tuple[Diagnostic, ...]]:
     """The presets, and what is wrong with their file."""
-    path = shown(home / presets.FILE)
+    path = format_path(home / presets.PRESETS_FILE)
     try:
-        found = presets.load(home)
+        found = presets.load_presets(home)
     except Mistake as mistake:
-        return (), (Finding(severity="error", path=path, message=str(mistake).removeprefix(f"{home / presets.FILE} ")),)
-    return found.entries, _notices(found.notices, path)
+        return (), (
+            Diagnostic(
+                severity="error", path=path, message=str(mistake).removeprefix(f"{home / presets.PRESETS_FILE} ")
+            ),
+        )
+    return found.entries, _make_notices(found.notices, path)
 
 
-def _leads(kept: Iterable[Preset | Flawed]) -> list[str]:
+def _name_leads(entries: Iterable[Preset | InvalidPreset]) -> list[str]:
     """The names of the presets' leads, each its own."""
     found: list[str] = []
-    for preset in kept:
-        found.append(_numbered(slug(preset.name) or UNNAMED, found))
+    for preset in entries:
+        found.append(_make_unique_name(to_agent_name(preset.name) or DEFAULT_LEAD_NAME, found))
     return found
 
 
-def _of_presets(
+def _build_preset_agents(
     home: Path,
-    kept: Sequence[Preset | Flawed],
+    entries: Sequence[Preset | InvalidPreset],
     leads: Sequence[str],
     names: set[str],
-    findings: tuple[Finding, ...],
-    ours: Brought,
-) -> Brought:
+    file_diagnostics: tuple[Diagnostic, ...],
+    from_squad: TeamAgents,
+) -> TeamAgents:
     """The agents of presets. Of one that the repository's squad hides, the members are hidden with it."""
     agents: list[Agent] = []
-    broken: dict[str, tuple[Finding, ...]] = {}
-    told = [*findings]
-    for preset, lead in zip(kept, leads, strict=True):
-        if isinstance(preset, Flawed):
-            broken[lead] = preset.findings
-            told += preset.findings
+    broken: dict[str, tuple[Diagnostic, ...]] = {}
+    diagnostics = [*file_diagnostics]
+    for preset, lead in zip(entries, leads, strict=True):
+        if isinstance(preset, InvalidPreset):
+            broken[lead] = preset.diagnostics
+            diagnostics += preset.diagnostics
             continue
-        is_hidden = bool(ours.agents) and ours.agents[0].name == lead
-        hidden = frozenset(agent.name for agent in ours.agents[1:]) if is_hidden else frozenset[str]()
-        brought = _agents(_as_used(preset), _Place("user", shown(home / presets.FILE), lead, hidden), names)
-        agents += brought.agents
-        told += brought.findings
-    return Brought(tuple(agents), tuple(told), broken)
+        is_hidden = bool(from_squad.agents) and from_squad.agents[0].name == lead
+        hidden = frozenset(agent.name for agent in from_squad.agents[1:]) if is_hidden else frozenset[str]()
+        team_agents = _build_team_agents(
+            _truncate_preset(preset),
+            _TeamLocation("user", format_path(home / presets.PRESETS_FILE), lead, hidden),
+            names,
+        )
+        agents += team_agents.agents
+        diagnostics += team_agents.diagnostics
+    return TeamAgents(tuple(agents), tuple(diagnostics), broken)
 
 
-def _as_used(preset: Preset) -> Preset:
+def _truncate_preset(preset: Preset) -> Preset:
     """A preset; of one that is kept as a squad, too, no more is used of its texts than of the squad's."""
     if not preset.source:
         return preset
     return structs.replace(
         preset,
-        workers=tuple(structs.replace(one, prompt=one.prompt[:LONGEST_PROMPT]) for one in preset.workers),
-        shared_context=preset.shared_context[:LONGEST_CONTEXT],
-        routing_context=preset.routing_context[:LONGEST_CONTEXT],
+        workers=tuple(structs.replace(one, prompt=one.prompt[:MAX_PROMPT_LENGTH]) for one in preset.workers),
+        shared_context=preset.shared_context[:MAX_CONTEXT_LENGTH],
+        routing_context=preset.routing_context[:MAX_CONTEXT_LENGTH],
     )
 
 
-def _agents(preset: Preset, place: _Place, names: set[str]) -> Brought:
+def _build_team_agents(preset: Preset, location: _TeamLocation, names: set[str]) -> TeamAgents:
     """The lead of a team and its members; `names` gets those of the members."""
-    told: list[Finding] = []
+    diagnostics: list[Diagnostic] = []
     listed: list[Member] = []
     agents: list[Agent] = []
-    for member, worker in zip(preset.members(), preset.workers, strict=True):
-        own = _numbered(slug(member.name) or "member", [one.name or one.agent for one in listed])
+    for member, worker in zip(preset.to_members(), preset.workers, strict=True):
+        own = _make_unique_name(to_agent_name(member.name) or "member", [one.name or one.agent for one in listed])
         name = own
-        if own in (others := names - place.hidden | {agent.name for agent in agents}):
-            name = _numbered(slug(f"{place.lead}-{own}"), others)
-            message = f"another agent is called {own}, so that {own} of {place.lead} is the agent {name}"
-            told.append(Finding(severity="notice", path=place.path, key="members", message=message))
+        if own in (others := names - location.hidden | {agent.name for agent in agents}):
+            name = _make_unique_name(to_agent_name(f"{location.lead}-{own}"), others)
+            message = f"another agent is called {own}, so that {own} of {location.lead} is the agent {name}"
+            diagnostics.append(Diagnostic(severity="notice", path=location.path, key="members", message=message))
         names.add(name)
         agents.append(
             Agent(
                 name=name,
                 display_name=member.name if member.name != name else "",
                 description=member.role,
-                prompt=member.prompt or generic(own),
-                model=_model(member.model, own, place, told),
-                tools=WORKING if worker.tools is None else worker.tools,
+                prompt=member.prompt or render_generic_charter(own),
+                model=_check_model(member.model, own, location, diagnostics),
+                tools=DEFAULT_WORKER_TOOLS if worker.tools is None else worker.tools,
                 role=member.role,
-                source=place.source,
-                path=place.path,
+                source=location.source,
+                path=location.path,
             )
         )
-        listed.append(_listed(own, agents[-1], preset, place))
-    lead = _lead(preset, place, listed, _model(preset.lead_model, place.lead, place, told))
-    return Brought((lead, *agents), tuple(told))
+        listed.append(_build_member(own, agents[-1], preset, location))
+    lead = _build_lead(preset, location, listed, _check_model(preset.lead_model, location.lead, location, diagnostics))
+    return TeamAgents((lead, *agents), tuple(diagnostics))
 
 
-def _listed(own: str, agent: Agent, preset: Preset, place: _Place) -> Member:
+def _build_member(own: str, agent: Agent, preset: Preset, location: _TeamLocation) -> Member:
     """A member in the lead's list, by its own name."""
-    refers = f"user:{agent.name}" if agent.name in place.hidden else agent.name
+    refers = f"user:{agent.name}" if agent.name in location.hidden else agent.name
     prompt = ""
-    if preset.shared_context and preset.mode in WITHOUT_TASKS:
+    if preset.shared_context and preset.mode in MODES_WITHOUT_TASKS:
         prompt = f"## Team Context (shared knowledge)\n{preset.shared_context}\n\n{agent.prompt}"
     return Member(agent=refers, name=own if own != refers else "", prompt=prompt)
 
 
-def _lead(preset: Preset, place: _Place, members: Sequence[Member], model: str) -> Agent:
+def _build_lead(preset: Preset, location: _TeamLocation, members: Sequence[Member], model: str) -> Agent:
     names = [member.name or member.agent for member in members]
     options: dict[str, Any] = {
         "shared_context": preset.shared_context,
         "routing": preset.routing_context,
         "worktrees": preset.worktrees,
         "max_iterations": preset.max_iterations or 0,
-        **preset.manner.options(),
+        **preset.manner.to_team_options(),
     }
     return Agent(
-        name=place.lead,
-        display_name=preset.name if preset.name != place.lead else "",
-        description=preset.description or f"Leads {_few(names)}.",
-        prompt=preset.lead_prompt or LEADING.format(name=preset.name),
+        name=location.lead,
+        display_name=preset.name if preset.name != location.lead else "",
+        description=preset.description or f"Leads {_join_first_names(names)}.",
+        prompt=preset.lead_prompt or LEAD_PROMPT.format(name=preset.name),
         model=model,
         team=Team(
             mode=preset.mode,
@@ -208,41 +220,41 @@ def _lead(preset: Preset, place: _Place, members: Sequence[Member], model: str) 
             evaluator=preset.evaluator or None,
             options={key: value for key, value in options.items() if value != "" and value != 0},
         ),
-        source=place.source,
-        path=place.path,
+        source=location.source,
+        path=location.path,
     )
 
 
-def _few(names: Sequence[str]) -> str:
+def _join_first_names(names: Sequence[str]) -> str:
     """The names, the first ones where there are many."""
-    if len(names) > MOST_NAMED:
-        names = [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} more"]
-    return joined(names) or "nobody"
+    if len(names) > MAX_NAMES_SHOWN:
+        names = [*names[: MAX_NAMES_SHOWN - 1], f"{len(names) - MAX_NAMES_SHOWN + 1} more"]
+    return join_words(names) or "nobody"
 
 
-def _model(text: str, who: str, place: _Place, told: list[Finding]) -> str:
+def _check_model(text: str, who: str, location: _TeamLocation, diagnostics: list[Diagnostic]) -> str:
     """The model that is named; none where that is not the name of one."""
-    if not text or is_model(text):
+    if not text or is_model_name(text):
         return text
-    message = f"{who} prefers the model {quoted(text)}, which is none; it thinks with the default"
-    told.append(Finding(severity="warning", path=place.path, message=message))
+    message = f"{who} prefers the model {quote_text(text)}, which is none; it thinks with the default"
+    diagnostics.append(Diagnostic(severity="warning", path=location.path, message=message))
     return ""
 
 
-def is_model(text: str) -> bool:
+def is_model_name(text: str) -> bool:
     """Whether `text` can be the name of a model, whatever models there are."""
     return _MODEL.fullmatch(text) is not None
 
 
-def _numbered(name: str, taken: Collection[str]) -> str:
+def _make_unique_name(name: str, taken: Collection[str]) -> str:
     """`name`, with a number where it is taken, and not too long."""
     number, free = 1, name
     while free in taken:
         number += 1
         end = f"-{number}"
-        free = f"{name[: LONGEST - len(end)].rstrip('-')}{end}"
+        free = f"{name[: MAX_NAME_LENGTH - len(end)].rstrip('-')}{end}"
     return free
 
 
-def _notices(sentences: Iterable[str], path: str) -> tuple[Finding, ...]:
-    return tuple(Finding(severity="notice", path=path, message=sentence) for sentence in sentences)
+def _make_notices(sentences: Iterable[str], path: str) -> tuple[Diagnostic, ...]:
+    return tuple(Diagnostic(severity="notice", path=path, message=sentence) for sentence in sentences)

@@ -13,33 +13,31 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
-from ..system.locations import shown
+from ..system.locations import format_path
 from ..values.agent import Agent
 from ..values.errors import Mistake
-from ..values.located_yaml import quoted
+from ..values.located_yaml import quote_text
 from . import presets, squad
-from .agent_name import joined, slug, there_are
+from .agent_name import join_words, suggest_names, to_agent_name
 from .discovery import Roster
-from .presets import Manner, Preset, Worker
-from .squad.squad_folder import OLDER, SQUAD, TEAM
-from .squad_agents import LEADING, READING
+from .presets import ModeOptions, Preset, PresetWorker
+from .squad.squad_folder import LEGACY_SQUAD_FOLDER, SQUAD_FOLDER, TEAM_FILE
+from .squad_agents import DEFAULT_AGENT_TOOLS, LEAD_PROMPT
 
-Kind = Literal["squad", "preset", "files", "built-in"]
+TeamKind = Literal["squad", "preset", "files", "built-in"]
 
-KEPT_OF_A_LEAD = frozenset(
-    {"name", "description", "prompt", "display_name", "model", "team", "source", "path", "other"}
-)
-KEPT_OF_A_MEMBER = KEPT_OF_A_LEAD - {"team"} | {"tools", "role"}
-FIELDS = {"shared_context": "shared_context", "routing": "routing_context"}
+LEAD_KEYS = frozenset({"name", "description", "prompt", "display_name", "model", "team", "source", "path", "other"})
+MEMBER_KEYS = LEAD_KEYS - {"team"} | {"tools", "role"}
+CONTEXT_FIELDS = {"shared_context": "shared_context", "routing": "routing_context"}
 PLAIN_OPTIONS = ("worktrees", "max_iterations")
 
 
-class Definition(NamedTuple):
+class TeamDefinition(NamedTuple):
     """A team that there is: its lead, its members as agents, and where it is kept."""
 
     lead: Agent
     members: tuple[Agent, ...]
-    kind: Kind
+    kind: TeamKind
     preset: Preset | None = None
     squad: squad.Team | None = None
 
@@ -50,7 +48,7 @@ class Definition(NamedTuple):
 
     def as_preset(self) -> Preset:
         """The team as a preset. Raises Mistake where its agent files say more than a preset can."""
-        return self.preset if self.preset is not None else of_agents(self.lead, self.members)
+        return self.preset if self.preset is not None else preset_from_agents(self.lead, self.members)
 
 
 def is_team(agent: Agent) -> bool:
@@ -58,56 +56,56 @@ def is_team(agent: Agent) -> bool:
     return agent.team is not None or agent.router is not None
 
 
-def find(name: str, roster: Roster, *, repo: Path, home: Path) -> Definition:
+def find_team(name: str, roster: Roster, *, repo: Path, home: Path) -> TeamDefinition:
     """The team of that name, which may also be written as people write it. Raises Mistake where there is none."""
-    lead = _lead(name, roster)
+    lead = _find_lead(name, roster)
     if lead.team is None:
         if lead.router is not None:
             raise Mistake(f"{lead.name} is a router and has no members; podium graph {lead.name} shows where it leads")
         raise Mistake(f"{lead.name} is an agent and leads no team; podium teams lists those that do")
     members = tuple(roster.get(member.agent) for member in lead.team.members)
-    if lead.source == "user" and lead.path == shown(home / presets.FILE):
+    if lead.source == "user" and lead.path == format_path(home / presets.PRESETS_FILE):
         written = lead.display_name or lead.name.rpartition(":")[2]
-        return Definition(lead, members, "preset", preset=presets.load(home).get(written))
-    if lead.source == "repo" and lead.path in (f"{SQUAD}/{TEAM}", f"{OLDER}/{TEAM}"):
+        return TeamDefinition(lead, members, "preset", preset=presets.load_presets(home).get(written))
+    if lead.source == "repo" and lead.path in (f"{SQUAD_FOLDER}/{TEAM_FILE}", f"{LEGACY_SQUAD_FOLDER}/{TEAM_FILE}"):
         team = squad.discover(repo)
-        copy = None if team is None else presets.of_team(squad.whole(team))
-        return Definition(lead, members, "squad", preset=copy, squad=team)
-    return Definition(lead, members, "built-in" if lead.source == "built-in" else "files")
+        copy = None if team is None else presets.preset_from_team(squad.with_full_texts(team))
+        return TeamDefinition(lead, members, "squad", preset=copy, squad=team)
+    return TeamDefinition(lead, members, "built-in" if lead.source == "built-in" else "files")
 
 
-def _lead(name: str, roster: Roster) -> Agent:
-    if roster.named(name) is not None:
+def _find_lead(name: str, roster: Roster) -> Agent:
+    if roster.resolve_name(name) is not None:
         return roster.get(name)
     teams = sorted(agent.name for agent in roster.agents.values() if is_team(agent))
-    raise Mistake(f"there is no team {quoted(name)}; {there_are(name, teams)}")
+    raise Mistake(f"there is no team {quote_text(name)}; {suggest_names(name, teams)}")
 
 
-def of_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
+def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
     """A team of agent files as a preset that has all of it."""
     assert lead.team is not None
-    _must_fit(lead, lead, KEPT_OF_A_LEAD)
-    own = {*FIELDS, *PLAIN_OPTIONS, *Manner.__struct_fields__}
+    _refuse_extra_keys(lead, lead, LEAD_KEYS)
+    own = {*CONTEXT_FIELDS, *PLAIN_OPTIONS, *ModeOptions.__struct_fields__}
     if over := [f"team.{key}" for key in lead.team.options if key not in own]:
-        raise _misfit(lead, lead, over)
+        raise _make_extra_keys_error(lead, lead, over)
     workers = []
     for member, agent in zip(lead.team.members, members, strict=True):
-        _must_fit(lead, agent, KEPT_OF_A_MEMBER)
+        _refuse_extra_keys(lead, agent, MEMBER_KEYS)
         if member.capabilities:
-            raise _misfit(lead, lead, ["capabilities of a member"])
+            raise _make_extra_keys_error(lead, lead, ["capabilities of a member"])
         workers.append(
-            Worker(
+            PresetWorker(
                 name=(member.name or member.agent).rpartition(":")[2],
                 role=member.role or agent.role or agent.description,
                 model=member.model or agent.model,
                 prompt=member.prompt or agent.prompt,
-                tools=READING if agent.tools is None else agent.tools,
+                tools=DEFAULT_AGENT_TOOLS if agent.tools is None else agent.tools,
             )
         )
     options = lead.team.options
-    fields: dict[str, Any] = {field: options[key] for key, field in FIELDS.items() if key in options}
+    fields: dict[str, Any] = {field: options[key] for key, field in CONTEXT_FIELDS.items() if key in options}
     fields |= {key: options[key] for key in PLAIN_OPTIONS if key in options}
-    manner = {key: value for key, value in options.items() if key in Manner.__struct_fields__}
+    manner = {key: value for key, value in options.items() if key in ModeOptions.__struct_fields__}
     return Preset(
         name=lead.display_name or lead.name.rpartition(":")[2],
         description=lead.description,
@@ -116,35 +114,36 @@ def of_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
         lead_prompt=lead.prompt,
         evaluator=lead.team.evaluator or "",
         workers=tuple(workers),
-        manner=msgspec.convert(manner, Manner),
+        manner=msgspec.convert(manner, ModeOptions),
         **fields,
     )
 
 
-def _must_fit(lead: Agent, agent: Agent, kept: frozenset[str]) -> None:
+def _refuse_extra_keys(lead: Agent, agent: Agent, allowed_keys: frozenset[str]) -> None:
     # What has its default is left out by msgspec, so that these are the keys that somebody wrote.
-    if over := [key for key in msgspec.to_builtins(agent) if key not in kept]:
-        raise _misfit(lead, agent, over)
+    if over := [key for key in msgspec.to_builtins(agent) if key not in allowed_keys]:
+        raise _make_extra_keys_error(lead, agent, over)
 
 
-def _misfit(lead: Agent, agent: Agent, keys: list[str]) -> Mistake:
+def _make_extra_keys_error(lead: Agent, agent: Agent, keys: list[str]) -> Mistake:
     return Mistake(
-        f"{lead.name} cannot be kept as a preset or a squad, because {agent.path or agent.name} has {joined(keys)}, "
+        f"{lead.name} cannot be kept as a preset or a squad, because {agent.path or agent.name} has "
+        f"{join_words(keys)}, "
         "which only agent files can say; copy the agent files instead"
     )
 
 
-def of_preset(preset: Preset, repo: Path) -> squad.Team:
+def squad_team_from_preset(preset: Preset, repo: Path) -> squad.Team:
     """A preset as a squad's folder in this repository holds it."""
     # A copy of what once stood here knows nothing of what was written here since, and so empties nothing.
     source = Path(preset.source) if preset.source and Path(preset.source).parent != repo.absolute() else None
     context = preset.shared_context, preset.routing_context
-    return squad.Team(preset.name, preset.mode, preset.members(), *context, source)
+    return squad.Team(preset.name, preset.mode, preset.to_members(), *context, source)
 
 
-def left_out(preset: Preset) -> list[str]:
+def list_preset_only_settings(preset: Preset) -> list[str]:
     """What of a preset a squad's folder has no place for, in words."""
-    is_own = preset.lead_prompt not in ("", LEADING.format(name=preset.name))
+    is_own = preset.lead_prompt not in ("", LEAD_PROMPT.format(name=preset.name))
     said = {
         "the lead's prompt": is_own,
         "the lead's model": bool(preset.lead_model),
@@ -153,71 +152,71 @@ def left_out(preset: Preset) -> list[str]:
         "max_iterations": preset.max_iterations is not None,
         "tools": any(worker.tools is not None for worker in preset.workers),
     }
-    return [*(words for words, is_said in said.items() if is_said), *preset.manner.options()]
+    return [*(words for words, is_said in said.items() if is_said), *preset.manner.to_team_options()]
 
 
-def save(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> Path | None:
+def save_team(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> Path | None:
     """Keep a team as the person's own and, with a repository, as its squad; gives the squad's folder.
 
     `team` is the same team as it was read from a folder, where it was.
     """
-    presets.load(home)  # what is wrong with that file is told before anything is written
-    presets.must_be_sound(preset)
-    folder = None if repo is None else squad.write(team or of_preset(preset, repo), repo)
-    presets.save(home, preset if folder is None else structs.replace(preset, source=str(folder)))
+    presets.load_presets(home)  # what is wrong with that file is told before anything is written
+    presets.check_preset(preset)
+    folder = None if repo is None else squad.write(team or squad_team_from_preset(preset, repo), repo)
+    presets.save_preset(home, preset if folder is None else structs.replace(preset, source=str(folder)))
     return folder
 
 
-def delete(found: Definition, *, repo: Path, home: Path) -> None:
+def delete_team(found: TeamDefinition, *, repo: Path, home: Path) -> None:
     """Take a squad's folder or a preset away. Raises Mistake for every other team."""
     if found.squad is not None:
         squad.delete(found.squad, repo)
     elif found.kind == "preset":
-        presets.delete(home, found.name)
+        presets.delete_preset(home, found.name)
     elif found.kind == "built-in":
         raise Mistake(f"{found.lead.name} ships with Podium and stays; a team of your own of that name hides it")
     else:
         raise Mistake(f"{found.lead.name} is the agent file {found.lead.path}; delete that file yourself")
 
 
-def change(
-    found: Definition, member: str, *, repo: Path, home: Path, model: str | None = None, prompt: str | None = None
-) -> Kind:
+def change_team_member(
+    found: TeamDefinition, member: str, *, repo: Path, home: Path, model: str | None = None, prompt: str | None = None
+) -> TeamKind:
     """Give a member another model or prompt, and say where that is kept; a built-in team becomes a preset."""
-    place = _place(found, member)
+    place = _find_member_index(found, member)
     changes: dict[str, str] = {key: value for key, value in (("model", model), ("prompt", prompt)) if value is not None}
     if found.kind == "files":
         path = found.members[place].path
-        raise Mistake(f"{member} of {found.lead.name} is the agent file {path}; change {joined([*changes])} there")
+        raise Mistake(f"{member} of {found.lead.name} is the agent file {path}; change {join_words([*changes])} there")
     if found.squad is None:
-        presets.save(home, _with_worker(found.as_preset(), place, changes))
+        presets.save_preset(home, _replace_worker(found.as_preset(), place, changes))
         return "preset"
-    copy = presets.load(home).get(found.squad.name)
-    squad.write(_with_member(found.squad, place, changes), repo)
+    copy = presets.load_presets(home).get(found.squad.name)
+    squad.write(_replace_member(found.squad, place, changes), repo)
     if copy is not None and copy.source == str(found.squad.source):
         names = [worker.name for worker in copy.workers]
         if (name := found.squad.members[place].name) in names:
-            presets.save(home, _with_worker(copy, names.index(name), changes))
+            presets.save_preset(home, _replace_worker(copy, names.index(name), changes))
     return "squad"
 
 
-def _with_worker(preset: Preset, place: int, changes: Mapping[str, str]) -> Preset:
+def _replace_worker(preset: Preset, place: int, changes: Mapping[str, str]) -> Preset:
     changed = structs.replace(preset.workers[place], **changes)
     return structs.replace(preset, workers=(*preset.workers[:place], changed, *preset.workers[place + 1 :]))
 
 
-def _with_member(team: squad.Team, place: int, changes: Mapping[str, str]) -> squad.Team:
+def _replace_member(team: squad.Team, place: int, changes: Mapping[str, str]) -> squad.Team:
     known: dict[str, Any] = {"shortened": False} if "prompt" in changes else {}
     changed = structs.replace(team.members[place], **changes, **known)
     return structs.replace(team, members=(*team.members[:place], changed, *team.members[place + 1 :]))
 
 
-def _place(found: Definition, member: str) -> int:
+def _find_member_index(found: TeamDefinition, member: str) -> int:
     """Which of the members is meant, by its name in the team or on the roster."""
     assert found.lead.team is not None
     names = [one.name or one.agent.rpartition(":")[2] for one in found.lead.team.members]
     for known in (names, [one.agent for one in found.lead.team.members]):
-        for wanted in (member, slug(member)):
+        for wanted in (member, to_agent_name(member)):
             if wanted in known:
                 return known.index(wanted)
-    raise Mistake(f"{found.lead.name} has no member {quoted(member)}; {there_are(member, sorted(names))}")
+    raise Mistake(f"{found.lead.name} has no member {quote_text(member)}; {suggest_names(member, sorted(names))}")

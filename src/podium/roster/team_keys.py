@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
 
-from ..values.agent import MODES_ELSEWHERE, Member, Mode, Team
-from ..values.located_yaml import Fields, Items, Scalar
-from .agent_field import Slot
+from ..values.agent import MODE_ALIASES, Member, Mode, Team
+from ..values.located_yaml import ListNode, MappingNode, ScalarNode
+from .agent_field import ValueReader
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate")
 TERMINATIONS = ("consensus", "max_rounds", "coordinator_decides")
@@ -16,87 +16,87 @@ TERMINATIONS_ELSEWHERE = {"maxRounds": "max_rounds", "coordinatorDecides": "coor
 MEMBER_KEYS = ("agent", "name", "role", "capabilities", "model", "prompt")
 
 
-def choice(*words: str) -> Callable[[Slot], str]:
+def make_choice_reader(*words: str) -> Callable[[ValueReader], str]:
     """A reader for one of `words`."""
-    return partial(Slot.choice, words=words)
+    return partial(ValueReader.read_choice, words=words)
 
 
-def texts_by_key(slot: Slot) -> dict[str, str]:
+def read_text_mapping(reader: ValueReader) -> dict[str, str]:
     """A mapping of names to texts."""
-    if not isinstance(slot.written, Fields):
-        slot.wrong("a mapping of names to texts")
-    return {key: item.text() for key, item in slot.entries()}
+    if not isinstance(reader.node, MappingNode):
+        reader.report_expected("a mapping of names to texts")
+    return {key: item.read_text() for key, item in reader.iter_entries()}
 
 
-def commands(slot: Slot) -> list[str]:
+def read_commands(reader: ValueReader) -> list[str]:
     """A list of commands, or one."""
-    return list(slot.texts())
+    return list(reader.read_texts())
 
 
-OPTIONS: Mapping[str, Callable[[Slot], object]] = {
-    "max_iterations": Slot.whole,
-    "dispatch": choice("ask", "force"),
-    "answer_directly": Slot.flag,
-    "participation": choice("any", "all"),
-    "checks": commands,
-    "adjust": choice("ask", "auto"),
-    "worker_timeout": Slot.amount,
-    "collection_timeout": Slot.amount,
-    "termination": partial(Slot.choice, words=TERMINATIONS, also=TERMINATIONS_ELSEWHERE),
-    "max_rounds": Slot.whole,
-    "round_timeout": Slot.amount,
-    "worktrees": choice("shared", "team", "lead", "each"),
-    "shared_context": Slot.text,
-    "routing": Slot.text,
-    "prompts": texts_by_key,
-    "approve_plan": choice("lead", "person"),
-    "decide_by": choice("lead", "person"),
-    "adr": Slot.flag,
-    "lockout": Slot.flag,
-    "max_attempts": Slot.whole,
-    "max_concurrent": Slot.whole,
+OPTION_READERS: Mapping[str, Callable[[ValueReader], object]] = {
+    "max_iterations": ValueReader.read_int,
+    "dispatch": make_choice_reader("ask", "force"),
+    "answer_directly": ValueReader.read_bool,
+    "participation": make_choice_reader("any", "all"),
+    "checks": read_commands,
+    "adjust": make_choice_reader("ask", "auto"),
+    "worker_timeout": ValueReader.read_positive_number,
+    "collection_timeout": ValueReader.read_positive_number,
+    "termination": partial(ValueReader.read_choice, words=TERMINATIONS, also=TERMINATIONS_ELSEWHERE),
+    "max_rounds": ValueReader.read_int,
+    "round_timeout": ValueReader.read_positive_number,
+    "worktrees": make_choice_reader("shared", "team", "lead", "each"),
+    "shared_context": ValueReader.read_text,
+    "routing": ValueReader.read_text,
+    "prompts": read_text_mapping,
+    "approve_plan": make_choice_reader("lead", "person"),
+    "decide_by": make_choice_reader("lead", "person"),
+    "adr": ValueReader.read_bool,
+    "lockout": ValueReader.read_bool,
+    "max_attempts": ValueReader.read_int,
+    "max_concurrent": ValueReader.read_int,
 }
-KEYS = ("mode", "members", "evaluator", *OPTIONS)
+KEYS = ("mode", "members", "evaluator", *OPTION_READERS)
 SPELLINGS = {"terminationMode": "termination", "termination_mode": "termination"}
 
 
-def team(slot: Slot) -> Team:
+def read_team(reader: ValueReader) -> Team:
     """The team as written; without a mode it discusses when it says how a discussion ends, else it orchestrates."""
-    fields = slot.fields(KEYS, also=SPELLINGS)
-    options = {key: read(fields[key]) for key, read in OPTIONS.items() if key in fields}
+    fields = reader.read_fields(KEYS, also=SPELLINGS)
+    options = {key: read(fields[key]) for key, read in OPTION_READERS.items() if key in fields}
     default = "discuss" if {"termination", "max_rounds"} & set(options) else "orchestrate"
-    mode = fields["mode"].choice(MODES, also=MODES_ELSEWHERE) if "mode" in fields else default
+    mode = fields["mode"].read_choice(MODES, also=MODE_ALIASES) if "mode" in fields else default
     members = fields.get("members")
     return Team(
         mode=cast(Mode, mode),
-        members=members_of(members) if members else (),
-        evaluator=fields["evaluator"].name() if "evaluator" in fields else None,
+        members=read_members(members) if members else (),
+        evaluator=fields["evaluator"].read_agent_name() if "evaluator" in fields else None,
         options=options,
     )
 
 
-def members_of(slot: Slot) -> tuple[Member, ...]:
+def read_members(reader: ValueReader) -> tuple[Member, ...]:
     """Names, or mappings that say what the team changes about an agent."""
-    if isinstance(slot.written, Scalar):
-        return tuple(Member(agent=name) for name in slot.names())
-    if not isinstance(slot.written, Items):
-        slot.wrong("a list of agents")
+    if isinstance(reader.node, ScalarNode):
+        return tuple(Member(agent=name) for name in reader.read_agent_names())
+    if not isinstance(reader.node, ListNode):
+        reader.report_expected("a list of agents")
         return ()
-    return tuple(member(item) for item in slot.items())
+    return tuple(read_member(item) for item in reader.iter_items())
 
 
-def member(slot: Slot) -> Member:
+def read_member(reader: ValueReader) -> Member:
     """One member, by name or in full."""
-    if not isinstance(slot.written, Fields):
-        return Member(agent=slot.name())
-    fields = slot.fields(MEMBER_KEYS)
+    if not isinstance(reader.node, MappingNode):
+        return Member(agent=reader.read_agent_name())
+    fields = reader.read_fields(MEMBER_KEYS)
     if "agent" not in fields:
-        slot.error("this member names no agent; agent: NAME would be right")
+        reader.add_error("this member names no agent; agent: NAME would be right")
     return Member(
-        agent=fields["agent"].name() if "agent" in fields else "",
-        name=fields["name"].sentence() if "name" in fields else "",
-        role=fields["role"].sentence() if "role" in fields else "",
-        capabilities=fields["capabilities"].words() if "capabilities" in fields else (),
-        model=fields["model"].sentence() if "model" in fields else "",
-        prompt=fields["prompt"].text() if "prompt" in fields else "",
+        agent=fields["agent"].read_agent_name() if "agent" in fields else "",
+        name=fields["name"].read_single_line() if "name" in fields else "",
+        role=fields["role"].read_single_line() if "role" in fields else "",
+        capabilities=fields["capabilities"].read_comma_list() if "capabilities" in fields else (),
+        model=fields["model"].read_single_line() if "model" in fields else "",
+        prompt=fields["prompt"].read_text() if "prompt" in fields else "",
     )

@@ -9,11 +9,11 @@ from ..values.agent import Agent, Reference
 
 Agents = Mapping[str, Agent]
 
-DEEPEST_DRAWN = 40
+MAX_DRAWN_DEPTH = 40
 LEGEND = "* may give the final answer"
 
 
-def edges(agent: Agent) -> Iterator[Reference]:
+def iter_edges(agent: Agent) -> Iterator[Reference]:
     """The agents that run inside or after this one.
 
     A lead that is listed among its own members, as a discussion's coordinator may be, runs no
@@ -28,7 +28,7 @@ def edges(agent: Agent) -> Iterator[Reference]:
         yield reference
 
 
-def terminal(agents: Agents, name: str) -> tuple[str, ...]:
+def find_terminal_agents(agents: Agents, name: str) -> tuple[str, ...]:
     """Who may own the final answer when `name` is called: the end of its handoffs, or of where it routes to."""
     found: dict[str, None] = {}
     seen: set[str] = set()
@@ -48,7 +48,7 @@ def terminal(agents: Agents, name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def label(agent: Agent, edge: Reference) -> str:
+def format_edge_label(agent: Agent, edge: Reference) -> str:
     """What an edge is called in a drawing."""
     if edge.kind == "member" and agent.team is not None and edge.name == agent.team.evaluator:
         return "evaluator"
@@ -58,7 +58,7 @@ def label(agent: Agent, edge: Reference) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Branch:
+class TreeLine:
     """One line of a tree that is still to be drawn."""
 
     name: str
@@ -67,71 +67,73 @@ class Branch:
     depth: int = 0
 
 
-def tree(agents: Agents, name: str) -> str:
+def render_tree(agents: Agents, name: str) -> str:
     """The workflow of `name` as text; an agent that appears again is only named."""
-    owners = terminal(agents, name)
+    owners = find_terminal_agents(agents, name)
     lines: list[str] = []
     drawn: set[str] = set()
-    waiting = [Branch(name=name)]
+    waiting = [TreeLine(name=name)]
     while waiting:
-        branch = waiting.pop()
-        agent = agents.get(branch.name)
-        mark = " *" if branch.name in owners else ""
+        tree_line = waiting.pop()
+        agent = agents.get(tree_line.name)
+        mark = " *" if tree_line.name in owners else ""
         if agent is None:
-            lines.append(f"{branch.start}{branch.name} (missing)")
-        elif branch.name in drawn:
-            lines.append(f"{branch.start}{branch.name}{mark} (see above)")
-        elif branch.depth == DEEPEST_DRAWN:
-            lines.append(f"{branch.start}{branch.name}{mark} ...")
+            lines.append(f"{tree_line.start}{tree_line.name} (missing)")
+        elif tree_line.name in drawn:
+            lines.append(f"{tree_line.start}{tree_line.name}{mark} (see above)")
+        elif tree_line.depth == MAX_DRAWN_DEPTH:
+            lines.append(f"{tree_line.start}{tree_line.name}{mark} ...")
         else:
-            drawn.add(branch.name)
-            lines.append(f"{branch.start}{branch.name}{mark}{nature(agent)}")
-            waiting.extend(reversed(_branches(agent, branch)))
+            drawn.add(tree_line.name)
+            lines.append(f"{tree_line.start}{tree_line.name}{mark}{describe_agent_kind(agent)}")
+            waiting.extend(reversed(_build_child_lines(agent, tree_line)))
     return "\n".join([*lines, "", LEGEND])
 
 
-def _branches(agent: Agent, branch: Branch) -> list[Branch]:
+def _build_child_lines(agent: Agent, parent: TreeLine) -> list[TreeLine]:
     """The lines directly below `branch`."""
-    following = list(edges(agent))
+    following = list(iter_edges(agent))
     last = len(following) - 1
     return [
-        Branch(
+        TreeLine(
             name=edge.name,
-            start=f"{branch.indent}{'└─' if place == last else '├─'} {label(agent, edge)} → ",
-            indent=branch.indent + ("   " if place == last else "│  "),
-            depth=branch.depth + 1,
+            start=f"{parent.indent}{'└─' if place == last else '├─'} {format_edge_label(agent, edge)} → ",
+            indent=parent.indent + ("   " if place == last else "│  "),
+            depth=parent.depth + 1,
         )
         for place, edge in enumerate(following)
     ]
 
 
-def nature(agent: Agent) -> str:
+def describe_agent_kind(agent: Agent) -> str:
     """What an agent is besides an agent."""
     if agent.team is not None:
         return f"  [team: {agent.team.mode}]"
     return "  [router]" if agent.router is not None else ""
 
 
-def mermaid(agents: Agents, name: str) -> str:
+def render_mermaid(agents: Agents, name: str) -> str:
     """The workflow of `name` as a Mermaid flowchart; who may give the final answer has round ends."""
-    owners = terminal(agents, name)
-    ids = {reached: f"n{place}" for place, reached in enumerate(reachable(agents, name))}
+    owners = find_terminal_agents(agents, name)
+    ids = {reached: f"n{place}" for place, reached in enumerate(find_reachable_agents(agents, name))}
     lines = ["flowchart TD", f"    %% round ends: {LEGEND.removeprefix('* ')}"]
     for reached, node in ids.items():
         agent = agents.get(reached)
-        text = _escaped(reached + (nature(agent) if agent else " (missing)"))
+        text = _escape_mermaid(reached + (describe_agent_kind(agent) if agent else " (missing)"))
         lines.append(f'    {node}(["{text}"])' if reached in owners else f'    {node}["{text}"]')
     for reached, node in ids.items():
         if (agent := agents.get(reached)) is not None:
-            lines += [f'    {node} -->|"{label(agent, edge)}"| {ids[edge.name]}' for edge in edges(agent)]
+            lines += [
+                f'    {node} -->|"{format_edge_label(agent, edge)}"| {ids[edge.name]}' for edge in iter_edges(agent)
+            ]
     return "\n".join(lines)
 
 
-def reachable(agents: Agents, name: str) -> tuple[str, ...]:
+def find_reachable_agents(agents: Agents, name: str) -> tuple[str, ...]:
     """`name` and everyone it needs, directly or through others, nearest first; missing ones too."""
     found = {name: None}
     for current in (queue := [name]):
-        for edge in edges(agents[current]) if current in agents else ():
+        for edge in iter_edges(agents[current]) if current in agents else ():
             if edge.name not in found:
                 found[edge.name] = None
                 queue.append(edge.name)
@@ -141,6 +143,6 @@ def reachable(agents: Agents, name: str) -> tuple[str, ...]:
 _CODES = {'"': "#quot;", "#": "#35;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`": "#96;", "\n": " "}
 
 
-def _escaped(text: str) -> str:
+def _escape_mermaid(text: str) -> str:
     """`text` as a Mermaid label, in which nothing has a meaning."""
     return "".join(_CODES.get(sign, sign) for sign in text)

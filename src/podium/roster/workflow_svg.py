@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from .workflow_graph import DEEPEST_DRAWN, LEGEND, Agents, edges, label, nature, terminal
+from .workflow_graph import (
+    LEGEND,
+    MAX_DRAWN_DEPTH,
+    Agents,
+    describe_agent_kind,
+    find_terminal_agents,
+    format_edge_label,
+    iter_edges,
+)
 
 ROW, BOX, INDENT, MARGIN = 52, 36, 44, 16
 LETTER = 8
@@ -31,19 +39,19 @@ class Box(NamedTuple):
     above: int
 
 
-def svg(agents: Agents, name: str) -> str:
+def render_svg(agents: Agents, name: str) -> str:
     """The workflow of `name` as an SVG; who may give the final answer has round ends."""
-    owners, boxes = terminal(agents, name), list(_boxes(agents, name))
-    drawn = [part for row, box in enumerate(boxes) for part in _drawn(box, row, boxes, is_final=box.name in owners)]
-    width = max(_left(box) + _width(box) for box in boxes) + MARGIN
+    owners, boxes = find_terminal_agents(agents, name), list(_layout_boxes(agents, name))
+    drawn = [part for row, box in enumerate(boxes) for part in _draw_box(box, row, boxes, is_final=box.name in owners)]
+    width = max(_box_x(box) + _box_width(box) for box in boxes) + MARGIN
     height = len(boxes) * ROW + 2 * MARGIN + 12
     legend = f'<text class="edge" x="{MARGIN}" y="{height - MARGIN}">round ends: {LEGEND.removeprefix("* ")}</text>'
     size = f'width="{max(width, 280)}" height="{height}" viewBox="0 0 {max(width, 280)} {height}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img"><title>{_safe(name)}</title>'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img"><title>{_escape_xml(name)}</title>'
     return "\n".join([head, f"<style>{_STYLE}</style>", *drawn, legend, "</svg>"])
 
 
-def _boxes(agents: Agents, name: str) -> Iterator[Box]:
+def _layout_boxes(agents: Agents, name: str) -> Iterator[Box]:
     """The boxes from above to below; an agent that appears again is only named."""
     met: set[str] = set()
     waiting = [Box(name, "", "", 0, -1)]
@@ -52,33 +60,35 @@ def _boxes(agents: Agents, name: str) -> Iterator[Box]:
         box = waiting.pop()
         agent = agents.get(box.name)
         again = " (see above)" if box.name in met else ""
-        yield box._replace(text=box.name + (" (missing)" if agent is None else again or nature(agent)))
-        if agent is not None and not again and box.depth < DEEPEST_DRAWN:
-            below = [Box(edge.name, "", label(agent, edge), box.depth + 1, row) for edge in edges(agent)]
+        yield box._replace(text=box.name + (" (missing)" if agent is None else again or describe_agent_kind(agent)))
+        if agent is not None and not again and box.depth < MAX_DRAWN_DEPTH:
+            below = [
+                Box(edge.name, "", format_edge_label(agent, edge), box.depth + 1, row) for edge in iter_edges(agent)
+            ]
             waiting.extend(reversed(below))
         met.add(box.name)
         row += 1
 
 
-def _drawn(box: Box, row: int, boxes: list[Box], *, is_final: bool) -> Iterator[str]:
-    left, top = _left(box), MARGIN + row * ROW
+def _draw_box(box: Box, row: int, boxes: list[Box], *, is_final: bool) -> Iterator[str]:
+    left, top = _box_x(box), MARGIN + row * ROW
     middle = top + BOX // 2
     if box.above >= 0:
-        down = _left(boxes[box.above]) + INDENT // 2
+        down = _box_x(boxes[box.above]) + INDENT // 2
         yield f'<path d="M{down} {MARGIN + box.above * ROW + BOX}V{middle}H{left}"/>'
-        yield f'<text class="edge" x="{down + 4}" y="{top - 2}">{_safe(box.edge)}</text>'
+        yield f'<text class="edge" x="{down + 4}" y="{top - 2}">{_escape_xml(box.edge)}</text>'
     round_ends = f' class="final" rx="{BOX // 2}"' if is_final else ""
-    yield f'<rect x="{left}" y="{top}" width="{_width(box)}" height="{BOX}"{round_ends}/>'
-    yield f'<text x="{left + 12}" y="{middle + 5}">{_safe(box.text)}</text>'
+    yield f'<rect x="{left}" y="{top}" width="{_box_width(box)}" height="{BOX}"{round_ends}/>'
+    yield f'<text x="{left + 12}" y="{middle + 5}">{_escape_xml(box.text)}</text>'
 
 
-def _left(box: Box) -> int:
+def _box_x(box: Box) -> int:
     return MARGIN + box.depth * INDENT
 
 
-def _width(box: Box) -> int:
+def _box_width(box: Box) -> int:
     return max(len(box.text), 4) * LETTER + 28
 
 
-def _safe(text: str) -> str:
+def _escape_xml(text: str) -> str:
     return escape("".join(sign if sign.isprintable() else "\ufffd" for sign in text), {'"': "&quot;"})

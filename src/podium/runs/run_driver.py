@@ -12,7 +12,7 @@ from .run_handle import Run
 
 
 @asynccontextmanager
-async def driven(run: Run) -> AsyncIterator[Run]:
+async def drive_run(run: Run) -> AsyncIterator[Run]:
     """Work on a run beside the block. Leaving the block stops the run; cancelling it leaves it resumable."""
     trouble: BaseException | None = None
     try:
@@ -31,6 +31,6 @@ async def driven(run: Run) -> AsyncIterator[Run]:
                 trouble = trouble or error
                 group.cancel_scope.cancel()
     finally:
-        run.close()
+        run.close_followers()
     if trouble is not None:
         raise trouble

@@ -12,48 +12,48 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..core.engine import ToolAnswer
-from ..core.gate import Deed, Unfit
-from ..tools.command_sandbox import Sandboxed
-from ..tools.run_checks import LONGEST, TAIL
-from ..tools.shell import SHELL, Output, ran
+from ..core.gate import InvalidCall, PreparedCall
+from ..tools.command_sandbox import CommandSandbox
+from ..tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
+from ..tools.shell import SHELL, CommandOutput, run_command_line
 from ..values.action import Action
 from ..values.errors import PodiumError
 from ..values.event import ToolUse
-from ..workspace.git.repository import git_output
-from ..workspace.git.snapshot import detached, snapshot
+from ..workspace.git.repository import read_git_output
+from ..workspace.git.snapshot import take_snapshot, temporary_checkout
 
 
-class Evidence:
+class CleanChecks:
     """The commands of one team as one, judged and asked about like any other command."""
 
     name = "bash"
     description = "Run the commands that the work is measured by, on a clean checkout of it."
     parameters: ClassVar[dict[str, Any]] = {"type": "object", "properties": {}}
     is_parallel = False
-    timeout = LONGEST + 60
+    timeout = CHECK_TIMEOUT + 60
 
     def __init__(
         self,
         directory: Path,
         commands: tuple[str, ...],
         *,
-        bounds: Callable[[Path], Awaitable[Sandboxed]],
+        choose_sandbox: Callable[[Path], Awaitable[CommandSandbox]],
         sandbox: str,
     ) -> None:
         self._directory = directory
         self._command = " && ".join(commands)
-        self._bounds = bounds
+        self._choose_sandbox = choose_sandbox
         self._sandbox = sandbox
 
-    async def prepare(self, call: ToolUse) -> Deed:
+    async def prepare(self, call: ToolUse) -> PreparedCall:
         try:
-            commit = await snapshot(self._directory)
-            tree = await git_output(self._directory, "rev-parse", "--verify", f"{commit}^{{tree}}")
+            commit = await take_snapshot(self._directory)
+            tree = await read_git_output(self._directory, "rev-parse", "--verify", f"{commit}^{{tree}}")
         except PodiumError as error:
-            raise Unfit(f"The work cannot be checked: {error}.") from error
-        return Deed(
-            arguments={"command": self._command, "timeout": int(LONGEST)},
-            act=partial(self._checked, commit),
+            raise InvalidCall(f"The work cannot be checked: {error}.") from error
+        return PreparedCall(
+            arguments={"command": self._command, "timeout": int(CHECK_TIMEOUT)},
+            act=partial(self._run_checks, commit),
             # The tree stands for every file of the work: whoever approves the command approves it on that.
             inputs={"the whole work": tree},
             sandbox=self._sandbox,
@@ -63,15 +63,17 @@ class Evidence:
     async def recover(self, began: Action) -> ToolAnswer | None:
         return None
 
-    async def _checked(self, commit: str) -> ToolAnswer:
-        output = Output(start=0, end=TAIL)
-        async with detached(self._directory, commit) as checkout:
-            bounds = await self._bounds(checkout.path)
+    async def _run_checks(self, commit: str) -> ToolAnswer:
+        output = CommandOutput(start=0, end=CHECK_OUTPUT_TAIL)
+        async with temporary_checkout(self._directory, commit) as checkout:
+            sandbox = await self._choose_sandbox(checkout.path)
             try:
-                ended = await ran([SHELL, "-c", self._command], checkout.path, LONGEST, output, bounds.wrap)
+                ended = await run_command_line(
+                    [SHELL, "-c", self._command], checkout.path, CHECK_TIMEOUT, output, sandbox.wrap
+                )
             finally:
-                bounds.put_away()
-        passed = ended.code == 0 and not ended.is_late
-        how = f"stopped after {LONGEST:g} s" if ended.is_late else str(ended)
+                sandbox.clean_up()
+        passed = ended.code == 0 and not ended.has_timed_out
+        how = f"stopped after {CHECK_TIMEOUT:g} s" if ended.has_timed_out else str(ended)
         text = f"{'PASS' if passed else 'FAIL'} {self._command} [{how}]\n{output}".rstrip()
         return ToolAnswer(text=text, is_error=not passed)

@@ -10,14 +10,14 @@ from msgspec import structs
 
 from ..core.engine import Engine
 from ..engines.model.tool_loop import ModelEngine
-from ..values.agent import MOST, Agent, Budget, Mode, Team
+from ..values.agent import MAX_LIMIT, Agent, Budget, Mode, Team
 from ..values.errors import Mistake, RunOver
 from ..values.event import Entry, RunEnded
 
-LONGEST_REQUEST = 2**20
+MAX_REQUEST_BYTES = 2**20
 
 
-def must_be_a_request(request: str) -> None:
+def validate_request(request: str) -> None:
     """Refuse what cannot be asked. Raises Mistake."""
     if not request.strip():
         raise Mistake("the request is empty; say what the agent should do")
@@ -25,23 +25,23 @@ def must_be_a_request(request: str) -> None:
         size = len(request.encode())
     except UnicodeEncodeError as error:
         raise Mistake(f"the request is not text: character {error.start + 1} cannot be written as UTF-8") from None
-    if size > LONGEST_REQUEST:
+    if size > MAX_REQUEST_BYTES:
         raise Mistake(
-            f"the request has {size:,} bytes, and at most {LONGEST_REQUEST:,} can be given; name a file instead"
+            f"the request has {size:,} bytes, and at most {MAX_REQUEST_BYTES:,} can be given; name a file instead"
         )
 
 
-def must_be_a_budget(budget: Budget) -> None:
+def validate_budget(budget: Budget) -> None:
     """Refuse limits that are none. Raises Mistake."""
     for name in budget.__struct_fields__:
         limit = getattr(budget, name)
         if limit is not None and not (isfinite(limit) and limit > 0):
             raise Mistake(f"a budget of {limit} {name} is none; a number above zero would be one")
-        if limit is not None and limit > MOST:
-            raise Mistake(f"a budget of {limit} {name} limits nothing; leave it out, or give {MOST} at most")
+        if limit is not None and limit > MAX_LIMIT:
+            raise Mistake(f"a budget of {limit} {name} limits nothing; leave it out, or give {MAX_LIMIT} at most")
 
 
-def must_have_a_repository(team: Iterable[Agent], repo: Path | None) -> None:
+def require_repository(team: Iterable[Agent], repo: Path | None) -> None:
     """Refuse checks and checkouts of work where there is no repository to check out. Raises Mistake."""
     for agent in team:
         options = {} if agent.team is None else agent.team.options
@@ -62,7 +62,7 @@ def _is_in_git(repo: Path | None) -> bool:
     return repo is not None and any((folder / ".git").exists() for folder in (repo, *repo.parents))
 
 
-def reshaped(agent: Agent, mode: Mode | None, max_iterations: int | None) -> Agent:
+def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) -> Agent:
     """The first agent of a run as it is wanted this time. Raises Mistake for what it cannot do."""
     team = agent.team
     if team is None and mode != "reflect":
@@ -80,7 +80,7 @@ def reshaped(agent: Agent, mode: Mode | None, max_iterations: int | None) -> Age
     return structs.replace(agent, team=structs.replace(team, mode=mode or team.mode, options=team.options | most))
 
 
-def must_not_have_ended(run: str, last: Entry) -> None:
+def require_not_ended(run: str, last: Entry) -> None:
     """Refuse to go on with a run that is over. Raises RunOver."""
     if isinstance(last.event, RunEnded):
         failure = last.event.failure
@@ -91,7 +91,7 @@ def must_not_have_ended(run: str, last: Entry) -> None:
         )
 
 
-def below(agent: Agent, team: Iterable[Agent]) -> list[Agent]:
+def collect_reachable_agents(agent: Agent, team: Iterable[Agent]) -> list[Agent]:
     """An agent and all that may work for it."""
     by_name = {one.name: one for one in team}
     found = {agent.name: agent}
@@ -103,7 +103,7 @@ def below(agent: Agent, team: Iterable[Agent]) -> list[Agent]:
     return list(found.values())
 
 
-def must_be_priced(agents: Iterable[Agent], engine_for: Callable[[Agent], Engine]) -> None:
+def require_prices(agents: Iterable[Agent], engine_for: Callable[[Agent], Engine]) -> None:
     """A limit on money needs the price of every model under it. Raises Mistake."""
     for agent in agents:
         engine = engine_for(agent)

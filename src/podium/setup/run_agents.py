@@ -16,35 +16,35 @@ from msgspec import structs
 from ..core.engine import Engine
 from ..core.redaction import Redaction
 from ..engines.names import REHEARSAL
-from ..patterns.json_output import must_be_schema
-from ..patterns.registry import way_of
-from ..patterns.team_members import must_be_a_team
-from ..roster.discovery import Roster, load
+from ..patterns.json_output import validate_output_schema
+from ..patterns.registry import find_pattern
+from ..patterns.team_members import validate_team_options
+from ..roster.discovery import Roster, load_roster
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget
 from ..values.errors import BadAgent, Mistake
-from .preflight import below, must_be_a_budget, must_be_priced
+from .preflight import collect_reachable_agents, require_prices, validate_budget
 from .settings import Settings
 
-MOST_TEAMS = 256
-SQUADS = (".squad/", ".ai-team/")
+MAX_CACHED_TEAMS = 256
+SQUAD_FOLDERS = (".squad/", ".ai-team/")
 
 
-class Cast(NamedTuple):
+class AgentSelection(NamedTuple):
     """An agent first, then those that it needs; and what the person should know about them."""
 
     agents: tuple[Agent, ...]
     notices: list[str]
 
 
-class Known(NamedTuple):
+class CachedSelection(NamedTuple):
     """A team that was built in code and checked before; `given` keeps its agents, and so their ids, alive."""
 
-    given: tuple[Agent, ...]
-    team: Cast
+    agents: tuple[Agent, ...]
+    selection: AgentSelection
 
 
-class Casting:
+class RunAgents:
     """The agents of the runs of one Podium."""
 
     def __init__(
@@ -53,37 +53,39 @@ class Casting:
         self._settings = settings
         self._redaction = redaction
         self._engine_for = engine_for
-        self._teams: dict[tuple[int, ...], Known] = {}
+        self._teams: dict[tuple[int, ...], CachedSelection] = {}
 
-    def cast(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> Cast:
+    def select_agents(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> AgentSelection:
         """The agent and all that it may need, checked. Files are read only for what code does not give."""
         if isinstance(agent, str):
-            _must_be_sound(others)
-            return self._fit(load(repo or find_repo(Path()), self._settings.home), agent, others)
+            _validate_agents(others)
+            return self._select_from_roster(load_roster(repo or find_repo(Path()), self._settings.home), agent, others)
         given = (agent, *others)
         key = tuple(map(id, given))
         if key in self._teams:
-            return self._teams[key].team
-        _must_be_sound(given)
+            return self._teams[key].selection
+        _validate_agents(given)
         names = {one.name for one in given}
         if not all(reference.name in names for one in given for reference in one.references()):
-            return self._fit(load(repo or find_repo(Path()), self._settings.home), agent.name, given)
-        if len(self._teams) >= MOST_TEAMS:
+            return self._select_from_roster(
+                load_roster(repo or find_repo(Path()), self._settings.home), agent.name, given
+            )
+        if len(self._teams) >= MAX_CACHED_TEAMS:
             self._teams.clear()
-        self._teams[key] = Known(given, self._fit(Roster(agents={}), agent.name, given))
-        return self._teams[key].team
+        self._teams[key] = CachedSelection(given, self._select_from_roster(Roster(agents={}), agent.name, given))
+        return self._teams[key].selection
 
-    def _fit(self, roster: Roster, agent: str, extra: tuple[Agent, ...]) -> Cast:
+    def _select_from_roster(self, roster: Roster, agent: str, extra: tuple[Agent, ...]) -> AgentSelection:
         """The agents as a resumed run will read them, so that it runs with the very same."""
-        written = self._redaction.line(msgspec.json.encode(roster.team(agent, extra=extra)))
+        written = self._redaction.redact_line(msgspec.json.encode(roster.resolve_team(agent, extra=extra)))
         team = msgspec.json.decode(written, type=tuple[Agent, ...])
         notices: list[str] = []
-        team = tuple(self._with_known_model(self._settings.of_its_role(agent), notices) for agent in team)
-        return Cast(team, notices + self.checked(team, self._settings))
+        team = tuple(self._with_available_model(self._settings.apply_role_budget(agent), notices) for agent in team)
+        return AgentSelection(team, notices + self.check_agents(team, self._settings))
 
-    def _with_known_model(self, agent: Agent, notices: list[str]) -> Agent:
+    def _with_available_model(self, agent: Agent, notices: list[str]) -> Agent:
         """An agent of a squad thinks with the default model where nobody knows the one that its charter prefers."""
-        if not agent.model or not (agent.path or "").startswith(SQUADS):
+        if not agent.model or not (agent.path or "").startswith(SQUAD_FOLDERS):
             return agent
         try:
             self._engine_for(self._settings, agent)
@@ -92,60 +94,60 @@ class Casting:
             return structs.replace(agent, model="")
         return agent
 
-    def checked(self, team: Iterable[Agent], settings: Settings) -> list[str]:
+    def check_agents(self, team: Iterable[Agent], settings: Settings) -> list[str]:
         """What the person should know before the run begins; raises Mistake for what cannot run here."""
         notices = []
         engines = set()
         team = list(team)
         first = team[0]
         for agent in team:
-            way_of(agent)
-            must_be_a_team(agent)
-            must_be_schema(agent)
+            find_pattern(agent)
+            validate_team_options(agent)
+            validate_output_schema(agent)
             engines.add(self._engine_for(settings, agent).name)
             if agent.isolation != "shared" and agent is first:
                 notices.append(
                     f"{agent.name} works in the repository itself; podium delegate gives it its own checkout."
                 )
             if agent.budget is not None and agent.budget.usd is not None:
-                self._must_be_priced(below(agent, team), settings)
+                self._require_prices(collect_reachable_agents(agent, team), settings)
         if REHEARSAL in engines and settings.model in ("", REHEARSAL):
             notices.append("This run is rehearsed: the flow is real, the words are not.")
         if REHEARSAL in engines and not settings.model:
             notices.append("No model is configured: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or see podium doctor.")
         return notices
 
-    def must_be_kept(self, budget: Budget | None, team: Iterable[Agent], settings: Settings) -> None:
+    def check_budget(self, budget: Budget | None, team: Iterable[Agent], settings: Settings) -> None:
         """Refuse limits that are none, or that nobody could keep. Raises Mistake."""
         if budget is None:
             return
-        must_be_a_budget(budget)
+        validate_budget(budget)
         if budget.usd is not None:
-            self._must_be_priced(team, settings)
+            self._require_prices(team, settings)
 
-    def _must_be_priced(self, agents: Iterable[Agent], settings: Settings) -> None:
+    def _require_prices(self, agents: Iterable[Agent], settings: Settings) -> None:
         """A limit on money needs the price of every model under it. Raises Mistake."""
-        must_be_priced(agents, partial(self._engine_for, settings))
+        require_prices(agents, partial(self._engine_for, settings))
 
 
-class Named(NamedTuple):
+class AgentWithFunctions(NamedTuple):
     """An agent whose tools are all named, and the functions that some of them are."""
 
     agent: str | Agent
     functions: tuple[Callable[..., object], ...]
 
 
-def named(agent: str | Agent) -> Named:
+def extract_functions(agent: str | Agent) -> AgentWithFunctions:
     """The agent with the functions among its tools by their names: these can be written down."""
     tools: Sequence[Any] = () if isinstance(agent, str) else agent.tools or ()
     functions = tuple(tool for tool in tools if callable(tool))
     if isinstance(agent, str) or not functions:
-        return Named(agent, ())
+        return AgentWithFunctions(agent, ())
     names = tuple(getattr(tool, "__name__", "") if callable(tool) else tool for tool in tools)
-    return Named(structs.replace(agent, tools=names), functions)
+    return AgentWithFunctions(structs.replace(agent, tools=names), functions)
 
 
-def _must_be_sound(agents: Iterable[Agent]) -> None:
+def _validate_agents(agents: Iterable[Agent]) -> None:
     """Refuse an agent built in code whose values are not what they should be. Raises BadAgent."""
     for agent in agents:
         try:

@@ -19,7 +19,7 @@ from anyio import create_task_group
 from anyio.abc import TaskGroup
 
 from ..core.engine import Tool, ToolAnswer
-from ..core.gate import Acting, Deed
+from ..core.gate import ActingTool, PreparedCall
 from ..core.operation import Operation
 from ..policy import Rules, check
 from ..values.action import Action
@@ -30,11 +30,11 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from ..mcp_client.run_servers import Servers
-    from ..tools.command_sandbox import Sandboxed
+    from ..tools.command_sandbox import CommandSandbox
     from ..tools.toolset import Toolbox
 
 
-class Outfit:
+class RunTools:
     """The tools of one run. What is started for them ends with the block.
 
     A run without a directory and without functions given in code has no tools, and pays for none.
@@ -46,14 +46,14 @@ class Outfit:
         agents: Iterable[Agent],
         *,
         directory: Path | None,
-        functions: Sequence[Acting],
+        functions: Sequence[ActingTool],
         for_all: int | None = None,
         environ: Mapping[str, str],
         unattended: Unattended | None,
         notice: Callable[[str], None],
     ) -> None:
         self._settings = settings
-        self._needs_servers = any(_is_of_a_server(entry) for agent in agents for entry in agent.tools or ())
+        self._needs_servers = any(_is_server_tool(entry) for agent in agents for entry in agent.tools or ())
         self._directory = directory
         self._functions = functions
         self._for_all = tuple(tool.name for tool in functions[:for_all])
@@ -61,42 +61,45 @@ class Outfit:
         self._environ = environ
         self._unattended = unattended
         self._notice = notice
-        self._boxes: dict[tuple[Rules, Sandboxed | None], Toolbox] = {}
-        self._sandboxed: Sandboxed | None = None
-        self._looked: Event | None = None
+        self._toolboxes: dict[tuple[Rules, CommandSandbox | None], Toolbox] = {}
+        self._sandbox: CommandSandbox | None = None
+        self._sandbox_ready: Event | None = None
         """Set when the sandbox is found; None while nobody looks for one."""
-        self._beside: TaskGroup | None = None
-        self._open = AsyncExitStack()
+        self._background: TaskGroup | None = None
+        self._exit_stack = AsyncExitStack()
         self._servers: Servers | None = None
-        self._noticed: set[str] = set()
+        self._notices_sent: set[str] = set()
 
-    async def offer(self, op: Operation) -> tuple[Tool, ...]:
+    async def offer_tools(self, op: Operation) -> tuple[Tool, ...]:
         """The tools that an operation's agent may have, each through the operation's gate."""
         agent = op.agent
         if self._directory is None and not self._functions and agent.tools is None:
             return ()
         if self._directory is not None and any(map(_runs_commands, agent.tools or ())):
-            self._look_for_sandbox(self._directory)
-        box = self._toolbox(op.rules, self._sandboxed)
-        for entry in box.unknown(agent.tools or ()):
-            self._tell(f"{agent.name}: there is no tool {entry!r}; podium works on without it.")
+            self._start_sandbox_search(self._directory)
+        box = self._toolbox_for(op.rules, self._sandbox)
+        for entry in box.find_unknown_tools(agent.tools or ()):
+            self._notice_once(f"{agent.name}: there is no tool {entry!r}; podium works on without it.")
         acting = [
-            self._then(tool, partial(self._bounded, tool.name, op.rules))
-            for tool in box.acting(agent.tools, agent.disallowed_tools)
+            self._defer_until_sandbox(tool, partial(self._tool_in_sandbox, tool.name, op.rules))
+            for tool in box.select_acting_tools(agent.tools, agent.disallowed_tools)
         ]
         if self._servers is not None:
-            acting += map(self._then, await self._servers.acting(agent.tools or (), disallowed=agent.disallowed_tools))
+            acting += map(
+                self._defer_until_sandbox,
+                await self._servers.acting(agent.tools or (), disallowed=agent.disallowed_tools),
+            )
         wanted = self._for_all if agent.tools is None else agent.tools
-        given = map(self._then, box.given(wanted, agent.disallowed_tools))
+        given = map(self._defer_until_sandbox, box.select_function_tools(wanted, agent.disallowed_tools))
         return (
-            *(op.gate.offer(tool) for tool in acting),
-            *(op.gate.offer(tool, is_given=True) for tool in given),
-            *box.plain(agent.tools, agent.disallowed_tools),
+            *(op.gate.wrap_tool(tool) for tool in acting),
+            *(op.gate.wrap_tool(tool, is_given=True) for tool in given),
+            *box.select_plain_tools(agent.tools, agent.disallowed_tools),
         )
 
-    def _toolbox(self, rules: Rules, sandbox: Sandboxed | None) -> Toolbox:
+    def _toolbox_for(self, rules: Rules, sandbox: CommandSandbox | None) -> Toolbox:
         """The tools of this run for those who live by these rules: what they may not read, no search shows."""
-        if (rules, sandbox) not in self._boxes:
+        if (rules, sandbox) not in self._toolboxes:
             from ..tools.file_listing import holds_secrets
             from ..tools.toolset import Toolbox  # here, because a run without tools has no use for it
 
@@ -104,7 +107,7 @@ class Outfit:
                 read = Action(run="", agent="", tool="read_file", arguments={"path": path})
                 return holds_secrets(path) or check(read, rules).decision == "deny"
 
-            self._boxes[rules, sandbox] = Toolbox(
+            self._toolboxes[rules, sandbox] = Toolbox(
                 self._directory,
                 checks=self._settings.checks,
                 functions=self._functions,
@@ -112,47 +115,47 @@ class Outfit:
                 hidden=is_hidden if rules.deny else holds_secrets,
                 sandbox=sandbox,
             )
-        return self._boxes[rules, sandbox]
+        return self._toolboxes[rules, sandbox]
 
-    def _look_for_sandbox(self, checkout: Path) -> None:
+    def _start_sandbox_search(self, checkout: Path) -> None:
         """Begin to look for what bounds the commands of this run, once, beside the run."""
-        if self._looked is None:
-            assert self._beside is not None
-            self._looked = Event()
-            self._beside.start_soon(self._look, checkout, self._looked)
+        if self._sandbox_ready is None:
+            assert self._background is not None
+            self._sandbox_ready = Event()
+            self._background.start_soon(self._find_sandbox, checkout, self._sandbox_ready)
 
-    async def _look(self, checkout: Path, looked: Event) -> None:
-        self._sandboxed = await self._bounds(checkout)
-        self._open.callback(self._sandboxed.put_away)
-        if self._sandboxed.notice:
-            self._tell(self._sandboxed.notice)
-        looked.set()
+    async def _find_sandbox(self, checkout: Path, ready: Event) -> None:
+        self._sandbox = await self._choose_sandbox(checkout)
+        self._exit_stack.callback(self._sandbox.clean_up)
+        if self._sandbox.notice:
+            self._notice_once(self._sandbox.notice)
+        ready.set()
 
-    def _then(self, tool: Acting, bounded: Callable[[], Acting] | None = None) -> Acting:
+    def _defer_until_sandbox(self, tool: ActingTool, in_sandbox: Callable[[], ActingTool] | None = None) -> ActingTool:
         """The tool, to be used when the sandbox is found, since trying that out leaves traces for a moment.
 
         `bounded` is the same tool with that sandbox around what it runs.
         """
-        looked = self._looked
-        if looked is None or looked.is_set():
+        sandbox_ready = self._sandbox_ready
+        if sandbox_ready is None or sandbox_ready.is_set():
             return tool
 
-        async def ready() -> Acting:
-            await looked.wait()
-            return tool if bounded is None else bounded()
+        async def wait_for_tool() -> ActingTool:
+            await sandbox_ready.wait()
+            return tool if in_sandbox is None else in_sandbox()
 
-        return _Awaiting(tool, ready)
+        return _DeferredTool(tool, wait_for_tool)
 
-    def _bounded(self, name: str, rules: Rules) -> Acting:
-        assert self._sandboxed is not None
-        (tool,) = self._toolbox(rules, self._sandboxed).acting((name,))
+    def _tool_in_sandbox(self, name: str, rules: Rules) -> ActingTool:
+        assert self._sandbox is not None
+        (tool,) = self._toolbox_for(rules, self._sandbox).select_acting_tools((name,))
         return tool
 
-    async def _bounds(self, checkout: Path) -> Sandboxed:
-        from .sandbox_choice import sandboxed  # here, because most runs have no use for it
+    async def _choose_sandbox(self, checkout: Path) -> CommandSandbox:
+        from .sandbox_choice import choose_sandbox  # here, because most runs have no use for it
 
         settings = self._settings
-        return await sandboxed(
+        return await choose_sandbox(
             checkout,
             settings.home,
             settings.store,
@@ -160,27 +163,29 @@ class Outfit:
             is_read_only=settings.permission_mode == "plan",
         )
 
-    def checking(self, commands: tuple[str, ...]) -> Acting:
+    def make_check_tool(self, commands: tuple[str, ...]) -> ActingTool:
         """How commands are run on a clean checkout of the work."""
-        from .clean_checks import Evidence  # here, because most runs have no use for it
+        from .clean_checks import CleanChecks  # here, because most runs have no use for it
 
         assert self._directory is not None
         sandbox = "workspace" if self._settings.sandbox else "none"
-        return self._then(Evidence(self._directory, commands, bounds=self._bounds, sandbox=sandbox))
+        return self._defer_until_sandbox(
+            CleanChecks(self._directory, commands, choose_sandbox=self._choose_sandbox, sandbox=sandbox)
+        )
 
-    def _tell(self, text: str) -> None:
-        if text not in self._noticed:
-            self._noticed.add(text)
+    def _notice_once(self, text: str) -> None:
+        if text not in self._notices_sent:
+            self._notices_sent.add(text)
             self._notice(text)
 
-    async def __aenter__(self) -> Outfit:
+    async def __aenter__(self) -> RunTools:
         if self._directory is not None:
-            self._beside = await self._open.enter_async_context(_beside())
+            self._background = await self._exit_stack.enter_async_context(_open_task_group())
         if self._needs_servers:
-            self._servers = await self._open.enter_async_context(self._all_servers())
+            self._servers = await self._exit_stack.enter_async_context(self._build_servers())
         return self
 
-    def _all_servers(self) -> Servers:
+    def _build_servers(self) -> Servers:
         # Here, because the protocol's library takes longer to import than most runs to begin.
         from ..config.trust import Trust
         from ..mcp_client.run_servers import Servers
@@ -191,36 +196,36 @@ class Outfit:
             directory=self._directory,
             environ=self._environ,
             trust=Trust.load(settings.home),
-            notice=self._tell,
+            notice=self._notice_once,
         )
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        return await self._open.__aexit__(exc_type, exc, traceback)
+        return await self._exit_stack.__aexit__(exc_type, exc, traceback)
 
 
-class _Awaiting:
+class _DeferredTool:
     """A tool that is there when its first call is made ready, and until then known by its face."""
 
-    def __init__(self, face: Acting, ready: Callable[[], Awaitable[Acting]]) -> None:
-        self._face = face
-        self._ready = ready
-        self.name: str = face.name
-        self.description: str = face.description
-        self.parameters: dict[str, Any] = face.parameters
-        self.timeout: float = face.timeout
-        self.is_parallel: bool = face.is_parallel
+    def __init__(self, placeholder: ActingTool, wait_for_tool: Callable[[], Awaitable[ActingTool]]) -> None:
+        self._placeholder = placeholder
+        self._wait_for_tool = wait_for_tool
+        self.name: str = placeholder.name
+        self.description: str = placeholder.description
+        self.parameters: dict[str, Any] = placeholder.parameters
+        self.timeout: float = placeholder.timeout
+        self.is_parallel: bool = placeholder.is_parallel
 
-    async def prepare(self, call: ToolUse) -> Deed:
-        return await (await self._ready()).prepare(call)
+    async def prepare(self, call: ToolUse) -> PreparedCall:
+        return await (await self._wait_for_tool()).prepare(call)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        return await self._face.recover(began)
+        return await self._placeholder.recover(began)
 
 
 @asynccontextmanager
-async def _beside() -> AsyncIterator[TaskGroup]:
+async def _open_task_group() -> AsyncIterator[TaskGroup]:
     """Tasks beside the block, which ends when they have; what goes wrong in the block itself comes out as it is."""
     trouble: Exception | None = None
     async with create_task_group() as group:
@@ -236,5 +241,5 @@ def _runs_commands(entry: str) -> bool:
     return entry.partition("(")[0].strip() in ("Bash", "bash", "run_checks")
 
 
-def _is_of_a_server(entry: str) -> bool:
+def _is_server_tool(entry: str) -> bool:
     return entry.startswith("mcp__")

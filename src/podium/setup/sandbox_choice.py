@@ -5,20 +5,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ..core.gate import Unfit
-from ..tools.command_sandbox import Sandboxed
+from ..core.gate import InvalidCall
+from ..tools.command_sandbox import CommandSandbox
 from ..values.errors import Mistake
 from ..workspace.sandbox.bubblewrap import Sandbox
 
-NONE = "Commands run without a sandbox: what rules or you allow can reach all that you can."
+NO_SANDBOX_NOTICE = "Commands run without a sandbox: what rules or you allow can reach all that you can."
 
 
-async def sandboxed(
+async def choose_sandbox(
     checkout: Path, home: Path, store: Path, *, is_wanted: bool = True, is_read_only: bool = False
-) -> Sandboxed:
+) -> CommandSandbox:
     """What bounds commands in a checkout. Where a sandbox is wanted and there is none, no command runs."""
     if not is_wanted or sys.platform != "linux":
-        return Sandboxed(name="none", notice=NONE)
+        return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)
     try:
         found = await Sandbox.find(
             checkout, home=home, store=store, profile="read-only" if is_read_only else "workspace"
@@ -26,8 +26,8 @@ async def sandboxed(
     except Mistake as error:
         reason = str(error)
 
-        def refuse(argv: list[str]) -> list[str]:
-            raise Unfit(f"No command can be run: {reason}.")
+        def refuse_command(argv: list[str]) -> list[str]:
+            raise InvalidCall(f"No command can be run: {reason}.")
 
-        return Sandboxed(name="missing", wrap=refuse, notice=f"No command can be run: {reason}.")
-    return Sandboxed(name=found.profile, wrap=found.wrap, seal=found.wrap, put_away=found.tidy)
+        return CommandSandbox(name="missing", wrap=refuse_command, notice=f"No command can be run: {reason}.")
+    return CommandSandbox(name=found.profile, wrap=found.wrap, seal=found.wrap, clean_up=found.remove_placeholders)

@@ -10,23 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .wakeup import Bell, bell_folder, ring_once
+from .wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
 
 
 @contextmanager
-def present(store: Path) -> Iterator[None]:
+def register_client(store: Path) -> Iterator[None]:
     """Be there to answer until the block ends."""
-    folder = bell_folder(store)
-    bell = Bell(folder, "client")
+    folder = ensure_socket_folder(store)
+    wakeup = WakeupSocket(folder, "client")
     try:
-        ring_once(folder, "owner")
+        send_wakeup(folder, "owner")
         yield
     finally:
-        bell.close()
+        wakeup.close()
 
 
-def connected(store: Path) -> set[str]:
+def list_clients(store: Path) -> set[str]:
     """Who is there now, each by a name of its own."""
-    folder = bell_folder(store)
-    ring_once(folder, "client")
+    folder = ensure_socket_folder(store)
+    send_wakeup(folder, "client")
     return {path.name for path in folder.glob("client-*")}

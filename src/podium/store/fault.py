@@ -16,37 +16,37 @@ EXIT_CODE = 137
 Fault = Callable[[], None]
 
 
-def fault_from(environ: Mapping[str, str]) -> Fault | None:
+def parse_fault(environ: Mapping[str, str]) -> Fault | None:
     """The fault that the environment asks for."""
     wanted = environ.get("PODIUM_FAULT")
     if not wanted:
         return None
     if not wanted.isdecimal() or int(wanted) < 1:
         raise Mistake(f"PODIUM_FAULT is {wanted!r}, but must be the number of the entry after which to die, from 1")
-    return at_entry(int(wanted), _die)
+    return trigger_at_entry(int(wanted), _exit_process)
 
 
-def refusal_after(number: int) -> Fault:
+def refuse_after(number: int) -> Fault:
     """A store that takes this many entries and nothing more, as if the process had died there."""
-    return at_entry(number, _refuse)
+    return trigger_at_entry(number, _refuse_writes)
 
 
-def at_entry(number: int, happens: Callable[[], None]) -> Fault:
+def trigger_at_entry(number: int, action: Callable[[], None]) -> Fault:
     """Something that happens right after the entry of this number."""
     left = number
 
-    def fault() -> None:
+    def count_entry() -> None:
         nonlocal left
         left -= 1
         if left == 0:
-            happens()
+            action()
 
-    return fault
+    return count_entry
 
 
-def _die() -> None:
+def _exit_process() -> None:
     os._exit(EXIT_CODE)
 
 
-def _refuse() -> None:
+def _refuse_writes() -> None:
     raise StoreFailed("the store takes nothing more: a fault was asked for here")

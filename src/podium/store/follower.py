@@ -8,9 +8,9 @@ from types import TracebackType
 
 from anyio import to_thread, wait_readable
 
-from ..values.event import Entry, RunEnded, RunPaused, decode
-from .sqlite.reader import Reader
-from .wakeup import Bell, bell_folder, ring_once
+from ..values.event import Entry, RunEnded, RunPaused, decode_entry
+from .sqlite.reader import StoreReader
+from .wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
 
 PAGE = 1000
 
@@ -28,12 +28,12 @@ class Follower:
         self._is_over = False
         self._is_finishing = False
         self._is_closed = False
-        self._reader = Reader(path)
+        self._reader = StoreReader(path)
         # The bell hangs before the first look, and an owner that hears of it rings back: whatever
         # it wrote before it knew of this bell is seen then.
-        folder = bell_folder(path)
-        self._bell = Bell(folder, "follower")
-        ring_once(folder, "owner")
+        folder = ensure_socket_folder(path)
+        self._wakeup = WakeupSocket(folder, "follower")
+        send_wakeup(folder, "owner")
 
     def __enter__(self) -> Follower:
         return self
@@ -45,14 +45,14 @@ class Follower:
 
     def close(self) -> None:
         self._is_closed = True
-        self._bell.close()
+        self._wakeup.close()
         self._reader.close()
 
     def finish(self) -> None:
         """Give what there is and then end: nobody works on the run any more."""
         self._is_finishing = True
         if not self._is_closed:
-            self._bell.ring()
+            self._wakeup.wake()
 
     def __aiter__(self) -> Follower:
         return self
@@ -62,16 +62,16 @@ class Follower:
             if self._is_over:
                 self.close()
                 raise StopAsyncIteration
-            self._bell.hush()
+            self._wakeup.drain()
             # Asked before the look: what was written until the run was let go is seen by the look after.
             is_last_look = self._is_finishing
-            rows = await to_thread.run_sync(self._reader.rows, self._run, self._after, PAGE)
-            self._waiting.extend(decode(row.line) for row in rows)
+            rows = await to_thread.run_sync(self._reader.read_rows, self._run, self._after, PAGE)
+            self._waiting.extend(decode_entry(row.line) for row in rows)
             if self._waiting:
                 self._after = self._waiting[-1].seq
                 self._is_over = len(rows) < PAGE and isinstance(self._waiting[-1].event, RunEnded | RunPaused)
             elif is_last_look:
                 self._is_over = True
             else:
-                await wait_readable(self._bell)
+                await wait_readable(self._wakeup)
         return self._waiting.popleft()

@@ -23,13 +23,13 @@ from ..values.errors import StoreFailed
 LONGEST_FOLDER = 70
 """A socket's path has at most 107 bytes, and a bell's name takes up to 34 of them."""
 
-Kind = Literal["owner", "follower", "client"]
+WaiterKind = Literal["owner", "follower", "client"]
 
 
-class Bell:
+class WakeupSocket:
     """A bound socket that others ring; readable whenever somebody did."""
 
-    def __init__(self, folder: Path, kind: Kind) -> None:
+    def __init__(self, folder: Path, kind: WaiterKind) -> None:
         self.path = folder / f"{kind}-{os.getpid()}-{secrets.token_hex(4)}"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
@@ -38,12 +38,12 @@ class Bell:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Ring this bell from where it hangs."""
         with suppress(OSError):
             self._socket.sendto(b"!", str(self.path))
 
-    def hush(self) -> None:
+    def drain(self) -> None:
         """Forget the rings so far."""
         with suppress(BlockingIOError):
             while self._socket.recv(16):
@@ -54,32 +54,32 @@ class Bell:
         self.path.unlink(missing_ok=True)
 
 
-class Ringer:
+class WakeupSender:
     """Rings all bells of a kind that hang when it is made or when it last looked."""
 
-    def __init__(self, folder: Path, kind: Kind) -> None:
+    def __init__(self, folder: Path, kind: WaiterKind) -> None:
         self._folder = folder
         self._kind = kind
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
-        self.look()
+        self.find_sockets()
 
-    def look(self) -> None:
+    def find_sockets(self) -> None:
         """Find out which bells hang now."""
         try:
-            self._bells = {str(path) for path in self._folder.iterdir() if path.name.startswith(self._kind)}
+            self._sockets = {str(path) for path in self._folder.iterdir() if path.name.startswith(self._kind)}
         except OSError as error:
             raise StoreFailed(f"the folder {self._folder} cannot be read: {error.strerror}") from error
 
-    def ring(self) -> None:
+    def wake_all(self) -> None:
         """Ring them all; a bell that nobody holds any more is taken down."""
-        for path in tuple(self._bells):
+        for path in tuple(self._sockets):
             try:
                 self._socket.sendto(b"!", path)
             except BlockingIOError:
                 pass  # its queue is full of rings: it knows
             except OSError:
-                self._bells.discard(path)
+                self._sockets.discard(path)
                 with suppress(OSError):
                     Path(path).unlink(missing_ok=True)
 
@@ -87,14 +87,14 @@ class Ringer:
         self._socket.close()
 
 
-def ring_once(folder: Path, kind: Kind) -> None:
+def send_wakeup(folder: Path, kind: WaiterKind) -> None:
     """Ring every bell of a kind that hangs now."""
-    ringer = Ringer(folder, kind)
-    ringer.ring()
-    ringer.close()
+    sender = WakeupSender(folder, kind)
+    sender.wake_all()
+    sender.close()
 
 
-def bell_folder(store: Path) -> Path:
+def ensure_socket_folder(store: Path) -> Path:
     """The private directory for the bells of one store, the same for everybody who uses that store.
 
     It lies beside the store, or in the temporary directory where that path is too long for a

@@ -39,24 +39,24 @@ Wrap = Callable[[list[str]], list[str]]
 """Puts a sandbox around a command line."""
 
 
-class Wrapped(list[str]):
+class SandboxedCommand(list[str]):
     """A command line with a sandbox around it, and what is to be done when the command has ended, however it ended.
 
     Its input is a door: the sandbox knocks with a line when it stands, and the command begins when one comes back.
     Who was killed meanwhile does not answer, so no command begins that nobody is there to end.
     """
 
-    def __init__(self, argv: Sequence[str], put_away: Callable[[], None]) -> None:
+    def __init__(self, argv: Sequence[str], clean_up: Callable[[], None]) -> None:
         super().__init__(argv)
-        self.put_away = put_away
+        self.clean_up = clean_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class ProcessExit:
     """How a process ended: its exit code, negative for the signal that ended it; or that it was late."""
 
     code: int
-    is_late: bool = False
+    has_timed_out: bool = False
 
     def __str__(self) -> str:
         if self.code >= 0:
@@ -66,7 +66,7 @@ class Ended:
         return f"ended by signal {-self.code}"
 
 
-def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def build_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a command: a few names that are passed on, and pagers that do not wait for a key."""
     given = os.environ if environ is None else environ
     kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith("LC_")}
@@ -75,31 +75,31 @@ def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     return kept | {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 
 
-async def run(
+async def run_process(
     argv: Sequence[str], *, directory: str, timeout: float, take: Callable[[bytes], bool], stdin: bytes = b""
-) -> Ended:
+) -> ProcessExit:
     """Run it to its end. `take` is given its output as it comes, and ends it early by returning False.
 
     Raises OSError where it cannot be started.
     """
     with ExitStack() as after:
-        door = None
-        if isinstance(argv, Wrapped):
-            after.callback(argv.put_away)
+        start_socket = None
+        if isinstance(argv, SandboxedCommand):
+            after.callback(argv.clean_up)
             ours, theirs = socket.socketpair()
-            door = after.enter_context(ours)
+            start_socket = after.enter_context(ours)
         pipe, its_end = os.pipe()
         after.callback(os.close, pipe)
         try:
-            with theirs if door else _filled(stdin) as given:
-                process = _started(argv, directory, given, its_end)
+            with theirs if start_socket else _open_stdin(stdin) as given:
+                process = _start_process(argv, directory, given, its_end)
         finally:
             os.close(its_end)
         os.set_blocking(pipe, False)
-        return await _followed(process, pipe, timeout, take, door)
+        return await _supervise_process(process, pipe, timeout, take, start_socket)
 
 
-def _filled(stdin: bytes) -> IO[bytes]:
+def _open_stdin(stdin: bytes) -> IO[bytes]:
     if not stdin:
         return open(os.devnull, "rb")  # noqa: PTH123 - as files go that have no name
     given = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
@@ -108,7 +108,7 @@ def _filled(stdin: bytes) -> IO[bytes]:
     return given
 
 
-def _started(
+def _start_process(
     argv: Sequence[str], directory: str, given: IO[bytes] | socket.socket, output: int
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
@@ -117,49 +117,51 @@ def _started(
         stdout=output,
         stderr=output,
         cwd=directory,
-        env=environment(),
+        env=build_environment(),
         start_new_session=True,
     )
 
 
-async def _opened(door: socket.socket) -> None:
+async def _release_command(start_socket: socket.socket) -> None:
     """Let a command begin as soon as its sandbox stands."""
-    await wait_readable(door)
+    await wait_readable(start_socket)
     with suppress(OSError):
-        if door.recv(1):
-            door.send(b"\n")
+        if start_socket.recv(1):
+            start_socket.send(b"\n")
 
 
-async def _followed(
+async def _supervise_process(
     process: subprocess.Popen[bytes],
     pipe: int,
     timeout: float,
     take: Callable[[bytes], bool],
-    door: socket.socket | None,
-) -> Ended:
-    is_late = True
+    start_socket: socket.socket | None,
+) -> ProcessExit:
+    has_timed_out = True
     try:
         async with create_task_group() as group:
-            if door is not None:
-                group.start_soon(_opened, door)
+            if start_socket is not None:
+                group.start_soon(_release_command, start_socket)
 
-            async def read() -> None:
-                if not await _read(pipe, take):
+            async def read_until_enough() -> None:
+                if not await _read_output(pipe, take):
                     enough.cancel()
 
             with CancelScope() as enough, move_on_after(timeout):
-                group.start_soon(read)
-                await _wait_end(process)
-                is_late = False
-            is_late = is_late and not enough.cancel_called
-            await _end(process, by_itself=not is_late and not enough.cancel_called)
+                group.start_soon(read_until_enough)
+                await _wait_exit(process)
+                has_timed_out = False
+            has_timed_out = has_timed_out and not enough.cancel_called
+            await _end_group(process, by_itself=not has_timed_out and not enough.cancel_called)
             group.cancel_scope.deadline = current_time() + DRAIN
     finally:
-        await _end(process)
-    return Ended(code=-signal.SIGKILL if process.returncode is None else process.returncode, is_late=is_late)
+        await _end_group(process)
+    return ProcessExit(
+        code=-signal.SIGKILL if process.returncode is None else process.returncode, has_timed_out=has_timed_out
+    )
 
 
-async def _read(pipe: int, take: Callable[[bytes], bool]) -> bool:
+async def _read_output(pipe: int, take: Callable[[bytes], bool]) -> bool:
     """Give all output on; False as soon as no more is wanted."""
     while True:
         await wait_readable(pipe)
@@ -173,29 +175,29 @@ async def _read(pipe: int, take: Callable[[bytes], bool]) -> bool:
             return False
 
 
-async def _end(process: subprocess.Popen[bytes], *, by_itself: bool = False) -> None:
+async def _end_group(process: subprocess.Popen[bytes], *, by_itself: bool = False) -> None:
     """See to it that nothing of the group is left: asked first, unless it ended by itself, then killed."""
     if process.returncode is not None:
         return
     with CancelScope(shield=True, deadline=current_time() + 2 * GRACE):
         if not by_itself:
-            _signal(process, signal.SIGTERM)
+            _signal_group(process, signal.SIGTERM)
             with move_on_after(GRACE):
-                await _wait_end(process)
+                await _wait_exit(process)
         # The ended leader is not reaped yet, so its number is still the group's and nobody else's.
-        _signal(process, signal.SIGKILL)
-        await _wait_end(process)
+        _signal_group(process, signal.SIGKILL)
+        await _wait_exit(process)
     process.poll()
 
 
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):  # macOS says the latter of a group that has ended
         os.killpg(process.pid, number)
 
 
-async def _wait_end(process: subprocess.Popen[bytes]) -> None:
+async def _wait_exit(process: subprocess.Popen[bytes]) -> None:
     """Return when the process has ended. It is not reaped."""
-    if (fd := _descriptor(process.pid)) is None:
+    if (fd := _open_pidfd(process.pid)) is None:
         wait = os.WEXITED | os.WNOWAIT
         await to_thread.run_sync(os.waitid, os.P_PID, process.pid, wait, abandon_on_cancel=True)
         return
@@ -205,7 +207,7 @@ async def _wait_end(process: subprocess.Popen[bytes]) -> None:
         os.close(fd)
 
 
-def _descriptor(pid: int) -> int | None:
+def _open_pidfd(pid: int) -> int | None:
     """A descriptor that becomes readable when the process ends, where the system has such."""
     if sys.platform == "linux":
         with suppress(OSError):

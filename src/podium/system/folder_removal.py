@@ -20,15 +20,15 @@ def remove_folder(folder: Path) -> None:
     """Remove a folder with all that is in it, what is closed to writing included. No link is followed."""
     if folder.is_symlink():
         raise OutsideFailed(f"{folder} is a link and was left; remove it yourself")
-    top = _opened(os.fspath(folder), None)
+    top = _open_folder(os.fspath(folder), None)
     try:
         found: deque[str] = deque()
-        _empty(top, top, found)
+        _empty_folder(top, top, found)
         while found:
             name = found.popleft()
-            inside = _opened(name, top)
+            inside = _open_folder(name, top)
             try:
-                _empty(inside, top, found)
+                _empty_folder(inside, top, found)
             finally:
                 os.close(inside)
             os.rmdir(name, dir_fd=top)
@@ -37,7 +37,7 @@ def remove_folder(folder: Path) -> None:
     folder.rmdir()
 
 
-def _opened(name: str, within: int | None) -> int:
+def _open_folder(name: str, within: int | None) -> int:
     """A folder to work in, opened to its owner first where it was closed."""
     with suppress(PermissionError):
         descriptor = os.open(name, _FOLDER, dir_fd=within)
@@ -47,7 +47,7 @@ def _opened(name: str, within: int | None) -> int:
     return os.open(name, _FOLDER, dir_fd=within)
 
 
-def _empty(folder: int, top: int, found: deque[str]) -> None:
+def _empty_folder(folder: int, top: int, found: deque[str]) -> None:
     """Remove the files of a folder, and bring its folders to the top, where they are found under new names."""
     with os.scandir(folder) as entries:
         listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -57,15 +57,15 @@ def _empty(folder: int, top: int, found: deque[str]) -> None:
         elif folder == top:
             found.append(name)
         else:
-            found.append(_brought_up(name, folder, top))
+            found.append(_move_to_top(name, folder, top))
 
 
-def _brought_up(name: str, folder: int, top: int) -> str:
+def _move_to_top(name: str, folder: int, top: int) -> str:
     new = f"{os.urandom(8).hex()}.removing"
     try:
         os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top)
     except PermissionError:
         # Where a folder comes to lie is written in itself: one that is closed cannot be moved.
-        os.close(_opened(name, folder))
+        os.close(_open_folder(name, folder))
         os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top)
     return new

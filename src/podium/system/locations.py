@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ..values.errors import Mistake
 
-MARKS = (".podium", ".git")
+REPO_MARKERS = (".podium", ".git")
 
 
-def user_home() -> Path:
+def find_user_home() -> Path:
     """The person's own folder: PODIUM_HOME where that is set, else `~/.podium`."""
     if named := os.environ.get("PODIUM_HOME"):
         return Path(named)
@@ -26,32 +26,32 @@ def find_repo(start: Path, *, home: Path | None = None) -> Path:
     The person's own folder `home` does not make their home folder a repository.
     """
     start = start.absolute()
-    own = user_home() if home is None else home
+    own = find_user_home() if home is None else home
     for folder in (start, *start.parents):
-        if any(is_mark(folder / mark, own) for mark in MARKS):
+        if any(is_repo_marker(folder / mark, own) for mark in REPO_MARKERS):
             return folder
     return start
 
 
-def is_mark(path: Path, home: Path) -> bool:
+def is_repo_marker(path: Path, home: Path) -> bool:
     """Whether `path` exists and is not the person's own folder."""
     try:
-        return path.exists() and not is_same(path, home)
+        return path.exists() and not is_same_file(path, home)
     except OSError:  # a folder that may not be looked into marks nothing
         return False
 
 
-def shown(path: Path, *, repo: Path | None = None) -> str:
+def format_path(path: Path, *, repo: Path | None = None) -> str:
     """`path` as people read it: from the repository, from `~`, or in full."""
     text = str(path)
     if repo is not None and path.is_relative_to(repo):
         text = path.relative_to(repo).as_posix()
-    elif (own := _home_folder()) is not None and path.is_relative_to(own):
+    elif (own := _find_home_folder()) is not None and path.is_relative_to(own):
         text = f"~/{path.relative_to(own).as_posix()}"
-    return one_line(text)
+    return escape_file_name(text)
 
 
-def one_line(name: str) -> str:
+def escape_file_name(name: str) -> str:
     """A file's name as one line of text, whatever bytes it has."""
     return os.fsencode(name).decode("utf-8", "backslashreplace").replace("\n", "\\n")
 
@@ -64,7 +64,7 @@ def is_inside(path: Path, root: Path) -> bool:
         return False
 
 
-def is_same(path: Path, other: Path) -> bool:
+def is_same_file(path: Path, other: Path) -> bool:
     """Whether both exist and are one place."""
     try:
         return path.samefile(other)
@@ -72,7 +72,7 @@ def is_same(path: Path, other: Path) -> bool:
         return False
 
 
-def _home_folder() -> Path | None:
+def _find_home_folder() -> Path | None:
     """The user's home folder, where they have one."""
     try:
         return Path.home()

@@ -10,29 +10,31 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..engines.script import Fails, Move, ScriptedWire, ToolCall
-    from ..values.limits import Patience
+    from ..values.limits import TurnLimits
     from .model_server import ModelServer, Received
     from .moves import calls, fails
     from .scripted import Scripted
     from .served_model import ServedModel
 
+    Patience = TurnLimits
+
 __all__ = [
     "Fails",
     "ModelServer",
     "Move",
-    "Patience",
     "Received",
     "Scripted",
     "ScriptedWire",
     "ServedModel",
     "ToolCall",
+    "TurnLimits",
     "calls",
     "fails",
 ]
 
 _MODULES = {
     "ModelServer": ".model_server",
-    "Patience": "..values.limits",
+    "TurnLimits": "..values.limits",
     "Received": ".model_server",
     "Scripted": ".scripted",
     "ServedModel": ".served_model",
@@ -42,6 +44,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "Patience":  # the name that TurnLimits had first
+        name = "TurnLimits"
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES.get(name, "..engines.script"), __name__), name)

@@ -42,7 +42,7 @@ def podium_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PODIUM_HOME", str(home))
     yield home
-    _put_bells_away(home / "podium.db")
+    _remove_wakeup_folder(home / "podium.db")
 
 
 @pytest.fixture
@@ -55,27 +55,27 @@ def scripted(
 
     workspace = tmp_path_factory.mktemp("workspace")
     (workspace / ".podium").mkdir()  # so that it is a repository itself, wherever temporary folders are
-    told = partial(request.node.add_report_section, "call", "podium")
+    report = partial(request.node.add_report_section, "call", "podium")
     settings = Settings.load(repo=podium_repo, store=podium_home / "podium.db")
-    return Scripted(settings, repo=podium_repo, workspace=workspace, told=told)
+    return Scripted(settings, repo=podium_repo, workspace=workspace, report=report)
 
 
 @pytest.fixture
 def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedModel]:
     """A model on loopback that says what the test tells it, with the environment of every provider pointed at it."""
-    from .served_model import served
+    from .served_model import serve_model
 
-    with served() as model:
+    with serve_model() as model:
         for name, value in model.environment().items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("no_proxy", f"127.0.0.1,{os.environ.get('no_proxy') or os.environ.get('NO_PROXY', '')}")
         yield model
 
 
-def _put_bells_away(store: Path) -> None:
+def _remove_wakeup_folder(store: Path) -> None:
     """Remove the folder of the store's sockets, which is not beside the store where that path is too long."""
     if store.exists():
-        from ..store.wakeup import bell_folder
+        from ..store.wakeup import ensure_socket_folder
 
         with suppress(OSError):
-            bell_folder(store).rmdir()
+            ensure_socket_folder(store).rmdir()

@@ -10,7 +10,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from ..engines.model.providers import PROVIDERS
 from .model_server import ModelServer, Received
-from .script_queue import Cast
+from .script_queue import MutableScriptSet
 
 KEY = "played"
 
@@ -18,17 +18,17 @@ KEY = "played"
 class ServedModel:
     """A model on a port of its own that says what it is told to, and echoes until then."""
 
-    def __init__(self, portal: BlockingPortal, server: ModelServer, cast: Cast) -> None:
+    def __init__(self, portal: BlockingPortal, server: ModelServer, scripts: MutableScriptSet) -> None:
         self._portal = portal
         self._server = server
-        self._cast = cast
+        self._scripts = scripts
 
     def says(self, *moves: Any, model: str | None = None) -> None:
         """What it says in every conversation from its beginning, or in those that ask for this model."""
         if model is None:
-            self._cast.give_all(moves)
+            self._scripts.set_default_script(moves)
         else:
-            self._cast.give(model, moves)
+            self._scripts.set_script(model, moves)
 
     @property
     def url(self) -> str:
@@ -65,17 +65,17 @@ class ServedModel:
 
 
 @contextmanager
-def served() -> Iterator[ServedModel]:
+def serve_model() -> Iterator[ServedModel]:
     """A model that is served while the block lasts."""
-    cast = Cast()
-    server = _StagedServer(cast)
+    scripts = MutableScriptSet()
+    server = _MutableScriptServer(scripts)
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(server):
-        yield ServedModel(portal, server, cast)
+        yield ServedModel(portal, server, scripts)
 
 
-class _StagedServer(ModelServer):
+class _MutableScriptServer(ModelServer):
     """A server whose scripts are handed out while it serves."""
 
-    def __init__(self, cast: Cast) -> None:
+    def __init__(self, scripts: MutableScriptSet) -> None:
         super().__init__()
-        self._repertoire = cast
+        self._scripts = scripts

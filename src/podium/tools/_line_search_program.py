@@ -24,7 +24,7 @@ def main() -> None:
     expression = re.compile(asked["pattern"], re.IGNORECASE if asked["ignore_case"] else 0)
     left = asked["most"] + 1  # one more than wanted, which tells that there are more
     for path in asked["paths"]:
-        for hit in _hits(path, expression, asked["context"]):
+        for hit in _find_hits(path, expression, asked["context"]):
             sys.stdout.write(json.dumps({"path": path, **hit}) + "\n")
             left -= hit["is_match"]
             if left == 0:
@@ -33,10 +33,10 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _hits(path: str, expression: re.Pattern[str], context: int) -> Iterator[dict[str, Any]]:
+def _find_hits(path: str, expression: re.Pattern[str], context: int) -> Iterator[dict[str, Any]]:
     before: deque[dict[str, Any]] = deque(maxlen=context)
     after = 0
-    for number, raw in enumerate(_content(path).split(b"\n"), 1):
+    for number, raw in enumerate(_read_content(path).split(b"\n"), 1):
         text = raw.decode("utf-8", "replace").removesuffix("\r")[:LONGEST_LINE]
         hit: dict[str, Any] = {"line": number, "text": text, "is_match": bool(expression.search(text))}
         if hit["is_match"]:
@@ -51,10 +51,10 @@ def _hits(path: str, expression: re.Pattern[str], context: int) -> Iterator[dict
             before.append(hit)
 
 
-def _content(path: str) -> bytes:
+def _read_content(path: str) -> bytes:
     """The file without its last line end; nothing where it is not a text file that can be read."""
     try:
-        fd = _opened(path)
+        fd = _open_without_links(path)
     except OSError:
         return b""
     with os.fdopen(fd, "rb") as file:
@@ -65,7 +65,7 @@ def _content(path: str) -> bytes:
     return b"" if b"\0" in content else content.removesuffix(b"\n")
 
 
-def _opened(path: str) -> int:
+def _open_without_links(path: str) -> int:
     """A descriptor, reached from directory to directory without following a link."""
     *above, name = path.split("/")
     fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY)

@@ -12,51 +12,51 @@ from typing import Annotated
 from msgspec import Meta
 
 from ..core.engine import Tool, ToolAnswer
-from ..core.gate import Unfit
+from ..core.gate import InvalidCall
 from ..core.scope import Scope
 from ..values.event import QuestionAnswered, QuestionAsked, StatusReported, ToolUse
 from ..values.limits import Unattended
-from .tool_arguments import Arguments, read, schema
+from .tool_arguments import Arguments, build_schema, parse_arguments
 
 NOBODY = "Nobody is there to ask. Decide yourself and say what you assumed."
 
 
-class Question(Arguments, frozen=True, kw_only=True):
+class AskPersonArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of ask_person."""
 
     question: Annotated[str, Meta(min_length=1, description="What you need to know, understandable by itself.")]
     choices: Annotated[tuple[str, ...], Meta(description="Answers to choose from, if there are such.")] = ()
 
 
-class Status(Arguments, frozen=True, kw_only=True):
+class ReportStatusArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of report_status."""
 
     text: Annotated[str, Meta(min_length=1, description="One or two sentences.")]
 
 
-def ask_person(unattended: Unattended | None) -> Tool:
+def ask_person_tool(unattended: Unattended | None) -> Tool:
     """The tool that asks the person. Where nobody attends to the run, it says so at once or lets the run rest."""
 
-    async def answer(call: ToolUse, scope: Scope) -> ToolAnswer:
+    async def ask_and_wait(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:
-            asked = read(call, Question)
-        except Unfit as error:
+            asked = parse_arguments(call, AskPersonArguments)
+        except InvalidCall as error:
             return ToolAnswer(text=str(error), is_error=True)
-        return ToolAnswer(text=await _answered(asked, scope, unattended))
+        return ToolAnswer(text=await _wait_for_answer(asked, scope, unattended))
 
     return Tool(
         name="ask_person",
         description="Ask the person something that you cannot find out or decide yourself, and wait for the answer.",
-        parameters=schema(Question),
-        answer=answer,
+        parameters=build_schema(AskPersonArguments),
+        answer=ask_and_wait,
         timeout=inf,
         is_step=True,
     )
 
 
-async def _answered(question: Question, scope: Scope, unattended: Unattended | None) -> str:
+async def _wait_for_answer(question: AskPersonArguments, scope: Scope, unattended: Unattended | None) -> str:
     timeline = scope.timeline
-    asked = scope.at("question_asked#1").recall(QuestionAsked)
+    asked = scope.child("question_asked#1").find_outcome(QuestionAsked)
     if asked is None:
         if unattended == "deny":
             return NOBODY
@@ -65,23 +65,23 @@ async def _answered(question: Question, scope: Scope, unattended: Unattended | N
     if asked.id not in timeline.answers:
         if unattended == "deny":
             return NOBODY
-        await timeline.settled()
+        await timeline.wait_written()
         if unattended == "park":
             timeline.pause()
-            await timeline.still()
-    with timeline.clock.waiting(scope.path):
-        answered = await timeline.answer(asked.id)
+            await timeline.wait_while_paused()
+    with timeline.timeouts.pause_timeouts(scope.path):
+        answered = await timeline.wait_answer(asked.id)
     assert isinstance(answered, QuestionAnswered)
     return answered.text
 
 
-def report_status() -> Tool:
+def report_status_tool() -> Tool:
     """The tool that tells the person where the work stands."""
 
-    async def answer(call: ToolUse, scope: Scope) -> ToolAnswer:
+    async def record_status(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:
-            said = read(call, Status)
-        except Unfit as error:
+            said = parse_arguments(call, ReportStatusArguments)
+        except InvalidCall as error:
             return ToolAnswer(text=str(error), is_error=True)
         scope.record(StatusReported(text=said.text))
         return ToolAnswer(text="noted")
@@ -89,6 +89,6 @@ def report_status() -> Tool:
     return Tool(
         name="report_status",
         description="Tell the person where the work stands. It is shown to them; nothing is asked, nothing waits.",
-        parameters=schema(Status),
-        answer=answer,
+        parameters=build_schema(ReportStatusArguments),
+        answer=record_status,
     )

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..core.gate import Unfit
+from ..core.gate import InvalidCall
 from ..system import openat2
 
 LONGEST_NAME = 255
@@ -33,28 +33,28 @@ Kind = Literal["file", "directory", "absent"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Located:
+class LocatedPath:
     """Where a path really leads: relative to the checkout, without links, `.` for the checkout itself."""
 
     path: str
     kind: Kind
 
-    def as_file(self) -> Located:
+    def as_file(self) -> LocatedPath:
         """Itself where a file is or could be; Unfit for a directory."""
         if self.kind == "directory":
-            raise Unfit(f"{self.path} is a directory; give the path of a file.")
+            raise InvalidCall(f"{self.path} is a directory; give the path of a file.")
         return self
 
 
 @contextmanager
-def entered(directory: Path, *, by_kernel: bool | None = None) -> Iterator[Checkout]:
+def open_checkout(directory: Path, *, by_kernel: bool | None = None) -> Iterator[Checkout]:
     """The checkout, open for as long as the block is. `by_kernel` says who resolves; by default, who can."""
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise Unfit(f"The checkout cannot be opened: {error.strerror}.") from error
+        raise InvalidCall(f"The checkout cannot be opened: {error.strerror}.") from error
     try:
-        yield Checkout(fd, directory, by_kernel=openat2.is_there() if by_kernel is None else by_kernel)
+        yield Checkout(fd, directory, by_kernel=openat2.is_available() if by_kernel is None else by_kernel)
     finally:
         os.close(fd)
 
@@ -69,64 +69,68 @@ class Checkout:
 
     # Where a path leads
 
-    def locate(self, path: str) -> Located:
+    def locate(self, path: str) -> LocatedPath:
         """Where the path leads. Raises Unfit where that is outside, or nothing that can be a file or directory."""
-        relative = self._relative(_well_formed(path))
-        located = self._by_the_kernel(relative) if self._by_kernel else self._by_walking(relative)
+        relative = self._make_relative(_validate_path(path))
+        located = self._locate_by_kernel(relative) if self._by_kernel else self._locate_by_walking(relative)
         if path.endswith("/") and located.kind != "directory":
-            raise Unfit(f"{shown(path)} ends with a slash, but no such directory is there; leave the slash out.")
+            raise InvalidCall(
+                f"{format_path(path)} ends with a slash, but no such directory is there; leave the slash out."
+            )
         return located
 
-    def _relative(self, path: str) -> str:
+    def _make_relative(self, path: str) -> str:
         if not path.startswith("/"):
             return path
         for top in (os.path.abspath(self._directory), os.path.realpath(self._directory)):  # noqa: PTH100 - lexically, no links followed
             if path == top or path.startswith(f"{top.rstrip('/')}/"):
                 return path[len(top) :].strip("/") or "."
-        raise Unfit(f"{shown(path)} is outside the checkout; give a path relative to the checkout.")
+        raise InvalidCall(f"{format_path(path)} is outside the checkout; give a path relative to the checkout.")
 
-    def _by_the_kernel(self, relative: str) -> Located:
+    def _locate_by_kernel(self, relative: str) -> LocatedPath:
         absent: list[str] = []
         names = [name for name in relative.split("/") if name not in ("", ".")]
         while True:
             try:
-                fd = openat2.beneath(self.fd, "/".join(names) or ".", os.O_PATH)
+                fd = openat2.open_beneath(self.fd, "/".join(names) or ".", os.O_PATH)
             except FileNotFoundError:
-                self._refuse_dangling(relative, names)
+                self._refuse_dangling_link(relative, names)
                 absent.insert(0, names.pop())
                 if ".." in absent:
-                    raise Unfit(f"{shown(relative)} goes through a directory that is not there.") from None
+                    raise InvalidCall(f"{format_path(relative)} goes through a directory that is not there.") from None
             except OSError as error:
-                raise _refusal(relative, error) from error
+                raise _convert_os_error(relative, error) from error
             else:
                 break
         try:
             mode = os.fstat(fd).st_mode
-            found = self._name_of(fd, relative)
+            found = self._read_fd_path(fd, relative)
         finally:
             os.close(fd)
-        return self._located(relative, found, mode, absent)
+        return self._build_located_path(relative, found, mode, absent)
 
-    def _refuse_dangling(self, relative: str, names: list[str]) -> None:
+    def _refuse_dangling_link(self, relative: str, names: list[str]) -> None:
         """A link to nowhere is not a place for a new file."""
         with suppress(OSError):
-            os.close(openat2.beneath(self.fd, "/".join(names), os.O_PATH | os.O_NOFOLLOW))
-            raise Unfit(f"{shown(relative)} is a link that leads nowhere; remove the link or give another path.")
+            os.close(openat2.open_beneath(self.fd, "/".join(names), os.O_PATH | os.O_NOFOLLOW))
+            raise InvalidCall(
+                f"{format_path(relative)} is a link that leads nowhere; remove the link or give another path."
+            )
 
-    def _name_of(self, fd: int, relative: str) -> list[str]:
+    def _read_fd_path(self, fd: int, relative: str) -> list[str]:
         top, found = (str(Path(f"/proc/self/fd/{one}").readlink()) for one in (self.fd, fd))
         if found == top:
             return []
         if not found.startswith(f"{top.rstrip('/')}/"):
-            raise Unfit(f"{shown(relative)} was moved while it was looked for; try again.")
+            raise InvalidCall(f"{format_path(relative)} was moved while it was looked for; try again.")
         return found[len(top) :].strip("/").split("/")
 
-    def _by_walking(self, relative: str) -> Located:
+    def _locate_by_walking(self, relative: str) -> LocatedPath:
         names: list[str] = []
         for name in relative.split("/"):
             if name == "..":
                 if not names:
-                    raise _refusal(relative, OSError(errno.EXDEV, ""))
+                    raise _convert_os_error(relative, OSError(errno.EXDEV, ""))
                 names.pop()
             elif name not in ("", "."):
                 names.append(name)
@@ -136,76 +140,82 @@ class Checkout:
         try:
             for name in names:
                 if not stat.S_ISDIR(mode):
-                    raise _refusal(relative, NotADirectoryError(errno.ENOTDIR, ""))
+                    raise _convert_os_error(relative, NotADirectoryError(errno.ENOTDIR, ""))
                 mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
                 found.append(name)
                 if stat.S_ISLNK(mode):
-                    raise Unfit(
+                    raise InvalidCall(
                         f"{'/'.join(found)} is a link, and links are not followed here; give the path it leads to."
                     )
                 if stat.S_ISDIR(mode):
-                    fd = _stepped(fd, name)
+                    fd = _descend_into(fd, name)
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise _refusal(relative, error) from error
+            raise _convert_os_error(relative, error) from error
         finally:
             os.close(fd)
-        return self._located(relative, found, mode, names[len(found) :])
+        return self._build_located_path(relative, found, mode, names[len(found) :])
 
-    def _located(self, relative: str, found: list[str], mode: int, absent: list[str]) -> Located:
+    def _build_located_path(self, relative: str, found: list[str], mode: int, absent: list[str]) -> LocatedPath:
         path = "/".join([*found, *absent]) or "."
-        if not _is_clean(path):
-            raise Unfit(f"{shown(relative)} leads to {shown(path)}, which has odd characters in it; rename that first.")
+        if not _has_clean_characters(path):
+            raise InvalidCall(
+                f"{format_path(relative)} leads to {format_path(path)}, which has odd characters in "
+                "it; rename that first."
+            )
         if absent:
             if not stat.S_ISDIR(mode):
-                raise _refusal(relative, NotADirectoryError(errno.ENOTDIR, ""))
-            return Located(path=path, kind="absent")
+                raise _convert_os_error(relative, NotADirectoryError(errno.ENOTDIR, ""))
+            return LocatedPath(path=path, kind="absent")
         if stat.S_ISDIR(mode):
-            return Located(path=path, kind="directory")
+            return LocatedPath(path=path, kind="directory")
         if stat.S_ISREG(mode):
-            return Located(path=path, kind="file")
-        raise Unfit(f"{shown(relative)} is {special(mode)}, not a file; only files and directories can be used.")
+            return LocatedPath(path=path, kind="file")
+        raise InvalidCall(
+            f"{format_path(relative)} is {describe_file_type(mode)}, not a file; only files and "
+            "directories can be used."
+        )
 
     # Opening what was located
 
     @contextmanager
-    def directory(self, path: str, *, create: bool = False) -> Iterator[int]:
+    def open_directory(self, path: str, *, create: bool = False) -> Iterator[int]:
         """A descriptor of the directory at a located path; with `create` it is made, parents first, where missing."""
         fd = os.dup(self.fd)
         try:
-            for name in _names(path):
+            for name in _split_names(path):
                 if create:
                     with suppress(FileExistsError):
                         os.mkdir(name, dir_fd=fd)
-                fd = _stepped(fd, name)
+                fd = _descend_into(fd, name)
             yield fd
         finally:
             os.close(fd)
 
     @contextmanager
-    def file(self, path: str) -> Iterator[int]:
+    def open_file(self, path: str) -> Iterator[int]:
         """A descriptor to read from the file at a located path. A fifo or device is refused before it is opened."""
-        above, name = _split(path)
-        with self.directory(above) as parent:
+        above, name = _split_parent(path)
+        with self.open_directory(above) as parent:
             if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-                raise Unfit(f"{shown(path)} is no longer a file; look again.")
+                raise InvalidCall(f"{format_path(path)} is no longer a file; look again.")
             # Not blocking, because a fifo may take the file's place at this very moment.
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=parent)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise Unfit(f"{shown(path)} is no longer a file; look again.")
+                raise InvalidCall(f"{format_path(path)} is no longer a file; look again.")
             yield fd
         finally:
             os.close(fd)
 
-    def write(self, path: str, content: bytes) -> None:
+    def write_file(self, path: str, content: bytes) -> None:
         """Put a file with this content at a located path, whole or not at all. What is there keeps its mode."""
-        above, name = _split(path)
-        with self.directory(above, create=True) as parent:
-            there = _stat(name, parent)
+        above, name = _split_parent(path)
+        with self.open_directory(above, create=True) as parent:
+            there = _stat_if_present(name, parent)
             if there is not None and not stat.S_ISREG(there.st_mode):
-                raise Unfit(f"{shown(path)} is no longer a file; look again.")
+                raise InvalidCall(f"{format_path(path)} is no longer a file; look again.")
             written = f"{OWN_FILE_PREFIX}{secrets.token_hex(8)}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             fd = os.open(written, flags, 0o666 if there is None else 0o600, dir_fd=parent)
@@ -213,7 +223,7 @@ class Checkout:
                 with os.fdopen(fd, "wb") as file:
                     file.write(content)
                     if there is not None:
-                        _take_after(fd, there)
+                        _copy_owner_and_mode(fd, there)
                     file.flush()
                     os.fsync(fd)
                 os.rename(written, name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -223,79 +233,81 @@ class Checkout:
                 raise
 
 
-def _take_after(fd: int, there: os.stat_result) -> None:
+def _copy_owner_and_mode(fd: int, there: os.stat_result) -> None:
     """The owner and mode of the file that is replaced; bits that lend somebody's rights are not carried over."""
     with suppress(OSError):  # only root may give files away
         os.fchown(fd, there.st_uid, there.st_gid)
     os.fchmod(fd, stat.S_IMODE(there.st_mode) & 0o777)
 
 
-def _stat(name: str, parent: int) -> os.stat_result | None:
+def _stat_if_present(name: str, parent: int) -> os.stat_result | None:
     try:
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return None
 
 
-def _stepped(fd: int, name: str) -> int:
+def _descend_into(fd: int, name: str) -> int:
     """The directory below, in place of the one above, which is closed."""
     below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
     os.close(fd)
     return below
 
 
-def _names(path: str) -> list[str]:
+def _split_names(path: str) -> list[str]:
     names = [] if path == "." else path.split("/")
     assert not {"", ".", ".."} & set(names), "a path that was not located"
     return names
 
 
-def _split(path: str) -> tuple[str, str]:
-    *above, name = _names(path)
+def _split_parent(path: str) -> tuple[str, str]:
+    *above, name = _split_names(path)
     return "/".join(above) or ".", name
 
 
 # Paths and refusals in words
 
 
-def _well_formed(path: str) -> str:
+def _validate_path(path: str) -> str:
     if not path:
-        raise Unfit("The path is empty; give a path relative to the checkout.")
-    if not _is_clean(path):
-        raise Unfit(f"{shown(path)} has characters in it that cannot be shown; give a path without.")
+        raise InvalidCall("The path is empty; give a path relative to the checkout.")
+    if not _has_clean_characters(path):
+        raise InvalidCall(f"{format_path(path)} has characters in it that cannot be shown; give a path without.")
     if path == "~" or path.startswith("~/"):
-        raise Unfit(f"{shown(path)} is in a home directory; give a path relative to the checkout.")
+        raise InvalidCall(f"{format_path(path)} is in a home directory; give a path relative to the checkout.")
     if len(os.fsencode(path)) >= LONGEST_PATH or any(len(os.fsencode(name)) > LONGEST_NAME for name in path.split("/")):
-        raise Unfit(
-            f"{shown(path)} is too long; a name has at most {LONGEST_NAME} bytes and a path {LONGEST_PATH - 1}."
+        raise InvalidCall(
+            f"{format_path(path)} is too long; a name has at most {LONGEST_NAME} bytes and a path {LONGEST_PATH - 1}."
         )
     return path
 
 
-def _is_clean(path: str) -> bool:
+def _has_clean_characters(path: str) -> bool:
     """Whether the path can be recorded and shown as it is: no control characters, no bytes that are not UTF-8."""
     return not any(unicodedata.category(character) in ("Cc", "Cs") for character in path)
 
 
-def _refusal(path: str, error: OSError) -> Unfit:
+def _convert_os_error(path: str, error: OSError) -> InvalidCall:
     match error.errno:
         case errno.EXDEV:
-            return Unfit(f"{shown(path)} leads out of the checkout; only what is inside can be used.")
+            return InvalidCall(f"{format_path(path)} leads out of the checkout; only what is inside can be used.")
         case errno.ELOOP:
-            return Unfit(f"{shown(path)} goes through a link that cannot be followed; give the path it leads to.")
+            return InvalidCall(
+                f"{format_path(path)} goes through a link that cannot be followed; give the path it leads to."
+            )
         case errno.ENOTDIR:
-            return Unfit(f"{shown(path)} goes through a file as if it were a directory.")
+            return InvalidCall(f"{format_path(path)} goes through a file as if it were a directory.")
         case _:
-            return Unfit(f"{shown(path)} cannot be reached: {error.strerror or error}.")
+            return InvalidCall(f"{format_path(path)} cannot be reached: {error.strerror or error}.")
 
 
-def shown(path: str) -> str:
+def format_path(path: str) -> str:
     """A path as it stands in a sentence: one that is long or has odd characters is cut and quoted."""
     cut = path if len(path) <= 200 else f"{path[:200]}…"
     return cut if cut.isprintable() else ascii(cut)
 
 
-def special(mode: int) -> str:
+def describe_file_type(mode: int) -> str:
     """What a thing is that is neither file nor directory."""
     kinds = ((stat.S_ISFIFO, "a fifo"), (stat.S_ISSOCK, "a socket"), (stat.S_ISLNK, "a link"))
     return next((words for is_kind, words in kinds if is_kind(mode)), "a device")

@@ -12,7 +12,7 @@ Seal = Callable[[list[str], Mapping[str, bytes]], list[str]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Sandboxed:
+class CommandSandbox:
     """`name` is what an action says about its sandbox; without a `wrap` commands run as they are.
 
     `notice` is what the person should know.
@@ -22,4 +22,4 @@ class Sandboxed:
     wrap: Wrap | None = None
     seal: Seal | None = None
     notice: str = ""
-    put_away: Callable[[], object] = lambda: None
+    clean_up: Callable[[], object] = lambda: None

@@ -12,13 +12,13 @@ from anyio import to_thread
 from msgspec import Meta
 
 from ..core.engine import ToolAnswer
-from ..core.gate import Deed, Unfit
+from ..core.gate import InvalidCall, PreparedCall
 from ..values.action import Action
 from ..values.event import ToolUse
-from .checkout_files import entered
-from .file_change import Change, content, digest, recovered
-from .tool_arguments import Arguments, read, schema
-from .whole_files import PathOfFile, encoded
+from .checkout_files import open_checkout
+from .file_change import PendingFileChange, hash_content, read_whole_file, recover_change
+from .tool_arguments import Arguments, build_schema, parse_arguments
+from .whole_files import PathOfFile, encode_utf8
 
 BOM = "\ufeff"
 SEARCHED = 5000
@@ -59,90 +59,97 @@ class EditFile:
         "Replace exact text in a file. Give old_text and new_text, or several of them as edits; all are done or "
         "none. old_text must occur exactly once, so give enough of the lines around it, or set replace_all."
     )
-    parameters = schema(EditArguments)
+    parameters = build_schema(EditArguments)
     is_parallel = False
     timeout = 60.0
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    async def prepare(self, call: ToolUse) -> Deed:
-        asked = read(call, EditArguments)
-        return await to_thread.run_sync(self._prepared, asked.path, _edits(asked))
+    async def prepare(self, call: ToolUse) -> PreparedCall:
+        asked = parse_arguments(call, EditArguments)
+        return await to_thread.run_sync(self._prepare_edits, asked.path, _collect_edits(asked))
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        return await recovered(self._directory, began, _edited)
+        return await recover_change(self._directory, began, _describe_edits)
 
-    def _prepared(self, path: str, edits: tuple[Edit, ...]) -> Deed:
-        with entered(self._directory) as checkout:
+    def _prepare_edits(self, path: str, edits: tuple[Edit, ...]) -> PreparedCall:
+        with open_checkout(self._directory) as checkout:
             found = checkout.locate(path).as_file()
             if found.kind == "absent":
-                raise Unfit(f"There is no file {found.path} to edit; use write_file to create it.")
-            there = content(checkout, found.path)
+                raise InvalidCall(f"There is no file {found.path} to edit; use write_file to create it.")
+            there = read_whole_file(checkout, found.path)
         try:
             before = there.decode()
         except UnicodeDecodeError as error:
-            raise Unfit(f"{found.path} is not UTF-8 text and cannot be edited; use a command to change it.") from error
-        after = edited(before, edits, found.path)
-        change = Change(
+            raise InvalidCall(
+                f"{found.path} is not UTF-8 text and cannot be edited; use a command to change it."
+            ) from error
+        after = apply_edits(before, edits, found.path)
+        change = PendingFileChange(
             directory=self._directory,
             path=found.path,
             before=before,
-            before_hash=digest(there),
-            after=encoded(after, "new_text"),
+            before_hash=hash_content(there),
+            after=encode_utf8(after, "new_text"),
         )
-        return change.deed({"path": found.path, "edits": [msgspec.to_builtins(edit) for edit in edits]}, _edited)
+        return change.prepare_call(
+            {"path": found.path, "edits": [msgspec.to_builtins(edit) for edit in edits]}, _describe_edits
+        )
 
 
-def _edits(asked: EditArguments) -> tuple[Edit, ...]:
+def _collect_edits(asked: EditArguments) -> tuple[Edit, ...]:
     single = (asked.old_text, asked.new_text)
     if asked.edits and single != (None, None):
-        raise Unfit("edit_file takes either `edits` or `old_text` with `new_text`, not both.")
+        raise InvalidCall("edit_file takes either `edits` or `old_text` with `new_text`, not both.")
     if asked.edits:
         return asked.edits
     if asked.old_text is None or asked.new_text is None:
-        raise Unfit("edit_file needs `old_text` and `new_text`, or `edits` with at least one such pair.")
+        raise InvalidCall("edit_file needs `old_text` and `new_text`, or `edits` with at least one such pair.")
     return (Edit(old_text=asked.old_text, new_text=asked.new_text, replace_all=asked.replace_all),)
 
 
-def _edited(path: str, arguments: Mapping[str, Any], is_new: bool) -> str:
+def _describe_edits(path: str, arguments: Mapping[str, Any], is_new: bool) -> str:
     count = len(arguments["edits"])
     return f"Edited {path}: {count} {'edit' if count == 1 else 'edits'}."
 
 
-def edited(text: str, edits: Sequence[Edit], path: str) -> str:
+def apply_edits(text: str, edits: Sequence[Edit], path: str) -> str:
     """The text after all edits. A mark at its start and the ends of its lines stay what they are."""
     mark, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
     for number, edit in enumerate(edits, 1):
         which = f"edit {number} of {len(edits)}: " if len(edits) > 1 else ""
-        text = _replaced(text, edit, path, which)
+        text = _apply_edit(text, edit, path, which)
     return mark + text
 
 
-def _replaced(text: str, edit: Edit, path: str, which: str) -> str:
+def _apply_edit(text: str, edit: Edit, path: str, which: str) -> str:
     if not edit.old_text:
-        raise Unfit(f"{path} is unchanged, {which}`old_text` is empty; give the text that shall be replaced.")
+        raise InvalidCall(f"{path} is unchanged, {which}`old_text` is empty; give the text that shall be replaced.")
     old, new = edit.old_text, edit.new_text
     if "\r\n" in text and (text.count("\n") == text.count("\r\n") or old not in text):
-        old, new = _with_returns(old), _with_returns(new)
+        old, new = _convert_to_crlf(old), _convert_to_crlf(new)
     if old == new:
-        raise Unfit(f"{path} is unchanged, {which}`old_text` and `new_text` are the same.")
+        raise InvalidCall(f"{path} is unchanged, {which}`old_text` and `new_text` are the same.")
     count = text.count(old)
     if count == 0:
-        raise Unfit(f"{path} is unchanged, {which}`old_text` is not in it.{_nearest(text, edit.old_text)}")
+        raise InvalidCall(
+            f"{path} is unchanged, {which}`old_text` is not in it.{_describe_nearest_line(text, edit.old_text)}"
+        )
     if count > 1 and not edit.replace_all:
-        raise Unfit(
-            f"{path} is unchanged, {which}`old_text` is in it {count} times (lines {_places(text, old)}); give more "
+        raise InvalidCall(
+            f"{path} is unchanged, {which}`old_text` is in it {count} times (lines "
+            f"{_find_line_numbers(text, old)}); give more "
             "of the lines around it, or set replace_all."
         )
     return text.replace(old, new)
 
 
-def _with_returns(text: str) -> str:
+def _convert_to_crlf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
-def _places(text: str, old: str) -> str:
+def _find_line_numbers(text: str, old: str) -> str:
     found: list[str] = []
     at = text.find(old)
     while at >= 0 and len(found) < 10:
@@ -151,7 +158,7 @@ def _places(text: str, old: str) -> str:
     return ", ".join(found) + (", …" if at >= 0 else "")
 
 
-def _nearest(text: str, old: str) -> str:
+def _describe_nearest_line(text: str, old: str) -> str:
     """The line that the first line of the text that was not found nearly is, if there is one."""
     wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")[:500]
     numbered = {line.strip()[:500]: number for number, line in reversed([*enumerate(text.split("\n")[:SEARCHED], 1)])}

@@ -15,16 +15,16 @@ from typing import Any
 from anyio import to_thread
 
 from ..core.engine import ToolAnswer
-from ..core.gate import Deed, Unfit
+from ..core.gate import InvalidCall, PreparedCall
 from ..values.action import Action
-from .checkout_files import Checkout, entered, shown
-from .unified_diff import Comparison, compared
+from .checkout_files import Checkout, format_path, open_checkout
+from .unified_diff import UnifiedDiff, build_unified_diff
 
 LARGEST = 10 * 1024 * 1024
 ABSENT = ""
 """What stands for the hash of a file that is not there."""
 
-Said = Callable[[str, Mapping[str, Any], bool], str]
+DescribeChange = Callable[[str, Mapping[str, Any], bool], str]
 """What is said of a change that was done: from its path, its arguments, and whether the file is new.
 
 It is the same after a crash, and so depends on nothing but what was recorded.
@@ -32,7 +32,7 @@ It is the same after a crash, and so depends on nothing but what was recorded.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class PendingFileChange:
     """A file's content before and after; `before` is None where there is no file, or none that is text."""
 
     directory: Path
@@ -41,48 +41,48 @@ class Change:
     before_hash: str
     after: bytes
 
-    def deed(self, arguments: Mapping[str, Any], said: Said, *, note: str = "") -> Deed:
+    def prepare_call(self, arguments: Mapping[str, Any], describe: DescribeChange, *, note: str = "") -> PreparedCall:
         """The change made ready. `note` precedes the diff where that does not say everything."""
-        difference = self._difference()
+        difference = self._build_diff()
 
-        async def act() -> ToolAnswer:
-            await to_thread.run_sync(self._write)
-            return ToolAnswer(text=said(self.path, arguments, self.before_hash == ABSENT))
+        async def write_change() -> ToolAnswer:
+            await to_thread.run_sync(self._write_file)
+            return ToolAnswer(text=describe(self.path, arguments, self.before_hash == ABSENT))
 
-        return Deed(
+        return PreparedCall(
             arguments=arguments,
-            act=act,
+            act=write_change,
             inputs={self.path: self.before_hash},
-            outputs={self.path: digest(self.after)},
+            outputs={self.path: hash_content(self.after)},
             shown=f"{note}{difference.text}",
             changed_lines=difference.changed_lines,
         )
 
-    def _difference(self) -> Comparison:
-        return compared(self.path, self.before, self.after.decode())
+    def _build_diff(self) -> UnifiedDiff:
+        return build_unified_diff(self.path, self.before, self.after.decode())
 
-    def _write(self) -> None:
-        with entered(self.directory) as checkout, told(self.path):
-            if current(checkout, self.path) != self.before_hash:
-                raise Unfit(f"{self.path} was changed meanwhile, and was left as it is; read it again.")
-            checkout.write(self.path, self.after)
+    def _write_file(self) -> None:
+        with open_checkout(self.directory) as checkout, convert_os_errors(self.path):
+            if hash_file(checkout, self.path) != self.before_hash:
+                raise InvalidCall(f"{self.path} was changed meanwhile, and was left as it is; read it again.")
+            checkout.write_file(self.path, self.after)
 
 
-async def recovered(directory: Path, began: Action, said: Said) -> ToolAnswer | None:
+async def recover_change(directory: Path, began: Action, describe: DescribeChange) -> ToolAnswer | None:
     """What to say of a change that had begun: done, still to be done (None), or overtaken by somebody else."""
 
-    def found() -> str:
-        with entered(directory) as checkout, told(path):
-            return current(checkout, path)
+    def read_current_hash() -> str:
+        with open_checkout(directory) as checkout, convert_os_errors(path):
+            return hash_file(checkout, path)
 
     ((path, output),) = began.outputs.items()
     try:
-        there = await to_thread.run_sync(found)
-    except Unfit as error:
+        there = await to_thread.run_sync(read_current_hash)
+    except InvalidCall as error:
         return ToolAnswer(text=str(error), is_error=True)
     before = began.inputs.get(path, ABSENT)
     if there == output:
-        return ToolAnswer(text=said(path, began.arguments, before == ABSENT))
+        return ToolAnswer(text=describe(path, began.arguments, before == ABSENT))
     if there == before:
         return None
     return ToolAnswer(
@@ -95,15 +95,15 @@ async def recovered(directory: Path, began: Action, said: Said) -> ToolAnswer | 
 # Reading whole files
 
 
-def digest(content: bytes) -> str:
+def hash_content(content: bytes) -> str:
     """The hash that a file with this content has in an action."""
     return sha256(content).hexdigest()
 
 
-def current(checkout: Checkout, path: str) -> str:
+def hash_file(checkout: Checkout, path: str) -> str:
     """The hash of the file that is there now."""
     try:
-        with checkout.file(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
+        with checkout.open_file(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
             hashed = sha256()
             while chunk := file.read(1 << 20):
                 hashed.update(chunk)
@@ -112,16 +112,16 @@ def current(checkout: Checkout, path: str) -> str:
         return ABSENT
 
 
-def content(checkout: Checkout, path: str) -> bytes:
+def read_whole_file(checkout: Checkout, path: str) -> bytes:
     """The whole of a file. Raises Unfit where it is too large to be worked on as one text."""
-    with told(path), checkout.file(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
+    with convert_os_errors(path), checkout.open_file(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
         read = file.read(LARGEST + 1)
     if len(read) > LARGEST:
-        raise Unfit(f"{path} is larger than {LARGEST >> 20} MiB; use a command to change it.")
+        raise InvalidCall(f"{path} is larger than {LARGEST >> 20} MiB; use a command to change it.")
     return read
 
 
-class told:  # noqa: N801 - reads as a statement where it is used
+class convert_os_errors:  # noqa: N801 - reads as a statement where it is used
     """A block in which what the system refuses becomes a sentence about the path."""
 
     def __init__(self, path: str) -> None:
@@ -132,4 +132,4 @@ class told:  # noqa: N801 - reads as a statement where it is used
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, OSError):
-            raise Unfit(f"{shown(self._path)} cannot be used: {error.strerror or error}.") from error
+            raise InvalidCall(f"{format_path(self._path)} cannot be used: {error.strerror or error}.") from error

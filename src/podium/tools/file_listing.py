@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from anyio import to_thread
 
 from ..values.errors import OutsideFailed
-from ..workspace.git.repository import Place, git
-from .checkout_files import entered
+from ..workspace.git.repository import GitLocation, call_git
+from .checkout_files import open_checkout
 
 MOST = 200_000
 
@@ -40,22 +40,22 @@ def holds_secrets(path: str) -> bool:
     )
 
 
-async def listed(directory: Path, under: str, *, place: Place, hidden: Hidden) -> list[str]:
+async def list_files(directory: Path, under: str, *, place: GitLocation, hidden: Hidden) -> list[str]:
     """The paths of all files under a located directory, relative to the checkout, in order.
 
     `place` is the checkout as git is to see it.
     """
-    found = await _known_to_git(place, under)
+    found = await _list_git_files(place, under)
     if found is None:
-        found = await to_thread.run_sync(_walked, directory, under)
+        found = await to_thread.run_sync(_list_by_walking, directory, under)
     return sorted(path for path in found if ".git" not in path.split("/") and not hidden(path))
 
 
-async def _known_to_git(place: Place, under: str) -> list[str] | None:
+async def _list_git_files(place: GitLocation, under: str) -> list[str] | None:
     """None where git is not there, or this is not a repository of its own kind."""
     literally = "." if under == "." else f":(literal){under}"
     try:
-        done = await git(place, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", literally)
+        done = await call_git(place, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", literally)
     except OutsideFailed:
         return None
     if done.code != 0:
@@ -65,18 +65,18 @@ async def _known_to_git(place: Place, under: str) -> list[str] | None:
     return [name for name in names if name and not name.endswith("/") and "\ufffd" not in name]
 
 
-def _walked(directory: Path, under: str) -> list[str]:
-    with entered(directory) as checkout, checkout.directory(under) as fd:
+def _list_by_walking(directory: Path, under: str) -> list[str]:
+    with open_checkout(directory) as checkout, checkout.open_directory(under) as fd:
         prefix = "" if under == "." else f"{under}/"
         found = []
-        for path in _files(fd):
+        for path in _iterate_files(fd):
             found.append(f"{prefix}{path}")
             if len(found) >= MOST:
                 break
         return found
 
 
-def _files(fd: int) -> Iterator[str]:
+def _iterate_files(fd: int) -> Iterator[str]:
     for folder, folders, files, _ in os.fwalk(".", dir_fd=fd, follow_symlinks=False):
         folders[:] = sorted(name for name in folders if name != ".git")
         above = folder.removeprefix(".").removeprefix("/")

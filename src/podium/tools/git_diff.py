@@ -10,14 +10,14 @@ from anyio import to_thread
 from msgspec import Meta
 
 from ..core.engine import ToolAnswer
-from ..core.gate import Deed, Unfit
+from ..core.gate import InvalidCall, PreparedCall
 from ..values.action import Action
 from ..values.errors import OutsideFailed
 from ..values.event import ToolUse
-from ..workspace.git.repository import Done, git, place_of
-from .checkout_files import entered
+from ..workspace.git.repository import GitResult, call_git, locate_checkout
+from .checkout_files import open_checkout
 from .file_listing import Hidden, holds_secrets
-from .tool_arguments import Arguments, canonical, read, schema
+from .tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
 
 LARGEST_ANSWER = 100_000
 SHOWN_NEW_FILES = 50
@@ -37,61 +37,63 @@ class GitDiff:
     description = (
         "Show what has changed in the checkout since the last commit or, with staged, what would be committed."
     )
-    parameters = schema(DiffArguments)
+    parameters = build_schema(DiffArguments)
     is_parallel = True
     timeout = 240.0
 
     def __init__(self, directory: Path, *, hidden: Hidden = holds_secrets) -> None:
         self._directory = directory
-        self._place = place_of(directory)
+        self._place = locate_checkout(directory)
         self._hidden = hidden
 
-    async def prepare(self, call: ToolUse) -> Deed:
-        asked = read(call, DiffArguments)
+    async def prepare(self, call: ToolUse) -> PreparedCall:
+        asked = parse_arguments(call, DiffArguments)
 
-        def located() -> str:
-            with entered(self._directory) as checkout:
+        def locate_path() -> str:
+            with open_checkout(self._directory) as checkout:
                 return checkout.locate(asked.path or ".").path
 
-        path = await to_thread.run_sync(located)
+        path = await to_thread.run_sync(locate_path)
 
-        async def act() -> ToolAnswer:
+        async def show_diff() -> ToolAnswer:
             try:
-                return ToolAnswer(text=await self._told(path, asked.staged))
+                return ToolAnswer(text=await self._describe_diff(path, asked.staged))
             except OutsideFailed as error:
                 return ToolAnswer(text=f"{error}.", is_error=True)
 
         resolved = {"path": path} if asked.path else {}
-        return Deed(arguments=canonical(asked, **resolved), act=act, is_reading=True)
+        return PreparedCall(arguments=canonical_arguments(asked, **resolved), act=show_diff, is_read_only=True)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return None
 
-    async def _told(self, path: str, is_staged: bool) -> str:
+    async def _describe_diff(self, path: str, is_staged: bool) -> str:
         await self._require_checkout()
         compare = ("diff", "--no-color", "--no-renames", "--relative", *(("--cached",) if is_staged else ()))
         only = "." if path == "." else f":(literal){path}"
-        names = _names(await self._git(*compare, "--name-only", "-z", "--", only))
+        names = _parse_names(await self._run_git(*compare, "--name-only", "-z", "--", only))
         left_out = [name for name in names if self._hidden(name) and name != path]
         around = [f":(exclude,literal){name}" for name in left_out]
-        done = await self._git(*compare, "--", only, *around)
-        parts = [_cut(done.out)] if done.out else []
+        done = await self._run_git(*compare, "--", only, *around)
+        parts = [_truncate_diff(done.out)] if done.out else []
         if not is_staged:
-            parts += _new_files(_names(await self._git("ls-files", "-z", "-o", "--exclude-standard", "--", only)))
+            parts += _describe_new_files(
+                _parse_names(await self._run_git("ls-files", "-z", "-o", "--exclude-standard", "--", only))
+            )
         if left_out:
             parts.append(f"[left out, because such files usually hold secrets: {', '.join(left_out)}]")
         return "\n".join(parts) or ("Nothing is staged." if is_staged else "Nothing has changed.")
 
     async def _require_checkout(self) -> None:
         """A repository that has its files elsewhere would show those instead."""
-        done = await git(self._place, "rev-parse", "--show-toplevel")
+        done = await call_git(self._place, "rev-parse", "--show-toplevel")
         top = os.fsdecode(done.out).rstrip("\n")
         if done.code != 0 or not await to_thread.run_sync(_is_within, self._directory, top):
             why = done.err.splitlines()[0] if done.err else "its files are elsewhere"
-            raise Unfit(f"The checkout is not one of a git repository ({why}); compare files with other tools.")
+            raise InvalidCall(f"The checkout is not one of a git repository ({why}); compare files with other tools.")
 
-    async def _git(self, *args: str) -> Done:
-        done = await git(self._place, *args)
+    async def _run_git(self, *args: str) -> GitResult:
+        done = await call_git(self._place, *args)
         if done.code != 0:
             raise OutsideFailed(f"git {args[0]} failed: {done.err or f'exit code {done.code}'}")
         return done
@@ -101,11 +103,11 @@ def _is_within(directory: Path, top: str) -> bool:
     return directory.resolve().is_relative_to(Path(top).resolve())
 
 
-def _names(done: Done) -> list[str]:
+def _parse_names(done: GitResult) -> list[str]:
     return [name for name in done.out.decode(errors="surrogateescape").split("\0") if name]
 
 
-def _new_files(names: list[str]) -> list[str]:
+def _describe_new_files(names: list[str]) -> list[str]:
     if not names:
         return []
     shown = ", ".join(name.encode(errors="replace").decode() for name in names[:SHOWN_NEW_FILES])
@@ -113,7 +115,7 @@ def _new_files(names: list[str]) -> list[str]:
     return [f"[new files that git does not know yet: {shown}{more}]"]
 
 
-def _cut(out: bytes) -> str:
+def _truncate_diff(out: bytes) -> str:
     text = out.decode(errors="replace").rstrip("\n")
     if len(text) <= LARGEST_ANSWER:
         return text

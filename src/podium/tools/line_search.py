@@ -15,7 +15,7 @@ import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
-from ..system.child_process import Ended, Wrap, run
+from ..system.child_process import ProcessExit, Wrap, run_process
 from . import _line_search_program
 
 TIMEOUT = 30.0
@@ -23,13 +23,13 @@ LARGEST_OUTPUT = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class GrepQuery:
     """What is searched for."""
 
     pattern: str
     ignore_case: bool
     context: int
-    most: int
+    max_matches: int
 
 
 class Hit(Struct, frozen=True, kw_only=True):
@@ -47,29 +47,29 @@ class Hits:
 
     lines: list[Hit] = field(default_factory=list)
     is_cut: bool = False
-    is_late: bool = False
+    has_timed_out: bool = False
     error: str = ""
 
 
-async def in_files(directory: Path, paths: Sequence[str], wanted: Wanted, *, timeout: float = TIMEOUT) -> Hits:
+async def search_files(directory: Path, paths: Sequence[str], query: GrepQuery, *, timeout: float = TIMEOUT) -> Hits:
     """Search these files, with a program of our own."""
     asked = {
-        "pattern": wanted.pattern,
-        "ignore_case": wanted.ignore_case,
-        "context": wanted.context,
-        "most": wanted.most,
+        "pattern": query.pattern,
+        "ignore_case": query.ignore_case,
+        "context": query.context,
+        "most": query.max_matches,
         "paths": list(paths),
     }
     # Isolated and without site packages: it needs nothing of them, and starts in a third of the time.
     argv = [sys.executable, "-I", "-S", str(_line_search_program.__file__)]
-    return await _searched(argv, directory, _own_hits, wanted, timeout, stdin=msgspec.json.encode(asked))
+    return await _run_search(argv, directory, _parse_own_hits, query, timeout, stdin=msgspec.json.encode(asked))
 
 
-async def with_ripgrep(
+async def search_with_ripgrep(
     program: str,
     directory: Path,
     under: str,
-    wanted: Wanted,
+    query: GrepQuery,
     is_searched: Callable[[str], bool],
     wrap: Wrap | None = None,
     *,
@@ -87,51 +87,53 @@ async def with_ripgrep(
         "--no-messages",
         "--no-follow",
         "--sort=path",
-        f"--context={wanted.context}",
+        f"--context={query.context}",
         "--max-filesize=64M",
-        "--ignore-case" if wanted.ignore_case else "--case-sensitive",
+        "--ignore-case" if query.ignore_case else "--case-sensitive",
         "-e",
-        wanted.pattern,
+        query.pattern,
         "--",
         f"./{under}",
     ]
 
-    def hits(line: bytes) -> list[Hit]:
-        return [hit for hit in ripgrep_hits(line) if is_searched(hit.path)]
+    def parse_hits(line: bytes) -> list[Hit]:
+        return [hit for hit in parse_ripgrep_hits(line) if is_searched(hit.path)]
 
-    return await _searched(wrap(argv) if wrap else argv, directory, hits, wanted, timeout)
+    return await _run_search(wrap(argv) if wrap else argv, directory, parse_hits, query, timeout)
 
 
-async def _searched(
+async def _run_search(
     argv: list[str],
     directory: Path,
-    hits_of: Callable[[bytes], list[Hit]],
-    wanted: Wanted,
+    parse_hits: Callable[[bytes], list[Hit]],
+    query: GrepQuery,
     timeout: float,
     *,
     stdin: bytes = b"",
 ) -> Hits:
     output = bytearray()
 
-    def take(chunk: bytes) -> bool:
+    def collect_output(chunk: bytes) -> bool:
         output.extend(chunk)
         return len(output) <= LARGEST_OUTPUT
 
-    ended = await run(argv, directory=str(directory), timeout=timeout, take=take, stdin=stdin)
-    return await to_thread.run_sync(_gathered, bytes(output), ended, hits_of, wanted)
+    ended = await run_process(argv, directory=str(directory), timeout=timeout, take=collect_output, stdin=stdin)
+    return await to_thread.run_sync(_collect_hits, bytes(output), ended, parse_hits, query)
 
 
-def _gathered(output: bytes, ended: Ended, hits_of: Callable[[bytes], list[Hit]], wanted: Wanted) -> Hits:
-    found = Hits(is_cut=len(output) > LARGEST_OUTPUT, is_late=ended.is_late)
+def _collect_hits(
+    output: bytes, ended: ProcessExit, parse_hits: Callable[[bytes], list[Hit]], query: GrepQuery
+) -> Hits:
+    found = Hits(is_cut=len(output) > LARGEST_OUTPUT, has_timed_out=ended.has_timed_out)
     matches = 0
     *lines, rest = output.split(b"\n")
     for line in lines:
         if not line.startswith(b"{"):
             rest = line
             continue
-        for hit in hits_of(line):
+        for hit in parse_hits(line):
             matches += hit.is_match
-            if matches > wanted.most:
+            if matches > query.max_matches:
                 found.is_cut = True
                 return found
             found.lines.append(hit)
@@ -141,14 +143,14 @@ def _gathered(output: bytes, ended: Ended, hits_of: Callable[[bytes], list[Hit]]
     return found
 
 
-def _own_hits(line: bytes) -> list[Hit]:
+def _parse_own_hits(line: bytes) -> list[Hit]:
     return [msgspec.json.decode(line, type=Hit)]
 
 
 # Ripgrep's own form
 
 
-class _Text(Struct):
+class _RipgrepText(Struct):
     text: str | None = None
     bytes: str | None = None
 
@@ -156,20 +158,20 @@ class _Text(Struct):
         return self.text if self.text is not None else b64decode(self.bytes or "").decode(errors="replace")
 
 
-class _Data(Struct):
-    path: _Text | None = None
-    lines: _Text | None = None
+class _RipgrepData(Struct):
+    path: _RipgrepText | None = None
+    lines: _RipgrepText | None = None
     line_number: int | None = None
 
 
-class _Message(Struct):
+class _RipgrepMessage(Struct):
     type: str
-    data: _Data
+    data: _RipgrepData
 
 
-def ripgrep_hits(line: bytes) -> list[Hit]:
+def parse_ripgrep_hits(line: bytes) -> list[Hit]:
     """The hit that a line of ripgrep's JSON is; none for its other messages."""
-    message = msgspec.json.decode(line, type=_Message)
+    message = msgspec.json.decode(line, type=_RipgrepMessage)
     data = message.data
     if message.type not in ("match", "context") or data.path is None or data.lines is None or data.line_number is None:
         return []

@@ -6,27 +6,27 @@ import re
 from collections.abc import Callable
 from fnmatch import translate
 
-from ..core.gate import Unfit
+from ..core.gate import InvalidCall
 
 ALTERNATIVES = 100
 DEEPEST = 50
 
 
-def matcher(pattern: str) -> Callable[[str], bool]:
+def compile_glob(pattern: str) -> Callable[[str], bool]:
     """Whether a relative path matches. A pattern without a slash is about names, at any depth.
 
     Matching takes time in proportion to pattern and path, whatever the pattern is.
     """
-    ways = [_parts(one) for one in _expanded(pattern)]
+    ways = [_compile_parts(one) for one in _expand_braces(pattern)]
 
-    def matches(path: str) -> bool:
+    def matches_path(path: str) -> bool:
         names = path.split("/")
-        return any(_matches(way, names) for way in ways)
+        return any(_matches_parts(way, names) for way in ways)
 
-    return matches
+    return matches_path
 
 
-def _parts(pattern: str) -> list[re.Pattern[str] | None]:
+def _compile_parts(pattern: str) -> list[re.Pattern[str] | None]:
     """One expression for each name; None for `**`, which is any number of names."""
     names = [name for name in pattern.removeprefix("./").split("/") if name != "."]
     if names and names[-1] == "":
@@ -34,24 +34,24 @@ def _parts(pattern: str) -> list[re.Pattern[str] | None]:
     if len(names) == 1:
         names.insert(0, "**")
     if len(names) > DEEPEST:
-        raise Unfit(f"The pattern has more than {DEEPEST} slashes; give a shorter one.")
+        raise InvalidCall(f"The pattern has more than {DEEPEST} slashes; give a shorter one.")
     return [None if name == "**" else re.compile(translate(name)) for name in names if name]
 
 
-def _matches(parts: list[re.Pattern[str] | None], names: list[str]) -> bool:
+def _matches_parts(parts: list[re.Pattern[str] | None], names: list[str]) -> bool:
     reached = {0}
     """How many parts may be used up by the names so far."""
     for name in names:
-        reached = _past_stars(parts, reached)
+        reached = _skip_stars(parts, reached)
         reached = {
             at if part is None else at + 1
             for at in reached
             if at < len(parts) and ((part := parts[at]) is None or part.match(name))
         }
-    return len(parts) in _past_stars(parts, reached)
+    return len(parts) in _skip_stars(parts, reached)
 
 
-def _past_stars(parts: list[re.Pattern[str] | None], reached: set[int]) -> set[int]:
+def _skip_stars(parts: list[re.Pattern[str] | None], reached: set[int]) -> set[int]:
     found = set(reached)
     for at in reached:
         while at < len(parts) and parts[at] is None:
@@ -60,7 +60,7 @@ def _past_stars(parts: list[re.Pattern[str] | None], reached: set[int]) -> set[i
     return found
 
 
-def _expanded(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     """The patterns that one with braces stands for."""
     found, open_ones = [], [pattern]
     while open_ones:
@@ -71,5 +71,5 @@ def _expanded(pattern: str) -> list[str]:
         else:
             open_ones += [one[: braces.start()] + word + one[braces.end() :] for word in braces[1].split(",")]
         if len(found) + len(open_ones) > ALTERNATIVES:
-            raise Unfit(f"The pattern stands for more than {ALTERNATIVES} patterns; use fewer braces.")
+            raise InvalidCall(f"The pattern stands for more than {ALTERNATIVES} patterns; use fewer braces.")
     return found

@@ -12,11 +12,11 @@ from anyio import to_thread
 from msgspec import Struct
 
 from ..core.engine import ToolAnswer
-from ..core.gate import Acting, Deed, interrupted
+from ..core.gate import ActingTool, PreparedCall, make_interrupted_answer
 from ..values.action import Action
 from ..values.errors import Mistake
 from ..values.event import ToolUse
-from .tool_arguments import read, schema
+from .tool_arguments import build_schema, parse_arguments
 
 TIMEOUT = 600.0
 MARK = "__podium_repeatable__"
@@ -31,7 +31,7 @@ def repeatable(function: F) -> F:
 
 
 @lru_cache(maxsize=256)
-def function_tool(function: Callable[..., Any]) -> Acting:
+def function_tool(function: Callable[..., Any]) -> ActingTool:
     """The function as a tool. Raises Mistake where it has no name, or its parameters cannot be given by name."""
     name = getattr(function, "__name__", "")
     if not name.isidentifier():
@@ -49,26 +49,28 @@ class FunctionTool:
         self.name: str = function.__name__
         self.description = inspect.getdoc(function) or self.name
         self._function = function
-        self._arguments = _arguments(function)
-        self.parameters = schema(self._arguments)
+        self._arguments = _build_arguments_type(function)
+        self.parameters = build_schema(self._arguments)
 
-    async def prepare(self, call: ToolUse) -> Deed:
-        asked = read(call, self._arguments)
+    async def prepare(self, call: ToolUse) -> PreparedCall:
+        asked = parse_arguments(call, self._arguments)
         given = {name: getattr(asked, name) for name in self._arguments.__struct_fields__}
 
-        async def act() -> ToolAnswer:
-            return await self._called(given)
+        async def call_function() -> ToolAnswer:
+            return await self._call_function(given)
 
-        return Deed(arguments=msgspec.to_builtins(given, enc_hook=repr), act=act, is_repeatable=self._is_repeatable)
+        return PreparedCall(
+            arguments=msgspec.to_builtins(given, enc_hook=repr), act=call_function, is_repeatable=self._is_repeatable
+        )
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        return None if self._is_repeatable else interrupted(self.name)
+        return None if self._is_repeatable else make_interrupted_answer(self.name)
 
     @property
     def _is_repeatable(self) -> bool:
         return bool(getattr(self._function, MARK, False))
 
-    async def _called(self, given: dict[str, Any]) -> ToolAnswer:
+    async def _call_function(self, given: dict[str, Any]) -> ToolAnswer:
         try:
             if inspect.iscoroutinefunction(self._function):
                 result = await self._function(**given)
@@ -77,16 +79,16 @@ class FunctionTool:
         except Exception as error:
             # The function is anybody's code: what it trips over is its answer.
             return ToolAnswer(text=f"{self.name} failed: {type(error).__name__}: {error}", is_error=True)
-        return ToolAnswer(text=_text(result))
+        return ToolAnswer(text=_format_result(result))
 
 
-def _text(result: Any) -> str:
+def _format_result(result: Any) -> str:
     return result if isinstance(result, str) else msgspec.json.encode(result, enc_hook=str).decode()
 
 
-def _arguments(function: Callable[..., Any]) -> type[Struct]:
+def _build_arguments_type(function: Callable[..., Any]) -> type[Struct]:
     """The parameters as a type."""
-    hints = _hints(function)
+    hints = _read_type_hints(function)
     fields: list[Any] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
@@ -98,16 +100,16 @@ def _arguments(function: Callable[..., Any]) -> type[Struct]:
         if parameter.default is parameter.empty:
             fields.append((name, hint))
         else:
-            fields.append((name, hint, _default(parameter.default)))
+            fields.append((name, hint, _convert_default(parameter.default)))
     try:
         made = msgspec.defstruct(function.__name__, fields, kw_only=True, forbid_unknown_fields=True)
-        schema(made)
+        build_schema(made)
     except TypeError as error:
         raise Mistake(f"{function.__name__} cannot be a tool: {error}; types that JSON has would work") from error
     return made
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _read_type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
@@ -117,7 +119,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         ) from error
 
 
-def _default(value: Any) -> Any:
+def _convert_default(value: Any) -> Any:
     """The default as msgspec takes it: a list or mapping is copied for every call."""
     if isinstance(value, list | dict | set | bytearray):
         return msgspec.field(default_factory=value.copy)

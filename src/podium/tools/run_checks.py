@@ -10,15 +10,15 @@ from typing import Annotated
 from msgspec import Meta
 
 from ..core.engine import ToolAnswer
-from ..core.gate import Deed, Unfit
+from ..core.gate import InvalidCall, PreparedCall
 from ..values.action import Action
 from ..values.event import ToolUse
-from .command_sandbox import Sandboxed
-from .shell import Output, ran
-from .tool_arguments import Arguments, read, schema
+from .command_sandbox import CommandSandbox
+from .shell import CommandOutput, run_command_line
+from .tool_arguments import Arguments, build_schema, parse_arguments
 
-LONGEST = 600.0
-TAIL = 4 * 1024
+CHECK_TIMEOUT = 600.0
+CHECK_OUTPUT_TAIL = 4 * 1024
 
 Checks = Mapping[str, tuple[str, ...]]
 """Command lines by the names of the checks."""
@@ -34,28 +34,28 @@ class RunChecks:
     """`run_checks`: which checks pass, and the end of what each printed."""
 
     name = "run_checks"
-    parameters = schema(CheckArguments)
+    parameters = build_schema(CheckArguments)
     is_parallel = False
 
-    def __init__(self, directory: Path, checks: Checks, *, sandbox: Sandboxed | None = None) -> None:
+    def __init__(self, directory: Path, checks: Checks, *, sandbox: CommandSandbox | None = None) -> None:
         self._directory = directory
         self._checks = checks
-        self._sandbox = sandbox or Sandboxed(name="none")
-        self.timeout = (LONGEST + 10) * max(len(checks), 1)
+        self._sandbox = sandbox or CommandSandbox(name="none")
+        self.timeout = (CHECK_TIMEOUT + 10) * max(len(checks), 1)
         self.description = (
             f"Run the checks of this repository and say which pass. There are: {', '.join(checks) or 'none'}."
         )
 
-    async def prepare(self, call: ToolUse) -> Deed:
-        asked = read(call, CheckArguments)
+    async def prepare(self, call: ToolUse) -> PreparedCall:
+        asked = parse_arguments(call, CheckArguments)
         if not self._checks:
-            raise Unfit("No checks are set up for this repository; run its tests with a command, if you may.")
+            raise InvalidCall("No checks are set up for this repository; run its tests with a command, if you may.")
         if asked.name is not None and asked.name not in self._checks:
-            raise Unfit(f"There is no check {asked.name!r}; there are {', '.join(self._checks)}.")
+            raise InvalidCall(f"There is no check {asked.name!r}; there are {', '.join(self._checks)}.")
         chosen = dict(self._checks) if asked.name is None else {asked.name: self._checks[asked.name]}
 
-        async def act() -> ToolAnswer:
-            parts = {name: await self._checked(name, argv) for name, argv in chosen.items()}
+        async def run_chosen_checks() -> ToolAnswer:
+            parts = {name: await self._run_check(name, argv) for name, argv in chosen.items()}
             texts = [part.text for part in parts.values()]
             if len(parts) > 1:
                 # First, where nothing that a check prints can stand.
@@ -65,20 +65,22 @@ class RunChecks:
             return ToolAnswer(text="\n\n".join(texts), is_error=any(part.is_error for part in parts.values()))
 
         command = " && ".join(shlex.join(argv) for argv in chosen.values())
-        return Deed(
-            arguments={"name": asked.name or ", ".join(chosen), "command": command}, act=act, sandbox=self._sandbox.name
+        return PreparedCall(
+            arguments={"name": asked.name or ", ".join(chosen), "command": command},
+            act=run_chosen_checks,
+            sandbox=self._sandbox.name,
         )
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return None
 
-    async def _checked(self, name: str, argv: tuple[str, ...]) -> ToolAnswer:
-        output = Output(start=0, end=TAIL)
+    async def _run_check(self, name: str, argv: tuple[str, ...]) -> ToolAnswer:
+        output = CommandOutput(start=0, end=CHECK_OUTPUT_TAIL)
         try:
-            ended = await ran(list(argv), self._directory, LONGEST, output, self._sandbox.wrap)
-        except Unfit as error:
+            ended = await run_command_line(list(argv), self._directory, CHECK_TIMEOUT, output, self._sandbox.wrap)
+        except InvalidCall as error:
             return ToolAnswer(text=f"FAIL {name}: {error}", is_error=True)
-        passed = ended.code == 0 and not ended.is_late
-        how = f"stopped after {LONGEST:g} s" if ended.is_late else str(ended)
+        passed = ended.code == 0 and not ended.has_timed_out
+        how = f"stopped after {CHECK_TIMEOUT:g} s" if ended.has_timed_out else str(ended)
         text = f"{'PASS' if passed else 'FAIL'} {name} [{how}]\n{output}".rstrip()
         return ToolAnswer(text=text, is_error=not passed)

@@ -12,18 +12,18 @@ from anyio import to_thread
 from msgspec import Meta
 
 from ..core.engine import ToolAnswer
-from ..core.gate import Deed, Unfit
+from ..core.gate import InvalidCall, PreparedCall
 from ..system.child_process import Wrap
 from ..values.action import Action
 from ..values.event import ToolUse
-from ..workspace.git.repository import place_of, trusted_program
+from ..workspace.git.repository import find_trusted_program, locate_checkout
 from . import line_search
-from .checkout_files import Located, entered
-from .file_listing import Hidden, holds_secrets, listed
-from .line_search import Wanted
-from .path_glob import matcher
-from .tool_arguments import Arguments, canonical, read, schema
-from .whole_files import encoded
+from .checkout_files import LocatedPath, open_checkout
+from .file_listing import Hidden, holds_secrets, list_files
+from .line_search import GrepQuery
+from .path_glob import compile_glob
+from .tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
+from .whole_files import encode_utf8
 
 SHOWN_FILES = 500
 LONGEST_LINE = 500
@@ -32,15 +32,15 @@ LARGEST_ANSWER = 64 * 1024
 Under = Annotated[str, Meta(description="Where to search, relative to the checkout.")]
 
 
-async def _located(directory: Path, path: str) -> Located:
-    def located() -> Located:
-        with entered(directory) as checkout:
+async def _locate_existing(directory: Path, path: str) -> LocatedPath:
+    def locate_path() -> LocatedPath:
+        with open_checkout(directory) as checkout:
             found = checkout.locate(path)
         if found.kind == "absent":
-            raise Unfit(f"There is no {found.path} to search in; leave `path` out to search everywhere.")
+            raise InvalidCall(f"There is no {found.path} to search in; leave `path` out to search everywhere.")
         return found
 
-    return await to_thread.run_sync(located)
+    return await to_thread.run_sync(locate_path)
 
 
 # By name
@@ -61,37 +61,37 @@ class Glob:
         "List files whose paths match a pattern, the most recently changed first. A pattern without a slash is "
         "about names at any depth. What git ignores is left out."
     )
-    parameters = schema(GlobArguments)
+    parameters = build_schema(GlobArguments)
     is_parallel = True
     timeout = 90.0
 
     def __init__(self, directory: Path, *, hidden: Hidden = holds_secrets) -> None:
         self._directory = directory
-        self._place = place_of(directory)
+        self._place = locate_checkout(directory)
         self._hidden = hidden
 
-    async def prepare(self, call: ToolUse) -> Deed:
-        asked = read(call, GlobArguments)
-        matches = matcher(asked.pattern)
-        found = await _located(self._directory, asked.path)
+    async def prepare(self, call: ToolUse) -> PreparedCall:
+        asked = parse_arguments(call, GlobArguments)
+        matches = compile_glob(asked.pattern)
+        found = await _locate_existing(self._directory, asked.path)
         if found.kind != "directory":
-            raise Unfit(f"{found.path} is a file; give a directory as `path`.")
+            raise InvalidCall(f"{found.path} is a file; give a directory as `path`.")
 
-        async def act() -> ToolAnswer:
+        async def list_matches() -> ToolAnswer:
             prefix = "" if found.path == "." else f"{found.path}/"
-            paths = await listed(self._directory, found.path, place=self._place, hidden=self._hidden)
+            paths = await list_files(self._directory, found.path, place=self._place, hidden=self._hidden)
             matching = [path for path in paths if matches(path.removeprefix(prefix))]
-            return self._told(await to_thread.run_sync(self._newest_first, matching), asked.pattern)
+            return self._format_paths(await to_thread.run_sync(self._sort_newest_first, matching), asked.pattern)
 
-        return Deed(arguments=canonical(asked, path=found.path), act=act, is_reading=True)
+        return PreparedCall(arguments=canonical_arguments(asked, path=found.path), act=list_matches, is_read_only=True)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return None
 
-    def _newest_first(self, paths: list[str]) -> list[str]:
+    def _sort_newest_first(self, paths: list[str]) -> list[str]:
         """The paths that are there, links included, which are not followed."""
         times: dict[str, int] = {}
-        with entered(self._directory) as checkout:
+        with open_checkout(self._directory) as checkout:
             for path in paths:
                 try:
                     there = os.stat(path, dir_fd=checkout.fd, follow_symlinks=False)
@@ -101,7 +101,7 @@ class Glob:
                     times[path] = there.st_mtime_ns
         return sorted(times, key=lambda path: (-times[path], path))
 
-    def _told(self, paths: list[str], pattern: str) -> ToolAnswer:
+    def _format_paths(self, paths: list[str], pattern: str) -> ToolAnswer:
         if not paths:
             return ToolAnswer(text=f"No file matches {pattern}.")
         left = len(paths) - SHOWN_FILES
@@ -134,7 +134,7 @@ class Grep:
         "Search the lines of files for a regular expression. Matches come as path:line:text, lines around them as "
         "path-line-text. What git ignores, binary files and files that usually hold secrets are left out."
     )
-    parameters = schema(GrepArguments)
+    parameters = build_schema(GrepArguments)
     is_parallel = True
     timeout = line_search.TIMEOUT + 90.0
 
@@ -147,60 +147,62 @@ class Grep:
         ripgrep: bool | None = None,
     ) -> None:
         self._directory = directory
-        self._place = place_of(directory)
+        self._place = locate_checkout(directory)
         self._hidden = hidden
         self._wrap = wrap
-        self._ripgrep = trusted_program("rg", outside=directory) if ripgrep is not False else None
+        self._ripgrep = find_trusted_program("rg", outside=directory) if ripgrep is not False else None
         if ripgrep and self._ripgrep is None:
             raise ValueError("ripgrep is asked for, but is not installed")
 
-    async def prepare(self, call: ToolUse) -> Deed:
-        asked = read(call, GrepArguments)
-        encoded(asked.pattern, "pattern")
+    async def prepare(self, call: ToolUse) -> PreparedCall:
+        asked = parse_arguments(call, GrepArguments)
+        encode_utf8(asked.pattern, "pattern")
         if len(asked.pattern) > LONGEST_PATTERN:
-            raise Unfit(f"`pattern` has {len(asked.pattern)} characters, and {LONGEST_PATTERN} are the most.")
+            raise InvalidCall(f"`pattern` has {len(asked.pattern)} characters, and {LONGEST_PATTERN} are the most.")
         if not asked.pattern or "\n" in asked.pattern or "\0" in asked.pattern:
-            raise Unfit("`pattern` is empty or goes over lines; give an expression that matches within one line.")
+            raise InvalidCall("`pattern` is empty or goes over lines; give an expression that matches within one line.")
         if self._ripgrep is None:
-            _compiles(asked)
-        found = await _located(self._directory, asked.path)
-        wanted = Wanted(pattern=asked.pattern, ignore_case=asked.ignore_case, context=asked.context, most=asked.max)
-        matches = matcher(asked.glob or "*")
+            _require_valid_pattern(asked)
+        found = await _locate_existing(self._directory, asked.path)
+        query = GrepQuery(
+            pattern=asked.pattern, ignore_case=asked.ignore_case, context=asked.context, max_matches=asked.max
+        )
+        matches = compile_glob(asked.glob or "*")
 
-        async def act() -> ToolAnswer:
+        async def search_lines() -> ToolAnswer:
             if found.kind == "file":
-                hits = await line_search.in_files(self._directory, [found.path], wanted)
-                return _told(asked, hits)
+                hits = await line_search.search_files(self._directory, [found.path], query)
+                return _format_hits(asked, hits)
             prefix = "" if found.path == "." else f"{found.path}/"
 
             def is_searched(path: str) -> bool:
                 return not self._hidden(path) and matches(path.removeprefix(prefix))
 
             if self._ripgrep is not None:
-                hits = await line_search.with_ripgrep(
-                    self._ripgrep, self._directory, found.path, wanted, is_searched, self._wrap
+                hits = await line_search.search_with_ripgrep(
+                    self._ripgrep, self._directory, found.path, query, is_searched, self._wrap
                 )
             else:
-                paths = await listed(
+                paths = await list_files(
                     self._directory, found.path, place=self._place, hidden=lambda path: not is_searched(path)
                 )
-                hits = await line_search.in_files(self._directory, paths, wanted)
-            return _told(asked, hits)
+                hits = await line_search.search_files(self._directory, paths, query)
+            return _format_hits(asked, hits)
 
-        return Deed(arguments=canonical(asked, path=found.path), act=act, is_reading=True)
+        return PreparedCall(arguments=canonical_arguments(asked, path=found.path), act=search_lines, is_read_only=True)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return None
 
 
-def _compiles(asked: GrepArguments) -> None:
+def _require_valid_pattern(asked: GrepArguments) -> None:
     try:
         re.compile(asked.pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise Unfit(f"`pattern` is not a regular expression: {error}; escape what is meant literally.") from error
+        raise InvalidCall(f"`pattern` is not a regular expression: {error}; escape what is meant literally.") from error
 
 
-def _told(asked: GrepArguments, hits: line_search.Hits) -> ToolAnswer:
+def _format_hits(asked: GrepArguments, hits: line_search.Hits) -> ToolAnswer:
     if hits.error:
         return ToolAnswer(text=f"grep could not search: {hits.error}", is_error=True)
     shown: list[str] = []
@@ -217,8 +219,8 @@ def _told(asked: GrepArguments, hits: line_search.Hits) -> ToolAnswer:
         if size > LARGEST_ANSWER:
             is_cut = True
             break
-    if hits.is_late:
+    if hits.has_timed_out:
         shown.append(f"[stopped after {line_search.TIMEOUT:g} s; search in fewer files or with a simpler expression]")
     elif is_cut:
         shown.append("[there are more matches; narrow the expression, the glob or the path]")
-    return ToolAnswer(text="\n".join(shown) or f"No line matches {asked.pattern}.", is_error=hits.is_late)
+    return ToolAnswer(text="\n".join(shown) or f"No line matches {asked.pattern}.", is_error=hits.has_timed_out)

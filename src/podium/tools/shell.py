@@ -15,13 +15,13 @@ from anyio import to_thread
 from msgspec import Meta
 
 from ..core.engine import ToolAnswer
-from ..core.gate import Deed, Unfit, interrupted
-from ..system.child_process import GRACE, Ended, Wrap, run
+from ..core.gate import InvalidCall, PreparedCall, make_interrupted_answer
+from ..system.child_process import GRACE, ProcessExit, Wrap, run_process
 from ..values.action import Action
 from ..values.event import ToolUse
-from .command_sandbox import Sandboxed, Seal
-from .tool_arguments import Arguments, canonical, read, schema
-from .whole_files import encoded
+from .command_sandbox import CommandSandbox, Seal
+from .tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
+from .whole_files import encode_utf8
 
 SHELL = "/bin/bash"
 LONGEST_COMMAND = 100_000
@@ -33,7 +33,7 @@ KEPT = 16 * 1024
 """How much of the output's start, and of its end, is kept."""
 
 
-class Output:
+class CommandOutput:
     """The start and the end of what a command prints. More than both is never held, however much it prints."""
 
     def __init__(self, start: int = KEPT, end: int = KEPT) -> None:
@@ -43,7 +43,7 @@ class Output:
         self._end_size = end
         self._total = 0
 
-    def take(self, chunk: bytes) -> bool:
+    def append_chunk(self, chunk: bytes) -> bool:
         """More output; always True, because a command may print as much as it likes."""
         self._total += len(chunk)
         room = self._start_size - len(self._start)
@@ -76,50 +76,58 @@ class Bash:
         "Run a shell command in the checkout and get its output, both streams in one, and its exit code. Nothing "
         "stays behind: what it starts in the background ends with it. There is no input and no terminal."
     )
-    parameters = schema(BashArguments)
+    parameters = build_schema(BashArguments)
     is_parallel = False
     timeout = LONGEST_TIMEOUT + 3 * GRACE
 
-    def __init__(self, directory: Path, *, sandbox: Sandboxed | None = None) -> None:
+    def __init__(self, directory: Path, *, sandbox: CommandSandbox | None = None) -> None:
         self._directory = directory
-        self._sandbox = sandbox or Sandboxed(name="none")
+        self._sandbox = sandbox or CommandSandbox(name="none")
 
-    async def prepare(self, call: ToolUse) -> Deed:
-        asked = read(call, BashArguments)
-        size = len(encoded(asked.command, "command"))
+    async def prepare(self, call: ToolUse) -> PreparedCall:
+        asked = parse_arguments(call, BashArguments)
+        size = len(encode_utf8(asked.command, "command"))
         if not asked.command.strip() or "\0" in asked.command:
-            raise Unfit("`command` is empty or has a NUL in it; give a command as it would be typed.")
+            raise InvalidCall("`command` is empty or has a NUL in it; give a command as it would be typed.")
         if size > LONGEST_COMMAND:
-            raise Unfit(f"`command` has {size} bytes, and {LONGEST_COMMAND} are the most; write a script and run that.")
+            raise InvalidCall(
+                f"`command` has {size} bytes, and {LONGEST_COMMAND} are the most; write a script and run that."
+            )
         argv = [SHELL, "-c", asked.command]
-        inputs = await to_thread.run_sync(named_files, asked.command, self._directory)
+        inputs = await to_thread.run_sync(hash_named_files, asked.command, self._directory)
 
-        async def act() -> ToolAnswer:
-            if await to_thread.run_sync(named_files, asked.command, self._directory) != inputs:
-                raise Unfit("A file that the command names was changed meanwhile; look at it, and call again.")
-            output = Output()
-            sealed = await to_thread.run_sync(sealed_scripts, asked.command, self._directory, inputs)
+        async def run_bash() -> ToolAnswer:
+            if await to_thread.run_sync(hash_named_files, asked.command, self._directory) != inputs:
+                raise InvalidCall("A file that the command names was changed meanwhile; look at it, and call again.")
+            output = CommandOutput()
+            sealed = await to_thread.run_sync(read_approved_scripts, asked.command, self._directory, inputs)
             wrap, seal = self._sandbox.wrap, self._sandbox.seal
             if sealed and seal is not None:
-                wrap = partial(_sealed, seal, sealed)
-            ended = await ran(argv, self._directory, asked.timeout, output, wrap)
-            return _told(output, ended, asked.timeout)
+                wrap = partial(_wrap_sealed, seal, sealed)
+            ended = await run_command_line(argv, self._directory, asked.timeout, output, wrap)
+            return _format_result(output, ended, asked.timeout)
 
-        return Deed(arguments=canonical(asked), act=act, inputs=inputs, sandbox=self._sandbox.name)
+        return PreparedCall(
+            arguments=canonical_arguments(asked), act=run_bash, inputs=inputs, sandbox=self._sandbox.name
+        )
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        return interrupted(self.name)
+        return make_interrupted_answer(self.name)
 
 
-async def ran(argv: list[str], directory: Path, timeout: float, output: Output, wrap: Wrap | None) -> Ended:
+async def run_command_line(
+    argv: list[str], directory: Path, timeout: float, output: CommandOutput, wrap: Wrap | None
+) -> ProcessExit:
     """Run a command line, in its sandbox where there is one. Raises Unfit where it cannot be started."""
     try:
-        return await run(wrap(argv) if wrap else argv, directory=str(directory), timeout=timeout, take=output.take)
+        return await run_process(
+            wrap(argv) if wrap else argv, directory=str(directory), timeout=timeout, take=output.append_chunk
+        )
     except OSError as error:
-        raise Unfit(f"{argv[0]} cannot be started: {error.strerror or error}.") from error
+        raise InvalidCall(f"{argv[0]} cannot be started: {error.strerror or error}.") from error
 
 
-def named_files(command: str, directory: Path) -> dict[str, str]:
+def hash_named_files(command: str, directory: Path) -> dict[str, str]:
     """The files of the checkout that a command names, by hash: whoever approves it approves what they hold.
 
     What is named through variables, patterns or other files is not seen.
@@ -140,24 +148,24 @@ def named_files(command: str, directory: Path) -> dict[str, str]:
     return found
 
 
-def sealed_scripts(command: str, directory: Path, inputs: Mapping[str, str]) -> dict[str, bytes]:
+def read_approved_scripts(command: str, directory: Path, inputs: Mapping[str, str]) -> dict[str, bytes]:
     """The scripts that a command runs, with what they held when it was approved. Raises Unfit where one changed."""
     root = directory.resolve()
     found: dict[str, bytes] = {}
     for name in inputs:
-        if not any(_runs(segment, name) for segment in _SEGMENTS.split(command)):
+        if not any(_runs_file(segment, name) for segment in _SEGMENTS.split(command)):
             continue
         try:
             content = (root / name).read_bytes()
         except OSError as error:
-            raise Unfit(f"{name} cannot be read any more: {error.strerror}.") from error
+            raise InvalidCall(f"{name} cannot be read any more: {error.strerror}.") from error
         if sha256(content).hexdigest() != inputs[name]:
-            raise Unfit(f"{name} was changed meanwhile; look at it, and call again.")
+            raise InvalidCall(f"{name} was changed meanwhile; look at it, and call again.")
         found[name] = content
     return found
 
 
-def _runs(segment: str, name: str) -> bool:
+def _runs_file(segment: str, name: str) -> bool:
     """Whether a part of a command runs a file: by its own name, or as the first argument of an interpreter."""
     words = [word.strip("'\"") for word in segment.split()]
     if not words:
@@ -178,7 +186,7 @@ INTERPRETERS = frozenset(
 )
 
 
-def _sealed(seal: Seal, sealed: Mapping[str, bytes], argv: list[str]) -> list[str]:
+def _wrap_sealed(seal: Seal, sealed: Mapping[str, bytes], argv: list[str]) -> list[str]:
     return seal(argv, sealed)
 
 
@@ -193,7 +201,7 @@ def _is_folder(root: Path, word: str) -> bool:
 _SEPARATORS = re.compile(r"[\s;|&<>()'\"`=]+")
 
 
-def _told(output: Output, ended: Ended, timeout: float) -> ToolAnswer:
+def _format_result(output: CommandOutput, ended: ProcessExit, timeout: float) -> ToolAnswer:
     text = str(output).rstrip("\n") or "(no output)"
-    how = f"stopped after {timeout:g} s, with all that it had started" if ended.is_late else str(ended)
-    return ToolAnswer(text=f"{text}\n[{how}]", is_error=ended.is_late or ended.code != 0)
+    how = f"stopped after {timeout:g} s, with all that it had started" if ended.has_timed_out else str(ended)
+    return ToolAnswer(text=f"{text}\n[{how}]", is_error=ended.has_timed_out or ended.code != 0)

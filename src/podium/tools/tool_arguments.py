@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from ..core.gate import Unfit
+from ..core.gate import InvalidCall
 from ..values.event import ToolUse
 
 T = TypeVar("T", bound=Struct)
@@ -25,55 +25,64 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
 
 @lru_cache(maxsize=256)
-def schema(of: type[Struct]) -> dict[str, Any]:
+def build_schema(arguments_type: type[Struct]) -> dict[str, Any]:
     """The JSON schema of the arguments, whole in itself. Nobody changes it."""
-    (top,), parts = msgspec.json.schema_components([of], ref_template="{name}")
-    inlined = _inlined(top, parts)
+    (top,), parts = msgspec.json.schema_components([arguments_type], ref_template="{name}")
+    inlined = _inline_references(top, parts)
     assert isinstance(inlined, dict)
     inlined.pop("title", None)
     inlined.pop("description", None)
     return {"type": "object", "properties": {}, **inlined}
 
 
-def _inlined(node: Any, parts: dict[str, Any], above: tuple[str, ...] = ()) -> Any:
+def _inline_references(node: Any, parts: dict[str, Any], above: tuple[str, ...] = ()) -> Any:
     if isinstance(node, list):
-        return [_inlined(item, parts, above) for item in node]
+        return [_inline_references(item, parts, above) for item in node]
     if not isinstance(node, dict):
         return node
     name = node.get("$ref")
     if isinstance(name, str) and name in parts:
         if name in above:  # a type that holds itself: the model learns its outermost level
             return {"type": "object"}
-        return _inlined(parts[name], parts, (*above, name))
-    return {key: _inlined(value, parts, above) for key, value in node.items()}
+        return _inline_references(parts[name], parts, (*above, name))
+    return {key: _inline_references(value, parts, above) for key, value in node.items()}
 
 
-def read(call: ToolUse, of: type[T]) -> T:
+def parse_arguments(call: ToolUse, arguments_type: type[T]) -> T:
     """The call's arguments. Raises Unfit with a sentence about the first that is missing, unknown or wrong."""
     if call.unreadable:
-        raise Unfit(f"The arguments of {call.name} are not a JSON object; give {listed(of.__struct_fields__)} as one.")
+        raise InvalidCall(
+            f"The arguments of {call.name} are not a JSON object; give "
+            f"{format_names(arguments_type.__struct_fields__)} as one."
+        )
     try:
-        return msgspec.convert(call.arguments, of)
+        return msgspec.convert(call.arguments, arguments_type)
     except msgspec.ValidationError as error:
-        raise Unfit(_told(call.name, of, str(error))) from error
+        raise InvalidCall(_explain_invalid_arguments(call.name, arguments_type, str(error))) from error
 
 
-def _told(tool: str, of: type[Struct], message: str) -> str:
+def _explain_invalid_arguments(tool: str, arguments_type: type[Struct], message: str) -> str:
     if missing := _MISSING.match(message):
-        return f"{tool} needs {_name(missing)}, which is missing; it takes {listed(of.__struct_fields__)}."
+        return (
+            f"{tool} needs {_format_argument(missing)}, which is missing; it takes "
+            f"{format_names(arguments_type.__struct_fields__)}."
+        )
     if unknown := _UNKNOWN.match(message):
-        return f"{tool} has no argument {_name(unknown)}; it takes {listed(of.__struct_fields__)}."
+        return (
+            f"{tool} has no argument {_format_argument(unknown)}; it takes "
+            f"{format_names(arguments_type.__struct_fields__)}."
+        )
     if wrong := _WRONG.match(message):
         return f"{tool} cannot take `{wrong['at']}` as it is: {wrong['what'][:1].lower()}{wrong['what'][1:]}."
     return f"{tool} cannot take these arguments: {message}."
 
 
-def _name(match: re.Match[str]) -> str:
+def _format_argument(match: re.Match[str]) -> str:
     at = (match["at"] or "").lstrip(".")
     return f"`{at}.{match['name']}`" if at else f"`{match['name']}`"
 
 
-def listed(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """Names as they stand in a sentence."""
     if not names:
         return "no arguments"
@@ -81,7 +90,7 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def canonical(arguments: Struct, **resolved: Any) -> dict[str, Any]:
+def canonical_arguments(arguments: Struct, **resolved: Any) -> dict[str, Any]:
     """The arguments as they are shown and decided on: what differs from its default, and what was resolved."""
     given: dict[str, Any] = msgspec.to_builtins(arguments)
     return given | resolved

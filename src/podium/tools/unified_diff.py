@@ -11,38 +11,38 @@ COMPARED = 5000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class UnifiedDiff:
     """The diff, and how many lines of it are new or gone."""
 
     text: str
     changed_lines: int
 
 
-def lines(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """The lines with their ends. Only a line feed ends a line, as in editors and git."""
     parts = text.split("\n")
     return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
-def compared(path: str, before: str | None, after: str) -> Comparison:
+def build_unified_diff(path: str, before: str | None, after: str) -> UnifiedDiff:
     """What turns `before` into `after`; None where there is no file before."""
-    old, new = lines(before or ""), lines(after)
-    same_start = _common(old, new)
-    same_end = _common(old[same_start:][::-1], new[same_start:][::-1])
+    old, new = split_lines(before or ""), split_lines(after)
+    same_start = _count_common_lines(old, new)
+    same_end = _count_common_lines(old[same_start:][::-1], new[same_start:][::-1])
     if len(old) + len(new) - 2 * (same_start + same_end) > COMPARED:
-        hunks = _replaced(old, new, same_start, same_end)
+        hunks = _build_replacing_hunk(old, new, same_start, same_end)
     else:
         hunks = list(difflib.unified_diff(old, new, n=CONTEXT))[2:]
     head = ["--- /dev/null\n" if before is None else f"--- a/{path}\n", f"+++ b/{path}\n"]
     changed = sum(line.startswith(("+", "-")) for line in hunks)
-    return Comparison(text="".join(_ended(line) for line in [*head, *hunks]), changed_lines=changed)
+    return UnifiedDiff(text="".join(_mark_missing_newline(line) for line in [*head, *hunks]), changed_lines=changed)
 
 
-def _common(old: list[str], new: list[str]) -> int:
+def _count_common_lines(old: list[str], new: list[str]) -> int:
     return next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
 
 
-def _replaced(old: list[str], new: list[str], same_start: int, same_end: int) -> list[str]:
+def _build_replacing_hunk(old: list[str], new: list[str], same_start: int, same_end: int) -> list[str]:
     """One hunk in which all that differs is replaced: finding the smallest one would take too long."""
     start = max(0, same_start - CONTEXT)
     old_end, new_end = len(old) - same_end, len(new) - same_end
@@ -57,5 +57,5 @@ def _replaced(old: list[str], new: list[str], same_start: int, same_end: int) ->
     ]
 
 
-def _ended(line: str) -> str:
+def _mark_missing_newline(line: str) -> str:
     return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

@@ -11,10 +11,10 @@ from anyio import fail_after, to_thread
 from msgspec import Meta
 
 from ..core.engine import ToolAnswer
-from ..core.gate import Deed, Unfit
+from ..core.gate import InvalidCall, PreparedCall
 from ..values.action import Action
 from ..values.event import ToolUse
-from .tool_arguments import Arguments, read, schema
+from .tool_arguments import Arguments, build_schema, parse_arguments
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -40,51 +40,51 @@ class WebFetch:
 
     name = "web_fetch"
     description = "Fetch a page from the web and get its text. Redirects to another host are told, not followed."
-    parameters = schema(FetchArguments)
+    parameters = build_schema(FetchArguments)
     is_parallel = True
     timeout = SECONDS + 10
 
     def __init__(self, *, allow_private: bool = False) -> None:
         self._allow_private = allow_private
 
-    async def prepare(self, call: ToolUse) -> Deed:
-        url = _address(read(call, FetchArguments).url)
+    async def prepare(self, call: ToolUse) -> PreparedCall:
+        url = _parse_http_url(parse_arguments(call, FetchArguments).url)
 
-        async def act() -> ToolAnswer:
-            return await self._fetched(url)
+        async def fetch_url() -> ToolAnswer:
+            return await self._fetch_page(url)
 
-        return Deed(arguments={"url": str(url)}, act=act)
+        return PreparedCall(arguments={"url": str(url)}, act=fetch_url)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return None
 
-    async def _fetched(self, url: URL) -> ToolAnswer:
+    async def _fetch_page(self, url: URL) -> ToolAnswer:
         from aiohttp import ClientError  # here, because importing it takes longer than most commands
 
         try:
             with fail_after(SECONDS):
-                async with self._session() as session:
-                    return await self._followed(session, url)
+                async with self._open_session() as session:
+                    return await self._follow_redirects(session, url)
         except TimeoutError:
             return ToolAnswer(text=f"{url} did not answer within {SECONDS:g} s.", is_error=True)
         except (ClientError, OSError) as error:
             return ToolAnswer(text=f"{url} could not be fetched: {error or type(error).__name__}.", is_error=True)
 
-    def _session(self) -> ClientSession:
+    def _open_session(self) -> ClientSession:
         from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 
-        connector = TCPConnector(resolver=_resolver(self._allow_private), force_close=True)
+        connector = TCPConnector(resolver=_build_resolver(self._allow_private), force_close=True)
         return ClientSession(connector=connector, cookie_jar=DummyCookieJar(), headers={"User-Agent": "podium"})
 
-    async def _followed(self, session: ClientSession, url: URL) -> ToolAnswer:
+    async def _follow_redirects(self, session: ClientSession, url: URL) -> ToolAnswer:
         asked = url
         for _ in range(REDIRECTS + 1):
-            self._refuse_private(url)
+            self._refuse_private_address(url)
             async with session.get(url, allow_redirects=False) as response:
                 where = response.headers.get("Location")
                 if response.status not in (301, 302, 303, 307, 308) or where is None:
-                    return await _page(response)
-                target = _address(str(url.join(_parsed(where))))
+                    return await _read_page(response)
+                target = _parse_http_url(str(url.join(_parse_url(where))))
                 if target.host != url.host:
                     return ToolAnswer(
                         text=f"{url} redirects to {target}, which was not fetched; ask for it if you want it."
@@ -92,36 +92,36 @@ class WebFetch:
                 url = target
         return ToolAnswer(text=f"{asked} redirects more than {REDIRECTS} times.", is_error=True)
 
-    def _refuse_private(self, url: URL) -> None:
+    def _refuse_private_address(self, url: URL) -> None:
         """A host that is a number is never looked up, and so is looked at here; `127.1` is one, too."""
         host = url.host or ""
         is_number = ":" in host or host.replace(".", "").isdigit()
-        if is_number and not self._allow_private and not is_public(host):
-            raise Unfit(f"{url} is an address of this machine or its networks; only public ones can be fetched.")
+        if is_number and not self._allow_private and not is_public_address(host):
+            raise InvalidCall(f"{url} is an address of this machine or its networks; only public ones can be fetched.")
 
 
-def _parsed(text: str) -> URL:
+def _parse_url(text: str) -> URL:
     from yarl import URL
 
     try:
         return URL(text)
     except ValueError as error:
-        raise Unfit(f"{text!r} is not an address; give one that begins with https://.") from error
+        raise InvalidCall(f"{text!r} is not an address; give one that begins with https://.") from error
 
 
-def _address(text: str) -> URL:
-    url = _parsed(text)
+def _parse_http_url(text: str) -> URL:
+    url = _parse_url(text)
     if url.scheme not in ("http", "https") or not url.host:
-        raise Unfit(f"{text!r} is not an http or https address; give one that begins with https://.")
+        raise InvalidCall(f"{text!r} is not an http or https address; give one that begins with https://.")
     if url.user is not None or url.password is not None:
-        raise Unfit("`url` has a name or password in it; leave that out.")
+        raise InvalidCall("`url` has a name or password in it; leave that out.")
     return url.with_fragment(None)
 
 
 # Addresses
 
 
-def is_public(number: str) -> bool:
+def is_public_address(number: str) -> bool:
     """Whether an address belongs to the public internet, also where it is wrapped into one of the newer kind."""
     try:
         address = ip_address(number.partition("%")[0])
@@ -129,21 +129,21 @@ def is_public(number: str) -> bool:
         return False
     if isinstance(address, IPv6Address):
         if address in TRANSLATED:
-            return is_public(str(ip_address(int(address) & 0xFFFFFFFF)))
+            return is_public_address(str(ip_address(int(address) & 0xFFFFFFFF)))
         inner = address.ipv4_mapped or address.sixtofour
         if inner is not None:
-            return is_public(str(inner))
+            return is_public_address(str(inner))
         if address.teredo is not None:
             return False
     return address.is_global and not address.is_multicast
 
 
-def _resolver(allow_private: bool) -> Any:
+def _build_resolver(allow_private: bool) -> Any:
     """Looks names up, and gives out only addresses that may be connected to: what is checked is what is dialled."""
     from aiohttp.abc import AbstractResolver, ResolveResult
     from aiohttp.resolver import ThreadedResolver
 
-    class Resolver(AbstractResolver):
+    class PublicResolver(AbstractResolver):
         def __init__(self) -> None:
             self._inner = ThreadedResolver()
 
@@ -151,20 +151,20 @@ def _resolver(allow_private: bool) -> Any:
             self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
         ) -> list[ResolveResult]:
             found = await self._inner.resolve(host, port, family)
-            if not allow_private and not all(is_public(one["host"]) for one in found):
-                raise Unfit(f"{host} is this machine or in its networks; only public addresses can be fetched.")
+            if not allow_private and not all(is_public_address(one["host"]) for one in found):
+                raise InvalidCall(f"{host} is this machine or in its networks; only public addresses can be fetched.")
             return found
 
         async def close(self) -> None:
             await self._inner.close()
 
-    return Resolver()
+    return PublicResolver()
 
 
 # Pages
 
 
-async def _page(response: ClientResponse) -> ToolAnswer:
+async def _read_page(response: ClientResponse) -> ToolAnswer:
     kind = response.content_type
     if not kind.startswith(TEXTUAL) and not kind.endswith(("+json", "+xml")):
         return ToolAnswer(text=f"{response.url} is {kind}, not text; it was not fetched.", is_error=True)
@@ -178,23 +178,23 @@ async def _page(response: ClientResponse) -> ToolAnswer:
     except LookupError:
         text = body.decode(errors="replace")
     if "html" in kind:
-        text = await to_thread.run_sync(page_text, text)
+        text = await to_thread.run_sync(extract_page_text, text)
     is_cut = len(text) > LARGEST_ANSWER or len(body) > LARGEST_PAGE
     end = "\n[the page goes on; only its start is here]" if is_cut else ""
     head = f"{response.url} [{response.status}]\n\n"
     return ToolAnswer(text=f"{head}{text[:LARGEST_ANSWER]}{end}", is_error=response.status >= 400)
 
 
-def page_text(html: str) -> str:
+def extract_page_text(html: str) -> str:
     """What a reader sees of a page."""
-    parser = _Reader()
+    parser = _TextExtractor()
     parser.feed(html)
     parser.close()
     lines = (" ".join(line.split()) for line in "".join(parser.parts).split("\n"))
     return "\n".join(line for line in lines if line)
 
 
-class _Reader(HTMLParser):
+class _TextExtractor(HTMLParser):
     UNSEEN = frozenset(("script", "style", "noscript", "template", "svg"))
     INLINE = frozenset(
         ("a", "abbr", "b", "code", "em", "i", "img", "kbd", "mark", "q", "s", "small", "span", "strong", "u")

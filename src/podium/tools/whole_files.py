@@ -11,13 +11,22 @@ from anyio import to_thread
 from msgspec import Meta
 
 from ..core.engine import ToolAnswer
-from ..core.gate import Deed, Unfit
+from ..core.gate import InvalidCall, PreparedCall
 from ..values.action import Action
 from ..values.event import ToolUse
-from .checkout_files import entered
-from .file_change import ABSENT, LARGEST, Change, content, current, digest, recovered, told
-from .tool_arguments import Arguments, canonical, read, schema
-from .unified_diff import lines
+from .checkout_files import open_checkout
+from .file_change import (
+    ABSENT,
+    LARGEST,
+    PendingFileChange,
+    convert_os_errors,
+    hash_content,
+    hash_file,
+    read_whole_file,
+    recover_change,
+)
+from .tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
+from .unified_diff import split_lines
 
 LONGEST_LINE = 2000
 LARGEST_ANSWER = 256 * 1024
@@ -58,66 +67,70 @@ class ReadFile:
         "Read a text file. Each line comes with its number and a tab before it. Long files come in parts: "
         "what is left out, and how to get it, is said at the end."
     )
-    parameters = schema(ReadArguments)
+    parameters = build_schema(ReadArguments)
     is_parallel = True
     timeout = 60.0
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    async def prepare(self, call: ToolUse) -> Deed:
-        asked = read(call, ReadArguments)
+    async def prepare(self, call: ToolUse) -> PreparedCall:
+        asked = parse_arguments(call, ReadArguments)
 
-        def located() -> str:
-            with entered(self._directory) as checkout:
+        def locate_file() -> str:
+            with open_checkout(self._directory) as checkout:
                 found = checkout.locate(asked.path).as_file()
             if found.kind == "absent":
-                raise Unfit(f"There is no file {found.path}; use glob to see which there are.")
+                raise InvalidCall(f"There is no file {found.path}; use glob to see which there are.")
             return found.path
 
-        path = await to_thread.run_sync(located)
+        path = await to_thread.run_sync(locate_file)
 
-        async def act() -> ToolAnswer:
-            return await to_thread.run_sync(self._answer, path, asked.offset, asked.limit)
+        async def read_requested_lines() -> ToolAnswer:
+            return await to_thread.run_sync(self._read_lines, path, asked.offset, asked.limit)
 
-        return Deed(arguments=canonical(asked, path=path), act=act, is_reading=True)
+        return PreparedCall(
+            arguments=canonical_arguments(asked, path=path), act=read_requested_lines, is_read_only=True
+        )
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return None
 
-    def _answer(self, path: str, offset: int, limit: int) -> ToolAnswer:
-        with entered(self._directory) as checkout, told(path), checkout.file(path) as fd:
+    def _read_lines(self, path: str, offset: int, limit: int) -> ToolAnswer:
+        with open_checkout(self._directory) as checkout, convert_os_errors(path), checkout.open_file(path) as fd:
             size = os.fstat(fd).st_size
             with os.fdopen(fd, "rb", closefd=False) as file:
                 start = file.read(SNIFFED)
                 if b"\0" in start:
-                    raise Unfit(f"{path} is {_kind(start)} of {size} bytes, not text; it cannot be read as lines.")
+                    raise InvalidCall(
+                        f"{path} is {_detect_file_type(start)} of {size} bytes, not text; it cannot be read as lines."
+                    )
                 file.seek(0)
-                return _numbered(file, path, offset, limit)
+                return _number_lines(file, path, offset, limit)
 
 
-def _kind(start: bytes) -> str:
+def _detect_file_type(start: bytes) -> str:
     return next((kind for mark, kind in KINDS if start.startswith(mark)), "binary data")
 
 
-def _numbered(file: BinaryIO, path: str, offset: int, limit: int) -> ToolAnswer:
+def _number_lines(file: BinaryIO, path: str, offset: int, limit: int) -> ToolAnswer:
     """The lines that were asked for. Nothing but them is held in memory, however long the file's lines are."""
     shown: list[str] = []
     size = number = 0
     while len(shown) < limit and size < LARGEST_ANSWER:
-        line, length = _line(file)
+        line, length = _read_line_start(file)
         if length == 0:
-            return _whole(path, shown, number, offset)
+            return _answer_at_file_end(path, shown, number, offset)
         number += 1
         if number >= offset:
-            shown.append(f"{number:>6}\t{_cut(line, length)}")
+            shown.append(f"{number:>6}\t{_truncate_line(line, length)}")
             size += len(shown[-1].encode()) + 1
     if file.read(1):
         shown.append(f"[{path} goes on; read on with offset={number + 1}]")
     return ToolAnswer(text="\n".join(shown))
 
 
-def _whole(path: str, shown: list[str], count: int, offset: int) -> ToolAnswer:
+def _answer_at_file_end(path: str, shown: list[str], count: int, offset: int) -> ToolAnswer:
     if shown:
         return ToolAnswer(text="\n".join(shown))
     if count == 0 and offset == 1:
@@ -125,7 +138,7 @@ def _whole(path: str, shown: list[str], count: int, offset: int) -> ToolAnswer:
     return ToolAnswer(text=f"{path} has {count} lines; an offset up to {max(count, 1)} would work.", is_error=True)
 
 
-def _line(file: BinaryIO) -> tuple[bytes, int]:
+def _read_line_start(file: BinaryIO) -> tuple[bytes, int]:
     """The start of the next line, and how long all of it is; a length of 0 at the end of the file."""
     start = file.readline(4 * LONGEST_LINE)
     length, part = len(start), start
@@ -135,7 +148,7 @@ def _line(file: BinaryIO) -> tuple[bytes, int]:
     return start, length
 
 
-def _cut(line: bytes, length: int) -> str:
+def _truncate_line(line: bytes, length: int) -> str:
     text = line.decode(errors="replace").removesuffix("\n").removesuffix("\r").removeprefix("\ufeff")
     if len(text) <= LONGEST_LINE and length == len(line):
         return text
@@ -160,48 +173,52 @@ class WriteFile:
         "Create a file, or replace all of what it holds. Missing directories are made. To change a part of a "
         "file, use edit_file."
     )
-    parameters = schema(WriteArguments)
+    parameters = build_schema(WriteArguments)
     is_parallel = False
     timeout = 60.0
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    async def prepare(self, call: ToolUse) -> Deed:
-        asked = read(call, WriteArguments)
-        return await to_thread.run_sync(self._prepared, asked)
+    async def prepare(self, call: ToolUse) -> PreparedCall:
+        asked = parse_arguments(call, WriteArguments)
+        return await to_thread.run_sync(self._prepare_write, asked)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        return await recovered(self._directory, began, _written)
+        return await recover_change(self._directory, began, _describe_write)
 
-    def _prepared(self, asked: WriteArguments) -> Deed:
-        after = encoded(asked.content, "content")
+    def _prepare_write(self, asked: WriteArguments) -> PreparedCall:
+        after = encode_utf8(asked.content, "content")
         if len(after) > LARGEST:
-            raise Unfit(f"`content` is larger than {LARGEST >> 20} MiB; write less at once.")
-        with entered(self._directory) as checkout:
+            raise InvalidCall(f"`content` is larger than {LARGEST >> 20} MiB; write less at once.")
+        with open_checkout(self._directory) as checkout:
             path = checkout.locate(asked.path).as_file().path
-            with told(path):
-                before_hash = current(checkout, path)
+            with convert_os_errors(path):
+                before_hash = hash_file(checkout, path)
             before, note = None, ""
             if before_hash != ABSENT:
                 try:
-                    there = content(checkout, path)
-                    before, before_hash = there.decode(), digest(there)
-                except (UnicodeDecodeError, Unfit):
+                    there = read_whole_file(checkout, path)
+                    before, before_hash = there.decode(), hash_content(there)
+                except (UnicodeDecodeError, InvalidCall):
                     note = f"{path} is there already and is not text, or too large to be shown; it would be replaced.\n"
-        change = Change(directory=self._directory, path=path, before=before, before_hash=before_hash, after=after)
-        return change.deed(canonical(asked, path=path), _written, note=note)
+        change = PendingFileChange(
+            directory=self._directory, path=path, before=before, before_hash=before_hash, after=after
+        )
+        return change.prepare_call(canonical_arguments(asked, path=path), _describe_write, note=note)
 
 
-def _written(path: str, arguments: Mapping[str, Any], is_new: bool) -> str:
-    count = len(lines(arguments["content"]))
+def _describe_write(path: str, arguments: Mapping[str, Any], is_new: bool) -> str:
+    count = len(split_lines(arguments["content"]))
     plural = "line" if count == 1 else "lines"
     return f"Created {path} with {count} {plural}." if is_new else f"Overwrote {path}; it has {count} {plural} now."
 
 
-def encoded(text: str, argument: str) -> bytes:
+def encode_utf8(text: str, argument: str) -> bytes:
     """The text in UTF-8. Raises Unfit where it has halves of characters in it."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise Unfit(f"`{argument}` has half a character in it, at {error.start}; give text that is valid.") from error
+        raise InvalidCall(
+            f"`{argument}` has half a character in it, at {error.start}; give text that is valid."
+        ) from error

@@ -36,24 +36,24 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def id(self) -> str:
         """What an approval is for: the hash of all of it."""
-        return _hash(self)
+        return _hash_action(self)
 
     @property
     def digest(self) -> str:
         """What identical wishes share: the hash of all but times and nonce."""
-        return _hash(structs.replace(self, asked_at=0.0, expires_at=0.0, nonce=""))
+        return _hash_action(structs.replace(self, asked_at=0.0, expires_at=0.0, nonce=""))
 
     @property
-    def again(self) -> str:
+    def repeat_key(self) -> str:
         """What an approval for the whole run covers: the same again, whatever the files that it reads hold."""
         same = structs.replace(self, asked_at=0.0, expires_at=0.0, nonce="")
-        return _hash(same if self.outputs else structs.replace(same, inputs={}))
+        return _hash_action(same if self.outputs else structs.replace(same, inputs={}))
 
     @property
-    def wish(self) -> str:
+    def effect_hash(self) -> str:
         """What the same effect has in common whoever wants it: the hash of tool, arguments and directory."""
         return sha256(msgspec.json.encode((self.tool, self.arguments, self.directory), order="sorted")).hexdigest()
 
 
-def _hash(action: Action) -> str:
+def _hash_action(action: Action) -> str:
     return sha256(msgspec.json.encode(structs.asdict(action), order="sorted")).hexdigest()

@@ -21,7 +21,7 @@ Isolation = Literal["shared", "worktree", "process", "together"]
 """Where an agent works; `together` is in a checkout that the members of its team have in common."""
 Edge = Literal["handoff", "route", "advice", "member", "tool"]
 
-MODES_ELSEWHERE = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"}
+MODE_ALIASES = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"}
 """What other systems call some of our modes."""
 
 
@@ -65,11 +65,11 @@ class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
         put = structs.force_setattr
         members: Iterable[Any] = self.members
         put(self, "members", tuple(Member(agent=one) if isinstance(one, str) else one for one in members))
-        if self.mode in MODES_ELSEWHERE:
-            put(self, "mode", MODES_ELSEWHERE[self.mode])
+        if self.mode in MODE_ALIASES:
+            put(self, "mode", MODE_ALIASES[self.mode])
 
 
-MOST = 10**12
+MAX_LIMIT = 10**12
 """The highest limit of a budget: whoever means more means none."""
 
 
@@ -140,9 +140,9 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
                 put(self, field, tuple(value))
             elif isinstance(value, str):
                 put(self, field, tuple(word for one in _COMMA.split(value) if (word := one.strip())))
-        for field, kind in _MAPPED.items():
+        for field, kind in _MAPPING_FIELDS.items():
             if isinstance(value := getattr(self, field), Mapping):
-                put(self, field, _told(value, kind, of=f"agent {self.name}: {field}"))
+                put(self, field, _parse_mapping(value, kind, of=f"agent {self.name}: {field}"))
         advisors: Any = self.advisors
         if isinstance(advisors, list | tuple):
             put(self, "advisors", Advisors(agents=tuple(advisors)))
@@ -186,7 +186,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _COMMA = re.compile(r",(?![^()]*\))")
-_MAPPED: Mapping[str, type[Struct]] = {
+_MAPPING_FIELDS: Mapping[str, type[Struct]] = {
     "router": Router,
     "advisors": Advisors,
     "team": Team,
@@ -197,7 +197,7 @@ _MAPPED: Mapping[str, type[Struct]] = {
 S = TypeVar("S", bound=Struct)
 
 
-def _told(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
+def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
     """What a mapping says, as in a file; for a team, what is no key of every team is one of its mode's own."""
     keys = kind.__struct_fields__
     given = dict(written)
@@ -205,7 +205,7 @@ def _told(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
         given = {key: value for key, value in written.items() if key in keys}
         options = given["options"] = {key: value for key, value in written.items() if key not in keys}
         given.setdefault("mode", "discuss" if {"termination", "max_rounds"} & set(options) else "orchestrate")
-        given["mode"] = MODES_ELSEWHERE.get(given["mode"], given["mode"])
+        given["mode"] = MODE_ALIASES.get(given["mode"], given["mode"])
         members = given.get("members", ())
         given["members"] = [{"agent": one} if isinstance(one, str) else one for one in members]
     if unknown := [key for key in given if key not in keys]:
@@ -216,12 +216,12 @@ def _told(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
         raise BadAgent(f"{of}: {error}") from None
 
 
-def as_budget(given: Budget | Mapping[str, Any]) -> Budget:
+def as_budget(value: Budget | Mapping[str, Any]) -> Budget:
     """Limits, which may also be given as a mapping. Raises BadAgent for a key or a value that is none."""
-    return given if isinstance(given, Budget) else _told(given, Budget, of="budget")
+    return value if isinstance(value, Budget) else _parse_mapping(value, Budget, of="budget")
 
 
-def working_names(agents: Iterable[Agent]) -> list[str]:
+def collect_agent_names(agents: Iterable[Agent]) -> list[str]:
     """The names under which agents work: their own, and those that teams give their members."""
     given = list(agents)
     members = [member.name for agent in given if agent.team is not None for member in agent.team.members]

@@ -14,13 +14,13 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from .errors import Mistake
-from .plain_text import cut, plain
+from .plain_text import escape_unprintable, truncate_text
 
-MOST = 10
-MOST_BYTES = 5_000_000
-MOST_CHARACTERS = 200_000
-LONGEST_NAME = 100
-TEXT = "text/plain"
+MAX_ATTACHMENTS = 10
+MAX_ATTACHMENT_BYTES = 5_000_000
+MAX_ATTACHMENT_CHARACTERS = 200_000
+MAX_NAME_LENGTH = 100
+TEXT_MEDIA_TYPE = "text/plain"
 
 
 class Attachment(Struct, frozen=True, kw_only=True):
@@ -33,18 +33,18 @@ class Attachment(Struct, frozen=True, kw_only=True):
 
     @property
     def is_image(self) -> bool:
-        return self.media != TEXT
+        return self.media != TEXT_MEDIA_TYPE
 
     @property
-    def mark(self) -> str:
+    def prompt_marker(self) -> str:
         """The line of a prompt in whose place a model that can see is shown the image."""
         return f"[image {self.name}, sha256 {self.digest}]"
 
 
-class Attached(NamedTuple):
+class AttachedFile(NamedTuple):
     """A file that comes with a message, and what is in it."""
 
-    about: Attachment
+    attachment: Attachment
     data: bytes
 
 
@@ -55,33 +55,33 @@ class Image(Struct, frozen=True):
     data: bytes
 
 
-def attached(paths: Iterable[str | Path]) -> tuple[Attached, ...]:
+def read_attachments(paths: Iterable[str | Path]) -> tuple[AttachedFile, ...]:
     """The files at these paths, to go with a message. Raises Mistake for what cannot."""
-    found = tuple(_read(Path(path)) for path in paths)
-    if len(found) > MOST:
-        raise Mistake(f"{len(found)} files are too many for one message; {MOST} may go with it")
+    found = tuple(_read_attachment(Path(path)) for path in paths)
+    if len(found) > MAX_ATTACHMENTS:
+        raise Mistake(f"{len(found)} files are too many for one message; {MAX_ATTACHMENTS} may go with it")
     return found
 
 
-def marked(text: str) -> list[str]:
+def find_image_digests(text: str) -> list[str]:
     """The digests of the images that a prompt has marks of, in their order."""
-    return list(dict.fromkeys(_MARK.findall(text))) if "[image " in text else []
+    return list(dict.fromkeys(_IMAGE_MARKER.findall(text))) if "[image " in text else []
 
 
-def media_of(data: bytes) -> str:
+def detect_media_type(data: bytes) -> str:
     """The media type of what can be attached; empty for anything else."""
-    for media, shape in _IMAGES.items():
+    for media, shape in _IMAGE_SIGNATURES.items():
         if shape.match(data):
             return media
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return ""
-    return "" if "\0" in text else TEXT
+    return "" if "\0" in text else TEXT_MEDIA_TYPE
 
 
-_MARK = re.compile(r"^\[image [^\n]*, sha256 ([0-9a-f]{64})\]$", re.MULTILINE)
-_IMAGES = {
+_IMAGE_MARKER = re.compile(r"^\[image [^\n]*, sha256 ([0-9a-f]{64})\]$", re.MULTILINE)
+_IMAGE_SIGNATURES = {
     "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
     "image/jpeg": re.compile(rb"\xff\xd8\xff"),
     "image/gif": re.compile(rb"GIF8[79]a"),
@@ -89,23 +89,29 @@ _IMAGES = {
 }
 
 
-def _read(path: Path) -> Attached:
-    name = plain(path.name)
+def _read_attachment(path: Path) -> AttachedFile:
+    name = escape_unprintable(path.name)
     try:
         if not path.is_file():
-            raise Mistake(f"{plain(str(path))} is no file that could be attached; name a file that is there")
+            raise Mistake(
+                f"{escape_unprintable(str(path))} is no file that could be attached; name a file that is there"
+            )
         with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MAX_ATTACHMENT_BYTES + 1)
     except OSError as error:
-        raise Mistake(f"{plain(str(path))} cannot be attached: {error.strerror}") from error
-    if len(data) > MOST_BYTES:
-        raise Mistake(f"{name} is too large to be attached; up to {MOST_BYTES:,} bytes would do")
+        raise Mistake(f"{escape_unprintable(str(path))} cannot be attached: {error.strerror}") from error
+    if len(data) > MAX_ATTACHMENT_BYTES:
+        raise Mistake(f"{name} is too large to be attached; up to {MAX_ATTACHMENT_BYTES:,} bytes would do")
     if not data:
         raise Mistake(f"{name} is empty, and there is nothing to attach")
-    media = media_of(data)
+    media = detect_media_type(data)
     if not media:
         raise Mistake(f"{name} is neither text in UTF-8 nor an image (PNG, JPEG, GIF, WebP), and cannot be attached")
-    if media == TEXT and len(data.decode()) > MOST_CHARACTERS:
-        raise Mistake(f"{name} is too long for a message; up to {MOST_CHARACTERS:,} characters of text would do")
-    about = Attachment(name=cut(name, LONGEST_NAME), media=media, digest=sha256(data).hexdigest(), size=len(data))
-    return Attached(about, data)
+    if media == TEXT_MEDIA_TYPE and len(data.decode()) > MAX_ATTACHMENT_CHARACTERS:
+        raise Mistake(
+            f"{name} is too long for a message; up to {MAX_ATTACHMENT_CHARACTERS:,} characters of text would do"
+        )
+    about = Attachment(
+        name=truncate_text(name, MAX_NAME_LENGTH), media=media, digest=sha256(data).hexdigest(), size=len(data)
+    )
+    return AttachedFile(about, data)

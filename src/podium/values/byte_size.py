@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-LARGEST = 2**63 - 1
+MAX_SIZE = 2**63 - 1
 """What stores and wires can carry."""
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -21,10 +21,10 @@ def parse_size(text: str) -> int | None:
     # Not by way of a float, which would not be exact.
     whole, _, part = found[1].partition(".")
     size, rest = divmod(int(whole + part) * unit, 10 ** len(part))
-    return size if 0 < size <= LARGEST and rest == 0 else None
+    return size if 0 < size <= MAX_SIZE and rest == 0 else None
 
 
-def sized(size: int) -> str:
+def format_size(size: int) -> str:
     """How much that is, to a decimal place: `3.2 GB`, `20 GB`, `812 B`."""
     for name, unit in reversed(UNITS.items()):
         if size >= unit:

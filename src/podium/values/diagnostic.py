@@ -10,7 +10,7 @@ from msgspec import Struct
 Severity = Literal["error", "warning", "notice"]
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class Diagnostic(Struct, frozen=True, kw_only=True):
     """What stands in a file, and what would be right, in one sentence.
 
     With an error nothing of the file counts, with a warning it does, and a notice is only good to
@@ -28,6 +28,6 @@ class Finding(Struct, frozen=True, kw_only=True):
         return f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
 
 
-def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def filter_errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Those that keep a file from being used."""
-    return tuple(finding for finding in findings if finding.severity == "error")
+    return tuple(diagnostic for diagnostic in diagnostics if diagnostic.severity == "error")

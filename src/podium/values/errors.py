@@ -41,7 +41,7 @@ class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """How work with this failure is said to have ended."""
         return "timed_out" if self.kind == "timed_out" else "failed"
 
-    def told_to(self, agent: str) -> str:
+    def describe_to(self, agent: str) -> str:
         """The failure where it is clear already that `agent` is spoken of."""
         return self.message if self.agent == agent and not self.where else str(self)
 
@@ -69,7 +69,7 @@ class RunOver(Mistake):
     """A run has ended, and nothing can be done with it any more."""
 
 
-class Answered(PodiumError):
+class AlreadyAnswered(PodiumError):
     """What an agent asked has an answer already, and only the first counts."""
 
     def __init__(self, id: str, *, how: str, by: str) -> None:
@@ -79,7 +79,7 @@ class Answered(PodiumError):
         self.by = by
 
 
-class Failed(PodiumError):
+class AgentFailed(PodiumError):
     """An agent's work came to nothing; `so_far` is what there is of an answer all the same."""
 
     def __init__(self, failure: Failure, *, so_far: str = "") -> None:
@@ -134,13 +134,13 @@ class RunHeld(StoreFailed):
         self.pid = pid
 
 
-class Inconsistent(PodiumError):
+class JournalMismatch(PodiumError):
     """The journal says one thing and the code another."""
 
 
-def first_error(error: BaseException) -> BaseException:
+def find_first_error(error: BaseException) -> BaseException:
     """What went wrong first: the error itself, or what a group of them begins with; ours before others'."""
     if not isinstance(error, BaseExceptionGroup):
         return error
-    inner = [first_error(one) for one in error.exceptions]
+    inner = [find_first_error(one) for one in error.exceptions]
     return next((one for one in inner if isinstance(one, PodiumError)), inner[0])

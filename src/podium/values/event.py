@@ -17,8 +17,8 @@ from .agent import Agent, Budget
 from .attachment import Attachment
 from .errors import Failure, StoreCorrupt
 from .request import Outcome, Part, Request
-from .usage import NOTHING, Usage
-from .worker_task import Errand
+from .usage import NO_USAGE, Usage
+from .worker_task import WorkerTask
 
 SCHEMA = 1
 
@@ -46,7 +46,7 @@ class RunStarted(_Event, frozen=True, kw_only=True, tag="run_started"):
     settings: dict[str, Any] = {}
     repo: str = ""
     version: str = ""
-    errand: Errand | None = None
+    errand: WorkerTask | None = None
     """What a worker was sent to do, where the run is one's."""
     after: str = ""
     """The run whose conversation this one goes on with."""
@@ -375,7 +375,7 @@ class HandedOff(_Event, frozen=True, kw_only=True, tag="handed_off"):
 # Teams
 
 
-class Assigned(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PlannedAssignment(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of the work for one worker."""
 
     worker: str
@@ -385,7 +385,7 @@ class Assigned(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class TeamPlanned(_Event, frozen=True, kw_only=True, tag="team_planned"):
     """A lead shared out the work; `skipped` says which assignments were none, and why."""
 
-    assignments: tuple[Assigned, ...]
+    assignments: tuple[PlannedAssignment, ...]
     skipped: tuple[str, ...] = ()
     iteration: int = 1
     flagged: tuple[str, ...] = ()
@@ -438,7 +438,7 @@ class MemberChanged(_Event, frozen=True, kw_only=True, tag="member_changed"):
     prompt: str = ""
     by: str = ""
 
-    def over(self, before: MemberChanged | None) -> MemberChanged:
+    def with_earlier(self, before: MemberChanged | None) -> MemberChanged:
         """This change on top of an earlier one of the same agent."""
         if before is None:
             return self
@@ -465,13 +465,13 @@ class ReflectEnded(_Event, frozen=True, kw_only=True, tag="reflect_ended"):
     """How many iterations it might have had."""
 
     @property
-    def succeeded(self) -> bool:
+    def is_success(self) -> bool:
         """Whether the loop came to what was wanted; no other end is a success."""
         return self.end == "goal_met"
 
     @property
-    def goal_met(self) -> bool:
-        return self.succeeded
+    def is_goal_met(self) -> bool:
+        return self.is_success
 
     @property
     def is_stalled(self) -> bool:
@@ -557,7 +557,7 @@ class WorkerReturned(_Event, frozen=True, kw_only=True, tag="worker_returned"):
     outcome: Outcome
     text: str = ""
     error: str = ""
-    usage: Usage = NOTHING
+    usage: Usage = NO_USAGE
     files: tuple[str, ...] = ()
 
 
@@ -644,12 +644,12 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Entry)
 
 
-def encode(entry: Entry) -> bytes:
+def encode_entry(entry: Entry) -> bytes:
     """The entry as one line of JSON: what is stored, hashed and sent."""
     return _encoder.encode(entry)
 
 
-def decode(line: bytes) -> Entry:
+def decode_entry(line: bytes) -> Entry:
     """The entry that a line holds."""
     try:
         return _decoder.decode(line)
@@ -659,7 +659,7 @@ def decode(line: bytes) -> Entry:
         ) from error
 
 
-def kind(event: Event) -> str:
+def event_kind(event: Event) -> str:
     """The event's name on the wire and in the documentation."""
     return KINDS[type(event)]
 

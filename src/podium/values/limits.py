@@ -10,7 +10,7 @@ Unattended = Literal["deny", "park"]
 """What becomes of a request when nobody is there to ask: refused, or kept while the run rests."""
 
 
-class Patience(Struct, frozen=True, kw_only=True):
+class TurnLimits(Struct, frozen=True, kw_only=True):
     """Seconds of silence by what a turn is doing; and how long it may take at all."""
 
     running_tool: float = 600.0
@@ -24,4 +24,4 @@ class Patience(Struct, frozen=True, kw_only=True):
     """How long a person may take over a request for permission."""
 
 
-PATIENCE = Patience()
+DEFAULT_TURN_LIMITS = TurnLimits()

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from .errors import Mistake
-from .plain_text import cut, plain
+from .plain_text import escape_unprintable, truncate_text
 
 Source = Literal["user", "repo"]
 
@@ -49,19 +49,19 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
 
     @property
-    def shown(self) -> str:
+    def launch_summary(self) -> str:
         """What starting it means, in one line and as it is written."""
         if self.url:
             names = f" with the headers {', '.join(self.headers)}" if self.headers else ""
-            return plain(f"call {self.url}{names}")
-        env = "".join(f"{name}={shlex.quote(cut(value, 60))} " for name, value in self.env.items())
-        return plain(f"start {env}{shlex.join([self.command, *self.args])}")
+            return escape_unprintable(f"call {self.url}{names}")
+        env = "".join(f"{name}={shlex.quote(truncate_text(value, 60))} " for name, value in self.env.items())
+        return escape_unprintable(f"start {env}{shlex.join([self.command, *self.args])}")
 
-    def filled(self, environ: Mapping[str, str]) -> Filled:
+    def resolve_variables(self, environ: Mapping[str, str]) -> ResolvedServer:
         """The server with the values of the variables that it names. Raises Mistake where one is not set."""
         secrets: dict[str, str] = {}
 
-        def value(match: re.Match[str]) -> str:
+        def resolve_variable(match: re.Match[str]) -> str:
             name, default = match.groups()
             found = environ.get(name) or default
             if found is None:
@@ -70,44 +70,44 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
                 secrets[found] = name
             return found
 
-        def texts(table: Mapping[str, str]) -> dict[str, str]:
-            return {name: VARIABLE.sub(value, text) for name, text in table.items()}
+        def resolve_table(table: Mapping[str, str]) -> dict[str, str]:
+            return {name: VARIABLE.sub(resolve_variable, text) for name, text in table.items()}
 
         server = structs.replace(
             self,
-            args=tuple(VARIABLE.sub(value, text) for text in self.args),
-            env=texts(self.env),
-            url=VARIABLE.sub(value, self.url),
-            headers=texts(self.headers),
+            args=tuple(VARIABLE.sub(resolve_variable, text) for text in self.args),
+            env=resolve_table(self.env),
+            url=VARIABLE.sub(resolve_variable, self.url),
+            headers=resolve_table(self.headers),
         )
-        return Filled(server=server, secrets=secrets)
+        return ResolvedServer(server=server, secrets=secrets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
+class ResolvedServer:
     """A server with values in place of names, for the time that it runs; `secrets` are those to hide, by value."""
 
     server: McpServer
     secrets: Mapping[str, str]
 
-    def hidden(self, text: str) -> str:
+    def redact_secrets(self, text: str) -> str:
         """`text` with names in place of the secrets that the server was given."""
         for value, name in self.secrets.items():
             text = text.replace(value, f"${{{name}}}")
         return text
 
 
-def trusted_name(server: McpServer, directory: Path | None) -> str:
+def build_trust_name(server: McpServer, directory: Path | None) -> str:
     """The name that trust in a server goes by. What came with a repository is trusted in that repository only."""
-    return server.name if server.source == "user" else placed(server.name, directory)
+    return server.name if server.source == "user" else qualify_with_directory(server.name, directory)
 
 
-def trusted_tool(server: McpServer, directory: Path | None, tool: str) -> str:
+def build_tool_trust_name(server: McpServer, directory: Path | None, tool: str) -> str:
     """The name that trust in a server's tool goes by; another launch definition means another server."""
-    return f"{trusted_name(server, directory)} [{server.digest[:16]}] {tool}"
+    return f"{build_trust_name(server, directory)} [{server.digest[:16]}] {tool}"
 
 
-def placed(name: str, directory: Path | None) -> str:
+def qualify_with_directory(name: str, directory: Path | None) -> str:
     """A name that holds in one folder only, by whatever links that is reached."""
     return f"{name} in {directory and directory.resolve()}"
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 
-def plain(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """`text` in one line, with whatever does not show, or would steer a terminal, written out."""
-    return "".join(one if one.isprintable() else _written_out(one) for one in text)
+    return "".join(one if one.isprintable() else _escape_character(one) for one in text)
 
 
-def cut(text: str, longest: int) -> str:
+def truncate_text(text: str, longest: int) -> str:
     """The beginning of `text`, with a mark where something is missing."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def _written_out(one: str) -> str:
+def _escape_character(one: str) -> str:
     return " " if one in "\n\t" else one.encode("unicode_escape").decode("ascii")

@@ -43,8 +43,8 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """
         return "\n\n".join(
             [
-                escaped(self.text, _BLOCK) if "[" in self.text else self.text,
-                *(f"[context: {note.title}]{quoted(note.text)}" for note in self.notes),
+                escape_headings(self.text, _BLOCK) if "[" in self.text else self.text,
+                *(f"[context: {note.title}]{quote_lines(note.text)}" for note in self.notes),
             ]
         )
 
@@ -66,25 +66,25 @@ class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parts: tuple[Part, ...] = ()
 
 
-BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """Every character that anybody might take for the end of a line."""
 
 _BLOCK = r"\[(?:context:|message from )"
 
 
-def escaped(text: str, heading: str) -> str:
+def escape_headings(text: str, heading: str) -> str:
     """The text with a backslash before each line that begins like a heading of ours, in any case."""
-    pattern = rf"(^|[{BREAKS}])([^\S{BREAKS}]*)({heading})"
+    pattern = rf"(^|[{LINE_BREAKS}])([^\S{LINE_BREAKS}]*)({heading})"
     return re.sub(pattern, r"\1\2\\\3", text, flags=re.IGNORECASE)
 
 
-def readable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text as it can be written down: half a character, which UTF-8 does not know, becomes a mark."""
     if text.isascii():
         return text
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
-def quoted(text: str) -> str:
+def quote_lines(text: str) -> str:
     """Each line of a text on a new line behind "> "."""
     return "".join(f"\n> {line}" for line in text.splitlines())

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from .request import Outcome, Part
-from .usage import NOTHING, Usage
+from .usage import NO_USAGE, Usage
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -23,5 +23,5 @@ class Result(Struct, frozen=True, kw_only=True):
     text: str = ""
     data: Any = None
     parts: tuple[Part, ...] = ()
-    usage: Usage = NOTHING
+    usage: Usage = NO_USAGE
     error: str | None = None

@@ -33,7 +33,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        if self is NOTHING:
+        if self is NO_USAGE:
             return other
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
@@ -49,9 +49,9 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-NOTHING = Usage()
+NO_USAGE = Usage()
 
 
-def total(usages: Iterable[Usage]) -> Usage:
+def sum_usage(usages: Iterable[Usage]) -> Usage:
     """The sum of all of them."""
-    return sum(usages, NOTHING)
+    return sum(usages, NO_USAGE)

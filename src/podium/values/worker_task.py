@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Work for a process of its own.
 
     `root` is the repository, `path` the worker's checkout of it on `branch`. Without a branch of its own it has no
@@ -30,7 +30,7 @@ class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_restarts: int = 1
 
     @property
-    def called(self) -> str:
+    def worker_name(self) -> str:
         """What people call its worker by: its branch, or a reader's name; nothing, where it was given none."""
         return self.branch or self.name
 

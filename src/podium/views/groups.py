@@ -20,14 +20,14 @@ from ..values.errors import Mistake, NoSuchRun
 
 Kind = Literal["default", "repo", "team"]
 
-LONGEST_NAME = 80
-MOST_TOLD = 8
-DEFAULT = "default"
+MAX_NAME_LENGTH = 80
+MAX_LISTED = 8
+DEFAULT_GROUP_NAME = "default"
 _WORKTREES = "worktrees"
 _ID = re.compile(r"[gG](\d{1,18})")
 
 
-class Home(NamedTuple):
+class GroupKey(NamedTuple):
     """Where a run belongs by itself; there is one group for each home."""
 
     kind: Kind
@@ -35,7 +35,7 @@ class Home(NamedTuple):
     team: str = ""
 
     @property
-    def name(self) -> str:
+    def default_name(self) -> str:
         """What its group is called until the person says otherwise."""
         match self.kind:
             case "team":
@@ -43,15 +43,15 @@ class Home(NamedTuple):
             case "repo":
                 name = PurePosixPath(self.repo).name or self.repo
             case "default":
-                name = DEFAULT
-        return name[:LONGEST_NAME]
+                name = DEFAULT_GROUP_NAME
+        return name[:MAX_NAME_LENGTH]
 
 
 class Group(Struct, frozen=True, kw_only=True):
     """Runs that are listed together. `position` is its place among the groups, where the person gave it one."""
 
     id: int
-    home: Home
+    home: GroupKey
     name: str
     position: int | None = None
     is_pinned: bool = False
@@ -66,7 +66,7 @@ class Group(Struct, frozen=True, kw_only=True):
         return f"{self.tag} ({self.home.team and f'team {self.home.team} in '}{self.home.repo or self.name})"
 
 
-class Placement(Struct, frozen=True, kw_only=True):
+class GroupedRun(Struct, frozen=True, kw_only=True):
     """Where a run is listed, and how. A `group` of None takes it out of all listings, for good."""
 
     run: str
@@ -78,7 +78,7 @@ class Placement(Struct, frozen=True, kw_only=True):
     is_manual: bool = False
 
 
-class Placeable(NamedTuple):
+class RunOrigin(NamedTuple):
     """A run as far as its place depends on it: its main repository, and its team where it is a team's."""
 
     id: str
@@ -86,196 +86,201 @@ class Placeable(NamedTuple):
     team: str = ""
 
     @property
-    def home(self) -> Home:
+    def group_key(self) -> GroupKey:
         if self.team:
-            return Home("team", self.repo, self.team)
-        return Home("repo", self.repo) if self.repo else Home("default")
+            return GroupKey("team", self.repo, self.team)
+        return GroupKey("repo", self.repo) if self.repo else GroupKey("default")
 
 
-class Changes(Struct, frozen=True, kw_only=True):
+class GroupChanges(Struct, frozen=True, kw_only=True):
     """Groups and placements that are new or differ from what was."""
 
     groups: tuple[Group, ...] = ()
-    placements: tuple[Placement, ...] = ()
+    grouped_runs: tuple[GroupedRun, ...] = ()
 
 
 class Arrangement(Struct, frozen=True, kw_only=True):
     """All groups by id, and the placements of runs by run."""
 
     groups: dict[int, Group] = {}
-    placements: dict[str, Placement] = {}
+    grouped_runs: dict[str, GroupedRun] = {}
 
-    def with_changes(self, changes: Changes) -> Arrangement:
+    def with_changes(self, changes: GroupChanges) -> Arrangement:
         """The arrangement after these changes."""
         return Arrangement(
             groups=self.groups | {group.id: group for group in changes.groups},
-            placements=self.placements | {placement.run: placement for placement in changes.placements},
+            grouped_runs=self.grouped_runs | {grouped.run: grouped for grouped in changes.grouped_runs},
         )
 
     def group_of(self, run: str) -> Group | None:
         """The group that a run is listed in; None for one that is in no listing."""
-        placement = self.placements.get(run)
-        return None if placement is None or placement.group is None else self.groups.get(placement.group)
+        grouped = self.grouped_runs.get(run)
+        return None if grouped is None or grouped.group is None else self.groups.get(grouped.group)
 
     def is_archived(self, run: str) -> bool:
         """Whether a run is put aside, alone or with its group."""
         group = self.group_of(run)
-        return self.placements[run].is_archived or (group is not None and group.is_archived)
+        return self.grouped_runs[run].is_archived or (group is not None and group.is_archived)
 
-    def group(self, name: str) -> Group:
+    def find_group(self, name: str) -> Group:
         """The one group of this name or id. Raises Mistake."""
-        found = self._groups_called(name)
+        found = self._match_groups(name)
         if len(found) > 1:
             raise Mistake(
-                f"{_short(name)} is the name of several groups: {_listed(found)}; give the id of the one you mean"
+                f"{_abbreviate_name(name)} is the name of several groups: {_format_list(found)}; give "
+                "the id of the one you mean"
             )
         if not found:
-            raise Mistake(f"there is no group {_short(name)}; {self._near(name)}")
+            raise Mistake(f"there is no group {_abbreviate_name(name)}; {self._suggest_groups(name)}")
         return found[0]
 
-    def run(self, prefix: str) -> Placement:
+    def find_run(self, prefix: str) -> GroupedRun:
         """Where the one run is that begins so, of those that are listed. Raises NoSuchRun."""
-        exact = self.placements.get(prefix)
+        exact = self.grouped_runs.get(prefix)
         if exact is not None and exact.group is None:
             raise NoSuchRun(f"run {prefix} was deleted with its group and is in no list; podium show {prefix} shows it")
-        found = [prefix] if exact is not None else self._runs_called(prefix)
+        found = [prefix] if exact is not None else self._match_runs(prefix)
         if len(found) > 1:
             raise NoSuchRun(
-                f"{_short(prefix)} is the beginning of several runs: {_listed(found)}; give more of the one you mean"
+                f"{_abbreviate_name(prefix)} is the beginning of several runs: {_format_list(found)}; "
+                "give more of the one you mean"
             )
         if not found:
-            raise NoSuchRun(f"there is no run {_short(prefix)}; podium ps lists those there are")
-        return self.placements[found[0]]
+            raise NoSuchRun(f"there is no run {_abbreviate_name(prefix)}; podium ps lists those there are")
+        return self.grouped_runs[found[0]]
 
-    def find(self, name: str) -> Group | Placement:
+    def find_group_or_run(self, name: str) -> Group | GroupedRun:
         """The one group of this name or id, or the one run whose id begins so. Raises Mistake."""
-        groups, runs = self._groups_called(name), self._runs_called(name)
+        groups, runs = self._match_groups(name), self._match_runs(name)
         # A whole id is the run's: a group that is called so can still be named by its own id.
-        if name in self.placements or (runs and not groups):
-            return self.run(name)
+        if name in self.grouped_runs or (runs and not groups):
+            return self.find_run(name)
         if runs:
             raise Mistake(
-                f"{_short(name)} is the name of a group and the beginning of a run: {_listed([*groups, *runs])}; "
+                f"{_abbreviate_name(name)} is the name of a group and the beginning of a run: "
+                f"{_format_list([*groups, *runs])}; "
                 "give the id of the one you mean"
             )
         if groups:
-            return self.group(name)
-        raise Mistake(f"there is no group and no run {_short(name)}; {self._near(name)}")
+            return self.find_group(name)
+        raise Mistake(f"there is no group and no run {_abbreviate_name(name)}; {self._suggest_groups(name)}")
 
-    def _groups_called(self, name: str) -> list[Group]:
+    def _match_groups(self, name: str) -> list[Group]:
         if number := _ID.fullmatch(name):
             return [group for group in self.groups.values() if group.id == int(number[1])]
         wanted = name.casefold()
         return [group for group in self.groups.values() if group.name.casefold() == wanted]
 
-    def _runs_called(self, prefix: str) -> list[str]:
-        listed = (run for run, placement in self.placements.items() if placement.group is not None)
+    def _match_runs(self, prefix: str) -> list[str]:
+        listed = (run for run, placement in self.grouped_runs.items() if placement.group is not None)
         return [run for run in listed if run.startswith(prefix)] if prefix else []
 
-    def _near(self, name: str) -> str:
+    def _suggest_groups(self, name: str) -> str:
         from difflib import get_close_matches  # here, because mostly what is named is there
 
         by_name = {group.name.casefold(): group.name for group in self.groups.values()}
-        close = get_close_matches(name[:LONGEST_NAME].casefold(), by_name, n=3, cutoff=0.5)
+        close = get_close_matches(name[:MAX_NAME_LENGTH].casefold(), by_name, n=3, cutoff=0.5)
         meant = f"did you mean {' or '.join(repr(by_name[one]) for one in close)}? " if close else ""
         return f"{meant}podium group list lists the groups"
 
-    def must_be_name_for(self, group: Group, name: str) -> str:
+    def validate_group_name(self, group: Group, name: str) -> str:
         """A name by which a group can be told from the others. Raises Mistake."""
-        name = must_be_name(name)
+        name = validate_name(name)
         if _ID.fullmatch(name):
             raise Mistake(f"{name!r} looks like the id of a group; give {group.tag} a name that does not")
-        for other in self._groups_called(name):
+        for other in self._match_groups(name):
             if other.id != group.id:
                 raise Mistake(f"{other} is called {other.name!r} already; choose another name for {group.tag}")
         return name
 
 
-class Section(NamedTuple):
+class GroupSection(NamedTuple):
     """A group and the runs that are listed in it, both in order."""
 
     group: Group
     runs: list[str]
 
 
-def reconcile(runs: Iterable[Placeable], now: Arrangement, *, next_id: int) -> Changes:
+def reconcile_groups(runs: Iterable[RunOrigin], now: Arrangement, *, next_id: int) -> GroupChanges:
     """What must change so that each run is in a group; nothing when it runs again.
 
     A new run brings its group back from the archive, so that nothing begins unseen. Groups that are
     made get the ids from `next_id` on.
     """
-    by_home = {group.home: group for group in now.groups.values()}
+    by_key = {group.home: group for group in now.groups.values()}
     changed: dict[int, Group] = {}
-    placements: list[Placement] = []
+    grouped_runs: list[GroupedRun] = []
 
-    def group_at(home: Home) -> Group:
+    def find_or_create_group(key: GroupKey) -> Group:
         nonlocal next_id
-        if home not in by_home:
-            by_home[home] = changed[next_id] = Group(id=next_id, home=home, name=home.name)
+        if key not in by_key:
+            by_key[key] = changed[next_id] = Group(id=next_id, home=key, name=key.default_name)
             next_id += 1
-        return by_home[home]
+        return by_key[key]
 
-    group_at(Home("default"))
+    find_or_create_group(GroupKey("default"))
     for run in runs:
-        placement = now.placements.get(run.id)
-        if placement is not None and _stays(run, placement, now):
+        grouped = now.grouped_runs.get(run.id)
+        if grouped is not None and _keeps_group(run, grouped, now):
             continue
-        group = group_at(run.home)
-        if group.is_archived and placement is None:
-            group = by_home[run.home] = changed[group.id] = replace(group, is_archived=False)
-        was = placement or Placement(run=run.id, group=None)
-        placements.append(replace(was, group=group.id, position=None, is_manual=False))
-    return Changes(groups=tuple(changed.values()), placements=tuple(placements))
+        group = find_or_create_group(run.group_key)
+        if group.is_archived and grouped is None:
+            group = by_key[run.group_key] = changed[group.id] = replace(group, is_archived=False)
+        was = grouped or GroupedRun(run=run.id, group=None)
+        grouped_runs.append(replace(was, group=group.id, position=None, is_manual=False))
+    return GroupChanges(groups=tuple(changed.values()), grouped_runs=tuple(grouped_runs))
 
 
-def _stays(run: Placeable, placement: Placement, now: Arrangement) -> bool:
-    if placement.group is None:
+def _keeps_group(run: RunOrigin, grouped: GroupedRun, now: Arrangement) -> bool:
+    if grouped.group is None:
         return True
-    group = now.groups.get(placement.group)
+    group = now.groups.get(grouped.group)
     if group is None:
         return False
     is_of_team = bool(run.team) or group.home.kind == "team"
-    return is_of_team or placement.is_manual or group.home == run.home
+    return is_of_team or grouped.is_manual or group.home == run.group_key
 
 
-def sections(runs: Iterable[str], arrangement: Arrangement) -> list[Section]:
+def build_sections(runs: Iterable[str], arrangement: Arrangement) -> list[GroupSection]:
     """Every group with those of `runs` that are in it: what is pinned first, then by hand, then as `runs` come.
 
     `runs` come newest first. Groups without any of them are the last.
     """
-    found: dict[int, Section] = {}
+    found: dict[int, GroupSection] = {}
     for run in runs:
         if (group := arrangement.group_of(run)) is not None:
-            found.setdefault(group.id, Section(group, [])).runs.append(run)
+            found.setdefault(group.id, GroupSection(group, [])).runs.append(run)
     for id in sorted(arrangement.groups.keys() - found.keys()):
-        found[id] = Section(arrangement.groups[id], [])
+        found[id] = GroupSection(arrangement.groups[id], [])
     for section in found.values():
-        section.runs.sort(key=lambda run: _rank(arrangement.placements[run]))
-    return sorted(found.values(), key=lambda section: _rank(section.group))
+        section.runs.sort(key=lambda run: _sort_key(arrangement.grouped_runs[run]))
+    return sorted(found.values(), key=lambda section: _sort_key(section.group))
 
 
-def _rank(thing: Group | Placement) -> tuple[bool, bool, int]:
+def _sort_key(thing: Group | GroupedRun) -> tuple[bool, bool, int]:
     return (not thing.is_pinned, thing.position is None, thing.position or 0)
 
 
-def must_be_name(name: str) -> str:
+def validate_name(name: str) -> str:
     """A name that the person gives, without spaces around it. Raises Mistake."""
     name = name.strip()
     if not name:
         raise Mistake("a name must have something in it that can be seen; leave it out to have the first name back")
-    if len(name) > LONGEST_NAME:
-        raise Mistake(f"a name may have {LONGEST_NAME} characters, and this one has {len(name):,}; give a shorter one")
+    if len(name) > MAX_NAME_LENGTH:
+        raise Mistake(
+            f"a name may have {MAX_NAME_LENGTH} characters, and this one has {len(name):,}; give a shorter one"
+        )
     if not name.isprintable():
         raise Mistake(f"{name!r} has signs that a terminal would act on or hide; a name is one line of plain text")
     return name
 
 
-def main_repository(repo: str, mark: str) -> str:
+def find_main_repository(repo: str, git_file: str) -> str:
     """The repository that a worktree belongs to, by what its `.git` file says; `repo` itself for any other.
 
     A worktree names its own folder below the repository's: `gitdir: REPOSITORY/.git/worktrees/fix`.
     """
-    word, _, named = mark.partition(":")
+    word, _, named = git_file.partition(":")
     if word != "gitdir" or "\0" in named:
         return repo
     own = PurePosixPath(normpath(join(repo, named.strip())))
@@ -285,10 +290,10 @@ def main_repository(repo: str, mark: str) -> str:
     return str(shared.parent if shared.name == ".git" else shared)
 
 
-def _short(name: str) -> str:
-    return repr(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…")
+def _abbreviate_name(name: str) -> str:
+    return repr(name if len(name) <= MAX_NAME_LENGTH else f"{name[:MAX_NAME_LENGTH]}…")
 
 
-def _listed(things: Sequence[object]) -> str:
-    rest = len(things) - MOST_TOLD
-    return ", ".join(map(str, things[:MOST_TOLD])) + (f" and {rest} more" if rest > 0 else "")
+def _format_list(things: Sequence[object]) -> str:
+    rest = len(things) - MAX_LISTED
+    return ", ".join(map(str, things[:MAX_LISTED])) + (f" and {rest} more" if rest > 0 else "")

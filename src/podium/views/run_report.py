@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from ..core.budget import revised
+from ..core.budget import override_limits
 from ..values.agent import Budget
 from ..values.event import (
     ActionBegan,
@@ -42,19 +42,19 @@ from ..values.event import (
     Voted,
 )
 from ..values.request import Outcome
-from ..values.usage import NOTHING, Usage
-from .run_view import Node, Picture
+from ..values.usage import NO_USAGE, Usage
+from .run_view import OperationNode, RunView
 
 State = Outcome | Literal["unfinished", "not_begun"]
 
-MOST_ITERATIONS = 5
+DEFAULT_MAX_ITERATIONS = 5
 """How many a loop may have where neither its team nor its end says so."""
 
 _PHASES: dict[Trigger, int] = {"advice": 0, "handoff": 2}
 """Advice comes before what an agent does itself, and a handoff after it."""
 
 
-class Share(Struct, frozen=True, kw_only=True):
+class ReportPart(Struct, frozen=True, kw_only=True):
     """One agent's part of the run.
 
     `number` is the iteration of a loop or the round of a discussion, and 0 elsewhere; `depth` how many
@@ -68,13 +68,13 @@ class Share(Struct, frozen=True, kw_only=True):
     number: int = 0
     depth: int = 0
     seconds: float = 0.0
-    usage: Usage = NOTHING
+    usage: Usage = NO_USAGE
     text: str = ""
     why: str = ""
     """Why there is no more."""
 
 
-class Reflection(Struct, frozen=True, kw_only=True):
+class ReflectionReport(Struct, frozen=True, kw_only=True):
     """A loop of plan, work and evaluation; `end` is None while it may still go on."""
 
     lead: str
@@ -91,7 +91,7 @@ class Reflection(Struct, frozen=True, kw_only=True):
     """What was proposed and nobody has done."""
 
 
-class Discussion(Struct, frozen=True, kw_only=True):
+class DiscussionReport(Struct, frozen=True, kw_only=True):
     """What members said to each other and voted; `end` is None while it may still go on."""
 
     lead: str
@@ -135,9 +135,9 @@ class Report(Struct, frozen=True, kw_only=True):
     usage: Usage
     budget: Budget | None
     """The limits of the run as a whole, as they were last changed."""
-    parts: tuple[Share, ...]
-    reflections: tuple[Reflection, ...]
-    discussions: tuple[Discussion, ...]
+    parts: tuple[ReportPart, ...]
+    reflections: tuple[ReflectionReport, ...]
+    discussions: tuple[DiscussionReport, ...]
     open_points: tuple[OpenPoint, ...]
     changed_files: tuple[ChangedFile, ...]
 
@@ -152,16 +152,16 @@ class Report(Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
-    def of(cls, entries: Iterable[Entry]) -> Report:
+    def from_entries(cls, entries: Iterable[Entry]) -> Report:
         """The report that these entries give; there is one as soon as a run has begun."""
-        gathered = Gathered()
+        builder = ReportBuilder()
         for entry in entries:
-            gathered.apply(entry)
-        return gathered.report()
+            builder.apply(entry)
+        return builder.build_report()
 
 
 @dataclass(slots=True)
-class _Loop:
+class _LoopRecord:
     iterations: int = 0
     ended: ReflectEnded | None = None
     evaluations: list[Evaluated] = field(default_factory=list)
@@ -170,7 +170,7 @@ class _Loop:
 
 
 @dataclass(slots=True)
-class _Talk:
+class _DiscussionRecord:
     rounds: int = 0
     ended: DiscussionEnded | None = None
     said: list[Broadcast] = field(default_factory=list)
@@ -178,33 +178,33 @@ class _Talk:
 
 
 @dataclass(slots=True)
-class Gathered:
+class ReportBuilder:
     """What the entries of a run so far say that a report tells; `picture` is the picture that they give."""
 
-    picture: Picture = field(default_factory=Picture)
+    view: RunView = field(default_factory=RunView)
     budget: Budget | None = None
     stopped_by: str = ""
-    _asked: dict[str, Entry] = field(default_factory=dict)
+    _open_requests: dict[str, Entry] = field(default_factory=dict)
     _messages: dict[str, MessageReceived] = field(default_factory=dict)
-    _changed: dict[str, dict[str, None]] = field(default_factory=dict)
-    _loops: dict[str, _Loop] = field(default_factory=dict)
-    _talks: dict[str, _Talk] = field(default_factory=dict)
+    _changed_files: dict[str, dict[str, None]] = field(default_factory=dict)
+    _loop_records: dict[str, _LoopRecord] = field(default_factory=dict)
+    _discussion_records: dict[str, _DiscussionRecord] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
-        self.picture.apply(entry)
+        self.view.apply(entry)
         match entry.event:
             case RunStarted(settings=settings):
                 self.budget = msgspec.convert(settings.get("budget"), Budget | None)
             case BudgetChanged(budget=budget):
-                self.budget = revised(self.budget, budget)
+                self.budget = override_limits(self.budget, budget)
             case StopAsked(by=by):
                 self.stopped_by = by
             case PermissionAsked(id=id) | QuestionAsked(id=id):
-                self._asked[id] = entry
+                self._open_requests[id] = entry
             case PermissionAnswered(id=id) | QuestionAnswered(id=id):
-                self._asked.pop(id, None)
+                self._open_requests.pop(id, None)
             case MessageReceived() as event:
                 self._messages[event.id] = event
             case MessagesDelivered(ids=ids):
@@ -212,113 +212,113 @@ class Gathered:
                     self._messages.pop(id, None)
             case ActionBegan(action=action):
                 for path in action.outputs:
-                    self._changed.setdefault(path, {})[action.agent] = None
+                    self._changed_files.setdefault(path, {})[action.agent] = None
             case MemberChanged() as event:
-                self._settle_proposals(event)
+                self._drop_applied_proposals(event)
             case _:
-                if (node := self.picture.node(entry.operation)) is not None:
-                    self._apply_to(node, entry)
+                if (node := self.view.find_node(entry.operation)) is not None:
+                    self._apply_to_team(node, entry)
 
-    def _apply_to(self, node: Node, entry: Entry) -> None:
+    def _apply_to_team(self, node: OperationNode, entry: Entry) -> None:
         """Take in what concerns a team."""
         match entry.event:
             case OperationStarted():
-                self._begin(node)
-            case TeamPlanned(iteration=iteration) if node.path in self._loops:
-                self._loops[node.path].iterations = iteration
+                self._start_node(node)
+            case TeamPlanned(iteration=iteration) if node.path in self._loop_records:
+                self._loop_records[node.path].iterations = iteration
             case Evaluated() as event:
-                loop = self._loop(node)
+                loop = self._loop_record(node)
                 loop.evaluations.append(event)
                 loop.iterations = max(loop.iterations, event.iteration)
             case Checked() as event:
-                self._loop(node).checks.append(event)
+                self._loop_record(node).checks.append(event)
             case AdjustmentProposed(is_applied=False) as event:
-                self._loop(node).proposals[event.text] = event
+                self._loop_record(node).proposals[event.text] = event
             case ReflectEnded() as event:
-                self._loop(node).ended = event
+                self._loop_record(node).ended = event
             case Broadcast() as event:
-                self._talk(self._coordinator(node)).said.append(event)
+                self._discussion_record(self._find_coordinator(node)).said.append(event)
             case Voted() as event:
-                self._talk(self._coordinator(node)).votes[event.author] = event
+                self._discussion_record(self._find_coordinator(node)).votes[event.author] = event
             case RoundEnded(round=number):
-                self._talk(node).rounds = number
+                self._discussion_record(node).rounds = number
             case DiscussionEnded() as event:
-                self._talk(node).ended = event
+                self._discussion_record(node).ended = event
 
-    def _begin(self, node: Node) -> None:
+    def _start_node(self, node: OperationNode) -> None:
         if node.team is not None and node.team.mode == "reflect":
-            self._loop(node)
+            self._loop_record(node)
         if node.team is not None and node.team.mode == "discuss":
-            self._talk(node)
-        above = self.picture.above(node)
-        if above is not None and node.trigger == "member":
-            if above.path in self._loops:
-                self._numbers[node.path] = self._loops[above.path].iterations
-            elif above.path in self._talks:
-                self._numbers[node.path] = self._talks[above.path].rounds + 1
+            self._discussion_record(node)
+        parent = self.view.find_parent(node)
+        if parent is not None and node.trigger == "member":
+            if parent.path in self._loop_records:
+                self._numbers[node.path] = self._loop_records[parent.path].iterations
+            elif parent.path in self._discussion_records:
+                self._numbers[node.path] = self._discussion_records[parent.path].rounds + 1
 
-    def _settle_proposals(self, change: MemberChanged) -> None:
-        for loop in self._loops.values():
+    def _drop_applied_proposals(self, change: MemberChanged) -> None:
+        for loop in self._loop_records.values():
             for text, proposal in [*loop.proposals.items()]:
                 if proposal.member == change.member and proposal.model == change.model:
                     del loop.proposals[text]
 
-    def _loop(self, node: Node) -> _Loop:
-        return self._loops.setdefault(node.path, _Loop())
+    def _loop_record(self, node: OperationNode) -> _LoopRecord:
+        return self._loop_records.setdefault(node.path, _LoopRecord())
 
-    def _talk(self, node: Node) -> _Talk:
-        return self._talks.setdefault(node.path, _Talk())
+    def _discussion_record(self, node: OperationNode) -> _DiscussionRecord:
+        return self._discussion_records.setdefault(node.path, _DiscussionRecord())
 
-    def _coordinator(self, node: Node) -> Node:
+    def _find_coordinator(self, node: OperationNode) -> OperationNode:
         """Whose discussion something belongs to that was said at this operation.
 
         A member that leads a discussion of its own speaks in that one until it has ended.
         """
-        leads = node.path in self._talks and node.ended is None
-        above = self.picture.above(node)
-        return node if leads or above is None or node.trigger != "member" else above
+        leads = node.path in self._discussion_records and node.ended is None
+        parent = self.view.find_parent(node)
+        return node if leads or parent is None or node.trigger != "member" else parent
 
     # What it comes to
 
-    def report(self) -> Report:
+    def build_report(self) -> Report:
         """The report as it stands."""
-        picture, started, root = self.picture, self.picture.started, self.picture.root
+        view, started, root = self.view, self.view.started, self.view.root
         assert started is not None, "a run begins with its request"
         answered = root is not None and root.outcome == "succeeded"
-        outcome: State = "paused" if picture.is_paused else "unfinished"
+        outcome: State = "paused" if view.is_paused else "unfinished"
         return Report(
-            run=picture.run,
+            run=view.run,
             agent=started.agent,
             request=started.request.text,
-            state=outcome if picture.ended is None else picture.ended.outcome,
+            state=outcome if view.ended is None else view.ended.outcome,
             answer=root.text if root is not None and answered else None,
             data=root.data if root is not None and answered else None,
-            why="" if answered else self._why(),
-            draft="" if root is None or answered else root.so_far,
-            started_at=picture.started_at,
-            seconds=picture.at - picture.started_at,
-            usage=picture.usage,
+            why="" if answered else self._explain_no_answer(),
+            draft="" if root is None or answered else root.draft,
+            started_at=view.started_at,
+            seconds=view.at - view.started_at,
+            usage=view.usage,
             budget=self.budget,
-            parts=() if root is None else tuple(self._shares(root, 0)),
-            reflections=tuple(self._reflections()),
-            discussions=tuple(self._discussions()),
-            open_points=tuple(self._open_points()),
+            parts=() if root is None else tuple(self._iter_parts(root, 0)),
+            reflections=tuple(self._iter_reflections()),
+            discussions=tuple(self._iter_discussions()),
+            open_points=tuple(self._iter_open_points()),
             changed_files=tuple(
-                ChangedFile(path=path, agents=tuple(agents)) for path, agents in sorted(self._changed.items())
+                ChangedFile(path=path, agents=tuple(agents)) for path, agents in sorted(self._changed_files.items())
             ),
         )
 
-    def _why(self) -> str:
+    def _explain_no_answer(self) -> str:
         """Why there is no answer."""
-        ended = self.picture.ended
+        ended = self.view.ended
         if ended is None:
-            return "it is paused" if self.picture.is_paused else "it has not ended"
+            return "it is paused" if self.view.is_paused else "it has not ended"
         if ended.failure is not None:
             return str(ended.failure)
         by = f" by {self.stopped_by}" if self.stopped_by else ""
         return f"it was stopped{by}" if ended.outcome == "cancelled" else f"it ended as {ended.outcome}"
 
-    def _shares(self, node: Node, depth: int) -> Iterator[Share]:
+    def _iter_parts(self, node: OperationNode, depth: int) -> Iterator[ReportPart]:
         """The parts of everybody below, a team's in member order; the judge of a team is heard elsewhere."""
         places = {name: place for place, name in enumerate(node.members)}
         judge = "" if node.team is None else node.team.evaluator or ""
@@ -332,72 +332,72 @@ class Gathered:
                 )
             )
         for child in children:
-            yield self._share(child, depth)
-            yield from self._shares(child, depth + 1)
+            yield self._build_part(child, depth)
+            yield from self._iter_parts(child, depth + 1)
         begun = {child.agent for child in children}
-        yield from (Share(agent=name, state="not_begun", depth=depth) for name in places if name not in begun)
+        yield from (ReportPart(agent=name, state="not_begun", depth=depth) for name in places if name not in begun)
 
-    def _share(self, node: Node, depth: int) -> Share:
-        return Share(
+    def _build_part(self, node: OperationNode, depth: int) -> ReportPart:
+        return ReportPart(
             agent=node.agent,
             state=node.outcome or "unfinished",
             operation=node.path,
             trigger=node.trigger,
             number=self._numbers.get(node.path, 0),
             depth=depth,
-            seconds=self._seconds(node),
+            seconds=self._duration_of(node),
             usage=node.usage,
-            text=node.so_far,
-            why="" if node.failure is None else node.failure.told_to(node.agent),
+            text=node.draft,
+            why="" if node.failure is None else node.failure.describe_to(node.agent),
         )
 
-    def _seconds(self, node: Node) -> float:
-        return (self.picture.at if node.ended is None else node.ended) - node.started
+    def _duration_of(self, node: OperationNode) -> float:
+        return (self.view.at if node.ended is None else node.ended) - node.started
 
-    def _reflections(self) -> Iterator[Reflection]:
-        for path, loop in self._loops.items():
-            node = self.picture.node(path)
+    def _iter_reflections(self) -> Iterator[ReflectionReport]:
+        for path, loop in self._loop_records.items():
+            node = self.view.find_node(path)
             assert node is not None
             options = {} if node.team is None else node.team.options
             ended = loop.ended
-            yield Reflection(
+            yield ReflectionReport(
                 lead=node.agent,
                 operation=path,
                 goal=node.request.original,
-                end=self._cut_short(node) if ended is None else ended.end,
+                end=self._infer_loop_end(node) if ended is None else ended.end,
                 iterations=loop.iterations if ended is None else ended.iterations,
-                most=(ended.most if ended is not None else 0) or options.get("max_iterations", MOST_ITERATIONS),
-                seconds=self._seconds(node),
+                most=(ended.most if ended is not None else 0) or options.get("max_iterations", DEFAULT_MAX_ITERATIONS),
+                seconds=self._duration_of(node),
                 score=loop.evaluations[-1].score if loop.evaluations else 0.0,
                 evaluations=tuple(loop.evaluations),
                 checks=tuple(loop.checks),
                 proposals=tuple(loop.proposals.values()),
             )
 
-    def _cut_short(self, node: Node) -> ReflectEnd | None:
+    def _infer_loop_end(self, node: OperationNode) -> ReflectEnd | None:
         """How a loop ended that had no time to say so; None where it may go on."""
         if node.ended is None:
-            return "paused" if self.picture.is_paused else None
-        failure = node.failure or (None if self.picture.ended is None else self.picture.ended.failure)
+            return "paused" if self.view.is_paused else None
+        failure = node.failure or (None if self.view.ended is None else self.view.ended.failure)
         return "budget_exhausted" if failure is not None and failure.kind == "budget" else "cancelled"
 
-    def _discussions(self) -> Iterator[Discussion]:
-        for path, talk in self._talks.items():
-            node = self.picture.node(path)
+    def _iter_discussions(self) -> Iterator[DiscussionReport]:
+        for path, record in self._discussion_records.items():
+            node = self.view.find_node(path)
             assert node is not None
-            cut = {"budget_exhausted": "budget", "cancelled": "stopped"}.get(self._cut_short(node) or "")
-            yield Discussion(
+            cut = {"budget_exhausted": "budget", "cancelled": "stopped"}.get(self._infer_loop_end(node) or "")
+            yield DiscussionReport(
                 lead=node.agent,
                 operation=path,
-                end=cut if talk.ended is None else talk.ended.by,
-                rounds=talk.rounds if talk.ended is None else talk.ended.rounds,
-                said=tuple(talk.said),
-                votes=tuple(talk.votes.values()),
+                end=cut if record.ended is None else record.ended.by,
+                rounds=record.rounds if record.ended is None else record.ended.rounds,
+                said=tuple(record.said),
+                votes=tuple(record.votes.values()),
             )
 
-    def _open_points(self) -> Iterator[OpenPoint]:
-        for id, entry in self._asked.items():
-            node = self.picture.node(entry.operation)
+    def _iter_open_points(self) -> Iterator[OpenPoint]:
+        for id, entry in self._open_requests.items():
+            node = self.view.find_node(entry.operation)
             agent = "" if node is None else node.agent
             # An agent that came to its end all the same has found another way.
             if node is not None and node.outcome == "succeeded":
@@ -410,6 +410,6 @@ class Gathered:
                     yield OpenPoint(kind="question", id=id, agent=agent, text=text)
         for message in self._messages.values():
             yield OpenPoint(kind="message", id=message.id, agent=message.to, text=message.text)
-        for loop in self._loops.values():
+        for loop in self._loop_records.values():
             if loop.evaluations and (held_back := loop.evaluations[-1].held_back):
                 yield OpenPoint(kind="claim", agent=loop.evaluations[-1].by, text=held_back)

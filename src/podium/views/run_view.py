@@ -49,19 +49,19 @@ from ..values.event import (
 )
 from ..values.request import Outcome, Part, Request
 from ..values.result import Result
-from ..values.usage import NOTHING, Usage
+from ..values.usage import NO_USAGE, Usage
 
-SPENDING = frozenset(KINDS[event] for event in (ModelReplied, CallFailed, CallCut))
+USAGE_KINDS = frozenset(KINDS[event] for event in (ModelReplied, CallFailed, CallCut))
 """The kinds of events that say what thinking cost; a run's usage is the sum over them."""
 
 
-def spent(event: Event) -> Usage:
+def usage_of_event(event: Event) -> Usage:
     """What an event says that thinking cost."""
-    return event.usage if isinstance(event, ModelReplied | CallFailed | CallCut) else NOTHING
+    return event.usage if isinstance(event, ModelReplied | CallFailed | CallCut) else NO_USAGE
 
 
 @dataclass(slots=True)
-class Node:
+class OperationNode:
     """One operation of the tree."""
 
     path: str
@@ -71,20 +71,20 @@ class Node:
     started: float
     ended: float | None = None
     outcome: Outcome | None = None
-    said: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     data: Any = None
     parts: tuple[Part, ...] = ()
     """The single contributions to its answer."""
     failure: Failure | None = None
     engine: str = ""
-    doing: str = "starting"
+    activity: str = "starting"
     status: str = ""
     """Where it says that it stands."""
-    judged: str = ""
+    judged_text: str = ""
     """What it had made of its team's work when that was last judged."""
     has_dispatched: bool = False
-    own: Usage = NOTHING
-    children: list[Node] = field(default_factory=list)
+    own_usage: Usage = NO_USAGE
+    children: list[OperationNode] = field(default_factory=list)
     team: Team | None = None
     """The team that its agent leads."""
     members: dict[str, str] = field(default_factory=dict)
@@ -93,19 +93,19 @@ class Node:
     @property
     def text(self) -> str:
         """What it has said so far, or its answer."""
-        return "".join(self.said)
+        return "".join(self.texts)
 
     @property
-    def so_far(self) -> str:
+    def draft(self) -> str:
         """What there is of its answer: the work that was judged rather than the plan that came after it."""
-        return self.judged or self.text
+        return self.judged_text or self.text
 
     @property
     def usage(self) -> Usage:
         """What it and everything below it used, in the time from its start to its end."""
-        return sum((child.usage for child in self.children), self.own)
+        return sum((child.usage for child in self.children), self.own_usage)
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[OperationNode]:
         """It and everything below it, parents first."""
         yield self
         for child in self.children:
@@ -113,7 +113,7 @@ class Node:
 
 
 @dataclass(slots=True)
-class Picture:
+class RunView:
     """A run as it stands after some of its entries."""
 
     run: str = ""
@@ -121,22 +121,22 @@ class Picture:
     started_at: float = 0.0
     at: float = 0.0
     seq: int = 0
-    root: Node | None = None
+    root: OperationNode | None = None
     ended: RunEnded | None = None
     is_paused: bool = False
     notices: list[str] = field(default_factory=list)
-    waiting: dict[str, Entry] = field(default_factory=dict)
+    open_requests: dict[str, Entry] = field(default_factory=dict)
     """What the person has been asked and has not answered, by its id."""
-    _nodes: dict[str, Node] = field(default_factory=dict)
+    _nodes: dict[str, OperationNode] = field(default_factory=dict)
     _teams: dict[str, Team] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, entries: Iterable[Entry]) -> Picture:
+    def from_entries(cls, entries: Iterable[Entry]) -> RunView:
         """The picture that these entries give."""
-        picture = cls()
+        view = cls()
         for entry in entries:
-            picture.apply(entry)
-        return picture
+            view.apply(entry)
+        return view
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
@@ -150,54 +150,54 @@ class Picture:
             case RunResumed():
                 self.is_paused = False
             case RunEnded() as event:
-                self._end(event)
+                self._end_run(event)
             case Noticed() as event:
                 self.notices.append(event.text)
             case OperationStarted() as event:
-                self._begin(entry, event)
+                self._start_node(entry, event)
             case PermissionAnswered() | QuestionAnswered() as event:
-                if (asked := self.waiting.pop(event.id, None)) is not None and asked.operation in self._nodes:
-                    self._nodes[asked.operation].doing = "thinking"
+                if (asked := self.open_requests.pop(event.id, None)) is not None and asked.operation in self._nodes:
+                    self._nodes[asked.operation].activity = "thinking"
             case _:
                 if isinstance(entry.event, PermissionAsked | QuestionAsked):
-                    self.waiting[entry.event.id] = entry
+                    self.open_requests[entry.event.id] = entry
                 if (node := self._nodes.get(entry.operation)) is not None:
-                    _apply(node, entry)
+                    _apply_to_node(node, entry)
 
-    def _begin(self, entry: Entry, event: OperationStarted) -> None:
-        node = Node(entry.operation, event.agent, event.trigger, event.request, entry.at)
+    def _start_node(self, entry: Entry, event: OperationStarted) -> None:
+        node = OperationNode(entry.operation, event.agent, event.trigger, event.request, entry.at)
         self._nodes[node.path] = node
-        above, name = self.above(node), node.agent
-        if above is None:
+        parent, name = self.find_parent(node), node.agent
+        if parent is None:
             self.root = node
         else:
-            above.children.append(node)
-            name = above.members.get(name, name) if node.trigger == "member" else name
+            parent.children.append(node)
+            name = parent.members.get(name, name) if node.trigger == "member" else name
         if name in self._teams:
             node.team = self._teams[name]
-            node.members = member_names(node.team)
+            node.members = map_member_names(node.team)
 
-    def node(self, operation: str) -> Node | None:
+    def find_node(self, operation: str) -> OperationNode | None:
         """The operation of this path."""
         return self._nodes.get(operation)
 
-    def above(self, node: Node) -> Node | None:
+    def find_parent(self, node: OperationNode) -> OperationNode | None:
         """The operation that started this one."""
-        path = above_of(node.path, self._nodes)
+        path = find_parent_path(node.path, self._nodes)
         return None if path is None else self._nodes[path]
 
-    def _end(self, event: RunEnded) -> None:
+    def _end_run(self, event: RunEnded) -> None:
         self.ended = event
-        self.waiting.clear()
+        self.open_requests.clear()
         if self.root is not None:
-            _cut(self.root, self.at)
+            _end_subtree(self.root, self.at)
 
     @property
     def usage(self) -> Usage:
         """What the whole run used."""
-        return NOTHING if self.root is None else self.root.usage
+        return NO_USAGE if self.root is None else self.root.usage
 
-    def result(self) -> Result:
+    def build_result(self) -> Result:
         """What the run came to, or has come to so far."""
         outcome: Outcome = self.ended.outcome if self.ended else "paused" if self.is_paused else "interrupted"
         answered = self.root if self.root is not None and self.root.outcome == "succeeded" else None
@@ -214,15 +214,15 @@ class Picture:
             error=None if failure is None else str(failure),
         )
 
-    def parts_so_far(self) -> tuple[Part, ...]:
+    def collect_parts(self) -> tuple[Part, ...]:
         """What there is when there is no answer: finished parts, and the beginnings of unfinished ones.
 
         A team's are in member order: of each member the last that it finished, and what it began after that.
         """
-        return () if self.root is None else tuple(_parts(self.root))
+        return () if self.root is None else tuple(_iter_parts(self.root))
 
 
-def member_names(team: Team) -> dict[str, str]:
+def map_member_names(team: Team) -> dict[str, str]:
     """The members in their order, by the names that the team has for them, and the agents that they are."""
     names: dict[str, str] = {}
     for member in team.members:
@@ -234,7 +234,7 @@ def member_names(team: Team) -> dict[str, str]:
     return names
 
 
-def above_of(path: str, known: Container[str]) -> str | None:
+def find_parent_path(path: str, known: Container[str]) -> str | None:
     """The nearest operation above a place; None where there is none."""
     while path := path.rpartition("/")[0]:
         if path in known:
@@ -242,78 +242,78 @@ def above_of(path: str, known: Container[str]) -> str | None:
     return None
 
 
-def _apply(node: Node, entry: Entry) -> None:
+def _apply_to_node(node: OperationNode, entry: Entry) -> None:
     """Take in an entry that concerns one operation alone."""
     match entry.event:
         case OperationEnded() as event:
             node.outcome, node.failure, node.data, node.parts = event.outcome, event.failure, event.data, event.parts
-            node.said, node.judged = ([event.text], "") if event.text else (node.said, node.judged)
-            _cut(node, entry.at)
+            node.texts, node.judged_text = ([event.text], "") if event.text else (node.texts, node.judged_text)
+            _end_subtree(node, entry.at)
         case TurnStarted() as event:
-            node.engine, node.said, node.doing = event.engine, [], "thinking"
+            node.engine, node.texts, node.activity = event.engine, [], "thinking"
         case TurnResumed() | TextSuperseded():
-            node.said = []
+            node.texts = []
         case SessionRevived():
-            node.said, node.doing = [], "starting again"
+            node.texts, node.activity = [], "starting again"
         case TextStreamed() as event:
-            node.said.append(event.text)
-            node.doing = "answering"
+            node.texts.append(event.text)
+            node.activity = "answering"
         case TurnEnded() as event:
-            node.said = [event.text] if event.text else node.said
-            node.doing = "done" if event.failure is None else "failed"
+            node.texts = [event.text] if event.text else node.texts
+            node.activity = "done" if event.failure is None else "failed"
         case ModelReplied() | CallFailed() | CallCut() | WorkerReturned() as event:
-            node.own += event.usage
+            node.own_usage += event.usage
         case ToolCalled() as event:
-            node.doing = f"using {event.action.tool}"
+            node.activity = f"using {event.action.tool}"
         case PermissionAsked() as event:
-            node.doing = f"waiting for permission to use {event.action.tool}"
+            node.activity = f"waiting for permission to use {event.action.tool}"
         case QuestionAsked():
-            node.doing = "waiting for an answer"
+            node.activity = "waiting for an answer"
         case ActionBegan() as event:
-            node.doing = f"using {event.action.tool}"
+            node.activity = f"using {event.action.tool}"
         case TeamPlanned() as event:
             node.has_dispatched = bool(event.assignments)
         case Evaluated():
-            node.judged = node.text if node.has_dispatched else node.judged
+            node.judged_text = node.text if node.has_dispatched else node.judged_text
         case StatusReported() as event:
             node.status = event.text
         case ToolAnswered():
-            node.doing = "thinking"
+            node.activity = "thinking"
 
 
-def _cut(node: Node, at: float) -> None:
+def _end_subtree(node: OperationNode, at: float) -> None:
     """End a node, and with it everything below that had not ended."""
     for below in node.walk():
         if below.ended is None:
             below.ended = at
             below.outcome = below.outcome or "cancelled"
-            below.doing = below.outcome
+            below.activity = below.outcome
 
 
-def _parts(node: Node) -> Iterator[Part]:
+def _iter_parts(node: OperationNode) -> Iterator[Part]:
     if node.outcome == "succeeded":
         yield Part(agent=node.agent, outcome="succeeded", text=node.text)
         return
-    for child in _telling(node):
-        yield from _parts(child)
+    for child in _select_reporting_children(node):
+        yield from _iter_parts(child)
     is_unfinished = not node.children and node.trigger != "request"
-    if node.so_far or node.failure is not None or is_unfinished:
-        yield Part(agent=node.agent, outcome=node.outcome or "cancelled", text=node.so_far, failure=node.failure)
+    if node.draft or node.failure is not None or is_unfinished:
+        yield Part(agent=node.agent, outcome=node.outcome or "cancelled", text=node.draft, failure=node.failure)
 
 
-def _telling(node: Node) -> list[Node]:
+def _select_reporting_children(node: OperationNode) -> list[OperationNode]:
     """The operations below that tell what there is; a team's judge is none of them."""
     if node.team is None:
         return node.children
-    told = [child for child in node.children if child.trigger != "member"]
-    good: dict[str, Node] = {}
-    last: dict[str, Node] = {}
+    chosen = [child for child in node.children if child.trigger != "member"]
+    good: dict[str, OperationNode] = {}
+    last: dict[str, OperationNode] = {}
     for child in node.children:
         if child.trigger == "member":
             last[child.agent] = child
             if child.outcome == "succeeded":
                 good[child.agent] = child
     for name in node.members:
-        told += [good[name]] if name in good else []
-        told += [last[name]] if name in last and last[name] is not good.get(name) else []
-    return told
+        chosen += [good[name]] if name in good else []
+        chosen += [last[name]] if name in last and last[name] is not good.get(name) else []
+    return chosen

@@ -39,11 +39,11 @@ from ..values.event import (
     WorkerReturned,
     WorkerSent,
 )
-from ..values.usage import NOTHING, Usage
-from ..values.worker_task import Errand
-from .run_view import Picture
+from ..values.usage import NO_USAGE, Usage
+from ..values.worker_task import WorkerTask
+from .run_view import RunView
 
-Word = Literal[
+WorkerStatus = Literal[
     "queued",
     "starting",
     "idle",
@@ -61,19 +61,19 @@ Word = Literal[
 `queued` is one that nobody has begun yet, `resumable` one that was begun and that nobody works on.
 """
 
-OVER: frozenset[Word] = frozenset({"complete", "failed", "cancelled"})
+FINAL_STATUSES: frozenset[WorkerStatus] = frozenset({"complete", "failed", "cancelled"})
 """The states that never change again."""
 
-AT_REST: frozenset[Word] = frozenset({"queued", "paused", "resumable"})
+INACTIVE_STATUSES: frozenset[WorkerStatus] = frozenset({"queued", "paused", "resumable"})
 """The states in which no process works on it."""
 
-HEARD = tuple(name for event, name in KINDS.items() if event not in (TextStreamed, ReasoningStreamed))
+RELEVANT_KINDS = tuple(name for event, name in KINDS.items() if event not in (TextStreamed, ReasoningStreamed))
 """The kinds of events that say something about a worker: all but the pieces of what models say."""
 
-SENT = "workers"
+WORKERS_TOOL = "workers"
 """What is named as the tool of one that waits for workers of its own."""
 
-CHECKS = "run_checks"
+CHECKS_TOOL = "run_checks"
 VERDICT = re.compile(r"(PASS|FAIL) (.+?)(?=, (?:PASS|FAIL) |$)")
 """What the first line of an answer of that tool says of each check, where it ran several."""
 
@@ -94,10 +94,10 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     """
 
     run: str
-    state: Word
+    state: WorkerStatus
     agent: str
     task: str
-    errand: Errand
+    errand: WorkerTask
     tool: str = ""
     waiting_since: float = 0.0
     waiting_for: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     added: int = 0
     removed: int = 0
     checks: tuple[CheckRun, ...] = ()
-    usage: Usage = NOTHING
+    usage: Usage = NO_USAGE
     counts: tuple[str, ...] = ()
     hired_at: float = 0.0
     begun_at: float = 0.0
@@ -120,11 +120,11 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """What people call it by."""
-        return self.errand.called or self.run
+        return self.errand.worker_name or self.run
 
     @property
     def is_over(self) -> bool:
-        return self.state in OVER
+        return self.state in FINAL_STATUSES
 
     @property
     def seconds(self) -> float:
@@ -132,19 +132,19 @@ class WorkerState(Struct, frozen=True, kw_only=True):
         return self.at - self.begun_at if self.begun_at else 0.0
 
 
-def state_of(entries: Iterable[Entry], owner_alive: bool, *, answered: Collection[str] = ()) -> WorkerState:
+def build_worker_state(entries: Iterable[Entry], owner_alive: bool, *, answered: Collection[str] = ()) -> WorkerState:
     """How a worker stands after these entries of its run; `answered` as for its course."""
-    course = Course()
+    builder = WorkerStateBuilder()
     for entry in entries:
-        course.apply(entry)
-    return course.state(owner_alive=owner_alive, answered=answered)
+        builder.apply(entry)
+    return builder.build_state(owner_alive=owner_alive, answered=answered)
 
 
 @dataclass(slots=True)
-class Course:
+class WorkerStateBuilder:
     """What has become of a worker so far, entry by entry."""
 
-    picture: Picture = field(default_factory=Picture)
+    view: RunView = field(default_factory=RunView)
     _begun_at: float = 0.0
     _restarts: int = 0
     _is_under_way: bool = False
@@ -165,23 +165,23 @@ class Course:
     @property
     def seq(self) -> int:
         """The place on the timeline up to which it is known."""
-        return self.picture.seq
+        return self.view.seq
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
-        self.picture.apply(entry)
+        self.view.apply(entry)
         match entry.event:
             case RunResumed():
-                self._begin(entry.at)
+                self._apply_resume(entry.at)
             case RunPaused():
                 self._is_under_way = False
             case RunStarted() | Noticed():
                 pass
             case _:
                 self._is_under_way = True
-                self._work(entry)
+                self._apply_progress(entry)
 
-    def _begin(self, at: float) -> None:
+    def _apply_resume(self, at: float) -> None:
         """A process takes it up. Whatever one before had in hand went with that."""
         self._restarts += self._is_under_way
         self._begun_at = self._begun_at or at
@@ -189,7 +189,7 @@ class Course:
         self._turns.clear()
         self._tools.clear()
 
-    def _work(self, entry: Entry) -> None:
+    def _apply_progress(self, entry: Entry) -> None:
         match entry.event:
             case StopAsked(by=by):
                 self._stopped_by = by if self._stopped_by is None else self._stopped_by
@@ -197,15 +197,15 @@ class Course:
                 self._has_turned = True
                 self._turns.add(entry.scope)
             case TurnEnded() | OperationEnded():
-                self._end_below(entry.scope)
+                self._close_below(entry.scope)
             case ToolCalled() as event:
                 self._tools[entry.scope] = event.action.tool
             case ToolAnswered() as event:
                 self._tools.pop(entry.scope, None)
                 if name := self._checking.pop(entry.scope, ""):
-                    self._checks += _checked(name, event)
-            case ActionBegan(action=action) if action.tool == CHECKS:
-                self._checking[entry.scope] = str(action.arguments.get("name") or CHECKS)
+                    self._checks += _parse_check_results(name, event)
+            case ActionBegan(action=action) if action.tool == CHECKS_TOOL:
+                self._checking[entry.scope] = str(action.arguments.get("name") or CHECKS_TOOL)
             case Checked() as event:
                 self._checks.append(CheckRun(name="; ".join(event.commands), passed=event.passed))
             case WorkerPlaced() as event:
@@ -218,30 +218,30 @@ class Course:
                 self._sent.discard(run)
                 self._counts[run] = None
 
-    def _end_below(self, place: str) -> None:
+    def _close_below(self, place: str) -> None:
         self._turns = {turn for turn in self._turns if not _is_below(turn, place)}
         self._tools = {call: tool for call, tool in self._tools.items() if not _is_below(call, place)}
 
-    def state(self, *, owner_alive: bool, answered: Collection[str] = ()) -> WorkerState:
+    def build_state(self, *, owner_alive: bool, answered: Collection[str] = ()) -> WorkerState:
         """How the worker stands by now. `answered` are requests whose answers it has not taken in yet."""
-        picture, started = self.picture, self.picture.started
+        view, started = self.view, self.view.started
         assert started is not None, "a run begins with its request"
         assert started.errand is not None, "only runs with an errand are workers'"
-        result = picture.result()
+        result = view.build_result()
         committed = self._committed or WorkCommitted(branch=started.errand.branch, commit="")
-        asked = {id: entry for id, entry in self._asked().items() if id not in answered}
-        word = self._word(owner_alive, is_waiting=bool(asked))
+        asked = {id: entry for id, entry in self._find_open_requests().items() if id not in answered}
+        status = self._derive_status(owner_alive, is_waiting=bool(asked))
         return WorkerState(
-            run=picture.run,
-            state=word,
+            run=view.run,
+            state=status,
             agent=started.agent,
             task=started.request.text,
             errand=started.errand,
-            tool=self._tool(asked) if word in ("tool_call", "waiting_permission") else "",
+            tool=self._find_current_tool(asked) if status in ("tool_call", "waiting_permission") else "",
             waiting_since=min((entry.at for entry in asked.values()), default=0.0),
             waiting_for=tuple(asked),
             answer=result.text if result.succeeded else None,
-            why=self._why(word),
+            why=self._explain_missing_answer(status),
             base="" if self._placed is None else self._placed.base,
             commit=committed.commit,
             commits=committed.commits,
@@ -249,23 +249,23 @@ class Course:
             added=committed.added,
             removed=committed.removed,
             checks=tuple(self._checks),
-            usage=picture.usage,
+            usage=view.usage,
             counts=tuple(self._counts),
-            hired_at=picture.started_at,
+            hired_at=view.started_at,
             begun_at=self._begun_at,
-            at=picture.at,
+            at=view.at,
             restarts=self._restarts,
         )
 
-    def _word(self, owner_alive: bool, *, is_waiting: bool) -> Word:
-        match self.picture.ended:
+    def _derive_status(self, owner_alive: bool, *, is_waiting: bool) -> WorkerStatus:
+        match self.view.ended:
             case RunEnded(outcome="succeeded"):
                 return "complete"
             case RunEnded(outcome="cancelled"):
                 return "cancelled"
             case RunEnded():
                 return "failed"
-        if self.picture.is_paused:
+        if self.view.is_paused:
             return "paused"
         if not owner_alive:
             return "resumable" if self._begun_at else "queued"
@@ -279,16 +279,16 @@ class Course:
             return "tool_call"
         return "idle" if self._has_turned else "starting"
 
-    def _asked(self) -> dict[str, Entry]:
+    def _find_open_requests(self) -> dict[str, Entry]:
         """What waits for a person; who came to an end all the same waits no longer."""
         waiting: dict[str, Entry] = {}
-        for id, entry in self.picture.waiting.items():
-            node = self.picture.node(entry.operation)
+        for id, entry in self.view.open_requests.items():
+            node = self.view.find_node(entry.operation)
             if node is None or node.outcome is None:
                 waiting[id] = entry
         return waiting
 
-    def _tool(self, asked: dict[str, Entry]) -> str:
+    def _find_current_tool(self, asked: dict[str, Entry]) -> str:
         """The tool that it asks about, or else the last that it took up."""
         for entry in asked.values():
             match entry.event:
@@ -296,14 +296,14 @@ class Course:
                     return action.tool
                 case QuestionAsked():
                     return "ask_person"
-        return next(reversed(self._tools.values()), SENT if self._sent and not self._turns else "")
+        return next(reversed(self._tools.values()), WORKERS_TOOL if self._sent and not self._turns else "")
 
-    def _why(self, word: Word) -> str:
+    def _explain_missing_answer(self, status: WorkerStatus) -> str:
         """Why there is no answer."""
-        ended = self.picture.ended
+        ended = self.view.ended
         if ended is not None and ended.failure is not None:
             return str(ended.failure)
-        match word:
+        match status:
             case "complete":
                 return ""
             case "cancelled":
@@ -321,7 +321,7 @@ class Course:
         return "it has not ended"
 
 
-def _checked(name: str, answered: ToolAnswered) -> list[CheckRun]:
+def _parse_check_results(name: str, answered: ToolAnswered) -> list[CheckRun]:
     """The checks that a call ran, each by itself where the answer tells them apart."""
     said = VERDICT.findall(answered.text.partition("\n")[0])
     if len(said) > 1 and ", ".join(one for _, one in said) == name:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from msgspec import Struct, structs
 
 from ..values.event import Entry, WorkerReturned, WorkerSent
-from ..values.usage import NOTHING, Usage, total
+from ..values.usage import NO_USAGE, Usage, sum_usage
 from .worker_state import WorkerState
 
 
@@ -21,7 +21,7 @@ class SharedFile(Struct, frozen=True, kw_only=True):
     workers: tuple[str, ...]
 
 
-class Sending(Struct, frozen=True, kw_only=True):
+class SentWorker(Struct, frozen=True, kw_only=True):
     """A worker that a run sent; `why` is what went wrong with it, as far as that run knows."""
 
     run: str
@@ -30,7 +30,7 @@ class Sending(Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Workforce(Struct, frozen=True, kw_only=True):
+class WorkersSummary(Struct, frozen=True, kw_only=True):
     """Workers in the order in which they were hired, and what they come to together.
 
     `seconds` are those from the first moment of work of any to the last that is known.
@@ -40,33 +40,33 @@ class Workforce(Struct, frozen=True, kw_only=True):
     shared: tuple[SharedFile, ...] = ()
     added: int = 0
     removed: int = 0
-    usage: Usage = NOTHING
+    usage: Usage = NO_USAGE
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, workers: Iterable[WorkerState]) -> Workforce:
+    def from_workers(cls, workers: Iterable[WorkerState]) -> WorkersSummary:
         """What these workers come to."""
-        them = tuple(workers)
-        counted = {run for worker in them for run in worker.counts}
-        begun = [worker for worker in them if worker.begun_at]
+        all_workers = tuple(workers)
+        counted = {run for worker in all_workers for run in worker.counts}
+        begun = [worker for worker in all_workers if worker.begun_at]
         # Several on one branch each tell of all that is on it; the one that came home last knows of everything.
-        last = {worker.name: worker for worker in sorted(them, key=lambda one: one.at)}.values()
+        last = {worker.name: worker for worker in sorted(all_workers, key=lambda one: one.at)}.values()
         by_file: dict[str, dict[str, None]] = {}
-        for worker in them:
+        for worker in all_workers:
             for file in worker.files:
                 by_file.setdefault(file, {})[worker.name] = None
         return cls(
-            workers=them,
+            workers=all_workers,
             shared=tuple(
                 SharedFile(path=path, workers=tuple(names)) for path, names in sorted(by_file.items()) if len(names) > 1
             ),
             added=sum(worker.added for worker in last),
             removed=sum(worker.removed for worker in last),
-            usage=total(worker.usage for worker in them if worker.run not in counted),
+            usage=sum_usage(worker.usage for worker in all_workers if worker.run not in counted),
             seconds=max(worker.at for worker in begun) - min(worker.begun_at for worker in begun) if begun else 0.0,
         )
 
-    def branches(self) -> dict[str, str]:
+    def list_branches(self) -> dict[str, str]:
         """The branches that hold something, each with the commit that its newest worker began at."""
         return {
             worker.errand.branch: worker.base
@@ -75,14 +75,14 @@ class Workforce(Struct, frozen=True, kw_only=True):
         }
 
 
-def sent(entries: Iterable[Entry]) -> list[Sending]:
+def list_sent_workers(entries: Iterable[Entry]) -> list[SentWorker]:
     """The workers that a run sent, in the order in which it did."""
-    found: dict[str, Sending] = {}
+    found: dict[str, SentWorker] = {}
     why: dict[str, str] = {}
     for entry in entries:
         match entry.event:
             case WorkerSent(run=run, branch=branch, task=task):
-                found.setdefault(run, Sending(run=run, branch=branch, task=task))
+                found.setdefault(run, SentWorker(run=run, branch=branch, task=task))
             case WorkerReturned(run=run, error=error):
                 why[run] = error
     return [structs.replace(one, why=why.get(run, "")) for run, one in found.items()]

@@ -8,44 +8,44 @@ from anyio import CancelScope, Event
 
 from ..policy import Rules
 from ..values.event import RunStarted
-from ..values.worker_task import Errand
+from ..values.worker_task import WorkerTask
 from ..workspace.git.repository import Checkout
-from .current_rules import held_to
-from .spawner import Child, Spawned
+from .current_rules import collect_restrictions
+from .spawner import ForkedProcess, FreshProcess
 from .wire.link import Link
-from .wire.wire_message import Order, Report, State
+from .wire.wire_message import Order, Report, ReportedState
 
 
 @dataclass(slots=True, kw_only=True)
-class Worker:
+class ActiveWorker:
     """A worker as its commander knows it."""
 
     run: str
-    errand: Errand
+    worker_task: WorkerTask
     task: str
     model: str = ""
     engine: str = ""
-    held_to: Rules = field(default_factory=Rules)
+    restrictions: Rules = field(default_factory=Rules)
     """What its run and its agents must not do, or not without asking, whatever the settings say by now."""
-    state: State = "starting"
-    process: Child | Spawned | None = None
+    state: ReportedState = "starting"
+    process: ForkedProcess | FreshProcess | None = None
     link: Link[Report, Order] | None = None
     checkout: Checkout | None = None
-    placing: CancelScope = field(default_factory=CancelScope)
+    checkout_scope: CancelScope = field(default_factory=CancelScope)
     """The block in which its checkout is made."""
     is_ending: bool = False
-    over: Event = field(default_factory=Event)
+    finished: Event = field(default_factory=Event)
 
     @classmethod
-    def of(cls, run: str, started: RunStarted) -> Worker:
+    def from_run_started(cls, run: str, started: RunStarted) -> ActiveWorker:
         """The worker for a run that began so."""
         assert started.errand is not None
         first = started.agents[0]
         return cls(
             run=run,
-            errand=started.errand,
+            worker_task=started.errand,
             task=started.request.text,
             model=first.model,
             engine=first.engine,
-            held_to=held_to(started),
+            restrictions=collect_restrictions(started),
         )

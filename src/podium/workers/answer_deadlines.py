@@ -14,12 +14,12 @@ from pathlib import Path
 
 from anyio import Event, move_on_after, to_thread
 
-from ..store.clients import connected
-from .wire.line_socket import Gone
+from ..store.clients import list_clients
+from .wire.line_socket import ConnectionClosed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class PendingRequest:
     """What somebody has asked and is to be denied in time; `allowed` tells how many seconds there are."""
 
     by: str
@@ -28,46 +28,46 @@ class Request:
     deny: Callable[[float], Awaitable[None]]
 
 
-class Deadlines:
+class ApprovalDeadlines:
     """The deadlines of all requests of one store's workers."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
-        self._open: dict[str, Request] = {}
-        self._there: dict[str, float] = {}
+        self._open: dict[str, PendingRequest] = {}
+        self._clients_since: dict[str, float] = {}
         """Who is there, and since when; the wall's clock may be set to any time meanwhile."""
-        self._news = Event()
+        self._changed = Event()
 
-    def expect(
+    def add_request(
         self, id: str, *, by: str, allowed: Callable[[], float], deny: Callable[[float], Awaitable[None]]
     ) -> None:
         """Deny a request in time. Where it has an answer by then, a late no is none: the first one counts."""
-        self._open[id] = Request(by=by, asked=time.monotonic(), allowed=allowed, deny=deny)
-        self.look_again()
+        self._open[id] = PendingRequest(by=by, asked=time.monotonic(), allowed=allowed, deny=deny)
+        self.recheck()
 
-    def forget(self, by: str) -> None:
+    def discard_requests(self, by: str) -> None:
         """Let go of all that somebody asked who is not there to hear an answer any more."""
         self._open = {id: one for id, one in self._open.items() if one.by != by}
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """Somebody may have come."""
-        self._news.set()
+        self._changed.set()
 
-    async def keep(self) -> None:
+    async def enforce_forever(self) -> None:
         """Keep them, for ever."""
         while True:
-            self._news = news = Event()
-            there = await to_thread.run_sync(connected, self._store)
+            self._changed = changed = Event()
+            clients = await to_thread.run_sync(list_clients, self._store)
             now, left = time.monotonic(), inf
-            self._there = {one: self._there.get(one, now) for one in there}
-            since = min(self._there.values(), default=inf)
+            self._clients_since = {one: self._clients_since.get(one, now) for one in clients}
+            since = min(self._clients_since.values(), default=inf)
             for id, one in tuple(self._open.items()):
                 seconds = one.allowed()
-                rest = max(one.asked, since) + seconds - now
-                left = min(left, rest) if rest > 0 else left
-                if rest <= 0 and id in self._open:
+                remaining = max(one.asked, since) + seconds - now
+                left = min(left, remaining) if remaining > 0 else left
+                if remaining <= 0 and id in self._open:
                     del self._open[id]
-                    with suppress(Gone):
+                    with suppress(ConnectionClosed):
                         await one.deny(seconds)
             with move_on_after(None if left == inf else left):
-                await news.wait()
+                await changed.wait()

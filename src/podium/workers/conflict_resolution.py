@@ -16,23 +16,30 @@ from typing import Unpack
 
 from anyio import to_thread
 
-from ..app import App, Given
-from ..store.sqlite.worker_index import Crew
+from ..app import App, RunOptions
+from ..store.sqlite.worker_index import WorkerIndex
 from ..values.agent import Agent
 from ..values.errors import Mistake
-from ..values.plain_text import plain
-from ..workspace.git.branch import branches
+from ..values.plain_text import escape_unprintable
+from ..workspace.git.branch import list_branches
 from ..workspace.git.repository import Repository
-from ..workspace.merging.merge_train import LeftOut, Train, clashing, conflict_text, fenced, so_far
-from ..workspace.merging.resolution_commit import begin, marked
-from ..workspace.merging.trial_merge import Conflict, Merged, Side, attempt
-from .delegate import delegate
+from ..workspace.merging.merge_train import (
+    LeftOutBranch,
+    Train,
+    describe_merged,
+    fence_output,
+    format_conflict,
+    leave_out_conflict,
+)
+from ..workspace.merging.resolution_commit import commit_resolution_start, find_marked_files
+from ..workspace.merging.trial_merge import CleanMerge, Conflict, MergeSide, try_merge
+from .delegate import delegate_to_worker
 
 SUFFIX = "-resolved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolving:
+class ResolverRun:
     """A worker that is to resolve what keeps a branch out: its run, and the branch that it does that on."""
 
     branch: str
@@ -40,37 +47,48 @@ class Resolving:
     on: str
 
 
-async def have_resolved(
-    app: App, agent: str | Agent, left_out: LeftOut, result: Train, *, at: Path, run: str = "", **given: Unpack[Given]
-) -> Resolving:
+async def delegate_resolution(
+    app: App,
+    agent: str | Agent,
+    left_out: LeftOutBranch,
+    result: Train,
+    *,
+    at: Path,
+    run: str = "",
+    **run_options: Unpack[RunOptions],
+) -> ResolverRun:
     """Send a worker to what clashes, or fails a check, between a branch and the train that left it out. Raises Mistake.
 
     It begins with all that is in the train, whether or not the target has moved to that by then.
     """
     repository = Repository.at(at)
-    ours = Side(name=so_far(result.target, result.coupled), commit=result.commit)
-    theirs = Side(name=left_out.branch, commit=left_out.commit)
-    tried = await attempt(repository, ours, theirs)
-    if isinstance(tried, Merged) and left_out.reason != "check":
+    ours = MergeSide(name=describe_merged(result.target, result.coupled), commit=result.commit)
+    theirs = MergeSide(name=left_out.branch, commit=left_out.commit)
+    tried = await try_merge(repository, ours, theirs)
+    if isinstance(tried, CleanMerge) and left_out.reason != "check":
         raise Mistake(f"{theirs.name} goes together with {ours.name} by now; merge it again")
-    beginning = await begin(repository, tried, ours, theirs)
-    if isinstance(tried, Merged):
-        task = mending_text(left_out, ours=ours)
+    beginning = await commit_resolution_start(repository, tried, ours, theirs)
+    if isinstance(tried, CleanMerge):
+        task = format_failed_check_task(left_out, ours=ours)
     else:
-        told = await clashing(repository, tried, ours, theirs)
-        task = task_text(told, tried.conflicts, ours=ours, marked=await marked(repository, beginning.commit, beginning))
-    on = await _free_name(repository, Crew(app.settings.store), left_out.branch)
-    run = await delegate(app, agent, task, at=at, branch=on, base=beginning.commit, run=run, **given)
-    return Resolving(branch=left_out.branch, run=run, on=on)
+        told = await leave_out_conflict(repository, tried, ours, theirs)
+        task = format_conflict_task(
+            told, tried.conflicts, ours=ours, marked=await find_marked_files(repository, beginning.commit, beginning)
+        )
+    on = await _choose_branch_name(repository, WorkerIndex(app.settings.store), left_out.branch)
+    run = await delegate_to_worker(app, agent, task, at=at, branch=on, base=beginning.commit, run=run, **run_options)
+    return ResolverRun(branch=left_out.branch, run=run, on=on)
 
 
-def task_text(left_out: LeftOut, conflicts: Sequence[Conflict], *, ours: Side, marked: Collection[str]) -> str:
+def format_conflict_task(
+    left_out: LeftOutBranch, conflicts: Sequence[Conflict], *, ours: MergeSide, marked: Collection[str]
+) -> str:
     """The task of whoever resolves a conflict; `marked` are the files that have marks in them."""
-    branch, other = plain(left_out.branch), plain(ours.name)
+    branch, other = escape_unprintable(left_out.branch), escape_unprintable(ours.name)
     parts = [
         f"Resolve the conflict of {branch} with {other}",
         f"Your checkout is at a merge of the two that clashed: HEAD^1 is {other}, HEAD^2 is {branch}. "
-        f"{conflict_text(left_out)}",
+        f"{format_conflict(left_out)}",
     ]
     if marked:
         parts.append(
@@ -79,7 +97,7 @@ def task_text(left_out: LeftOut, conflicts: Sequence[Conflict], *, ours: Side, m
             f"and from there to `>>>>>>> {left_out.commit}` what {branch} has."
         )
     if bare := [file for file in left_out.files if file not in marked]:
-        parts.append(_without_marks(bare, conflicts, sides=(ours.commit, left_out.commit)))
+        parts.append(_format_unmarked_files(bare, conflicts, sides=(ours.commit, left_out.commit)))
     parts.append(
         "What is wanted:\n"
         "- Keep the intent of both sides. Where they exclude each other, choose, and say in your answer what and why.\n"
@@ -91,16 +109,16 @@ def task_text(left_out: LeftOut, conflicts: Sequence[Conflict], *, ours: Side, m
     return "\n\n".join(parts)
 
 
-def mending_text(left_out: LeftOut, *, ours: Side) -> str:
+def format_failed_check_task(left_out: LeftOutBranch, *, ours: MergeSide) -> str:
     """The task of whoever mends a branch with which a check fails."""
-    branch, other = plain(left_out.branch), plain(ours.name)
+    branch, other = escape_unprintable(left_out.branch), escape_unprintable(ours.name)
     parts = [
         f"Mend {branch}, with which a check fails on {other}",
         f"Your checkout is at a merge of the two, which do not clash: HEAD^1 is {other}, HEAD^2 is {branch}. "
         f"The check: {left_out.why}.",
     ]
     if left_out.output:
-        parts.append(f"What it printed last:\n{fenced(left_out.output)}")
+        parts.append(f"What it printed last:\n{fence_output(left_out.output)}")
     parts.append(
         "What is wanted:\n"
         "- Find out why it fails, and mend that. Keep the intent of both sides.\n"
@@ -111,14 +129,15 @@ def mending_text(left_out: LeftOut, *, ours: Side) -> str:
     return "\n\n".join(parts)
 
 
-def _without_marks(files: Sequence[str], conflicts: Sequence[Conflict], *, sides: tuple[str, str]) -> str:
+def _format_unmarked_files(files: Sequence[str], conflicts: Sequence[Conflict], *, sides: tuple[str, str]) -> str:
     """What to do about files in which git could mark nothing: binary ones, removed ones, renamed ones."""
-    about = dict.fromkeys(plain(one.text) for one in conflicts if not set(files).isdisjoint(one.files))
+    about = dict.fromkeys(escape_unprintable(one.text) for one in conflicts if not set(files).isdisjoint(one.files))
     reasons = "\n".join(f"- {text}" for text in about)
     # Where a folder is in the way of a file, git has given it another name for the time being.
     real = {file: re.sub(rf"~({'|'.join(sides)})(_\d+)?$", "", file) for file in files}
     shown = "\n".join(
-        f"- {plain(file)}: git show {shlex.quote(f'HEAD^1:{name}')} and git show {shlex.quote(f'HEAD^2:{name}')}"
+        f"- {escape_unprintable(file)}: git show {shlex.quote(f'HEAD^1:{name}')} and git show "
+        f"{shlex.quote(f'HEAD^2:{name}')}"
         for file, name in real.items()
     )
     return (
@@ -128,14 +147,14 @@ def _without_marks(files: Sequence[str], conflicts: Sequence[Conflict], *, sides
     )
 
 
-async def _free_name(repository: Repository, crew: Crew, branch: str) -> str:
+async def _choose_branch_name(repository: Repository, worker_index: WorkerIndex, branch: str) -> str:
     """A name for the branch of a resolution that neither a branch nor a worker has had."""
     stem = re.sub(rf"{SUFFIX}(-\d+)?$", "", branch) + SUFFIX
-    there = set(await branches(repository))
-    root = str(repository.main)
+    there = set(await list_branches(repository))
+    root = str(repository.main_folder)
 
-    def free() -> str:
+    def find_free_name() -> str:
         names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
-        return next(name for name in names if name not in there and not crew.of(root, name))
+        return next(name for name in names if name not in there and not worker_index.find_by_name(root, name))
 
-    return await to_thread.run_sync(free)
+    return await to_thread.run_sync(find_free_name)

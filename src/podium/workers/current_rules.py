@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import msgspec
 
-from ..policy import Rules, check, narrowed
+from ..policy import Rules, check, narrow_rules
 from ..setup.settings import Settings
 from ..values.agent import Permissions
 from ..values.event import RunStarted
 from .wire.wire_message import Approve, Deny, PermissionRequest, PermissionResponse
 
-LONGEST_SHOWN = 256 * 1024
+MAX_SHOWN_LENGTH = 256 * 1024
 """More than this of a diff does not go over the wire; the whole is on the timeline."""
 
 
-def cleared(request: PermissionRequest, settings: Settings, held_to: Rules, *, run: str) -> PermissionResponse | None:
+def decide_by_rules(
+    request: PermissionRequest, settings: Settings, restrictions: Rules, *, run: str
+) -> PermissionResponse | None:
     """The answer of the rules to the worker of a run; None where a person decides."""
     if request.action.run != run:
         return None  # nobody speaks for another
-    if len(request.shown) >= LONGEST_SHOWN:
+    if len(request.shown) >= MAX_SHOWN_LENGTH:
         return None  # what is cut cannot be judged
     changed = sum(line.startswith(("+", "-")) for line in request.shown.splitlines())
-    verdict = check(request.action, narrowed(settings.rules(), held_to), changed_lines=changed)
+    verdict = check(request.action, narrow_rules(settings.build_rules(), restrictions), changed_lines=changed)
     if verdict.decision == "deny":
         return PermissionResponse(request_id=request.id, result=Deny(comment=verdict.reason))
     # What needs no rule was asked for another reason, which is not known here.
@@ -34,7 +36,7 @@ def cleared(request: PermissionRequest, settings: Settings, held_to: Rules, *, r
     return None
 
 
-def held_to(started: RunStarted) -> Rules:
+def collect_restrictions(started: RunStarted) -> Rules:
     """What a run and its agents must not do, or not without asking, as it began."""
     recorded = [
         msgspec.convert(started.settings[name], Permissions)
@@ -43,5 +45,5 @@ def held_to(started: RunStarted) -> Rules:
     ]
     rules = Rules()
     for one in (*recorded, *(agent.permissions for agent in started.agents if agent.permissions is not None)):
-        rules = narrowed(rules, Rules(ask=one.ask, deny=one.deny))
+        rules = narrow_rules(rules, Rules(ask=one.ask, deny=one.deny))
     return rules

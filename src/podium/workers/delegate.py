@@ -13,26 +13,26 @@ from typing import Unpack
 from anyio import to_thread
 from msgspec import structs
 
-from ..app import App, Given
+from ..app import App, RunOptions
 from ..setup.settings import Settings
-from ..store.sqlite.reader import Reader, Summary
-from ..store.sqlite.worker_index import Crew, Hired
+from ..store.sqlite.reader import RunSummary, StoreReader
+from ..store.sqlite.worker_index import WorkerIndex, WorkerRow
 from ..store.sqlite.worktree_ledger import Ledger
 from ..values.agent import Agent
 from ..values.errors import Mistake, StoreCorrupt
 from ..values.event import RunEnded
-from ..values.worker_task import Errand
-from ..workspace.git.branch import must_have_room
+from ..values.worker_task import WorkerTask
+from ..workspace.git.branch import must_not_overlap_branches
 from ..workspace.git.repository import Repository
-from ..workspace.git.revision import must_hold
-from ..workspace.git.snapshot import commit_id
+from ..workspace.git.revision import must_contain_commits
+from ..workspace.git.snapshot import resolve_commit
 from ..workspace.worktrees.worktree import Worktrees
-from ..workspace.worktrees.worktree_folder import FOLDER
-from .key_promise import Promise
-from .unfinished_workers import began
+from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
+from .key_promise import KeyDelivery
+from .unfinished_workers import get_run_started
 
 
-async def delegate(
+async def delegate_to_worker(
     app: App,
     agent: str | Agent,
     task: str,
@@ -50,7 +50,7 @@ async def delegate(
     max_restarts: int | None = None,
     run: str = "",
     settings: Settings | None = None,
-    **given: Unpack[Given],
+    **run_options: Unpack[RunOptions],
 ) -> str:
     """Have a worker do a task on a branch of its own; the id of its run. Raises Mistake for what cannot be done.
 
@@ -59,13 +59,13 @@ async def delegate(
     `max_restarts` is how often it is started again after a crash, where that is not as the settings say. `run` is an
     id that was chosen before, `settings` are those to work with where they are not this process's own.
     """
-    if run and await app.is_known(run):
+    if run and await app.has_run(run):
         return run
     repository = Repository.at(at)
-    root = str(repository.main)
-    crew = Crew(app.settings.store)
-    waits = tuple(await to_thread.run_sync(_followed, crew, root, follows, branch))
-    errand = Errand(
+    root = str(repository.main_folder)
+    worker_index = WorkerIndex(app.settings.store)
+    waits = tuple(await to_thread.run_sync(_find_preceding_runs, worker_index, root, follows, branch))
+    worker_task = WorkerTask(
         root=root,
         path=root,
         after=waits,
@@ -75,107 +75,123 @@ async def delegate(
         is_unattended=is_unattended,
         max_restarts=(settings or app.settings).max_restarts if max_restarts is None else max_restarts,
     )
-    given["repo"] = repository.main
+    run_options["repo"] = repository.main_folder
     # What was found to be free stays so until the worker is hired.
-    async with crew.alone():
+    async with worker_index.hold_delegation_lock():
         if is_reader:
-            errand = structs.replace(errand, name=branch)
+            worker_task = structs.replace(worker_task, name=branch)
         else:
-            terms, ledger = (settings or app.settings).worktrees, Ledger(app.settings.store)
-            of = Worktrees(repository=repository, ledger=ledger, folder=terms.folder or FOLDER, quota=terms.quota)
-            path = await _free(app.settings.store, crew, of, branch, base, is_shared=is_shared)
+            worktree_settings, ledger = (settings or app.settings).worktrees, Ledger(app.settings.store)
+            of = Worktrees(
+                repository=repository,
+                ledger=ledger,
+                folder=worktree_settings.folder or DEFAULT_FOLDER_PATTERN,
+                quota=worktree_settings.quota,
+            )
+            path = await _choose_checkout_path(app.settings.store, worker_index, of, branch, base, is_shared=is_shared)
             if base or not waits:
                 # What is meant now, by whoever delegates, in the checkout that they are in.
-                base = await commit_id(repository, base or "HEAD")
-            errand = structs.replace(errand, path=str(path), branch=branch, base=base, is_shared=is_shared)
-        return await app.enqueue(agent, task, errand, run=run, settings=settings, **given)
+                base = await resolve_commit(repository, base or "HEAD")
+            worker_task = structs.replace(worker_task, path=str(path), branch=branch, base=base, is_shared=is_shared)
+        return await app.enqueue_worker_run(agent, task, worker_task, run=run, settings=settings, **run_options)
 
 
-async def _free(store: Path, crew: Crew, of: Worktrees, branch: str, base: str, *, is_shared: bool) -> Path:
+async def _choose_checkout_path(
+    store: Path, worker_index: WorkerIndex, of: Worktrees, branch: str, base: str, *, is_shared: bool
+) -> Path:
     """Where a worker's checkout will be, or where others of its team have theirs or will have it. Raises Mistake."""
-    root = str(of.repository.main)
+    root = str(of.repository.main_folder)
     if is_shared:
-        if (shared := await to_thread.run_sync(_shared, store, crew, root, branch)) is not None:
+        if (shared := await to_thread.run_sync(_find_shared_checkout, store, worker_index, root, branch)) is not None:
             return shared
-    elif await to_thread.run_sync(_is_taken, store, crew, root, branch):
+    elif await to_thread.run_sync(_is_branch_taken, store, worker_index, root, branch):
         raise Mistake(f"a worker is on {branch!r} already; podium workers shows it, and another branch would do")
-    path = await of.must_be_free(branch, base=base or None)
+    path = await of.must_be_creatable(branch, base=base or None)
     if base:
-        await must_hold(of.repository, branch, {base: await commit_id(of.repository, base)})
-    others = await to_thread.run_sync(_others, store, crew, branch)
+        await must_contain_commits(of.repository, branch, {base: await resolve_commit(of.repository, base)})
+    others = await to_thread.run_sync(_list_other_tasks, store, worker_index, branch)
     for other in others:
         if other.path == str(path):
             of_whom = repr(other.branch) if other.root == root else f"{other.branch!r} of {other.root}"
             raise Mistake(f"{path} will be the worktree of {of_whom}; another name than {branch!r} would do")
-    must_have_room(branch, [other.branch for other in others if other.root == root])
+    must_not_overlap_branches(branch, [other.branch for other in others if other.root == root])
     return path
 
 
-def _shared(store: Path, crew: Crew, root: str, branch: str) -> Path | None:
+def _find_shared_checkout(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> Path | None:
     """Where the first of those that share a branch was sent to: its checkout may be there, or be in the making."""
-    with Reader(store) as reader:
-        errands = [began(reader.summary(hired.run)).errand for hired in crew.of(root, branch)]
-    return next((Path(errand.path) for errand in errands if errand is not None and errand.is_shared), None)
+    with StoreReader(store) as reader:
+        worker_tasks = [
+            get_run_started(reader.read_summary(row.run)).errand for row in worker_index.find_by_name(root, branch)
+        ]
+    return next(
+        (Path(worker_task.path) for worker_task in worker_tasks if worker_task is not None and worker_task.is_shared),
+        None,
+    )
 
 
-def _is_taken(store: Path, crew: Crew, root: str, branch: str) -> bool:
+def _is_branch_taken(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> bool:
     """Whether a worker is on a branch, or will be."""
-    with Reader(store) as reader:
-        return any(_is_on_branch(reader.summary(hired.run)) for hired in crew.of(root, branch) if hired.is_open)
+    with StoreReader(store) as reader:
+        return any(
+            _is_on_branch(reader.read_summary(row.run))
+            for row in worker_index.find_by_name(root, branch)
+            if row.is_open
+        )
 
 
-def _is_on_branch(summary: Summary) -> bool:
+def _is_on_branch(summary: RunSummary) -> bool:
     """Whether it has not ended, and is no reader that is only called like the branch."""
-    errand = began(summary).errand
-    return errand is not None and errand.has_checkout and not isinstance(summary.last.event, RunEnded)
+    worker_task = get_run_started(summary).errand
+    return worker_task is not None and worker_task.has_checkout and not isinstance(summary.last.event, RunEnded)
 
 
-def _others(store: Path, crew: Crew, branch: str) -> list[Errand]:
+def _list_other_tasks(store: Path, worker_index: WorkerIndex, branch: str) -> list[WorkerTask]:
     """The errands of all that have a checkout on another branch, or will have one."""
-    found: list[Errand] = []
-    with Reader(store) as reader:
-        for hired in crew.open():
+    found: list[WorkerTask] = []
+    with StoreReader(store) as reader:
+        for row in worker_index.list_open():
             # What cannot be read keeps nobody else from working.
             with suppress(StoreCorrupt):
-                summary = reader.summary(hired.run)
-                errand = began(summary).errand
-                if errand is None or errand.is_reader or isinstance(summary.last.event, RunEnded):
+                summary = reader.read_summary(row.run)
+                worker_task = get_run_started(summary).errand
+                if worker_task is None or worker_task.is_reader or isinstance(summary.last.event, RunEnded):
                     continue
-                if errand.branch != branch:
-                    found.append(errand)
+                if worker_task.branch != branch:
+                    found.append(worker_task)
     return found
 
 
-def _followed(crew: Crew, root: str, branches: Iterable[str], branch: str) -> list[str]:
+def _find_preceding_runs(worker_index: WorkerIndex, root: str, branches: Iterable[str], branch: str) -> list[str]:
     """The runs of the newest workers of these branches. Raises Mistake where one has none, or would follow itself."""
     found: list[str] = []
     for name in branches:
         if name == branch:
             raise Mistake(f"{branch!r} cannot wait for itself; name the branches that have to be done before")
-        known = crew.of(root, name)
+        known = worker_index.find_by_name(root, name)
         if not known:
-            there = ", ".join(dict.fromkeys(one.name for one in crew.all(root) if one.name)) or "none"
+            there = ", ".join(dict.fromkeys(one.name for one in worker_index.list_all(root) if one.name)) or "none"
             raise Mistake(f"no worker was ever on {name!r}, so nothing can come after it; there are {there}")
         found.append(known[-1].run)
     return found
 
 
-def newest(crew: Crew, root: str, name: str) -> Hired:
+def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> WorkerRow:
     """The newest worker of a branch or a name, or the one whose run's id begins so. Raises Mistake."""
-    if known := crew.of(root, name):
+    if known := worker_index.find_by_name(root, name):
         return known[-1]
-    begun = [hired for hired in crew.all() if name and hired.run.startswith(name)]
-    if len(begun) == 1:
-        return begun[0]
-    if begun:
-        several = ", ".join(f"{hired.run} ({hired.name})" if hired.name else hired.run for hired in begun)
+    matches = [row for row in worker_index.list_all() if name and row.run.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        several = ", ".join(f"{row.run} ({row.name})" if row.name else row.run for row in matches)
         raise Mistake(f"{name!r} is the beginning of several workers' ids: {several}; give more of the one you mean")
-    there = ", ".join(dict.fromkeys(hired.name or hired.run for hired in crew.all(root))) or "none yet"
+    there = ", ".join(dict.fromkeys(row.name or row.run for row in worker_index.list_all(root))) or "none yet"
     raise Mistake(f"there is no worker {name!r} here; there are: {there}")
 
 
 def start_commander(
-    settings: Settings, environ: Mapping[str, str] = os.environ, *, promise: Promise | None = None
+    settings: Settings, environ: Mapping[str, str] = os.environ, *, delivery: KeyDelivery | None = None
 ) -> None:
     """See that the store of these settings has a commander; one that finds another at work ends at once.
 
@@ -190,11 +206,11 @@ def start_commander(
     pid = os.posix_spawn(
         sys.executable,
         # Without -P a module of the folder that it is started in would be taken for one of ours.
-        [sys.executable, "-P", "-m", "podium.workers.commander", *([promise.run] if promise else [])],
+        [sys.executable, "-P", "-m", "podium.workers.commander", *([delivery.run] if delivery else [])],
         {**environ, "PODIUM_HOME": str(settings.home), "PODIUM_STORE": str(settings.store)},
         file_actions=[
-            (os.POSIX_SPAWN_DUP2, promise.descriptor, 0)
-            if promise
+            (os.POSIX_SPAWN_DUP2, delivery.descriptor, 0)
+            if delivery
             else (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_OPEN, 2, str(logs / "commander.log"), appending, 0o600),

@@ -19,11 +19,11 @@ import msgspec
 from msgspec import Struct
 
 from ..values.errors import PodiumError
-from .wire.frame import LONGEST, Frames
-from .wire.link import whole
+from .wire.frame import MAX_FRAME_BYTES, FrameDecoder
+from .wire.link import unwrap_line
 
 
-class Birth(Struct, frozen=True, kw_only=True, tag="birth"):
+class SpawnRequest(Struct, frozen=True, kw_only=True, tag="birth"):
     """What a worker is born with: the line that its standard input has, its log, and its folder."""
 
     number: int
@@ -32,14 +32,14 @@ class Birth(Struct, frozen=True, kw_only=True, tag="birth"):
     folder: str
 
 
-class Kill(Struct, frozen=True, kw_only=True, tag="kill"):
+class KillRequest(Struct, frozen=True, kw_only=True, tag="kill"):
     """A signal for a worker and all that it started."""
 
     pid: int
     sign: int
 
 
-class Born(Struct, frozen=True, kw_only=True, tag="born"):
+class Spawned(Struct, frozen=True, kw_only=True, tag="born"):
     """A worker has a process now; or has none, and why."""
 
     number: int
@@ -47,7 +47,7 @@ class Born(Struct, frozen=True, kw_only=True, tag="born"):
     trouble: str = ""
 
 
-class Buried(Struct, frozen=True, kw_only=True, tag="buried"):
+class Exited(Struct, frozen=True, kw_only=True, tag="buried"):
     """A worker's process is over, and so is what was left of its group."""
 
     pid: int
@@ -56,17 +56,17 @@ class Buried(Struct, frozen=True, kw_only=True, tag="buried"):
 
 def main() -> int:
     """Wait, fork and bury, until the commander is gone."""
-    from .worker_process import end_with
+    from .worker_process import exit_with_parent
 
-    end_with(int(sys.argv[1]))
-    asked = socket.socket(fileno=os.dup(0))
-    _prepare()
+    exit_with_parent(int(sys.argv[1]))
+    connection = socket.socket(fileno=os.dup(0))
+    _preload_worker_code()
     with suppress(ConnectionError):
-        _Cradle(asked).rock()
+        _ForkServer(connection).serve()
     return 0
 
 
-READY = (
+PRELOADED_MODULES = (
     "aiohttp",
     "podium.config.settings_reading",
     "podium.engines.model.anthropic_wire",
@@ -85,7 +85,7 @@ READY = (
 """What a worker loads only when it comes to it, and nearly every worker does."""
 
 
-def _prepare() -> None:
+def _preload_worker_code() -> None:
     """Load all that a worker needs, so that nobody has to do it after being born."""
     import gc
     from importlib import import_module
@@ -97,20 +97,20 @@ def _prepare() -> None:
     from ..engines.names import REHEARSAL
     from ..workspace.sandbox import seccomp
 
-    for module in READY:
+    for module in PRELOADED_MODULES:
         import_module(module)
-    model_prices.load()
+    model_prices.load_prices()
     # What cannot be done here cannot be done by a worker either, and that says so.
     with suppress(PodiumError, OSError), TemporaryDirectory() as home:
-        seccomp.program()
+        seccomp.compile_filter()
         Path(home, "config.yaml").write_text(f"model: {REHEARSAL}\n", encoding="utf-8")
-        anyio.run(_rehearse, home)
+        anyio.run(_run_rehearsal, home)
     # What is shared stays shared for longer where no collector goes over it.
     gc.collect()
     gc.freeze()
 
 
-async def _rehearse(home: str) -> None:
+async def _run_rehearsal(home: str) -> None:
     """Work on something once, so that whatever is made at its first use is made. No thread is left when it is done."""
     from ..app import App
     from ..setup.settings import Settings
@@ -121,57 +121,59 @@ async def _rehearse(home: str) -> None:
         await app.run(Agent(name="worker", prompt="Rehearse."), "Rehearse.")
 
 
-class _Cradle:
+class _ForkServer:
     """The children of this process, and who is told of them."""
 
-    def __init__(self, asked: socket.socket) -> None:
-        self._asked = asked
-        self._frames = Frames(LONGEST)
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._frames = FrameDecoder(MAX_FRAME_BYTES)
         self._alive: set[int] = set()
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def rock(self) -> None:
+    def serve(self) -> None:
         """Do what is asked, and tell who has ended, until nobody asks any more."""
         import select
 
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         while True:
-            ready, _, _ = select.select([self._asked.fileno(), self._woken], [], [])
+            ready, _, _ = select.select([self._connection.fileno(), self._woken], [], [])
             if self._woken in ready:
-                os.read(self._woken, LONGEST)
-                self._bury()
-            if self._asked.fileno() in ready:
-                data = self._asked.recv(LONGEST)
+                os.read(self._woken, MAX_FRAME_BYTES)
+                self._reap_children()
+            if self._connection.fileno() in ready:
+                data = self._connection.recv(MAX_FRAME_BYTES)
                 if not data:
                     return
                 for line in self._frames.feed(data):
-                    self._do(msgspec.json.decode(whole(line), type=Birth | Kill))
+                    self._handle_request(msgspec.json.decode(unwrap_line(line), type=SpawnRequest | KillRequest))
 
-    def _do(self, wish: Birth | Kill) -> None:
-        match wish:
-            case Birth(number=number):
+    def _handle_request(self, request: SpawnRequest | KillRequest) -> None:
+        match request:
+            case SpawnRequest(number=number):
                 try:
-                    self._tell(Born(number=number, pid=self._forked(wish)))
+                    self._send_message(Spawned(number=number, pid=self._fork_worker(request)))
                 except OSError as error:
-                    self._tell(Born(number=number, trouble=str(error)))
-            case Kill(pid=pid, sign=sign) if pid in self._alive:
+                    self._send_message(Spawned(number=number, trouble=str(error)))
+            case KillRequest(pid=pid, sign=sign) if pid in self._alive:
                 with suppress(ProcessLookupError):
                     os.killpg(pid, sign)
 
-    def _forked(self, birth: Birth) -> int:
+    def _fork_worker(self, request: SpawnRequest) -> int:
         """The id of a new process, which has all that is its own already."""
-        waiting, settled = os.pipe2(os.O_CLOEXEC)
+        waiting, ready_fd = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
-            _live(birth, instead_of=(self._asked.fileno(), self._woken, self._wake, waiting), settled=settled)
-        os.close(settled)
+            _run_forked_worker(
+                request, close_fds=(self._connection.fileno(), self._woken, self._wake, waiting), ready_fd=ready_fd
+            )
+        os.close(ready_fd)
         os.read(waiting, 1)
         os.close(waiting)
         self._alive.add(pid)
         return pid
 
-    def _bury(self) -> None:
+    def _reap_children(self) -> None:
         """Tell of those that have ended. Before its number can be given to others, a whole group is ended by it."""
         while self._alive:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -181,28 +183,28 @@ class _Cradle:
                 os.killpg(ended.si_pid, signal.SIGKILL)
             _, status = os.waitpid(ended.si_pid, 0)
             self._alive.discard(ended.si_pid)
-            self._tell(Buried(pid=ended.si_pid, code=os.waitstatus_to_exitcode(status)))
+            self._send_message(Exited(pid=ended.si_pid, code=os.waitstatus_to_exitcode(status)))
 
-    def _tell(self, news: Born | Buried) -> None:
-        self._asked.sendall(msgspec.json.encode(news) + b"\n")
+    def _send_message(self, message: Spawned | Exited) -> None:
+        self._connection.sendall(msgspec.json.encode(message) + b"\n")
 
 
-def _live(birth: Birth, *, instead_of: Iterable[int], settled: int) -> NoReturn:
+def _run_forked_worker(request: SpawnRequest, *, close_fds: Iterable[int], ready_fd: int) -> NoReturn:
     """Be a worker, in a process that was just forked, and end with it."""
-    from .worker_process import TROUBLE, main
+    from .worker_process import EXIT_FAILED, main
 
-    code = TROUBLE
+    code = EXIT_FAILED
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for descriptor in instead_of:
+        for descriptor in close_fds:
             os.close(descriptor)
-        _settle(birth)
-        os.close(settled)
+        _set_up_streams(request)
+        os.close(ready_fd)
         code = main()
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else TROUBLE
+        code = end.code if isinstance(end.code, int) else EXIT_FAILED
     except BaseException:
         import traceback
 
@@ -214,16 +216,16 @@ def _live(birth: Birth, *, instead_of: Iterable[int], settled: int) -> NoReturn:
         os._exit(code)
 
 
-def _settle(birth: Birth) -> None:
+def _set_up_streams(request: SpawnRequest) -> None:
     """Be in the worker's folder, write to its log, and have its line to read."""
-    log = os.open(birth.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     told, tell = os.pipe()
-    os.write(tell, birth.line.encode() + b"\n")
+    os.write(tell, request.line.encode() + b"\n")
     for own, standard in ((told, 0), (log, 1), (log, 2)):
         os.dup2(own, standard)
     for done in {told, tell, log} - {0, 1, 2}:
         os.close(done)
-    os.chdir(birth.folder)
+    os.chdir(request.folder)
 
 
 if __name__ == "__main__":

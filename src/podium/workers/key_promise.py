@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ..store.wakeup import bell_folder
+from ..store.wakeup import ensure_socket_folder
 
 
-class Promise(NamedTuple):
+class KeyDelivery(NamedTuple):
     """A run whose keys are promised, and the open lock, which can be left to another process as its standard input."""
 
     run: str
@@ -26,14 +26,14 @@ class Promise(NamedTuple):
 
 
 @contextmanager
-def promised(store: Path, run: str = "") -> Iterator[Promise]:
+def announce_keys(store: Path, run: str = "") -> Iterator[KeyDelivery]:
     """Promise the keys for a run, which may be one that is still to begin, for as long as the block lasts."""
     run = run or secrets.token_hex(6)
-    path = _path(store, run)
+    path = _delivery_lock_path(store, run)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield Promise(run, descriptor)
+        yield KeyDelivery(run, descriptor)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
@@ -41,9 +41,9 @@ def promised(store: Path, run: str = "") -> Iterator[Promise]:
         os.close(descriptor)
 
 
-def is_promised(store: Path, run: str) -> bool:
+def is_delivery_pending(store: Path, run: str) -> bool:
     """Whether somebody will bring the keys for a run."""
-    path = _path(store, run)
+    path = _delivery_lock_path(store, run)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -59,12 +59,12 @@ def is_promised(store: Path, run: str) -> bool:
         os.close(descriptor)
 
 
-def keep(store: Path, run: str) -> None:
+def finish_delivery(store: Path, run: str) -> None:
     """Be done with the promise that was left to this process."""
     with Path(os.devnull).open() as nothing:
         os.dup2(nothing.fileno(), 0)
-    _path(store, run).unlink(missing_ok=True)
+    _delivery_lock_path(store, run).unlink(missing_ok=True)
 
 
-def _path(store: Path, run: str) -> Path:
-    return bell_folder(store) / f"keys-{run}"
+def _delivery_lock_path(store: Path, run: str) -> Path:
+    return ensure_socket_folder(store) / f"keys-{run}"

@@ -12,13 +12,13 @@ from anyio import move_on_after, to_thread
 from msgspec import structs
 
 from ..app import App
-from ..core.budget import tightest
-from ..core.placement import Idle, Wanted
-from ..roster.discovery import load
+from ..core.budget import combine_strictest
+from ..core.placement import Idle, PlacementOptions
+from ..roster.discovery import load_roster
 from ..setup.settings import Settings
 from ..store.follower import Follower
-from ..store.sqlite.mailbox import post
-from ..store.sqlite.reader import Reader
+from ..store.sqlite.mailbox import post_to_mailbox
+from ..store.sqlite.reader import StoreReader
 from ..values.agent import Agent, Permissions
 from ..values.errors import Mistake
 from ..values.event import (
@@ -36,25 +36,25 @@ from ..values.event import (
     WorkerReturned,
     WorkerSent,
 )
-from ..values.worker_task import Errand
-from ..views.run_view import Picture
-from .commander_socket import is_answered, socket_path
-from .delegate import delegate, start_commander
-from .key_promise import promised
-from .unfinished_workers import began, has_work
-from .worker_options import Terms, suited
+from ..values.worker_task import WorkerTask
+from ..views.run_view import RunView
+from .commander_socket import commander_socket_path, is_commander_listening
+from .delegate import delegate_to_worker, start_commander
+from .key_promise import announce_keys
+from .unfinished_workers import get_run_started, has_work
+from .worker_options import WorkerOptions, apply_worker_options
 
-AGENT = "worker"
+DEFAULT_AGENT = "worker"
 """Who is sent where nobody is named."""
 
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 """How often to look whether there is a commander; its death does not ring."""
 
-DEEPEST = 3
+MAX_DEPTH = 3
 """How many workers may stand above one another."""
 
 
-class Sending:
+class LocalPlacement:
     """Workers of one run, in the repository that it works in and with the settings that it has.
 
     Where nobody is asked what its own agents want, nobody is asked what they want.
@@ -67,47 +67,57 @@ class Sending:
         run: str,
         directory: Path,
         *,
-        errand: Errand | None,
+        worker_task: WorkerTask | None,
         is_unattended: bool,
     ) -> None:
-        self.is_worker = errand is not None and errand.has_checkout
+        self.is_worker = worker_task is not None and worker_task.has_checkout
         self._app = app
         self._settings = settings
         self._run = run
         self._directory = directory
-        self._errand = errand
+        self._worker_task = worker_task
         self._is_unattended = is_unattended
         self._store = app.settings.store
 
-    async def send(
+    async def send_worker(
         self,
         sent: WorkerSent,
         agent: Agent | None,
         others: Sequence[Agent],
         *,
         operation: str,
-        wanted: Wanted,
-        held_to: Permissions,
+        options: PlacementOptions,
+        restrictions: Permissions,
     ) -> None:
         await to_thread.run_sync(self._must_not_be_too_deep)
-        team = [agent, *(one for one in others if one.name != agent.name)] if agent is not None else self._usual()
-        first, *rest = (structs.replace(one, permissions=_narrowed(one.permissions, held_to)) for one in team)
-        terms = Terms(model=wanted.model or None, is_reader=wanted.is_reader)
-        first = suited(structs.replace(first, budget=tightest(first.budget, wanted.budget)), terms, self._settings)
+        team = (
+            [agent, *(one for one in others if one.name != agent.name)]
+            if agent is not None
+            else self._load_default_team()
+        )
+        first, *rest = (
+            structs.replace(one, permissions=_add_restrictions(one.permissions, restrictions)) for one in team
+        )
+        worker_options = WorkerOptions(model=options.model or None, is_reader=options.is_reader)
+        first = apply_worker_options(
+            structs.replace(first, budget=combine_strictest(first.budget, options.budget)),
+            worker_options,
+            self._settings,
+        )
         settings = structs.replace(self._settings, budget=sent.budget)
-        if wanted.is_reader:
+        if options.is_reader:
             settings = structs.replace(settings, permission_mode="plan")  # for all of its team
-        with promised(self._store, sent.run) as promise:
-            await delegate(
+        with announce_keys(self._store, sent.run) as delivery:
+            await delegate_to_worker(
                 self._app,
                 first,
                 sent.task,
                 at=self._directory,
                 branch=sent.branch,
-                follows=wanted.after,
+                follows=options.after,
                 parent=self._run,
                 operation=operation,
-                is_reader=wanted.is_reader,
+                is_reader=options.is_reader,
                 is_shared=sent.is_shared,
                 is_unattended=self._is_unattended,
                 run=sent.run,
@@ -115,71 +125,71 @@ class Sending:
                 agents=rest,
             )
             # A worker has its keys from its commander, and not in its environment.
-            environ = {**os.environ, **self._app.keys}
-            await to_thread.run_sync(partial(start_commander, self._app.settings, environ, promise=promise))
+            environ = {**os.environ, **self._app.provider_variables}
+            await to_thread.run_sync(partial(start_commander, self._app.settings, environ, delivery=delivery))
 
     def _must_not_be_too_deep(self) -> None:
         """Workers may send workers, but not without end. Raises Mistake."""
-        depth, errand = 0, self._errand
-        with Reader(self._store) as reader:
-            while errand is not None and errand.parent:
+        depth, worker_task = 0, self._worker_task
+        with StoreReader(self._store) as reader:
+            while worker_task is not None and worker_task.parent:
                 depth += 1
-                errand = began(reader.summary(errand.parent)).errand
-        if depth >= DEEPEST:
-            raise Mistake(f"workers send workers no more than {DEEPEST} deep; do this part without another one")
+                worker_task = get_run_started(reader.read_summary(worker_task.parent)).errand
+        if depth >= MAX_DEPTH:
+            raise Mistake(f"workers send workers no more than {MAX_DEPTH} deep; do this part without another one")
 
-    def _usual(self) -> list[Agent]:
-        return list(load(self._directory, self._app.settings.home).team(AGENT))
+    def _load_default_team(self) -> list[Agent]:
+        return list(load_roster(self._directory, self._app.settings.home).resolve_team(DEFAULT_AGENT))
 
-    async def returned(self, run: str, *, idle: Idle = nullcontext) -> WorkerReturned:
-        after, waiting = 0, Waiting(idle)
+    async def wait_for_result(self, run: str, *, idle: Idle = nullcontext) -> WorkerReturned:
+        after, waiting = 0, IdleTracker(idle)
         try:
             while True:
                 # A follower ends where the run is paused; whoever resumes that is waited for.
                 with Follower(self._store, run, after) as entries:
-                    while (entry := await self._next(entries)) is not None:
+                    while (entry := await self._next_entry(entries)) is not None:
                         after = entry.seq
-                        waiting.hear(entry.event)
+                        waiting.apply_event(entry.event)
                         if isinstance(entry.event, RunEnded):
-                            return await to_thread.run_sync(self._result, run)
+                            return await to_thread.run_sync(self._load_result, run)
         finally:
-            waiting.end()
+            waiting.close()
 
-    async def _next(self, entries: Follower) -> Entry | None:
+    async def _next_entry(self, entries: Follower) -> Entry | None:
         """The next entry, None after the last; where their commander is gone meanwhile, there will be another."""
         while True:
-            with move_on_after(LOOK_SECONDS):
+            with move_on_after(POLL_SECONDS):
                 return await anext(entries, None)
-            await to_thread.run_sync(self._see_to_a_commander)
+            await to_thread.run_sync(self._ensure_commander)
 
-    def _see_to_a_commander(self) -> None:
-        if not is_answered(socket_path(self._store)) and has_work(self._store):
+    def _ensure_commander(self) -> None:
+        if not is_commander_listening(commander_socket_path(self._store)) and has_work(self._store):
             start_commander(self._app.settings)
 
-    async def ended(self, run: str) -> WorkerReturned | None:
-        picture = await to_thread.run_sync(self._picture, run)
-        return None if picture.ended is None else await to_thread.run_sync(self._result, run)
+    async def poll_result(self, run: str) -> WorkerReturned | None:
+        view = await to_thread.run_sync(self._load_run_view, run)
+        return None if view.ended is None else await to_thread.run_sync(self._load_result, run)
 
-    async def standing(self, run: str) -> str:
-        picture = await to_thread.run_sync(self._picture, run)
-        if picture.ended is not None:
-            return str(picture.ended.outcome)
-        if picture.waiting:
+    async def describe_worker(self, run: str) -> str:
+        view = await to_thread.run_sync(self._load_run_view, run)
+        if view.ended is not None:
+            return str(view.ended.outcome)
+        if view.open_requests:
             return "waiting for a person"
-        return "queued" if picture.root is None else picture.root.doing or "working"
+        return "queued" if view.root is None else view.root.activity or "working"
 
-    async def call_back(self, runs: Sequence[str]) -> None:
+    async def stop_workers(self, runs: Sequence[str]) -> None:
         for run in runs:
-            await to_thread.run_sync(post, self._store, run, StopAsked(by=f"run {self._run}"))
+            await to_thread.run_sync(post_to_mailbox, self._store, run, StopAsked(by=f"run {self._run}"))
 
-    def _picture(self, run: str) -> Picture:
-        with Reader(self._store) as reader:
-            return Picture.of(reader.entries(run))
+    def _load_run_view(self, run: str) -> RunView:
+        with StoreReader(self._store) as reader:
+            return RunView.from_entries(reader.read_entries(run))
 
-    def _result(self, run: str) -> WorkerReturned:
-        with Reader(self._store) as reader:
-            entries = reader.entries(run)
-        result = Picture.of(entries).result()
+    def _load_result(self, run: str) -> WorkerReturned:
+        with StoreReader(self._store) as reader:
+            entries = reader.read_entries(run)
+        result = RunView.from_entries(entries).build_result()
         left = next((entry.event for entry in reversed(entries) if isinstance(entry.event, WorkCommitted)), None)
         text = result.text or "\n\n".join(part.text for part in result.parts if part.text)
         if left is not None:
@@ -194,7 +204,7 @@ class Sending:
         )
 
 
-class Waiting:
+class IdleTracker:
     """Keeps a block open while a worker waits: for its turn, for who resumes it, or for answers."""
 
     def __init__(self, idle: Idle) -> None:
@@ -205,7 +215,7 @@ class Waiting:
         self._open.enter_context(idle())
         self._is_waiting = True
 
-    def hear(self, event: Event) -> None:
+    def apply_event(self, event: Event) -> None:
         """Take in an entry of the worker's."""
         match event:
             case RunResumed():
@@ -223,12 +233,12 @@ class Waiting:
             self._open.close()
         self._is_waiting = is_waiting
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Wait no more."""
         self._open.close()
 
 
-def _narrowed(own: Permissions | None, held_to: Permissions) -> Permissions:
+def _add_restrictions(own: Permissions | None, restrictions: Permissions) -> Permissions:
     """What an agent is held to, and what whoever sends it is."""
     own = own or Permissions()
-    return Permissions(allow=own.allow, ask=(*own.ask, *held_to.ask), deny=(*own.deny, *held_to.deny))
+    return Permissions(allow=own.allow, ask=(*own.ask, *restrictions.ask), deny=(*own.deny, *restrictions.deny))

@@ -19,43 +19,43 @@ from anyio import move_on_after, sleep, wait_readable
 from msgspec import Struct
 
 from ..values.errors import OutsideFailed
-from .commander_socket import socket_path
-from .key_promise import is_promised
+from .commander_socket import commander_socket_path
+from .key_promise import is_delivery_pending
 
-LONGEST = 65536
-SECONDS = 1.0
+MAX_KEYS_BYTES = 65536
+SEND_TIMEOUT_SECONDS = 1.0
 """How long a commander that is busy is waited for."""
-PATIENCE_SECONDS = 30.0
+KEYS_TIMEOUT_SECONDS = 30.0
 """How long keys may take that are promised."""
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 """How often to look whether they still are."""
 
 
-class Keys(Struct, frozen=True):
+class ProviderKeys(Struct, frozen=True):
     """What one run's worker calls its models with: variables with keys and addresses, empty where there is none."""
 
     run: str
     environ: dict[str, str]
 
 
-def hand_over(store: Path, run: str, environ: Mapping[str, str]) -> bool:
+def send_keys(store: Path, run: str, environ: Mapping[str, str]) -> bool:
     """Give the commander of a store the keys for a run; whether there is one that has them now."""
-    path = _path(store)
+    path = _keys_socket_path(store)
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
         before = path.lstat()
-        ours.settimeout(SECONDS)
-        ours.sendto(msgspec.json.encode(Keys(run, dict(environ))), str(path))
+        ours.settimeout(SEND_TIMEOUT_SECONDS)
+        ours.sendto(msgspec.json.encode(ProviderKeys(run, dict(environ))), str(path))
         # One that closes its keyring takes that away first, and then what has come.
         return os.path.samestat(before, path.lstat())
     return False
 
 
-class Keyring:
+class KeyReceiver:
     """The keys that a commander was given. Only who holds the commander's own socket may open it."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
-        self._path = _path(store)
+        self._path = _keys_socket_path(store)
         self._keys: dict[str, dict[str, str]] = {}
 
     def open(self) -> None:
@@ -66,44 +66,44 @@ class Keyring:
         self._socket.bind(str(self._path))
         os.chmod(self._path, 0o600)  # noqa: PTH101 - as it is bound
 
-    async def keep(self) -> None:
+    async def receive_forever(self) -> None:
         """Take what comes, for ever."""
         while True:
             await wait_readable(self._socket)
-            self._take()
+            self._receive_pending()
 
-    async def wait_for(self, run: str, *, within: float = PATIENCE_SECONDS) -> None:
+    async def wait_for_keys(self, run: str, *, within: float = KEYS_TIMEOUT_SECONDS) -> None:
         """Wait for the keys of a run while somebody promises them. Raises OutsideFailed where that takes too long."""
         with move_on_after(within):
             # In this order: whoever promises them brings them before it stops promising.
-            while is_promised(self._store, run) and not self.of(run):  # noqa: ASYNC110 - a lock does not ring
-                await sleep(LOOK_SECONDS)
+            while is_delivery_pending(self._store, run) and not self.get_keys(run):  # noqa: ASYNC110 - a lock does not ring
+                await sleep(POLL_SECONDS)
             return
         what = "the keys of the shell that it was delegated from"
         raise OutsideFailed(f"{what} have not come within {within:g} s; delegate it again")
 
-    def of(self, run: str) -> dict[str, str]:
+    def get_keys(self, run: str) -> dict[str, str]:
         """The keys that came with a run; none where its commander's own will do."""
-        self._take()
+        self._receive_pending()
         return self._keys.get(run, {})
 
-    def forget(self, run: str) -> None:
+    def discard_keys(self, run: str) -> None:
         """Let go of a run's keys."""
         self._keys.pop(run, None)
 
     def close(self) -> None:
         """Take nothing more than has come: what it is for may be found only after this."""
         self._path.unlink(missing_ok=True)
-        self._take()
+        self._receive_pending()
         self._socket.close()
 
-    def _take(self) -> None:
+    def _receive_pending(self) -> None:
         with suppress(BlockingIOError):
             while True:
                 with suppress(msgspec.MsgspecError):
-                    keys = msgspec.json.decode(self._socket.recv(LONGEST), type=Keys)
+                    keys = msgspec.json.decode(self._socket.recv(MAX_KEYS_BYTES), type=ProviderKeys)
                     self._keys[keys.run] = keys.environ
 
 
-def _path(store: Path) -> Path:
-    return socket_path(store).with_suffix(".keys")
+def _keys_socket_path(store: Path) -> Path:
+    return commander_socket_path(store).with_suffix(".keys")

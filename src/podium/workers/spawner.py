@@ -32,44 +32,44 @@ from anyio import (
 from anyio.abc import Process, TaskGroup, TaskStatus
 
 from ..values.errors import OutsideFailed
-from .fork_server import Birth, Born, Buried, Kill
-from .wire.frame import LONGEST
-from .wire.line_socket import Gone, Pipe
-from .wire.link import whole
+from .fork_server import Exited, KillRequest, Spawned, SpawnRequest
+from .wire.frame import MAX_FRAME_BYTES
+from .wire.line_socket import ConnectionClosed, LineStream
+from .wire.link import unwrap_line
 
-IS_POSSIBLE = sys.platform == "linux"
+CAN_FORK = sys.platform == "linux"
 
 GRACE_SECONDS = 2.0
 UNREAD_SECONDS = 60.0
-LOST = -int(signal.SIGKILL)
+LOST_EXIT_CODE = -int(signal.SIGKILL)
 """How a worker ended whose nursery is gone: the system has killed it."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Child:
+class ForkedProcess:
     """A copy of the cradle."""
 
     pid: int = 0
     returncode: int | None = None
     trouble: str = "it is gone, and another takes its place when it is asked again"
-    _home: Home
-    _is_born: Event = field(default_factory=Event)
+    _fork_server: ForkServerClient
+    _is_started: Event = field(default_factory=Event)
     _is_over: Event = field(default_factory=Event)
 
     async def wait(self) -> int:
         """How it ended, as soon as it has."""
         await self._is_over.wait()
-        return LOST if self.returncode is None else self.returncode
+        return LOST_EXIT_CODE if self.returncode is None else self.returncode
 
     async def kill(self, sign: signal.Signals) -> None:
         """Send a signal to it and all of its group; nothing where it is over."""
         if not self._is_over.is_set():
-            with suppress(Gone):
-                await self._home.say(Kill(pid=self.pid, sign=sign))
+            with suppress(ConnectionClosed):
+                await self._fork_server.send_request(KillRequest(pid=self.pid, sign=sign))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spawned:
+class FreshProcess:
     """A process that began from nothing."""
 
     process: Process
@@ -92,116 +92,120 @@ class Spawned:
             os.killpg(self.process.pid, sign)
 
 
-class Nursery:
+class Spawner:
     """Where workers are born that have one environment. `is_forking` where they are copies of a cradle."""
 
     def __init__(self, group: TaskGroup, environ: Mapping[str, str], *, is_forking: bool) -> None:
         self._group = group
         self._environ = environ
         self._is_forking = is_forking
-        self._home: Home | None = None
+        self._fork_server: ForkServerClient | None = None
         self._opening = Lock()
 
-    async def warm(self) -> int:
+    async def warm_up(self) -> int:
         """Have everything ready; the process whose children the next workers are. Raises OutsideFailed."""
-        return (await self._opened()).pid if self._is_forking else os.getpid()
+        return (await self._ensure_fork_server()).pid if self._is_forking else os.getpid()
 
-    async def born(self, line_for: Callable[[int], str], *, log: Path, folder: Path) -> Child | Spawned:
+    async def spawn(self, line_for: Callable[[int], str], *, log: Path, folder: Path) -> ForkedProcess | FreshProcess:
         """A worker whose standard input has the line for the child of a process. Raises OutsideFailed."""
         if self._is_forking:
-            home = await self._opened()
-            return await home.born(line_for(home.pid), log=log, folder=folder)
-        return await _spawned(line_for(os.getpid()), log=log, folder=folder, environ=self._environ)
+            fork_server = await self._ensure_fork_server()
+            return await fork_server.spawn(line_for(fork_server.pid), log=log, folder=folder)
+        return await _start_fresh_process(line_for(os.getpid()), log=log, folder=folder, environ=self._environ)
 
-    async def _opened(self) -> Home:
+    async def _ensure_fork_server(self) -> ForkServerClient:
         async with self._opening:
-            if self._home is None or self._home.is_gone:
-                self._home = await self._group.start(_kept, self._environ)
-            assert self._home is not None
-            return self._home
+            if self._fork_server is None or self._fork_server.is_gone:
+                self._fork_server = await self._group.start(_run_fork_server, self._environ)
+            assert self._fork_server is not None
+            return self._fork_server
 
 
 @asynccontextmanager
-async def nursery(environ: Mapping[str, str], *, is_forking: bool = IS_POSSIBLE) -> AsyncIterator[Nursery]:
+async def open_spawner(environ: Mapping[str, str], *, is_forking: bool = CAN_FORK) -> AsyncIterator[Spawner]:
     """A nursery until the block ends. Copies of its cradle end with it; others are for who had them born to end."""
     async with create_task_group() as group:
-        yield Nursery(group, environ, is_forking=is_forking)
+        yield Spawner(group, environ, is_forking=is_forking)
         group.cancel_scope.cancel()
 
 
-class Home:
+class ForkServerClient:
     """One cradle, and who was born in it."""
 
-    def __init__(self, pid: int, pipe: Pipe) -> None:
+    def __init__(self, pid: int, stream: LineStream) -> None:
         self.pid = pid
         self.is_gone = False
-        self._pipe = pipe
+        self._stream = stream
         self._sending = Lock()
         self._numbers = count(1)
-        self._expected: dict[int, Child] = {}
-        self._alive: dict[int, Child] = {}
+        self._expected: dict[int, ForkedProcess] = {}
+        self._alive: dict[int, ForkedProcess] = {}
 
-    async def born(self, line: str, *, log: Path, folder: Path) -> Child:
+    async def spawn(self, line: str, *, log: Path, folder: Path) -> ForkedProcess:
         number = next(self._numbers)
-        child = self._expected[number] = Child(_home=self)
+        child = self._expected[number] = ForkedProcess(_fork_server=self)
         try:
-            await self.say(Birth(number=number, line=line, log=str(log), folder=str(folder)))
-            await child._is_born.wait()
-        except Gone:
+            await self.send_request(SpawnRequest(number=number, line=line, log=str(log), folder=str(folder)))
+            await child._is_started.wait()
+        except ConnectionClosed:
             pass
         except BaseException:
             # Nobody will ask for it any more, and it may be there in a moment.
             with CancelScope(shield=True), move_on_after(GRACE_SECONDS, shield=True):
-                await child._is_born.wait()
+                await child._is_started.wait()
                 await child.kill(signal.SIGKILL)
             raise
         if not child.pid:
             raise OutsideFailed(f"the nursery has made no process for a worker: {child.trouble}", retryable=True)
         return child
 
-    async def say(self, wish: Birth | Kill) -> None:
+    async def send_request(self, request: SpawnRequest | KillRequest) -> None:
         """Ask for something. Raises Gone."""
         async with self._sending:
-            await self._pipe.write(msgspec.json.encode(wish) + b"\n", within=UNREAD_SECONDS)
+            await self._stream.write_line(msgspec.json.encode(request) + b"\n", within=UNREAD_SECONDS)
 
-    async def listen(self) -> None:
+    async def receive_messages(self) -> None:
         """Hear what becomes of the children, until there is nobody to tell."""
         try:
             while True:
-                self._hear(msgspec.json.decode(whole(await self._pipe.line()), type=Born | Buried))
-        except Gone:
+                self._handle_message(
+                    msgspec.json.decode(unwrap_line(await self._stream.read_line()), type=Spawned | Exited)
+                )
+        except ConnectionClosed:
             pass
         finally:
             self.is_gone = True
             for child in (*self._expected.values(), *self._alive.values()):
-                child.returncode = LOST
-                child._is_born.set()
+                child.returncode = LOST_EXIT_CODE
+                child._is_started.set()
                 child._is_over.set()
 
-    def _hear(self, news: Born | Buried) -> None:
-        match news:
-            case Born(number=number, pid=0, trouble=trouble):
+    def _handle_message(self, message: Spawned | Exited) -> None:
+        match message:
+            case Spawned(number=number, pid=0, trouble=trouble):
                 child = self._expected.pop(number)
                 child.trouble = trouble
-                child._is_born.set()
+                child._is_started.set()
                 child._is_over.set()
-            case Born(number=number, pid=pid):
+            case Spawned(number=number, pid=pid):
                 child = self._alive[pid] = self._expected.pop(number)
                 child.pid = pid
-                child._is_born.set()
-            case Buried(pid=pid, code=code):
+                child._is_started.set()
+            case Exited(pid=pid, code=code):
                 child = self._alive.pop(pid)
                 child.returncode = code
                 child._is_over.set()
 
 
-async def _kept(environ: Mapping[str, str], *, task_status: TaskStatus[Home] = TASK_STATUS_IGNORED) -> None:
+async def _run_fork_server(
+    environ: Mapping[str, str], *, task_status: TaskStatus[ForkServerClient] = TASK_STATUS_IGNORED
+) -> None:
     """Have a cradle for as long as it lasts or is wanted. Raises OutsideFailed."""
     ours, theirs = socket.socketpair()
-    pipe = Pipe(ours, longest=LONGEST)
+    stream = LineStream(ours, longest=MAX_FRAME_BYTES)
     try:
         process = await open_process(
-            [*_python("fork_server"), str(os.getpid())],
+            [*_python_command("fork_server"), str(os.getpid())],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=None,
@@ -210,26 +214,26 @@ async def _kept(environ: Mapping[str, str], *, task_status: TaskStatus[Home] = T
             start_new_session=True,
         )
     except OSError as error:
-        pipe.close()
+        stream.close()
         raise OutsideFailed(f"no process could be started for workers to be born from: {error}") from error
     finally:
         theirs.close()
-    home = Home(process.pid, pipe)
-    task_status.started(home)
+    fork_server = ForkServerClient(process.pid, stream)
+    task_status.started(fork_server)
     try:
-        await home.listen()
+        await fork_server.receive_messages()
     finally:
-        pipe.close()
+        stream.close()
         with CancelScope(shield=True), suppress(ProcessLookupError):
             process.kill()
             await process.wait()
 
 
-async def _spawned(line: str, *, log: Path, folder: Path, environ: Mapping[str, str]) -> Spawned:
+async def _start_fresh_process(line: str, *, log: Path, folder: Path, environ: Mapping[str, str]) -> FreshProcess:
     try:
         with log.open("ab") as file:
             process = await open_process(
-                _python("worker_process"),
+                _python_command("worker_process"),
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=file,
@@ -243,9 +247,9 @@ async def _spawned(line: str, *, log: Path, folder: Path, environ: Mapping[str, 
     with suppress(BrokenResourceError):  # it has ended already, and how is told by its code
         await process.stdin.send(line.encode() + b"\n")
     await process.stdin.aclose()
-    return Spawned(process=process)
+    return FreshProcess(process=process)
 
 
-def _python(module: str) -> list[str]:
+def _python_command(module: str) -> list[str]:
     """How a module of ours is started: modules in the folder that it is started in are not ours, and not loaded."""
     return [sys.executable, "-P", "-m", f"podium.workers.{module}"]

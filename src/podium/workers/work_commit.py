@@ -13,61 +13,61 @@ from ..store.sqlite.worktree_ledger import Ledger
 from ..values.errors import OutsideFailed, PodiumError
 from ..values.event import KINDS, Noticed, RunStarted, WorkCommitted, WorkerPlaced
 from ..workspace.git.repository import Checkout, Repository
-from ..workspace.git.snapshot import nested_repositories
-from ..workspace.sandbox.bubblewrap import GUARDED
+from ..workspace.git.snapshot import find_nested_repositories
+from ..workspace.sandbox.bubblewrap import PROTECTED_NAMES
 from ..workspace.sandbox.placeholders import Placeholders
-from ..workspace.worktrees.changes_commit import Brought, brought_home
+from ..workspace.worktrees.changes_commit import WorkCommit, commit_work
 from ..workspace.worktrees.worktree import Worktrees
 
 TRIES = 10
 """How often work is brought home from a checkout in which others go on working, before that has failed."""
 
 
-async def returned(timeline: Timeline, started: RunStarted, settings: Settings, *, succeeded: bool) -> str:
+async def commit_worker_changes(timeline: Timeline, started: RunStarted, settings: Settings, *, succeeded: bool) -> str:
     """Bring a worker's changes home; why that could not be done, and nothing where it was, or there are none."""
-    errand = started.errand
-    assert errand is not None
-    if not errand.has_checkout or not timeline.knows(f"/{KINDS[WorkerPlaced]}#1"):
+    worker_task = started.errand
+    assert worker_task is not None
+    if not worker_task.has_checkout or not timeline.has_outcome(f"/{KINDS[WorkerPlaced]}#1"):
         return ""
     try:
-        of = Worktrees(repository=Repository.at(Path(errand.root)), ledger=Ledger(settings.store))
+        of = Worktrees(repository=Repository.at(Path(worker_task.root)), ledger=Ledger(settings.store))
         # Those that share a checkout may come home at the same moment.
-        async with of.ledger.alone() if errand.is_shared else nullcontext():
-            checkout = await of.checkout(errand.branch)
-            task = subject_of(started.request.text, is_sent=bool(errand.parent))
+        async with of.ledger.hold_worktree_lock() if worker_task.is_shared else nullcontext():
+            checkout = await of.find_checkout(worker_task.branch)
+            task = make_commit_subject(started.request.text, is_sent=bool(worker_task.parent))
             subject = task if succeeded else f"Unfinished: {task}"
-            brought = await _brought(checkout, subject, tries=TRIES if errand.is_shared else 1)
+            brought = await _commit_with_retries(checkout, subject, tries=TRIES if worker_task.is_shared else 1)
     except PodiumError as error:
-        return f"its work stays uncommitted in {errand.path}: {error}"
+        return f"its work stays uncommitted in {worker_task.path}: {error}"
     committed = WorkCommitted(
-        branch=errand.branch,
+        branch=worker_task.branch,
         commit=brought.commit,
         commits=brought.commits,
         files=brought.files,
         added=brought.added,
         removed=brought.removed,
     )
-    before = timeline.below("", WorkCommitted)
+    before = timeline.find_events_below("", WorkCommitted)
     if committed not in before:
         timeline.append(committed, scope="", key=f"/{KINDS[WorkCommitted]}#{len(before) + 1}")
     with suppress(PodiumError, OSError):  # the work is home, whatever becomes of the rest
         # One that was killed in the middle of a command has left them there.
-        await to_thread.run_sync(Placeholders(checkout.path, GUARDED, home=settings.home).sweep)
-        if nested := await nested_repositories(checkout):
+        await to_thread.run_sync(Placeholders(checkout.path, PROTECTED_NAMES, home=settings.home).remove_stale)
+        if nested := await find_nested_repositories(checkout):
             inside = ", ".join(nested)
             timeline.append(Noticed(text=f"{inside}: a repository of its own, whose work is on no branch"), scope="")
     return ""
 
 
-async def _brought(checkout: Checkout, subject: str, *, tries: int) -> Brought:
+async def _commit_with_retries(checkout: Checkout, subject: str, *, tries: int) -> WorkCommit:
     """Bring home what a checkout holds. At a file that another writes to just then git fails, and not the next time."""
     for _ in range(tries - 1):
         with suppress(OutsideFailed):
-            return await brought_home(checkout, subject=subject)
-    return await brought_home(checkout, subject=subject)
+            return await commit_work(checkout, subject=subject)
+    return await commit_work(checkout, subject=subject)
 
 
-def subject_of(request: str, *, is_sent: bool) -> str:
+def make_commit_subject(request: str, *, is_sent: bool) -> str:
     """What a request is about, in a line. One that a team sent has its own task last, under a heading."""
     lines = [line for line in request.splitlines() if line.strip()]
     headings = [place for place, line in enumerate(lines) if line.startswith("#")]

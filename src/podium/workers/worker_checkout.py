@@ -8,29 +8,31 @@ from pathlib import Path
 
 from ..app import App
 from ..setup.settings import Settings
-from ..setup.worktree_setup import hook
+from ..setup.worktree_setup import make_worktree_hook
 from ..store.sqlite.worktree_ledger import Ledger
 from ..values.errors import Mistake, PodiumError
 from ..values.event import RunStarted, WorkCommitted, WorkerPlaced
-from ..values.worker_task import Errand
+from ..values.worker_task import WorkerTask
 from ..workspace.git.repository import Checkout, Repository
-from ..workspace.git.revision import contains, must_hold, tips
-from ..workspace.git.snapshot import commit_id, committed
-from ..workspace.merging.trial_merge import Clash, Side, attempt
-from ..workspace.worktrees.disk_quota import measure
-from ..workspace.worktrees.worktree import Worktrees, checkout_of
+from ..workspace.git.revision import contains_commit, must_contain_commits, tips
+from ..workspace.git.snapshot import resolve_commit, write_commit
+from ..workspace.merging.trial_merge import ConflictingMerge, MergeSide, try_merge
+from ..workspace.worktrees.disk_quota import measure_worktrees
+from ..workspace.worktrees.worktree import Worktrees, checkout_from_record
 
 
-async def placed(app: App, environ: Mapping[str, str], run: str, errand: Errand) -> Checkout | None:
+async def ensure_worker_checkout(
+    app: App, environ: Mapping[str, str], run: str, worker_task: WorkerTask
+) -> Checkout | None:
     """The checkout of a worker, made where there is none yet; None for one that needs none. Raises Mistake."""
-    if not errand.has_checkout:
+    if not worker_task.has_checkout:
         return None
-    repository = Repository.at(Path(errand.root))
+    repository = Repository.at(Path(worker_task.root))
     ledger = Ledger(app.settings.store)
-    settings = Settings.load(environ, repo=Path(errand.root))
+    settings = Settings.load(environ, repo=Path(worker_task.root))
     of = Worktrees(repository=repository, ledger=ledger, quota=settings.worktrees.quota)
-    await of.reconciled()
-    setup = hook(
+    await of.reconcile()
+    setup = make_worktree_hook(
         settings.worktrees.setup,
         what="setup",
         home=settings.home,
@@ -38,61 +40,67 @@ async def placed(app: App, environ: Mapping[str, str], run: str, errand: Errand)
         is_sandboxed=settings.sandbox,
     )
     # What is shared belongs to the run of the team: it is in use for as long as that goes on.
-    owner = errand.parent if errand.is_shared else run
-    for noted in await ledger.worktrees(repository.common_dir):
-        if noted.branch == errand.branch and noted.run == owner:
-            checkout = checkout_of(noted)
+    owner = worker_task.parent if worker_task.is_shared else run
+    for noted in await ledger.list_worktrees(repository.common_dir):
+        if noted.branch == worker_task.branch and noted.run == owner:
+            checkout = checkout_from_record(noted)
             # A commander that died may have left it half prepared; who has begun was given it whole.
-            is_whole = errand.is_shared or any(isinstance(one.event, WorkerPlaced) for one in await app.entries(run))
+            is_whole = worker_task.is_shared or any(
+                isinstance(one.event, WorkerPlaced) for one in await app.read_entries(run)
+            )
             if setup is not None and not is_whole:
                 await setup(checkout)
             return checkout
-    base = await base_of(app, repository, errand)
+    base = await resolve_base_commit(app, repository, worker_task)
     # Where it was delegated to, whatever the settings name by now: its timeline says that it works there.
-    return await of.create(errand.branch, base=base, at=Path(errand.path), run=owner, setup=setup)
+    return await of.create(worker_task.branch, base=base, at=Path(worker_task.path), run=owner, setup=setup)
 
 
-async def weighed(store: Path, checkout: Checkout | None) -> None:
+async def record_checkout_size(store: Path, checkout: Checkout | None) -> None:
     """Remember what the checkout of a worker takes when its work is over."""
     if checkout is None:
         return
     ledger = Ledger(store)
     # No worker's trouble: whoever counts by what is remembered looks again before anybody is refused.
     with suppress(PodiumError):
-        noted = [one for one in await ledger.worktrees(checkout.common_dir) if one.path == checkout.path]
-        await measure(ledger, noted)
+        noted = [one for one in await ledger.list_worktrees(checkout.common_dir) if one.path == checkout.path]
+        await measure_worktrees(ledger, noted)
 
 
-async def base_of(app: App, repository: Repository, errand: Errand) -> str | None:
+async def resolve_base_commit(app: App, repository: Repository, worker_task: WorkerTask) -> str | None:
     """Where a branch begins: at its base, with what the workers that it follows have brought. Raises Mistake."""
-    sides = [side for side in [await _brought(app, repository, run) for run in errand.after] if side is not None]
+    sides = [
+        side
+        for side in [await _find_worker_side(app, repository, run) for run in worker_task.after]
+        if side is not None
+    ]
     if not sides:
-        return errand.base or None
-    if errand.base:
-        sides.insert(0, Side(name=errand.base, commit=await commit_id(repository, errand.base)))
-    await must_hold(repository, errand.branch, {side.name: side.commit for side in sides})
+        return worker_task.base or None
+    if worker_task.base:
+        sides.insert(0, MergeSide(name=worker_task.base, commit=await resolve_commit(repository, worker_task.base)))
+    await must_contain_commits(repository, worker_task.branch, {side.name: side.commit for side in sides})
     whole = sides[0]
     for side in sides[1:]:
-        whole = Side(name=whole.name, commit=await _merged(repository, whole, side))
+        whole = MergeSide(name=whole.name, commit=await _merge_sides(repository, whole, side))
     return whole.commit
 
 
-async def _merged(repository: Repository, whole: Side, side: Side) -> str:
-    if await contains(repository, whole.commit, side.commit):
+async def _merge_sides(repository: Repository, whole: MergeSide, side: MergeSide) -> str:
+    if await contains_commit(repository, whole.commit, side.commit):
         return whole.commit
-    if await contains(repository, side.commit, whole.commit):
+    if await contains_commit(repository, side.commit, whole.commit):
         return side.commit
-    tried = await attempt(repository, whole, side)
-    if isinstance(tried, Clash):
+    tried = await try_merge(repository, whole, side)
+    if isinstance(tried, ConflictingMerge):
         clash = f"{side.name} and {whole.name} clash in {', '.join(tried.files)}"
         raise Mistake(f"what it follows does not go together: {clash}")
     subject = f"Bring {side.name} together with {whole.name}"
-    return await committed(repository, tried.tree, [whole.commit, side.commit], subject)
+    return await write_commit(repository, tried.tree, [whole.commit, side.commit], subject)
 
 
-async def _brought(app: App, repository: Repository, run: str) -> Side | None:
+async def _find_worker_side(app: App, repository: Repository, run: str) -> MergeSide | None:
     """What a worker left, with what was added to its branch since, where that is still there; None without a branch."""
-    entries = await app.entries(run)
+    entries = await app.read_entries(run)
     started = entries[0].event
     assert isinstance(started, RunStarted)
     if started.errand is None or not started.errand.has_checkout:
@@ -102,4 +110,4 @@ async def _brought(app: App, repository: Repository, run: str) -> Side | None:
     left = next((one.event.commit for one in reversed(entries) if isinstance(one.event, WorkCommitted)), now)
     if not left:
         raise Mistake(f"{branch}, which it follows, is gone, and nothing is known of what was on it")
-    return Side(name=branch, commit=now if now and await contains(repository, now, left) else left)
+    return MergeSide(name=branch, commit=now if now and await contains_commit(repository, now, left) else left)

@@ -7,37 +7,37 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
-from ..values.plain_text import cut, plain
+from ..values.plain_text import escape_unprintable, truncate_text
 
 FOLDER = "logs"
 TAIL_LINES = 8
 LONGEST_TAIL = 2000
 
 
-class Logs:
+class WorkerLogs:
     """The logs in a Podium home, one for each run."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / FOLDER
 
-    def make(self) -> None:
+    def make_folder(self) -> None:
         """See that they have a folder, which only its owner can enter."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def of(self, run: str) -> Path:
+    def log_path(self, run: str) -> Path:
         """The log of a run."""
         return self._folder / f"{run}.log"
 
-    def note(self, run: str, text: str) -> None:
+    def write_line(self, run: str, text: str) -> None:
         """Write a line. A log that cannot be written keeps nobody from working."""
-        with suppress(OSError), self.of(run).open("a", encoding="utf-8") as log:
-            log.write(f"{time.strftime('%H:%M:%S')} {plain(text)}\n")
+        with suppress(OSError), self.log_path(run).open("a", encoding="utf-8") as log:
+            log.write(f"{time.strftime('%H:%M:%S')} {escape_unprintable(text)}\n")
 
-    def tail(self, run: str) -> str:
+    def read_tail(self, run: str) -> str:
         """Its last lines in one."""
         try:
-            with self.of(run).open(encoding="utf-8", errors="replace") as log:
+            with self.log_path(run).open(encoding="utf-8", errors="replace") as log:
                 lines = deque(log, maxlen=TAIL_LINES)
         except OSError:
             return "it left no log"
-        return cut(" / ".join(plain(line.strip()) for line in lines), LONGEST_TAIL)
+        return truncate_text(" / ".join(escape_unprintable(line.strip()) for line in lines), LONGEST_TAIL)

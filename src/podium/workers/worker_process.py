@@ -24,7 +24,7 @@ from msgspec import Struct
 from ..app import App
 from ..runs.run_handle import Run
 from ..setup.settings import Settings
-from ..values.errors import Mistake, PodiumError, first_error
+from ..values.errors import Mistake, PodiumError, find_first_error
 from ..values.event import (
     ActionBegan,
     Decision,
@@ -41,10 +41,10 @@ from ..values.event import (
     WorkerSent,
 )
 from ..values.result import Result
-from ..views.worker_state import SENT
-from .current_rules import LONGEST_SHOWN
-from .wire.frame import TooLong
-from .wire.line_socket import Gone
+from ..views.worker_state import WORKERS_TOOL
+from .current_rules import MAX_SHOWN_LENGTH
+from .wire.frame import FrameTooLong
+from .wire.line_socket import ConnectionClosed
 from .wire.link import Link
 from .wire.wire_message import (
     Abort,
@@ -64,15 +64,15 @@ from .wire.wire_message import (
     TaskComplete,
     TaskError,
 )
-from .wire.worker_connection import connect
+from .wire.worker_connection import connect_to_commander
 
-DONE, INTERRUPTED, TROUBLE = 0, 3, 1
+EXIT_DONE, EXIT_INTERRUPTED, EXIT_FAILED = 0, 3, 1
 """How the process ends: its run has come to rest, can be resumed, or could not be worked on."""
 
 PR_SET_PDEATHSIG = 1
 
 
-class Hello(Struct, frozen=True, kw_only=True):
+class StartupMessage(Struct, frozen=True, kw_only=True):
     """The first line of a worker's standard input."""
 
     socket: str
@@ -86,7 +86,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     engine: str = ""
 
 
-class Config(Struct, frozen=True, kw_only=True):
+class WorkerConfig(Struct, frozen=True, kw_only=True):
     """What the commander gives a worker that it let in."""
 
     root: str
@@ -99,48 +99,48 @@ class Config(Struct, frozen=True, kw_only=True):
 def main() -> int:
     """Work on the run that standard input names."""
     try:
-        hello = msgspec.json.decode(sys.stdin.buffer.readline(), type=Hello)
+        startup_message = msgspec.json.decode(sys.stdin.buffer.readline(), type=StartupMessage)
     except msgspec.MsgspecError as error:
         sys.stderr.write(f"podium: whoever started this worker has not said what to do: {error}\n")
-        return TROUBLE
-    end_with(hello.parent)
+        return EXIT_FAILED
+    exit_with_parent(startup_message.parent)
     try:
         # Not uvloop, although it may be there: it copies this process for each program that is started, and a worker
         # starts many programs and has few connections.
-        return anyio.run(worked, hello)
+        return anyio.run(run_worker, startup_message)
     except PodiumError as error:
         sys.stderr.write(f"podium: {error}\n")
-        return TROUBLE
+        return EXIT_FAILED
 
 
-def end_with(parent: int) -> None:
+def exit_with_parent(parent: int) -> None:
     """Let the system end this process when its parent is gone, whatever it is doing then."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        sys.exit(INTERRUPTED)
+        sys.exit(EXIT_INTERRUPTED)
 
 
-async def worked(hello: Hello) -> int:
+async def run_worker(startup_message: StartupMessage) -> int:
     """Come to the commander, work, and say how it went."""
     handshake = Handshake(
-        worker=hello.run,
-        token=hello.token,
-        task=hello.task,
-        worktree=hello.worktree,
-        branch=hello.branch,
-        model=hello.model,
-        engine=hello.engine,
+        worker=startup_message.run,
+        token=startup_message.token,
+        task=startup_message.task,
+        worktree=startup_message.worktree,
+        branch=startup_message.branch,
+        model=startup_message.model,
+        engine=startup_message.engine,
     )
     try:
-        async with connect(Path(hello.socket), handshake) as link:
-            config = msgspec.convert(await link.accepted(), Config)
-            return await _worked(hello.run, config, link)
-    except Gone:
-        return INTERRUPTED
+        async with connect_to_commander(Path(startup_message.socket), handshake) as link:
+            config = msgspec.convert(await link.wait_accepted(), WorkerConfig)
+            return await _work_on_run(startup_message.run, config, link)
+    except ConnectionClosed:
+        return EXIT_INTERRUPTED
 
 
-async def _worked(run: str, config: Config, link: Link[Order, Report]) -> int:
+async def _work_on_run(run: str, config: WorkerConfig, link: Link[Order, Report]) -> int:
     environ = {**os.environ, **config.environ}
     # Nobody may be there for hours: what a worker asks waits until somebody is.
     # A reader only reads, with all of its team, whatever mode the person's settings name.
@@ -148,19 +148,19 @@ async def _worked(run: str, config: Config, link: Link[Order, Report]) -> int:
     settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
     with CancelScope() as working:
         async with App(settings, environ=environ) as app, app.resume(run, is_attended=config.is_attended) as work:
-            work.place(config.base)
+            work.record_checkout(config.base)
             async with create_task_group() as beside:
-                beside.start_soon(_heed_signals, working)
-                beside.start_soon(_until_trouble, partial(_obey, link, work), working)
-                beside.start_soon(_until_trouble, partial(_tell, link, work), working)
+                beside.start_soon(_cancel_on_signals, working)
+                beside.start_soon(_run_or_cancel, partial(_handle_orders, link, work), working)
+                beside.start_soon(_run_or_cancel, partial(_send_reports, link, work), working)
                 result = await work.result()
                 beside.cancel_scope.cancel()
-            await _say_goodbye(link, result, await app.entries(run))
-            return INTERRUPTED if result.outcome == "interrupted" else DONE
-    return INTERRUPTED
+            await _report_result(link, result, await app.read_entries(run))
+            return EXIT_INTERRUPTED if result.outcome == "interrupted" else EXIT_DONE
+    return EXIT_INTERRUPTED
 
 
-async def _until_trouble(work: Callable[[], Awaitable[bool]], working: CancelScope) -> None:
+async def _run_or_cancel(work: Callable[[], Awaitable[bool]], working: CancelScope) -> None:
     """Do it; where the commander is gone, or that fails, the work is interrupted, and stays resumable."""
     try:
         if await work():
@@ -170,7 +170,7 @@ async def _until_trouble(work: Callable[[], Awaitable[bool]], working: CancelSco
     working.cancel()
 
 
-async def _heed_signals(working: CancelScope) -> None:
+async def _cancel_on_signals(working: CancelScope) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             working.cancel()
@@ -179,12 +179,12 @@ async def _heed_signals(working: CancelScope) -> None:
 # What the commander says
 
 
-async def _obey(link: Link[Order, Report], run: Run) -> bool:
+async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
     """Do what the commander says, until it is gone: False, since there is nobody to work for then."""
     async for order in link:
         match order:
             case PermissionResponse():
-                decision, comment, rule = _decided(order)
+                decision, comment, rule = _parse_response(order)
                 if order.request_id in run.open_requests:
                     await run.answer(order.request_id, decision, by="commander", comment=comment, rule=rule)
             case Cancel():
@@ -201,7 +201,7 @@ async def _obey(link: Link[Order, Report], run: Run) -> bool:
     return False
 
 
-def _decided(response: PermissionResponse) -> tuple[Decision, str, str]:
+def _parse_response(response: PermissionResponse) -> tuple[Decision, str, str]:
     match response.result:
         case Approve(scope=scope):
             return scope, "", ""
@@ -216,22 +216,22 @@ def _decided(response: PermissionResponse) -> tuple[Decision, str, str]:
 # What the commander is told
 
 
-async def _tell(link: Link[Order, Report], run: Run) -> bool:
+async def _send_reports(link: Link[Order, Report], run: Run) -> bool:
     """Report what happens on the timeline, as it happens; True when all of it is told."""
     tokens = 0
     async for entry in run.entries():
         if isinstance(entry.event, ModelReplied):
             tokens += entry.event.usage.tokens
-        if (report := reported(entry, tokens)) is not None:
+        if (report := make_status_update(entry, tokens)) is not None:
             await link.send(report)
         if isinstance(entry.event, PermissionAsked) and entry.event.id in run.open_requests:
             # What is too large for the wire is on the timeline, where a person decides on it.
-            with suppress(TooLong):
-                await link.send(requested(entry.event))
+            with suppress(FrameTooLong):
+                await link.send(make_permission_request(entry.event))
     return True
 
 
-def reported(entry: Entry, tokens: int) -> StatusUpdate | None:
+def make_status_update(entry: Entry, tokens: int) -> StatusUpdate | None:
     """What an entry says about a worker's state; None where that is nothing new."""
     match entry.event:
         case RunStarted():
@@ -243,7 +243,7 @@ def reported(entry: Entry, tokens: int) -> StatusUpdate | None:
         case ActionBegan() as event:
             return StatusUpdate(state="tool_call", tool=event.action.tool, tokens=tokens)
         case WorkerSent():
-            return StatusUpdate(state="tool_call", tool=SENT, tokens=tokens)
+            return StatusUpdate(state="tool_call", tool=WORKERS_TOOL, tokens=tokens)
         case PermissionAsked() as event:
             return StatusUpdate(state="waiting_permission", tool=event.action.tool, tokens=tokens)
         case QuestionAsked():
@@ -251,19 +251,19 @@ def reported(entry: Entry, tokens: int) -> StatusUpdate | None:
     return None
 
 
-def requested(asked: PermissionAsked) -> PermissionRequest:
+def make_permission_request(asked: PermissionAsked) -> PermissionRequest:
     """A request for permission as it goes over the wire."""
     return PermissionRequest(
         id=asked.id,
         action=asked.action,
         reason=asked.reason,
-        shown=asked.shown[:LONGEST_SHOWN],
+        shown=asked.shown[:MAX_SHOWN_LENGTH],
         always=asked.always,
         denied=asked.denied,
     )
 
 
-async def _say_goodbye(link: Link[Order, Report], result: Result, entries: list[Entry]) -> None:
+async def _report_result(link: Link[Order, Report], result: Result, entries: list[Entry]) -> None:
     """Tell how it ended. Who is gone by now reads it on the timeline."""
     if result.outcome in ("paused", "interrupted"):
         return
@@ -275,7 +275,7 @@ async def _say_goodbye(link: Link[Order, Report], result: Result, entries: list[
         await link.send(
             TaskComplete(
                 success=result.succeeded,
-                response=result.text[:LONGEST_SHOWN],
+                response=result.text[:MAX_SHOWN_LENGTH],
                 tool_calls=usage.tool_calls,
                 tokens=usage.tokens,
                 cost=usage.usd,
@@ -285,11 +285,11 @@ async def _say_goodbye(link: Link[Order, Report], result: Result, entries: list[
                 files_changed=() if committed is None else committed.files,
             )
         )
-    except Gone:
+    except ConnectionClosed:
         pass
 
 
-def environment(environ: Mapping[str, str], secret: frozenset[str]) -> dict[str, str]:
+def without_secrets(environ: Mapping[str, str], secret: frozenset[str]) -> dict[str, str]:
     """The environment of a worker process: that of its commander, without what is secret."""
     return {name: value for name, value in environ.items() if name not in secret}
 
@@ -298,5 +298,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except BaseExceptionGroup as group:
-        sys.stderr.write(f"podium: {first_error(group)!r}\n")
-        sys.exit(TROUBLE)
+        sys.stderr.write(f"podium: {find_first_error(group)!r}\n")
+        sys.exit(EXIT_FAILED)

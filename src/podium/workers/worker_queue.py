@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-Rest = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "taken", "open"]
+RunStatus = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "taken", "open"]
 """How a worker's run has ended, that it is paused, that somebody else works on it, or none of these."""
 
 
@@ -22,45 +22,45 @@ class Job(NamedTuple):
     """The repository that it works in."""
 
 
-class Steps(NamedTuple):
+class StartPlan(NamedTuple):
     """Whom to start now, and who cannot be started any more, with the reason."""
 
     start: list[str]
-    doomed: list[tuple[str, str]]
+    unstartable: list[tuple[str, str]]
 
 
-def steps(
+def plan_worker_starts(
     jobs: Sequence[Job],
     *,
-    rest: Mapping[str, Rest],
+    statuses: Mapping[str, RunStatus],
     running: Collection[str],
     most: int,
     within: Mapping[str, int] | None = None,
-    told: Mapping[str, str] | None = None,
-) -> Steps:
+    end_texts: Mapping[str, str] | None = None,
+) -> StartPlan:
     """The next steps. `rest` tells how runs stand, also of workers that are over; only who runs takes a place.
 
     Those that wait are started in the order in which they were hired, each when all it waits for succeeded.
     `most` may be at work, and in a repository no more than `within` says of it. Past these limits each parent that
     runs has one worker at work. `told` has, of workers that are over, who they were and how they ended.
     """
-    attended = {job.parent for job in jobs if job.run in running}
+    served_parents = {job.parent for job in jobs if job.run in running}
     busy = Counter(job.root for job in jobs if job.run in running)
     start: list[str] = []
-    doomed: list[tuple[str, str]] = []
+    unstartable: list[tuple[str, str]] = []
     for job in jobs:
-        if job.run in running or rest.get(job.run, "open") != "open":
+        if job.run in running or statuses.get(job.run, "open") != "open":
             continue
-        failed = [run for run in job.after if rest.get(run, "failed") in ("failed", "timed_out", "cancelled")]
+        failed = [run for run in job.after if statuses.get(run, "failed") in ("failed", "timed_out", "cancelled")]
         if failed:
-            why = (told or {}).get(failed[0], f"{failed[0]}, which it was to follow, has not succeeded")
-            doomed.append((job.run, why))
+            why = (end_texts or {}).get(failed[0], f"{failed[0]}, which it was to follow, has not succeeded")
+            unstartable.append((job.run, why))
             continue
         has_place = len(running) + len(start) < most and busy[job.root] < (within or {}).get(job.root, most)
         # Who waits for it has a place already, and would wait for ever where nobody works for it.
-        is_awaited = job.parent in running and job.parent not in attended
-        if all(rest.get(run) == "succeeded" for run in job.after) and (has_place or is_awaited):
+        is_awaited = job.parent in running and job.parent not in served_parents
+        if all(statuses.get(run) == "succeeded" for run in job.after) and (has_place or is_awaited):
             start.append(job.run)
-            attended.add(job.parent)
+            served_parents.add(job.parent)
             busy[job.root] += 1
-    return Steps(start, doomed)
+    return StartPlan(start, unstartable)

@@ -17,10 +17,10 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from podium.values.errors import PodiumError
-from podium.workers.commander_socket import bind, socket_path
-from podium.workers.wire.link import Limits, Link
+from podium.workers.commander_socket import bind_socket, commander_socket_path
+from podium.workers.wire.link import Link, LinkLimits
 from podium.workers.wire.wire_message import Handshake, Order, Report
-from podium.workers.wire.worker_connection import Handle, Welcome, serve
+from podium.workers.wire.worker_connection import HandleWorker, WorkerTokens, serve_workers
 
 LONG = 20.0
 """Seconds after which a test that waits has failed."""
@@ -30,7 +30,7 @@ LONG = 20.0
 def short_path() -> Iterator[Path]:
     """A socket's path that is not too long for one, whatever the test is called."""
     with TemporaryDirectory(prefix="podium-") as folder:
-        yield socket_path(Path(folder, "s.db"))
+        yield commander_socket_path(Path(folder, "s.db"))
 
 
 @dataclass
@@ -39,11 +39,11 @@ class Desk:
 
     path: Path
     notes: MemoryObjectReceiveStream[tuple[str, Any]]
-    welcome: Welcome = field(default_factory=Welcome)
+    welcome: WorkerTokens = field(default_factory=WorkerTokens)
     trouble: list[tuple[str, str]] = field(default_factory=list)
 
     def token(self, worker: str = "w1", **config: Any) -> str:
-        return self.welcome.expect(worker, config)
+        return self.welcome.issue_token(worker, config)
 
     async def note(self) -> tuple[str, Any]:
         """The next thing that a worker said, or `ended` and how."""
@@ -52,16 +52,16 @@ class Desk:
 
 
 @asynccontextmanager
-async def commanding(*, limits: Limits | None = None, handle: Handle | None = None) -> AsyncIterator[Desk]:
+async def commanding(*, limits: LinkLimits | None = None, handle: HandleWorker | None = None) -> AsyncIterator[Desk]:
     put, notes = create_memory_object_stream[tuple[str, Any]](math.inf)
 
     async def listen(link: Link[Report, Order], handshake: Handshake) -> None:
         put.send_nowait((handshake.worker, handshake))
         async for message in link:
             put.send_nowait((handshake.worker, message))
-        put.send_nowait((handshake.worker, f"ended: {link.ending}"))
+        put.send_nowait((handshake.worker, f"ended: {link.end_reason}"))
 
-    with short_path() as path, bind(path) as listener, put, notes:
+    with short_path() as path, bind_socket(path) as listener, put, notes:
         desk = Desk(path, notes)
 
         def on_trouble(worker: str, error: PodiumError) -> None:
@@ -70,7 +70,9 @@ async def commanding(*, limits: Limits | None = None, handle: Handle | None = No
         async with create_task_group() as group:
 
             async def served() -> None:
-                await serve(listener, desk.welcome, handle or listen, limits=limits or Limits(), on_trouble=on_trouble)
+                await serve_workers(
+                    listener, desk.welcome, handle or listen, limits=limits or LinkLimits(), on_error=on_trouble
+                )
 
             group.start_soon(served)
             yield desk

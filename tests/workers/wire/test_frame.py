@@ -3,20 +3,20 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.workers.wire.frame import Frames, Line, TooLong
+from podium.workers.wire.frame import FrameDecoder, FrameTooLong, Line
 
 
 def fed(pieces: list[bytes], limit: int) -> list[bytes | str]:
-    frames = Frames(limit)
+    frames = FrameDecoder(limit)
     found: list[Line] = []
     for piece in pieces:
         found += frames.feed(piece)
-        assert frames.held <= limit
-    return ["too long" if isinstance(line, TooLong) else line for line in found]
+        assert frames.pending_bytes <= limit
+    return ["too long" if isinstance(line, FrameTooLong) else line for line in found]
 
 
 def test_a_line_ends_where_its_newline_is() -> None:
-    frames = Frames()
+    frames = FrameDecoder()
 
     assert frames.feed(b"one\ntw") == [b"one"]
     assert frames.feed(b"o\n\nthree") == [b"two", b""]
@@ -41,12 +41,12 @@ def test_a_line_that_is_too_long_is_told_once_and_skipped_as_a_whole() -> None:
 
 
 def test_nothing_is_held_of_a_line_that_never_ends() -> None:
-    frames = Frames(1000)
+    frames = FrameDecoder(1000)
 
     told = [line for _ in range(1000) for line in frames.feed(b"y" * 900)]
 
     assert len(told) == 1
-    assert frames.held == 0
+    assert frames.pending_bytes == 0
 
 
 @st.composite

@@ -24,19 +24,19 @@ from podium.workers.wire.wire_message import (
     FromWorker,
     Handshake,
     HandshakeAck,
-    Log,
+    LogLine,
     PermissionRequest,
     PermissionResponse,
     Pong,
+    ReportedState,
     Result,
-    State,
     StatusUpdate,
     TaskComplete,
     decode_from_commander,
     decode_from_worker,
-    encode,
-    moved,
-    stamped,
+    encode_message,
+    next_state,
+    stamp_message,
 )
 
 PAGE = Path(__file__).parents[3] / "docs" / "wire.md"
@@ -48,34 +48,34 @@ def line(**fields: Any) -> bytes:
 
 
 def test_a_message_is_one_line_and_comes_back_as_it_was() -> None:
-    asked = stamped(PermissionRequest(id="q1", action=ACTION, shown="a\nb"), id="unused", timestamp=5)
-    answered = stamped(PermissionResponse(request_id="q1", result=Approve(scope="run")), id="a1", timestamp=6)
+    asked = stamp_message(PermissionRequest(id="q1", action=ACTION, shown="a\nb"), id="unused", timestamp=5)
+    answered = stamp_message(PermissionResponse(request_id="q1", result=Approve(scope="run")), id="a1", timestamp=6)
 
-    assert encode(asked).count(b"\n") == 1
-    assert decode_from_worker(encode(asked)) == asked
-    assert decode_from_commander(encode(answered)) == answered
+    assert encode_message(asked).count(b"\n") == 1
+    assert decode_from_worker(encode_message(asked)) == asked
+    assert decode_from_commander(encode_message(answered)) == answered
 
 
 def test_the_action_that_arrives_is_the_one_that_was_asked_about() -> None:
-    sent = stamped(PermissionRequest(id="q1", action=ACTION), id="", timestamp=5)
+    sent = stamp_message(PermissionRequest(id="q1", action=ACTION), id="", timestamp=5)
 
-    heard = decode_from_worker(encode(sent))
+    heard = decode_from_worker(encode_message(sent))
 
     assert isinstance(heard, PermissionRequest)
     assert heard.action.id == ACTION.id
 
 
 def test_the_envelope_stands_on_the_line() -> None:
-    sent = json.loads(encode(stamped(Cancel(reason="enough"), id="c1", timestamp=1700000000000)))
+    sent = json.loads(encode_message(stamp_message(Cancel(reason="enough"), id="c1", timestamp=1700000000000)))
 
     assert sent == {"type": "cancel", "id": "c1", "timestamp": 1700000000000, "reason": "enough"}
 
 
 @pytest.mark.parametrize("result", [Approve(), Approve(scope="always"), Deny(comment="no"), Abort()], ids=repr)
 def test_every_decision_has_its_form(result: Result) -> None:
-    sent = stamped(PermissionResponse(request_id="q", result=result), id="a", timestamp=1)
+    sent = stamp_message(PermissionResponse(request_id="q", result=result), id="a", timestamp=1)
 
-    assert decode_from_commander(encode(sent)) == sent
+    assert decode_from_commander(encode_message(sent)) == sent
 
 
 def test_a_rule_comes_with_the_decision_that_made_it() -> None:
@@ -131,9 +131,11 @@ def test_what_is_no_message_is_one_sentence(bad: bytes) -> None:
 
 def test_a_worker_cannot_say_what_a_commander_says_nor_the_other_way_round() -> None:
     with pytest.raises(BadFrame):
-        decode_from_worker(encode(stamped(PermissionResponse(request_id="q", result=Approve()), id="a", timestamp=1)))
+        decode_from_worker(
+            encode_message(stamp_message(PermissionResponse(request_id="q", result=Approve()), id="a", timestamp=1))
+        )
     with pytest.raises(BadFrame):
-        decode_from_commander(encode(stamped(StatusUpdate(state="complete"), id="a", timestamp=1)))
+        decode_from_commander(encode_message(stamp_message(StatusUpdate(state="complete"), id="a", timestamp=1)))
 
 
 def test_an_error_does_not_repeat_what_the_line_held() -> None:
@@ -152,7 +154,7 @@ def test_a_text_that_is_not_unicode_is_refused_before_it_is_sent() -> None:
     done = TaskComplete(success=True, response="", files_changed=("caf\udce9",))
 
     with pytest.raises(BadFrame, match="task_complete cannot be sent"):
-        encode(done)
+        encode_message(done)
 
 
 @given(st.binary(max_size=200))
@@ -164,17 +166,17 @@ def test_random_bytes_are_bad_frames_and_nothing_worse(data: bytes) -> None:
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
 def test_any_text_fits_into_a_line(text: str) -> None:
-    sent = stamped(Log(level="info", content=text), id="1", timestamp=1)
+    sent = stamp_message(LogLine(level="info", content=text), id="1", timestamp=1)
 
-    assert decode_from_worker(encode(sent)) == sent
-    assert b"\n" not in encode(sent)[:-1]
+    assert decode_from_worker(encode_message(sent)) == sent
+    assert b"\n" not in encode_message(sent)[:-1]
 
 
 def test_a_final_state_never_changes_and_any_other_may() -> None:
-    states: tuple[State, ...] = get_args(State)
+    states: tuple[ReportedState, ...] = get_args(ReportedState)
 
     for before, after in product(states, states):
-        assert moved(before, after) == (before if before in FINAL else after)
+        assert next_state(before, after) == (before if before in FINAL else after)
     assert {"complete", "failed", "cancelled"} == FINAL
 
 
@@ -207,4 +209,4 @@ def test_every_field_and_every_state_is_on_the_page() -> None:
     fields = {field for found in (kinds(FromWorker) | kinds(FromCommander)).values() for field in found}
     fields |= {field.name for one in get_args(Result) for field in structs.fields(one)} | set(kinds(Result))
 
-    assert [name for name in sorted(fields | set(get_args(State))) if f"`{name}`" not in page] == []
+    assert [name for name in sorted(fields | set(get_args(ReportedState))) if f"`{name}`" not in page] == []

@@ -24,24 +24,24 @@ from anyio import (
 )
 
 from podium.values.action import Action
-from podium.workers.wire.frame import LONGEST, BadFrame, TooLong
-from podium.workers.wire.line_socket import Gone
-from podium.workers.wire.link import Limits, Link, Rejected
+from podium.workers.wire.frame import MAX_FRAME_BYTES, BadFrame, FrameTooLong
+from podium.workers.wire.line_socket import ConnectionClosed
+from podium.workers.wire.link import HandshakeRejected, Link, LinkLimits
 from podium.workers.wire.wire_message import (
     Approve,
     Cancel,
     Handshake,
     InjectContext,
-    Log,
+    LogLine,
     Order,
     PermissionRequest,
     PermissionResponse,
     Report,
     StatusUpdate,
-    encode,
-    stamped,
+    encode_message,
+    stamp_message,
 )
-from podium.workers.wire.worker_connection import Welcome, connect, serve
+from podium.workers.wire.worker_connection import WorkerTokens, connect_to_commander, serve_workers
 
 from .meeting import LONG, Raw, commanding, raw, said, short_path
 
@@ -63,8 +63,8 @@ async def wait_closed(peer: Raw) -> None:
 
 
 async def test_a_worker_is_let_in_with_its_token_and_gets_what_it_needs() -> None:
-    async with commanding() as desk, connect(desk.path, hand(desk.token(key="k"))) as link:
-        assert await link.accepted() == {"key": "k"}
+    async with commanding() as desk, connect_to_commander(desk.path, hand(desk.token(key="k"))) as link:
+        assert await link.wait_accepted() == {"key": "k"}
 
         worker, handshake = await desk.note()
 
@@ -74,10 +74,10 @@ async def test_a_worker_is_let_in_with_its_token_and_gets_what_it_needs() -> Non
 
 async def test_messages_arrive_in_order_and_the_last_one_before_the_end_too() -> None:
     async with commanding() as desk:
-        async with connect(desk.path, hand(desk.token())) as link:
-            await link.accepted()
+        async with connect_to_commander(desk.path, hand(desk.token())) as link:
+            await link.wait_accepted()
             for number in range(500):
-                await link.send(Log(level="info", content=str(number)))
+                await link.send(LogLine(level="info", content=str(number)))
         await desk.note()
 
         heard = [(await desk.note())[1].content for _ in range(500)]
@@ -90,16 +90,16 @@ async def test_what_is_said_before_the_answer_is_kept_and_goes_out_in_order() ->
     with short_path() as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()
-        async with connect(path, hand("t")) as link:
+        async with connect_to_commander(path, hand("t")) as link:
             for number in range(100):
-                await link.send(Log(level="info", content=str(number)))
+                await link.send(LogLine(level="info", content=str(number)))
             accepted, _ = await to_thread.run_sync(listener.accept)
             with accepted, accepted.makefile("rb") as commander:
                 accepted.settimeout(LONG)
-                there = accepted.recv(LONGEST)
+                there = accepted.recv(MAX_FRAME_BYTES)
                 accepted.sendall(said(type="handshake_ack", accepted=True))
-                await link.accepted()
-                await link.send(Log(level="info", content="100"))
+                await link.wait_accepted()
+                await link.send(LogLine(level="info", content="100"))
                 rest = [await to_thread.run_sync(commander.readline) for _ in range(101)]
 
     assert there.count(b"\n") == 1
@@ -113,7 +113,7 @@ async def test_an_answer_reaches_the_worker_that_asked() -> None:
             if isinstance(message, PermissionRequest):
                 await link.send(PermissionResponse(request_id=message.id, result=Approve(scope="run")))
 
-    async with commanding(handle=decide) as desk, connect(desk.path, hand(desk.token())) as link:
+    async with commanding(handle=decide) as desk, connect_to_commander(desk.path, hand(desk.token())) as link:
         await link.send(PermissionRequest(id="q7", action=Action(run="r", agent="a", tool="bash")))
 
         answer = await link.receive()
@@ -123,15 +123,15 @@ async def test_an_answer_reaches_the_worker_that_asked() -> None:
 
 
 async def test_a_message_of_the_limit_goes_through_and_one_byte_more_is_not_sent() -> None:
-    async with commanding() as desk, connect(desk.path, hand(desk.token())) as link:
-        await link.accepted()
+    async with commanding() as desk, connect_to_commander(desk.path, hand(desk.token())) as link:
+        await link.wait_accepted()
         await desk.note()
-        empty = stamped(Log(level="info", content=""), id="0" * 16, timestamp=1_700_000_000_000)
-        room = LONGEST - (len(encode(empty)) - 1)
+        empty = stamp_message(LogLine(level="info", content=""), id="0" * 16, timestamp=1_700_000_000_000)
+        room = MAX_FRAME_BYTES - (len(encode_message(empty)) - 1)
 
-        await link.send(Log(level="info", content="x" * room))
-        with pytest.raises(TooLong):
-            await link.send(Log(level="info", content="x" * (room + 1)))
+        await link.send(LogLine(level="info", content="x" * room))
+        with pytest.raises(FrameTooLong):
+            await link.send(LogLine(level="info", content="x" * (room + 1)))
         await link.send(StatusUpdate(state="idle"))
 
         assert len((await desk.note())[1].content) == room
@@ -154,17 +154,17 @@ async def test_many_workers_speak_at_once_and_each_for_itself() -> None:
     async with commanding() as desk:
 
         async def work(name: str) -> None:
-            async with connect(desk.path, hand(desk.token(name), worker="somebody else")) as link:
-                await link.accepted()
+            async with connect_to_commander(desk.path, hand(desk.token(name), worker="somebody else")) as link:
+                await link.wait_accepted()
                 for _ in range(5):
-                    await link.send(Log(level="info", content=name))
+                    await link.send(LogLine(level="info", content=name))
 
         async with create_task_group() as group:
             for number in range(50):
                 group.start_soon(work, f"w{number}")
         notes = [await desk.note() for _ in range(50 * 7)]
 
-    assert all(worker == note.content for worker, note in notes if isinstance(note, Log))
+    assert all(worker == note.content for worker, note in notes if isinstance(note, LogLine))
     assert {worker for worker, _ in notes} == {f"w{number}" for number in range(50)}
 
 
@@ -181,12 +181,12 @@ async def refused(peer: Raw) -> str:
 async def test_a_token_that_is_nobodys_is_refused() -> None:
     async with commanding() as desk:
         desk.token()
-        async with connect(desk.path, hand("guessed")) as link:
-            with pytest.raises(Rejected, match="the token is nobody's"):
-                await link.accepted()
-            with pytest.raises(Rejected):
+        async with connect_to_commander(desk.path, hand("guessed")) as link:
+            with pytest.raises(HandshakeRejected, match="the token is nobody's"):
+                await link.wait_accepted()
+            with pytest.raises(HandshakeRejected):
                 await link.send(StatusUpdate(state="idle"))
-            with pytest.raises(Rejected):
+            with pytest.raises(HandshakeRejected):
                 await link.receive()
 
         assert [worker for worker, _ in desk.trouble] == [""]
@@ -211,7 +211,7 @@ async def test_a_worker_that_is_expected_anew_or_no_longer_cannot_use_its_old_to
         old = desk.token()
         desk.token()
         gone = desk.token("w2")
-        desk.welcome.forget("w2")
+        desk.welcome.revoke_token("w2")
 
         for token in (old, gone):
             async with raw(desk.path) as peer:
@@ -238,7 +238,7 @@ async def test_a_name_that_was_forged_is_replaced_by_the_tokens_own() -> None:
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x00\xff\n",
         b"\n",
-        b"x" * (LONGEST + 1) + b"\n",
+        b"x" * (MAX_FRAME_BYTES + 1) + b"\n",
         b'{"type":' + b"[" * 100_000 + b"\n",
     ],
     ids=["report", "answer", "half", "http", "bytes", "blank", "long", "deep"],
@@ -255,7 +255,7 @@ async def test_whatever_comes_first_and_is_no_handshake_is_refused_and_closed(fi
 
 
 async def test_who_does_not_say_who_it_is_in_time_is_refused() -> None:
-    async with commanding(limits=Limits(handshake=0.05)) as desk, raw(desk.path) as silent, raw(desk.path) as slow:
+    async with commanding(limits=LinkLimits(handshake=0.05)) as desk, raw(desk.path) as silent, raw(desk.path) as slow:
         await slow.send(said(type="handshake", worker="w1", token=desk.token())[:-1])
 
         assert "no handshake came within" in await refused(silent)
@@ -273,15 +273,15 @@ async def test_who_hangs_up_before_it_says_anything_bothers_nobody() -> None:
 
 
 async def test_strangers_in_any_number_keep_no_worker_out() -> None:
-    async with commanding(limits=Limits(strangers=4, handshake=600.0)) as desk, raw(desk.path) as first:
+    async with commanding(limits=LinkLimits(unauthenticated=4, handshake=600.0)) as desk, raw(desk.path) as first:
         strangers = []
         for _ in range(300):
             stranger = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             await to_thread.run_sync(stranger.connect, str(desk.path))
             strangers.append(stranger)
 
-        async with connect(desk.path, hand(desk.token())) as link:
-            assert await link.accepted() == {}
+        async with connect_to_commander(desk.path, hand(desk.token())) as link:
+            assert await link.wait_accepted() == {}
 
         await wait_closed(first)
         for stranger in strangers:
@@ -311,7 +311,7 @@ async def test_another_user_is_refused_even_where_the_directory_would_let_it_in(
             path.chmod(0o777)
             listener.listen()
             async with create_task_group() as group:
-                group.start_soon(serve, listener, Welcome(), handle)
+                group.start_soon(serve_workers, listener, WorkerTokens(), handle)
                 done = await to_thread.run_sync(
                     lambda: subprocess.run(
                         [sys.executable, "-S", "-c", STRANGER, str(path)], capture_output=True, text=True, timeout=LONG
@@ -324,8 +324,8 @@ async def test_another_user_is_refused_even_where_the_directory_would_let_it_in(
 
 async def test_where_no_commander_is_a_worker_is_told_so() -> None:
     with short_path() as path:
-        with pytest.raises(Gone, match="no commander can be reached"):
-            async with connect(path, hand("t")):
+        with pytest.raises(ConnectionClosed, match="no commander can be reached"):
+            async with connect_to_commander(path, hand("t")):
                 pass
 
 
@@ -333,11 +333,11 @@ async def test_a_handshake_that_nobody_answers_is_given_up() -> None:
     with short_path() as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()
-        async with connect(path, hand("t"), limits=Limits(handshake=0.05)) as link:
-            await link.send(Log(level="info", content="early"))
+        async with connect_to_commander(path, hand("t"), limits=LinkLimits(handshake=0.05)) as link:
+            await link.send(LogLine(level="info", content="early"))
 
-            with pytest.raises(Gone, match="not answered within"):
-                await link.accepted()
+            with pytest.raises(ConnectionClosed, match="not answered within"):
+                await link.wait_accepted()
 
 
 # What ends a connection, and what does not
@@ -349,7 +349,7 @@ async def test_a_bad_line_is_told_and_skipped_and_a_good_one_makes_up_for_it() -
         await desk.note()
 
         for _ in range(5):
-            await peer.send(b"rubbish\n" + b"z" * (LONGEST + 1) + b"\n")
+            await peer.send(b"rubbish\n" + b"z" * (MAX_FRAME_BYTES + 1) + b"\n")
             await peer.say(type="status_update", state="thinking")
             assert (await desk.note())[1].state == "thinking"
 
@@ -380,7 +380,7 @@ async def test_a_worker_cannot_answer_its_own_request_nor_shake_hands_twice() ->
 
         assert (await desk.note())[1].state == "idle"
         assert [worker for worker, _ in desk.trouble] == ["w1", "w1"]
-        assert desk.welcome.admit(token) is None
+        assert desk.welcome.redeem_token(token) is None
 
 
 async def test_random_bytes_end_a_connection_and_no_other() -> None:
@@ -423,7 +423,7 @@ async def test_a_peer_that_does_not_read_holds_up_its_sender_and_is_then_gone() 
         finally:
             ended.set()
 
-    async with commanding(limits=Limits(unread=0.1), handle=flood) as desk, raw(desk.path) as peer:
+    async with commanding(limits=LinkLimits(unread=0.1), handle=flood) as desk, raw(desk.path) as peer:
         await peer.shake(desk.token())
 
         with fail_after(LONG):
@@ -442,18 +442,21 @@ async def test_who_is_not_heard_yet_waits_and_loses_nothing_nor_counts_as_silent
         await go_on.wait()
         while len(heard) < 100:
             message = await link.receive()
-            assert isinstance(message, Log)
+            assert isinstance(message, LogLine)
             heard.append(message.content.rstrip("x"))
         done.set()
 
     sent: list[str] = []
-    limits = Limits(silence=1.0, ping=600.0)
-    async with commanding(handle=handle, limits=limits) as desk, connect(desk.path, hand(desk.token())) as link:
-        await link.accepted()
+    limits = LinkLimits(silence=1.0, ping=600.0)
+    async with (
+        commanding(handle=handle, limits=limits) as desk,
+        connect_to_commander(desk.path, hand(desk.token())) as link,
+    ):
+        await link.wait_accepted()
 
         async def say() -> None:
             for number in range(100):
-                await link.send(Log(level="info", content=f"{number}{'x' * 50_000}"))
+                await link.send(LogLine(level="info", content=f"{number}{'x' * 50_000}"))
                 sent.append(str(number))
 
         async with create_task_group() as group:
@@ -498,7 +501,7 @@ async def test_a_sender_that_is_cancelled_leaves_no_half_line() -> None:
 
 
 async def test_a_worker_that_says_nothing_is_gone_after_a_while() -> None:
-    async with commanding(limits=Limits(ping=0.02, silence=1.0)) as desk, raw(desk.path) as peer:
+    async with commanding(limits=LinkLimits(ping=0.02, silence=1.0)) as desk, raw(desk.path) as peer:
         await peer.shake(desk.token())
         await desk.note()
 
@@ -507,7 +510,7 @@ async def test_a_worker_that_says_nothing_is_gone_after_a_while() -> None:
 
 
 async def test_a_worker_that_answers_pings_is_there_for_as_long_as_it_likes() -> None:
-    async with commanding(limits=Limits(ping=0.05, silence=1.5)) as desk, raw(desk.path) as peer:
+    async with commanding(limits=LinkLimits(ping=0.05, silence=1.5)) as desk, raw(desk.path) as peer:
         await peer.shake(desk.token())
         await desk.note()
 
@@ -523,7 +526,7 @@ async def test_a_worker_answers_pings_by_itself_and_sees_none() -> None:
     with short_path() as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()
-        async with connect(path, hand("t")) as link:
+        async with connect_to_commander(path, hand("t")) as link:
             accepted, _ = await to_thread.run_sync(listener.accept)
             with accepted, accepted.makefile("rwb") as commander:
                 accepted.settimeout(LONG)
@@ -537,12 +540,12 @@ async def test_a_worker_answers_pings_by_itself_and_sees_none() -> None:
 
 async def test_a_commander_that_says_nothing_is_gone_after_a_while() -> None:
     async with commanding() as desk:
-        async with connect(desk.path, hand(desk.token()), limits=Limits(silence=1.0)) as link:
-            await link.accepted()
+        async with connect_to_commander(desk.path, hand(desk.token()), limits=LinkLimits(silence=1.0)) as link:
+            await link.wait_accepted()
 
             assert [message async for message in link] == []
 
-            assert link.ending == "the other side was silent for 1 s"
+            assert link.end_reason == "the other side was silent for 1 s"
 
 
 async def test_what_a_commander_says_before_it_answers_the_handshake_does_not_count() -> None:
@@ -550,7 +553,7 @@ async def test_what_a_commander_says_before_it_answers_the_handshake_does_not_co
     with short_path() as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()
-        async with connect(path, hand("t"), on_bad=bad.append) as link:
+        async with connect_to_commander(path, hand("t"), on_bad=bad.append) as link:
             accepted, _ = await to_thread.run_sync(listener.accept)
             with accepted:
                 accepted.sendall(said(type="cancel") + said(type="handshake_ack", accepted=True) + said(type="resume"))
@@ -563,6 +566,6 @@ async def test_what_a_commander_says_before_it_answers_the_handshake_does_not_co
 async def test_a_trouble_of_the_worker_itself_comes_out_as_it_is() -> None:
     async with commanding() as desk:
         with pytest.raises(ZeroDivisionError):
-            async with connect(desk.path, hand(desk.token())) as link:
-                await link.accepted()
+            async with connect_to_commander(desk.path, hand(desk.token())) as link:
+                await link.wait_accepted()
                 raise ZeroDivisionError

@@ -17,82 +17,92 @@ from anyio import create_task_group, to_thread
 from anyio.abc import TaskGroup
 
 from ...app import App
-from ...roster.discovery import load
-from ...runs.inbox import Letters, Watch
+from ...roster.discovery import load_roster
+from ...runs.inbox import AnswerMailbox, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...setup.settings import Settings
-from ...values.errors import Mistake, PodiumError, first_error
+from ...values.errors import Mistake, PodiumError, find_first_error
 from ...values.event import Entry, MessageReceived, MessagesDelivered, PermissionAsked, QuestionAsked
 from ...values.result import Result
-from ...values.usage import NOTHING, Usage
+from ...values.usage import NO_USAGE, Usage
 from ..terminal import exit_codes
-from ..terminal.measure import counted, span, used
-from ..terminal.outcome_text import parts_told
-from ..terminal.request_prompt import BY, Asking, harmless
-from ..terminal.run_display import Nothing
-from .chat_output import Voice
-from .console import Console
-from .slash_commands import arguments, called, help_lines, in_place, named
+from ..terminal.measure import format_count, format_duration, format_usage
+from ..terminal.outcome_text import format_parts
+from ..terminal.request_prompt import BY, RequestPrompter, escape_hidden_text
+from ..terminal.run_display import SilentView
+from .chat_output import TranscriptPrinter
+from .console import ChatConsole
+from .slash_commands import (
+    add_repo_option,
+    build_arguments,
+    capture_podium_output,
+    find_slash_command,
+    format_slash_help,
+)
 
 
-class Chat:
+class ChatSession:
     """A person and an agent. `settings` are read anew for each line, so that what was allowed for good holds."""
 
-    def __init__(self, console: Console, *, agent: str, place: Path, settings: Callable[[], Settings]) -> None:
+    def __init__(self, console: ChatConsole, *, agent: str, place: Path, settings: Callable[[], Settings]) -> None:
         self.code = exit_codes.GOAL_MET
         self._console = console
         self._agent = agent
         self._place = place
         self._settings = settings
-        held = settings()
-        self._home = held.home
-        self._letters = Letters(held.store)
-        self._asking = Asking(
-            self._letters, Nothing(), console, home=held.home, tell=lambda text: console.tell(harmless(text))
+        current = settings()
+        self._home = current.home
+        self._answer_mailbox = AnswerMailbox(current.store)
+        self._prompter = RequestPrompter(
+            self._answer_mailbox,
+            SilentView(),
+            console,
+            home=current.home,
+            tell=lambda text: console.print_line(escape_hidden_text(text)),
         )
-        self._watch = Watch(held.store, self._asking, self._letters)
+        self._watcher = WorkerRequestWatcher(current.store, self._prompter, self._answer_mailbox)
         self._one_at_a_time = Lock()
-        self._last = ""
+        self._last_run = ""
         """The run whose conversation goes on."""
-        self._said: list[str] = []
+        self._queue: list[str] = []
         """What the person has said and no agent was given yet."""
-        self._is_said = Flag()
-        self._turn: Turn | None = None
+        self._has_messages = Flag()
+        self._turn: ChatTurn | None = None
         self._is_leaving = False
         self._runs = 0
-        self._usage: Usage = NOTHING
+        self._usage: Usage = NO_USAGE
         self._notices: set[str] = set()
         self._group: TaskGroup | None = None
 
-    async def hold(self) -> None:
+    async def run_until_exit(self) -> None:
         """Talk until the person leaves."""
         async with create_task_group() as group:
             self._group = group
-            group.start_soon(self._asking.attend)
-            group.start_soon(self._watch.keep)
-            group.start_soon(self._work)
-            while (line := await self._console.read()) is not None:
+            group.start_soon(self._prompter.serve_requests)
+            group.start_soon(self._watcher.watch_requests)
+            group.start_soon(self._run_turns)
+            while (line := await self._console.read_message()) is not None:
                 self._is_leaving = False
-                await self._take(line)
+                await self._handle_line(line)
             group.cancel_scope.cancel()
         if self._turn is not None and self._turn.run is not None:
-            self._console.tell(f"interrupted; go on with: podium resume {self._turn.run.id}")
+            self._console.print_line(f"interrupted; go on with: podium resume {self._turn.run.id}")
 
-    def interrupt(self) -> None:
+    def handle_interrupt(self) -> None:
         """What Ctrl-C does: leave a request open, then stop the turn, then leave."""
-        if self._asking.is_asking:
-            self._asking.leave()
+        if self._prompter.is_asking:
+            self._prompter.leave_open()
         elif self._turn is not None and not self._turn.is_stopping:
-            self._console.tell("  stopping; Ctrl-C again leaves at once")
+            self._console.print_line("  stopping; Ctrl-C again leaves at once")
             assert self._group is not None
-            self._group.start_soon(self._turn.stop)
+            self._group.start_soon(self._turn.stop_run)
         elif self._turn is None and not self._is_leaving:
             self._is_leaving = True
-            self._console.tell("  Ctrl-C again, or Ctrl-D, leaves")
+            self._console.print_line("  Ctrl-C again, or Ctrl-D, leaves")
         else:
-            self.leave(exit_codes.SIGNALLED + 2)
+            self.exit_chat(exit_codes.SIGNALLED + 2)
 
-    def leave(self, code: int = exit_codes.GOAL_MET) -> None:
+    def exit_chat(self, code: int = exit_codes.GOAL_MET) -> None:
         """End the chat; what is under way stays resumable."""
         self.code = code
         if self._group is not None:
@@ -100,130 +110,134 @@ class Chat:
 
     # Lines
 
-    async def _take(self, line: str) -> None:
+    async def _handle_line(self, line: str) -> None:
         text = line.strip()
         if text.startswith("/") and not text.startswith("//"):
             assert self._group is not None
-            self._group.start_soon(self._obey, text)
+            self._group.start_soon(self._run_slash_command, text)
         elif text:
             words = text[1:] if text.startswith("//") else text
-            if self._turn is None or not await self._turn.hear(words):
-                self._give(words)
+            if self._turn is None or not await self._turn.send_message(words):
+                self._queue_message(words)
         elif self._turn is None:
-            self._console.ready(self._agent)
+            self._console.show_prompt(self._agent)
 
-    def _give(self, text: str) -> None:
-        self._said.append(text)
-        self._is_said.set()
+    def _queue_message(self, text: str) -> None:
+        self._queue.append(text)
+        self._has_messages.set()
 
-    async def _work(self) -> None:
+    async def _run_turns(self) -> None:
         """One turn after the other, for ever."""
         while True:
-            self._console.ready(self._agent)
-            await self._is_said.wait()
-            self._is_said.clear()
-            while self._said:
-                text, self._said = "\n\n".join(self._said), []
-                self._turn = Turn(self._console, self._asking, self._letters)
+            self._console.show_prompt(self._agent)
+            await self._has_messages.wait()
+            self._has_messages.clear()
+            while self._queue:
+                text, self._queue = "\n\n".join(self._queue), []
+                self._turn = ChatTurn(self._console, self._prompter, self._answer_mailbox)
                 try:
-                    await self._answered(self._turn, text)
+                    await self._run_turn(self._turn, text)
                 except Exception as error:
-                    found = first_error(error)
+                    found = find_first_error(error)
                     if not isinstance(found, PodiumError):
                         raise
-                    self._console.tell(f"podium: {found}")
-                unheard, self._turn = self._turn.unheard, None
-                self._said[:0] = unheard
+                    self._console.print_line(f"podium: {found}")
+                pending, self._turn = self._turn.pending_messages, None
+                self._queue[:0] = pending
 
-    async def _answered(self, turn: Turn, text: str) -> None:
-        voice = Voice(self._console, columns=lambda: shutil.get_terminal_size().columns, known=self._notices)
+    async def _run_turn(self, turn: ChatTurn, text: str) -> None:
+        printer = TranscriptPrinter(
+            self._console, columns=lambda: shutil.get_terminal_size().columns, known=self._notices
+        )
         async with App(self._settings()) as app:
-            start = app.start(self._agent, text, repo=self._place, is_attended=True, after=self._last)
+            start = app.start(self._agent, text, repo=self._place, is_attended=True, after=self._last_run)
             async with start as run:
-                result = await turn.followed(run, voice)
-        self._last = result.run_id
+                result = await turn.follow_run(run, printer)
+        self._last_run = result.run_id
         self._runs += 1
         self._usage += result.usage
-        for words in told(result, voice):
-            self._console.tell(words)
+        for words in format_turn_end(result, printer):
+            self._console.print_line(words)
 
     # Commands
 
-    async def _obey(self, line: str) -> None:
+    async def _run_slash_command(self, line: str) -> None:
         """Do what a slash command asks for."""
         name, _, rest = line[1:].partition(" ")
         try:
             async with self._one_at_a_time:
-                await self._do(name, rest.strip())
+                await self._dispatch_slash_command(name, rest.strip())
         except PodiumError as error:
-            self._console.tell(f"podium: {error}")
+            self._console.print_line(f"podium: {error}")
         if self._turn is None:
-            self._console.ready(self._agent)
+            self._console.show_prompt(self._agent)
 
-    async def _do(self, name: str, rest: str) -> None:
-        slash = named(name)
+    async def _dispatch_slash_command(self, name: str, rest: str) -> None:
+        slash = find_slash_command(name)
         match name:
             case "help":
-                self._console.tell("\n".join(help_lines()))
+                self._console.print_line("\n".join(format_slash_help()))
                 return
             case "clear":
-                self._last = ""
-                self._console.clear()
-                self._console.tell("  what was said before is forgotten; the runs stay")
+                self._last_run = ""
+                self._console.clear_screen()
+                self._console.print_line("  what was said before is forgotten; the runs stay")
                 return
             case "quit":
-                self.leave()
+                self.exit_chat()
                 return
             case "agent":
-                await self._talk_to(rest)
+                await self._switch_agent(rest)
                 return
             case "cost" if not rest:
-                self._console.tell(f"this chat: {counted(self._runs, 'run')}, {used(self._usage)}")
-        words = arguments(slash, rest, place=self._place)
-        self._console.tell(await to_thread.run_sync(called, words))
+                self._console.print_line(f"this chat: {format_count(self._runs, 'run')}, {format_usage(self._usage)}")
+        words = build_arguments(slash, rest, place=self._place)
+        self._console.print_line(await to_thread.run_sync(capture_podium_output, words))
 
-    async def _talk_to(self, name: str) -> None:
+    async def _switch_agent(self, name: str) -> None:
         if not name:
-            self._console.tell(await to_thread.run_sync(called, in_place(["agents"], self._place)))
+            self._console.print_line(
+                await to_thread.run_sync(capture_podium_output, add_repo_option(["agents"], self._place))
+            )
             return
-        load(self._place, self._home).team(name)
+        load_roster(self._place, self._home).resolve_team(name)
         self._agent = name
-        self._console.tell(f"  {name} goes on with the conversation; /clear begins anew")
+        self._console.print_line(f"  {name} goes on with the conversation; /clear begins anew")
 
 
-class Turn:
+class ChatTurn:
     """One line and what comes of it."""
 
-    def __init__(self, console: Console, asking: Asking, letters: Letters) -> None:
+    def __init__(self, console: ChatConsole, prompter: RequestPrompter, answer_mailbox: AnswerMailbox) -> None:
         self.run: Run | None = None
         self.is_stopping = False
         self._console = console
-        self._asking = asking
-        self._letters = letters
-        self._asked: set[str] = set()
+        self._prompter = prompter
+        self._answer_mailbox = answer_mailbox
+        self._request_ids: set[str] = set()
         self._sent: list[str] = []
         self._received: dict[str, str] = {}
 
     @property
-    def unheard(self) -> list[str]:
+    def pending_messages(self) -> list[str]:
         """What was said meanwhile and the agent has not heard."""
         return [*self._received.values(), *self._sent]
 
-    async def followed(self, run: Run, voice: Voice) -> Result:
+    async def follow_run(self, run: Run, printer: TranscriptPrinter) -> Result:
         """What came of the run, after all of it was shown."""
         self.run = run
         if self.is_stopping:
             await run.stop(by=BY)
         with run.entries() as entries:
             async for entry in entries:
-                self._note(entry)
-                voice.hear(entry)
-        voice.end()
-        for id in self._asked:
-            self._asking.withdraw(id, "podium")
+                self._track_entry(entry)
+                printer.handle_entry(entry)
+        printer.finish_transcript()
+        for id in self._request_ids:
+            self._prompter.withdraw_request(id, "podium")
         return await run.result()
 
-    async def hear(self, text: str) -> bool:
+    async def send_message(self, text: str) -> bool:
         """Say something to the agent while it works; False where it cannot hear it."""
         if self.run is None or self.run.is_over or self.is_stopping:
             return False
@@ -232,16 +246,16 @@ class Turn:
             await self.run.send(text, by=BY)
         except Mistake:
             return True  # its end came first, so it is among what was not heard
-        self._console.tell("  it is heard at the next step")
+        self._console.print_line("  it is heard at the next step")
         return True
 
-    async def stop(self) -> None:
+    async def stop_run(self) -> None:
         """End the run with what there is."""
         self.is_stopping = True
         if self.run is not None and not self.run.is_over:
             await self.run.stop(by=BY)
 
-    def _note(self, entry: Entry) -> None:
+    def _track_entry(self, entry: Entry) -> None:
         match entry.event:
             case MessageReceived(id=id, by=by) if by == BY and self._sent:
                 self._received[id] = self._sent.pop(0)
@@ -249,19 +263,19 @@ class Turn:
                 for id in ids:
                     self._received.pop(id, None)
             case PermissionAsked(id=id) | QuestionAsked(id=id):
-                self._asked.add(id)
-                self._letters.expect(id, entry.run)
-        self._asking.hear(entry)
+                self._request_ids.add(id)
+                self._answer_mailbox.register_request(id, entry.run)
+        self._prompter.handle_entry(entry)
 
 
-def told(result: Result, voice: Voice) -> list[str]:
+def format_turn_end(result: Result, printer: TranscriptPrinter) -> list[str]:
     """What there is to say at the end of a turn."""
-    facts = f"  {span(result.usage.seconds)}, {used(result.usage)}"
+    facts = f"  {format_duration(result.usage.seconds)}, {format_usage(result.usage)}"
     match result.outcome:
         case "succeeded":
             return [facts]
         case "paused":
             return [f"  paused; podium resume {result.run_id} goes on with it"]
-    parts = [] if voice.has_spoken else parts_told(result.parts)
+    parts = [] if printer.has_streamed else format_parts(result.parts)
     why = result.error or f"the run was {result.outcome}"
     return [*parts, f"podium: {why}" if result.outcome != "cancelled" else "  stopped", facts]

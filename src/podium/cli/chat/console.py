@@ -12,7 +12,7 @@ from typing import Protocol, Self
 from ..terminal.request_prompt import Keyboard
 
 
-class Console(Keyboard, Protocol):
+class ChatConsole(Keyboard, Protocol):
     """A terminal to talk at, and to answer at; inside its block the terminal is its own."""
 
     def __enter__(self) -> Self: ...
@@ -21,26 +21,26 @@ class Console(Keyboard, Protocol):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
 
-    async def read(self) -> str | None:
+    async def read_message(self) -> str | None:
         """The next line that the person says; None when there will be no more."""
         ...
 
-    def tell(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Show text, which ends a line. Nothing in it acts on the terminal."""
         ...
 
-    def hint(self, text: str) -> None:
+    def show_partial_line(self, text: str) -> None:
         """Show the beginning of a line of which more will come; nothing, where there is none."""
         ...
 
-    def busy(self, doing: str) -> None:
+    def show_activity(self, activity: str) -> None:
         """Show what is being done and for how long already; nothing, where nothing is."""
         ...
 
-    def ready(self, name: str) -> None:
+    def show_prompt(self, name: str) -> None:
         """Say that the next line goes to the agent of this name, which waits for it."""
         ...
 
-    def clear(self) -> None:
+    def clear_screen(self) -> None:
         """Empty the screen."""
         ...

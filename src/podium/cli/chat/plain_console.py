@@ -14,18 +14,18 @@ from typing import Self
 import click
 from anyio import wait_readable
 
-from ..terminal.text import visible
+from ..terminal.text import escape_for_terminal
 
-ENDED = b""
+EOF = b""
 
 
-class Plain:
+class PlainConsole:
     """Reads lines and prints lines."""
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
         self._output = sys.stdout
-        self._rest = ENDED
+        self._buffer = EOF
         self._answers: Queue[str] | None = None
         self._is_prompted = False
         self._is_busy = False
@@ -38,62 +38,62 @@ class Plain:
     ) -> None:
         pass
 
-    async def read(self) -> str | None:
-        while (line := await self._line()) is not None:
+    async def read_message(self) -> str | None:
+        while (line := await self._read_input_line()) is not None:
             self._is_prompted = False
             if self._answers is None:
                 return line
             self._answers.put_nowait(line)
         return None
 
-    async def _line(self) -> str | None:
-        while b"\n" not in self._rest:
+    async def _read_input_line(self) -> str | None:
+        while b"\n" not in self._buffer:
             await wait_readable(self._input)
-            if (got := os.read(self._input, 65536)) == ENDED:
+            if (got := os.read(self._input, 65536)) == EOF:
                 return None
-            self._rest += got
-        line, _, self._rest = self._rest.partition(b"\n")
+            self._buffer += got
+        line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode(errors="replace")
 
-    def tell(self, text: str) -> None:
-        click.echo(f"{self._broken()}{visible(text)}", file=self._output)
+    def print_line(self, text: str) -> None:
+        click.echo(f"{self._end_prompt_line()}{escape_for_terminal(text)}", file=self._output)
 
-    def hint(self, text: str) -> None:
+    def show_partial_line(self, text: str) -> None:
         """A line is shown when it is whole."""
 
-    def busy(self, doing: str) -> None:
+    def show_activity(self, activity: str) -> None:
         """Only the beginning is shown: what is shown once cannot be taken back."""
-        if doing and not self._is_busy:
-            self.tell(f"  ({doing})")
-        self._is_busy = bool(doing)
+        if activity and not self._is_busy:
+            self.print_line(f"  ({activity})")
+        self._is_busy = bool(activity)
 
-    def ready(self, name: str) -> None:
-        click.echo(f"{self._broken()}{visible(name)}> ", file=self._output, nl=False)
+    def show_prompt(self, name: str) -> None:
+        click.echo(f"{self._end_prompt_line()}{escape_for_terminal(name)}> ", file=self._output, nl=False)
         self._is_prompted = True
 
-    def _broken(self) -> str:
+    def _end_prompt_line(self) -> str:
         was_prompted, self._is_prompted = self._is_prompted, False
         return "\n" if was_prompted else ""
 
-    def clear(self) -> None:
+    def clear_screen(self) -> None:
         """A screen that is not drawn on cannot be emptied."""
 
     # Answers
 
-    def forget(self) -> None:
+    def discard_input(self) -> None:
         import termios  # here, because not every system has it
 
         termios.tcflush(self._input, termios.TCIFLUSH)
-        self._rest = ENDED
+        self._buffer = EOF
 
-    async def key(self) -> str:
-        said = (await self.line()).strip()
+    async def read_key(self) -> str:
+        said = (await self.read_line()).strip()
         return said if len(said) == 1 else ""
 
-    async def rest(self) -> None:
+    async def discard_line(self) -> None:
         """A key was a whole line."""
 
-    async def line(self) -> str:
+    async def read_line(self) -> str:
         self._answers = Queue()
         try:
             return await self._answers.get()

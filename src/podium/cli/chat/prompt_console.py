@@ -29,49 +29,49 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from ..terminal.measure import span
-from ..terminal.text import visible
+from ..terminal.measure import format_duration
+from ..terminal.text import escape_for_terminal
 
 QUIET_SECONDS = 0.5
 MENU_ROWS = 6
 TICK_SECONDS = 0.5
 ENTER = ("\r", "\n")
 
-Words = Callable[[str], Iterable[str]]
+CompletionSource = Callable[[str], Iterable[str]]
 """What the last word of a line may become."""
 
 
-class Prompt:
+class PromptConsole:
     """Reads lines at the bottom, and shows what is told above."""
 
-    def __init__(self, *, history: Path, words: Words, interrupt: Callable[[], object]) -> None:
+    def __init__(self, *, history: Path, completions: CompletionSource, interrupt: Callable[[], object]) -> None:
         self._stdout = sys.stdout
         self._name = ""
         self._hint = ""
-        self._doing, self._since = "", 0.0
+        self._activity, self._since = "", 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._mode: Literal["talk", "key", "line"] = "talk"
-        self._is_waited_for = False
-        self._is_attending = False
+        self._has_open_request = False
+        self._is_answering = False
         self._keys: Queue[str] = Queue()
         self._answers: Queue[str] = Queue()
         self._last_key = 0.0
-        self._history = History(history, is_kept=lambda: self._mode == "talk")
+        self._history = ChatHistory(history, is_kept=lambda: self._mode == "talk")
         output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
         # Asking the terminal for the cursor's place brings an answer among the keys, or none at all.
         output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(
-            self._message,
+            self._format_prompt,
             history=self._history,
-            completer=LineCompleter(words),
+            completer=LineCompleter(completions),
             complete_in_thread=True,
             complete_while_typing=False,
             reserve_space_for_menu=MENU_ROWS,
-            key_bindings=self._bindings(interrupt),
+            key_bindings=self._make_key_bindings(interrupt),
             erase_when_done=True,
             output=output,
         )
-        self._session.app.key_processor.before_key_press += self._note_key
+        self._session.app.key_processor.before_key_press += self._record_key_time
 
     def __enter__(self) -> Self:
         # Also between two lines, so that the terminal itself makes nothing of a Ctrl-C or Ctrl-D.
@@ -82,12 +82,12 @@ class Prompt:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.busy("")
+        self.show_activity("")
         self._raw.__exit__(exc_type, exc, traceback)
 
     # Talking
 
-    async def read(self) -> str | None:
+    async def read_message(self) -> str | None:
         while True:
             try:
                 said = await self._session.prompt_async(handle_sigint=False, set_exception_handler=False)
@@ -97,84 +97,86 @@ class Prompt:
                 self._answers.put_nowait(said)
                 continue
             if said.strip():
-                self.tell(f"> {said}")
+                self.print_line(f"> {said}")
             return said
 
-    def tell(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         app = self._session.app
         if app.is_running:
             # Not with the terminal's own line editing for a moment, which would swallow a Ctrl-D.
             app.renderer.erase()
-        click.echo(visible(text).replace("\n", "\r\n") + "\r\n", file=self._stdout, nl=False)
+        click.echo(escape_for_terminal(text).replace("\n", "\r\n") + "\r\n", file=self._stdout, nl=False)
         app.invalidate()
 
-    def hint(self, text: str) -> None:
-        self._hint = visible(text)
+    def show_partial_line(self, text: str) -> None:
+        self._hint = escape_for_terminal(text)
         self._session.app.invalidate()
 
-    def busy(self, doing: str) -> None:
-        self._doing, self._since = visible(doing), time.monotonic()
-        self._tick()
+    def show_activity(self, activity: str) -> None:
+        self._activity, self._since = escape_for_terminal(activity), time.monotonic()
+        self._redraw_while_busy()
 
-    def _tick(self) -> None:
+    def _redraw_while_busy(self) -> None:
         """Draw the prompt anew, and again and again while something is being done."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick) if self._doing else None
+        self._timer = (
+            asyncio.get_running_loop().call_later(TICK_SECONDS, self._redraw_while_busy) if self._activity else None
+        )
         self._session.app.invalidate()
 
-    def ready(self, name: str) -> None:
-        self._name = visible(name)
+    def show_prompt(self, name: str) -> None:
+        self._name = escape_for_terminal(name)
         self._session.app.invalidate()
 
-    def clear(self) -> None:
+    def clear_screen(self) -> None:
         self._session.app.renderer.clear()
 
-    def _message(self) -> StyleAndTextTuples:
+    def _format_prompt(self) -> StyleAndTextTuples:
         above: StyleAndTextTuples = [("", f"{self._hint}\n")] if self._hint else []
-        if self._doing:
-            above.append(("", f"({self._doing}, {span(time.monotonic() - self._since)})\n"))
+        if self._activity:
+            above.append(("", f"({self._activity}, {format_duration(time.monotonic() - self._since)})\n"))
         match self._mode:
             case "key":
                 return [*above, ("bold", "your key> ")]
             case "line":
                 return [*above, ("bold", "your answer> ")]
-        if self._is_waited_for and self._session.default_buffer.text:
+        if self._has_open_request and self._session.default_buffer.text:
             above.append(("", "(somebody waits for your answer; send or clear this line first)\n"))
         return [*above, ("bold", f"{self._name}> ")]
 
     # Answering
 
-    def forget(self) -> None:
+    def discard_input(self) -> None:
         self._keys = Queue()
-        self._is_attending = False
+        self._is_answering = False
 
-    async def key(self) -> str:
-        async with self._asked("key"):
+    async def read_key(self) -> str:
+        async with self._capture_answer("key"):
             return await self._keys.get()
 
-    async def rest(self) -> None:
-        async with self._asked("key"):
+    async def discard_line(self) -> None:
+        async with self._capture_answer("key"):
             while await self._keys.get() not in ENTER:
                 pass
 
-    async def line(self) -> str:
-        async with self._asked("line"):
+    async def read_line(self) -> str:
+        async with self._capture_answer("line"):
             return await self._answers.get()
 
     @asynccontextmanager
-    async def _asked(self, mode: Literal["key", "line"]) -> AsyncIterator[None]:
+    async def _capture_answer(self, mode: Literal["key", "line"]) -> AsyncIterator[None]:
         """The block in which what is typed is an answer. The first of a request waits until nothing else is typed."""
-        self._is_waited_for = True
+        self._has_open_request = True
         try:
-            if not self._is_attending:
+            if not self._is_answering:
                 await self._wait_for_quiet()
                 self._session.output.bell()
-            self._is_attending, self._mode = True, mode
+            self._is_answering, self._mode = True, mode
             self._session.app.invalidate()
             yield
         finally:
-            self._mode, self._is_waited_for = "talk", False
+            self._mode, self._has_open_request = "talk", False
             self._session.app.invalidate()
 
     async def _wait_for_quiet(self) -> None:
@@ -182,10 +184,10 @@ class Prompt:
             self._session.app.invalidate()
             await sleep(QUIET_SECONDS / 10)
 
-    def _note_key(self, _: object) -> None:
+    def _record_key_time(self, _: object) -> None:
         self._last_key = time.monotonic()
 
-    def _bindings(self, interrupt: Callable[[], object]) -> KeyBindings:
+    def _make_key_bindings(self, interrupt: Callable[[], object]) -> KeyBindings:
         bindings = KeyBindings()
         wants_key = Condition(lambda: self._mode == "key")
         is_asked = Condition(lambda: self._mode != "talk")
@@ -209,18 +211,18 @@ class Prompt:
 class LineCompleter(Completer):
     """Completes the last word of a line."""
 
-    def __init__(self, words: Words) -> None:
-        self._words = words
+    def __init__(self, completions: CompletionSource) -> None:
+        self._completions = completions
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         line = document.text_before_cursor
         begun = line.rpartition(" ")[2]
-        for word in self._words(line):
+        for word in self._completions(line):
             if word.startswith(begun):
-                yield Completion(visible(word), start_position=-len(begun))
+                yield Completion(escape_for_terminal(word), start_position=-len(begun))
 
 
-class History(FileHistory):
+class ChatHistory(FileHistory):
     """What the person said before, in a file that only they can read; answers to requests stay out of it."""
 
     def __init__(self, path: Path, *, is_kept: Callable[[], bool]) -> None:

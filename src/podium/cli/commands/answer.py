@@ -5,30 +5,30 @@ from __future__ import annotations
 import click
 
 from ...setup.settings import Settings
-from ...store.sqlite.open_requests import find
+from ...store.sqlite.open_requests import find_open_request
 from ...values.errors import Mistake
 from ...values.event import QuestionAnswered, QuestionAsked
-from ..terminal.answering import told, whoever
-from ..terminal.spoken import spoken
+from ..terminal.answering import get_username, submit_answer
+from ..terminal.spoken import read_text_argument
 
 
 @click.command("answer")
 @click.argument("id")
 @click.argument("text")
-def command(id: str, text: str) -> int:
+def answer_command(id: str, text: str) -> int:
     """Answer the question that was asked as ID with TEXT, or with the number of a choice.
 
     A TEXT of - is read from standard input.
     """
     settings = Settings.load()
-    one = find(settings.store, id)
+    one = find_open_request(settings.store, id)
     if not isinstance(one.asked, QuestionAsked):
         raise Mistake(f"{one.asked.id} asks for permission; podium approve or podium deny answers it")
-    words = chosen(one.asked, spoken(text))
-    return told(settings.store, one, QuestionAnswered(id=one.asked.id, text=words, by=whoever()))
+    words = resolve_choice(one.asked, read_text_argument(text))
+    return submit_answer(settings.store, one, QuestionAnswered(id=one.asked.id, text=words, by=get_username()))
 
 
-def chosen(asked: QuestionAsked, text: str) -> str:
+def resolve_choice(asked: QuestionAsked, text: str) -> str:
     """The choice whose number this is; other text as it is. Raises Mistake for a number that no choice has."""
     word = text.strip()
     if not asked.choices or not word.isdecimal() or word in asked.choices:

@@ -9,86 +9,91 @@ from typing import Any
 
 import click
 
-from ...runs.run_state import state
+from ...runs.run_state import derive_run_state
 from ...setup.settings import Settings
-from ...store.sqlite.open_requests import Waiting, waiting
+from ...store.sqlite.open_requests import OpenRequest, list_open_requests
 from ...values.event import SCHEMA, PermissionAsked
-from ..terminal.entry_text import agent_of
-from ..terminal.measure import ago, cut
-from ..terminal.request_prompt import described, questioned, who
-from ..terminal.say import say
-from ..terminal.text import as_json, visible
+from ..terminal.entry_text import parse_agent_name
+from ..terminal.measure import format_age, truncate_line
+from ..terminal.request_prompt import format_asker, format_permission_request, format_question
+from ..terminal.say import print_to_stderr
+from ..terminal.text import as_json, escape_for_terminal
 
 
 @click.command("approvals")
 @click.argument("id", required=False)
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
-def command(id: str | None, is_json: bool) -> None:
+def approvals_command(id: str | None, is_json: bool) -> None:
     """List what agents of all runs ask and nobody has answered, the oldest first; with ID, show it in full."""
     store = Settings.load().store
-    there = waiting(store) if store.exists() else []
+    requests = list_open_requests(store) if store.exists() else []
     if id is not None:
-        from ...store.sqlite.open_requests import find
+        from ...store.sqlite.open_requests import find_open_request
 
-        there = [find(store, id)]
+        requests = [find_open_request(store, id)]
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, "waiting": [fields(one) for one in there]}))
-    elif not there:
-        say("nothing waits for you")
+        click.echo(as_json({"schema": SCHEMA, "waiting": [request_fields(one) for one in requests]}))
+    elif not requests:
+        print_to_stderr("nothing waits for you")
     elif id is not None:
-        click.echo(visible(whole(there[0])))
-        say(f"answer it with: {ways(there)}")
+        click.echo(escape_for_terminal(format_request(requests[0])))
+        print_to_stderr(f"answer it with: {format_answer_commands(requests)}")
     else:
-        same = Counter(wish(one) for one in there)
-        for one in there:
-            click.echo(visible(line(one, same[wish(one)])))
-        say(f"podium approvals ID shows one in full; {ways(there)}")
+        same = Counter(request_key(one) for one in requests)
+        for one in requests:
+            click.echo(escape_for_terminal(format_request_line(one, same[request_key(one)])))
+        print_to_stderr(f"podium approvals ID shows one in full; {format_answer_commands(requests)}")
 
 
-def fields(one: Waiting) -> dict[str, Any]:
+def request_fields(one: OpenRequest) -> dict[str, Any]:
     """A request as a list tells of it."""
     return {
         "id": one.asked.id,
         "run": one.summary.id,
-        "state": state(one.summary),
-        "agent": agent_of(one.entry.operation),
-        "worker": one.worker or None,
+        "state": derive_run_state(one.summary),
+        "agent": parse_agent_name(one.entry.operation),
+        "worker": one.worker_name or None,
         "asked_at": one.entry.at,
         "asked": one.asked,
         "action_id": one.asked.action.id if isinstance(one.asked, PermissionAsked) else None,
     }
 
 
-def line(one: Waiting, same: int) -> str:
+def format_request_line(one: OpenRequest, same: int) -> str:
     """A request on one line."""
     what = (
-        f"{one.asked.action.tool} {_subject(one.asked)}" if isinstance(one.asked, PermissionAsked) else one.asked.text
+        f"{one.asked.action.tool} {_action_subject(one.asked)}"
+        if isinstance(one.asked, PermissionAsked)
+        else one.asked.text
     )
     again = f"  (one of {same} for the same)" if same > 1 else ""
-    asks = f"{who(one.entry, one.worker)} in {one.summary.id}"
-    return f"{one.asked.id}  {ago(time.time() - one.entry.at)}  {asks}: {cut(' '.join(what.split()), 90)}{again}"
+    asks = f"{format_asker(one.entry, one.worker_name)} in {one.summary.id}"
+    return (
+        f"{one.asked.id}  {format_age(time.time() - one.entry.at)}  {asks}: "
+        f"{truncate_line(' '.join(what.split()), 90)}{again}"
+    )
 
 
-def whole(one: Waiting) -> str:
+def format_request(one: OpenRequest) -> str:
     """All there is to know about a request."""
     if isinstance(one.asked, PermissionAsked):
-        return described(one.entry, one.asked, one.worker, now=time.time()).strip()
-    return questioned(one.entry, one.asked, one.worker).strip()
+        return format_permission_request(one.entry, one.asked, one.worker_name, now=time.time()).strip()
+    return format_question(one.entry, one.asked, one.worker_name).strip()
 
 
-def ways(there: Sequence[Waiting]) -> str:
+def format_answer_commands(requests: Sequence[OpenRequest]) -> str:
     """The commands that answer what waits."""
-    id = there[0].asked.id if len(there) == 1 else "ID"
-    kinds = {isinstance(one.asked, PermissionAsked) for one in there}
+    id = requests[0].asked.id if len(requests) == 1 else "ID"
+    kinds = {isinstance(one.asked, PermissionAsked) for one in requests}
     answers = [f"podium approve {id}, podium deny {id} --why TEXT"] if True in kinds else []
     return ", ".join([*answers, f"podium answer {id} TEXT"] if False in kinds else answers)
 
 
-def wish(one: Waiting) -> str:
+def request_key(one: OpenRequest) -> str:
     """What makes two requests the same."""
-    return one.asked.action.wish if isinstance(one.asked, PermissionAsked) else one.asked.id
+    return one.asked.action.effect_hash if isinstance(one.asked, PermissionAsked) else one.asked.id
 
 
-def _subject(asked: PermissionAsked) -> str:
+def _action_subject(asked: PermissionAsked) -> str:
     arguments = asked.action.arguments
     return str(next((arguments[key] for key in ("command", "path", "url") if key in arguments), arguments))

@@ -8,34 +8,34 @@ from typing import Any
 
 import click
 
-from ...runs.run_lookup import looking
+from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
 from ...values.action import Action
 from ...values.event import SCHEMA, ActionBegan, ActionRefused, Entry, PermissionAnswered, PermissionAsked, ToolAnswered
-from ..terminal.entry_text import agent_of
-from ..terminal.measure import cut
-from ..terminal.say import say
-from ..terminal.text import as_json, visible
+from ..terminal.entry_text import parse_agent_name
+from ..terminal.measure import truncate_line
+from ..terminal.say import print_to_stderr
+from ..terminal.text import as_json, escape_for_terminal
 
 
 @click.command("audit")
 @click.argument("run")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
-def command(run: str, is_json: bool) -> None:
+def audit_command(run: str, is_json: bool) -> None:
     """List every action of RUN that was allowed or refused: who decided or which rule, and what came of it."""
-    with looking(Settings.load().store) as reader:
-        id = reader.find(run)
-        acts = list(audited(reader.entries(id)))
+    with open_reader(Settings.load().store) as reader:
+        id = reader.find_run(run)
+        acts = list(audit_actions(reader.read_entries(id)))
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "run": id, "actions": acts}))
     elif not acts:
-        say(f"no agent of run {id} did anything that needed leave")
+        print_to_stderr(f"no agent of run {id} did anything that needed leave")
     else:
         for act in acts:
-            click.echo(visible(line(act)))
+            click.echo(escape_for_terminal(format_action_line(act)))
 
 
-def audited(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
+def audit_actions(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
     """Every action that needed leave, in order, with its request, its decision and its outcome."""
     asked: dict[str, list[PermissionAsked]] = {}
     answers: dict[str, PermissionAnswered] = {}
@@ -47,17 +47,17 @@ def audited(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
             case PermissionAnswered() as event:
                 answers.setdefault(event.id, event)
             case ActionBegan(action=action, allowed_by=by):
-                act = _act(entry, action, "allowed", by, asked.get(entry.scope, []), answers)
+                act = _action_fields(entry, action, "allowed", by, asked.get(entry.scope, []), answers)
                 open_acts[entry.scope] = act
                 yield act
             case ActionRefused(action=action, reason=reason):
-                yield _act(entry, action, "refused", reason, asked.get(entry.scope, []), answers)
+                yield _action_fields(entry, action, "refused", reason, asked.get(entry.scope, []), answers)
             case ToolAnswered() as event if entry.scope in open_acts:
                 act = open_acts.pop(entry.scope)
                 act["outcome"] = "failed" if event.is_error else "done"
 
 
-def _act(
+def _action_fields(
     entry: Entry,
     action: Action,
     decision: str,
@@ -68,7 +68,7 @@ def _act(
     return {
         "seq": entry.seq,
         "at": entry.at,
-        "agent": agent_of(entry.operation),
+        "agent": parse_agent_name(entry.operation),
         "tool": action.tool,
         "arguments": action.arguments,
         "action": action.id,
@@ -80,9 +80,9 @@ def _act(
     }
 
 
-def line(act: dict[str, Any]) -> str:
+def format_action_line(act: dict[str, Any]) -> str:
     """An action on one line."""
     at = time.strftime("%H:%M:%S", time.localtime(act["at"]))
-    what = cut(" ".join(str(value) for value in act["arguments"].values()), 80)
+    what = truncate_line(" ".join(str(value) for value in act["arguments"].values()), 80)
     came_to = f" -> {act['outcome']}" if act["outcome"] else ""
     return f"{at}  {act['decision']:8} {act['agent']}: {act['tool']} {what} ({act['by']}){came_to}"

@@ -15,14 +15,14 @@ import anyio
 import click
 
 from ... import __version__
-from ...roster.discovery import load
+from ...roster.discovery import load_roster
 from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...values.errors import Mistake
-from ..chat.chat_session import Chat
-from ..chat.console import Console
-from ..chat.plain_console import Plain
-from ..chat.slash_commands import Words
+from ..chat.chat_session import ChatSession
+from ..chat.console import ChatConsole
+from ..chat.plain_console import PlainConsole
+from ..chat.slash_commands import SlashCompletionSource
 from ..terminal.exit_codes import SIGNALLED
 from ..terminal.permission_option import permissions_option
 
@@ -39,7 +39,7 @@ HISTORY = "chat_history"
 @permissions_option
 @click.option("--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; shown and recorded.")
 @click.option("--plain", "is_plain", is_flag=True, help="Plain lines, without a prompt that stays at the bottom.")
-def command(
+def chat_command(
     agent: str, repo: Path | None, model: str | None, permission_mode: str | None, is_bare: bool, is_plain: bool
 ) -> int:
     """Talk to AGENT; each line goes on with the conversation. podium alone, on a terminal, does the same.
@@ -57,34 +57,36 @@ def command(
         permission_mode=permission_mode,
         sandbox=False if is_bare else None,
     )
-    load(place, settings().home).team(agent)
-    held = partial(_held, agent, place, settings, is_plain or os.environ.get("TERM", "dumb") == "dumb")
-    return anyio.run(held, backend_options={"use_uvloop": find_spec("uvloop") is not None})
+    load_roster(place, settings().home).resolve_team(agent)
+    run_chat = partial(_run_chat, agent, place, settings, is_plain or os.environ.get("TERM", "dumb") == "dumb")
+    return anyio.run(run_chat, backend_options={"use_uvloop": find_spec("uvloop") is not None})
 
 
-async def _held(agent: str, place: Path, settings: Callable[[], Settings], is_plain: bool) -> int:
+async def _run_chat(agent: str, place: Path, settings: Callable[[], Settings], is_plain: bool) -> int:
     """Hold a chat to its end; the exit code."""
     loop = asyncio.get_running_loop()
-    chat: Chat | None = None
+    chat: ChatSession | None = None
 
-    def interrupt() -> None:
+    def interrupt_chat() -> None:
         if chat is not None:
-            chat.interrupt()
+            chat.handle_interrupt()
 
-    console: Console
+    console: ChatConsole
     if is_plain:
-        console = Plain()
+        console = PlainConsole()
     else:
-        from ..chat.prompt_console import Prompt  # it takes longer to import than the help to answer
+        from ..chat.prompt_console import PromptConsole  # it takes longer to import than the help to answer
 
-        console = Prompt(history=settings().home / HISTORY, words=Words(place), interrupt=interrupt)
-    chat = Chat(console, agent=agent, place=place, settings=settings)
-    loop.add_signal_handler(signal.SIGINT, interrupt)
-    loop.add_signal_handler(signal.SIGTERM, chat.leave, SIGNALLED + signal.SIGTERM)
+        console = PromptConsole(
+            history=settings().home / HISTORY, completions=SlashCompletionSource(place), interrupt=interrupt_chat
+        )
+    chat = ChatSession(console, agent=agent, place=place, settings=settings)
+    loop.add_signal_handler(signal.SIGINT, interrupt_chat)
+    loop.add_signal_handler(signal.SIGTERM, chat.exit_chat, SIGNALLED + signal.SIGTERM)
     try:
         with console:
-            console.tell(f"podium {__version__}: you talk to {agent}; /help lists what there is, Ctrl-D leaves")
-            await chat.hold()
+            console.print_line(f"podium {__version__}: you talk to {agent}; /help lists what there is, Ctrl-D leaves")
+            await chat.run_until_exit()
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)

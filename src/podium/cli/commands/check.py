@@ -7,54 +7,54 @@ from pathlib import Path
 
 import click
 
-from ...roster.agent_review import Review, review
-from ...system.locations import find_repo, user_home
-from ...values.diagnostic import errors
+from ...roster.agent_review import CheckReport, check_path
+from ...system.locations import find_repo, find_user_home
+from ...values.diagnostic import filter_errors
 from ...values.event import SCHEMA
-from ..terminal.text import as_json, visible
+from ..terminal.text import as_json, escape_for_terminal
 
 
 @click.command("check")
 @click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to check.")
 @click.option("--json", "is_json", is_flag=True, help="Print the findings as JSON.")
-def command(path: Path | None, repo: Path | None, is_json: bool) -> None:
+def check_command(path: Path | None, repo: Path | None, is_json: bool) -> None:
     """Check the agents at PATH: a repository (this one by default), a folder of agents, or one file.
 
     Prints all findings; the exit code is 1 when there are errors.
     """
-    home = user_home()
-    found = review(path or repo or find_repo(Path.cwd(), home=home), home)
-    click.echo(rendered_json(found) if is_json else rendered(found))
-    if errors(found.findings):
+    home = find_user_home()
+    review_result = check_path(path or repo or find_repo(Path.cwd(), home=home), home)
+    click.echo(format_review_json(review_result) if is_json else format_review(review_result))
+    if filter_errors(review_result.diagnostics):
         sys.exit(1)
 
 
-def rendered(found: Review) -> str:
+def format_review(found: CheckReport) -> str:
     """A line for each finding, then the sum."""
-    lines = [visible(f"{finding.severity}: {finding}") for finding in found.findings]
-    return "\n".join([*lines, f"{counted(found.agents, 'agent')}: {summed(found)}"])
+    lines = [escape_for_terminal(f"{finding.severity}: {finding}") for finding in found.diagnostics]
+    return "\n".join([*lines, f"{format_count(found.agent_count, 'agent')}: {format_severity_counts(found)}"])
 
 
-def summed(found: Review) -> str:
+def format_severity_counts(found: CheckReport) -> str:
     """How many findings there are of each severity that occurs."""
-    severities = [finding.severity for finding in found.findings]
+    severities = [finding.severity for finding in found.diagnostics]
     counts = [(severities.count(word), word) for word in ("error", "warning", "notice")]
-    return ", ".join(counted(number, word) for number, word in counts if number) or "nothing to complain about"
+    return ", ".join(format_count(number, word) for number, word in counts if number) or "nothing to complain about"
 
 
-def counted(number: int, word: str) -> str:
+def format_count(number: int, word: str) -> str:
     """`1 agent`, `2 agents`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def rendered_json(found: Review) -> str:
+def format_review_json(found: CheckReport) -> str:
     """The same for programs."""
     return as_json(
         {
             "schema": SCHEMA,
-            "agents": found.agents,
-            "errors": len(errors(found.findings)),
-            "findings": found.findings,
+            "agents": found.agent_count,
+            "errors": len(filter_errors(found.diagnostics)),
+            "findings": found.diagnostics,
         }
     )

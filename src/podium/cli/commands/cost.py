@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 import click
 from msgspec import structs
 
-from ...runs.run_lookup import NO_RUNS, looking
-from ...runs.run_state import State, state
+from ...runs.run_lookup import NO_RUNS, open_reader
+from ...runs.run_state import RunState, derive_run_state
 from ...setup.settings import Settings
-from ...store.sqlite.reader import Reader, Summary
-from ...values.event import SCHEMA, decode
-from ...values.usage import Usage, total
-from ...views.run_view import SPENDING, Node, Picture, spent
-from ..terminal.measure import ago, counted, cut, span, width
-from ..terminal.run_tree import Signs, signs_for
-from ..terminal.say import say
-from ..terminal.text import as_json, visible
-from .ps import fields as run_fields
+from ...store.sqlite.reader import RunSummary, StoreReader
+from ...values.event import SCHEMA, decode_entry
+from ...values.usage import Usage, sum_usage
+from ...views.run_view import USAGE_KINDS, OperationNode, RunView, usage_of_event
+from ..terminal.measure import display_width, format_age, format_count, format_duration, truncate_line
+from ..terminal.run_tree import TreeSymbols, choose_symbols
+from ..terminal.say import print_to_stderr
+from ..terminal.text import as_json, escape_for_terminal
+from .ps import run_summary_fields as run_fields
 
 NARROWEST_NAME = 8
 
@@ -30,7 +30,7 @@ NARROWEST_NAME = 8
 @click.command("cost")
 @click.argument("run", required=False)
 @click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
-def command(run: str | None, is_json: bool) -> None:
+def cost_command(run: str | None, is_json: bool) -> None:
     """Show what RUN cost: calls, tokens, money and time of each agent's part and of all below it.
 
     Without RUN, show the totals of all runs, the newest first, and their sum.
@@ -38,125 +38,129 @@ def command(run: str | None, is_json: bool) -> None:
     store = Settings.load().store
     most = shutil.get_terminal_size().columns
     if run is None:
-        bills: list[Bill] = []
+        costs: list[RunCost] = []
         if store.exists():
-            with looking(store) as reader:
-                bills = [billed(reader, summary, now=time.time()) for summary in reader.runs()]
+            with open_reader(store) as reader:
+                costs = [read_run_cost(reader, summary, now=time.time()) for summary in reader.list_runs()]
         if is_json:
-            click.echo(as_json(bills_fields(bills)))
-        elif bills:
-            click.echo("\n".join(bills_table(bills, now=time.time(), most=most)))
+            click.echo(as_json(costs_fields(costs)))
+        elif costs:
+            click.echo("\n".join(format_costs_table(costs, now=time.time(), most=most)))
         else:
-            say(NO_RUNS)
+            print_to_stderr(NO_RUNS)
         return
-    with looking(store) as reader:
-        id = reader.find(run)
-        word = state(reader.summary(id))
-        picture = Picture.of(reader.entries(id))
-    now = time.time() if word == "running" else picture.at
+    with open_reader(store) as reader:
+        id = reader.find_run(run)
+        word = derive_run_state(reader.read_summary(id))
+        run_view = RunView.from_entries(reader.read_entries(id))
+    now = time.time() if word == "running" else run_view.at
     if is_json:
-        click.echo(as_json(picture_fields(word, picture, now=now)))
+        click.echo(as_json(cost_tree_fields(word, run_view, now=now)))
     else:
-        click.echo("\n".join(picture_table(picture, now=now, most=most, signs=signs_for(sys.stdout.encoding))))
+        click.echo("\n".join(format_cost_tree(run_view, now=now, most=most, signs=choose_symbols(sys.stdout.encoding))))
 
 
 # All runs
 
 
-class Bill(NamedTuple):
+class RunCost(NamedTuple):
     """A run as a list tells of it, and what it used, from its beginning to its end."""
 
     run: dict[str, Any]
     usage: Usage
 
 
-def billed(reader: Reader, summary: Summary, *, now: float) -> Bill:
+def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> RunCost:
     """What a run used. Only what says so is read, which is little of a long timeline."""
     run = run_fields(summary, now)
-    rows = reader.rows(summary.id)
-    used = total(spent(decode(row.line).event) for row in rows if row.kind in SPENDING)
-    return Bill(run, structs.replace(used, seconds=run["seconds"]))
+    rows = reader.read_rows(summary.id)
+    usage = sum_usage(usage_of_event(decode_entry(row.line).event) for row in rows if row.kind in USAGE_KINDS)
+    return RunCost(run, structs.replace(usage, seconds=run["seconds"]))
 
 
-def bills_table(bills: Sequence[Bill], *, now: float, most: int) -> list[str]:
+def format_costs_table(costs: Sequence[RunCost], *, now: float, most: int) -> list[str]:
     """The runs, then their sum; the agent takes what the others leave of the width."""
-    usages = [bill.usage for bill in bills]
-    names = [*(bill.run["id"] for bill in bills), f"sum of {counted(len(bills), 'run')}"]
-    started = Column("STARTED", [*(ago(now - bill.run["started_at"]) for bill in bills), ""], spare=5)
-    agents = ["AGENT", *(visible(bill.run["agent"]) for bill in bills), ""]
-    columns = [started, *amounts([*usages, total(usages)])]
-    lines = table("RUN", [Name(name, "") for name in names], columns, most=most - NARROWEST_NAME - 2)
-    room = max(most - width(lines[0]) - 2, NARROWEST_NAME)
-    return [f"{line}  {cut(agent, room)}".rstrip() for line, agent in zip(lines, agents, strict=True)]
+    usages = [cost.usage for cost in costs]
+    names = [*(cost.run["id"] for cost in costs), f"sum of {format_count(len(costs), 'run')}"]
+    started = Column("STARTED", [*(format_age(now - cost.run["started_at"]) for cost in costs), ""], spare=5)
+    agents = ["AGENT", *(escape_for_terminal(cost.run["agent"]) for cost in costs), ""]
+    columns = [started, *build_usage_columns([*usages, sum_usage(usages)])]
+    lines = format_usage_table("RUN", [TreeLabel(name, "") for name in names], columns, most=most - NARROWEST_NAME - 2)
+    room = max(most - display_width(lines[0]) - 2, NARROWEST_NAME)
+    return [f"{line}  {truncate_line(agent, room)}".rstrip() for line, agent in zip(lines, agents, strict=True)]
 
 
-def bills_fields(bills: Sequence[Bill]) -> dict[str, Any]:
+def costs_fields(costs: Sequence[RunCost]) -> dict[str, Any]:
     """The same for programs."""
     return {
         "schema": SCHEMA,
-        "runs": [{**bill.run, "usage": structs.asdict(bill.usage)} for bill in bills],
-        "usage": structs.asdict(total(bill.usage for bill in bills)),
+        "runs": [{**cost.run, "usage": structs.asdict(cost.usage)} for cost in costs],
+        "usage": structs.asdict(sum_usage(cost.usage for cost in costs)),
     }
 
 
 # One run
 
 
-class Line(NamedTuple):
+class CostLine(NamedTuple):
     """A line of a run's tree: whose it is, and what was used."""
 
-    name: Name
+    name: TreeLabel
     usage: Usage
 
 
-class Name(NamedTuple):
+class TreeLabel(NamedTuple):
     """Who a line is about, which may be cut, and what stands before that."""
 
     guide: str
     text: str
 
 
-def picture_table(picture: Picture, *, now: float, most: int, signs: Signs) -> list[str]:
+def format_cost_tree(run_view: RunView, *, now: float, most: int, signs: TreeSymbols) -> list[str]:
     """The operations with everything below them, and what those used themselves that have something below."""
-    if picture.root is None:
-        return [f"run {picture.run} has not begun, and cost nothing"]
-    lines = list(told(picture.root, now=now, signs=signs))
-    rows = table("AGENT", [line.name for line in lines], amounts([line.usage for line in lines]), most=most)
+    if run_view.root is None:
+        return [f"run {run_view.run} has not begun, and cost nothing"]
+    lines = list(walk_cost_lines(run_view.root, now=now, signs=signs))
+    rows = format_usage_table(
+        "AGENT", [line.name for line in lines], build_usage_columns([line.usage for line in lines]), most=most
+    )
     return [row.rstrip() for row in rows]
 
 
-def told(node: Node, *, now: float, signs: Signs, before: str = "", below: str = "") -> Iterator[Line]:
+def walk_cost_lines(
+    node: OperationNode, *, now: float, signs: TreeSymbols, before: str = "", below: str = ""
+) -> Iterator[CostLine]:
     """The lines of an operation and all below it."""
-    yield Line(Name(before, visible(node.agent)), node_usage(node, now))
-    if node.children and node.own.calls:
+    yield CostLine(TreeLabel(before, escape_for_terminal(node.agent)), node_usage(node, now))
+    if node.children and node.own_usage.calls:
         # Its time is the whole span; how much of it was its own nobody knows.
-        yield Line(Name(below + signs.past, "own"), node.own)
+        yield CostLine(TreeLabel(below + signs.through, "own"), node.own_usage)
     for child in node.children:
-        corner, side = (signs.last, "   ") if child is node.children[-1] else (signs.between, signs.past)
-        yield from told(child, now=now, signs=signs, before=below + corner, below=below + side)
+        corner, side = (signs.last, "   ") if child is node.children[-1] else (signs.between, signs.through)
+        yield from walk_cost_lines(child, now=now, signs=signs, before=below + corner, below=below + side)
 
 
-def node_usage(node: Node, now: float) -> Usage:
+def node_usage(node: OperationNode, now: float) -> Usage:
     """What an operation and all below it used, from its beginning to its end."""
     return structs.replace(node.usage, seconds=(now if node.ended is None else node.ended) - node.started)
 
 
-def picture_fields(word: State, picture: Picture, *, now: float) -> dict[str, Any]:
+def cost_tree_fields(word: RunState, run_view: RunView, *, now: float) -> dict[str, Any]:
     """The same for programs."""
-    started = picture.started
+    started = run_view.started
     assert started is not None
     return {
         "schema": SCHEMA,
-        "run": picture.run,
+        "run": run_view.run,
         "state": word,
         "agent": started.agent,
-        "started_at": picture.started_at,
-        "usage": structs.asdict(structs.replace(picture.usage, seconds=now - picture.started_at)),
-        "tree": None if picture.root is None else node_fields(picture.root, now),
+        "started_at": run_view.started_at,
+        "usage": structs.asdict(structs.replace(run_view.usage, seconds=now - run_view.started_at)),
+        "tree": None if run_view.root is None else cost_node_fields(run_view.root, now),
     }
 
 
-def node_fields(node: Node, now: float) -> dict[str, Any]:
+def cost_node_fields(node: OperationNode, now: float) -> dict[str, Any]:
     """What an operation used itself, and with all below it."""
     return {
         "path": node.path,
@@ -164,9 +168,9 @@ def node_fields(node: Node, now: float) -> dict[str, Any]:
         "trigger": node.trigger,
         "engine": node.engine,
         "outcome": node.outcome,
-        "own": structs.asdict(node.own),
+        "own": structs.asdict(node.own_usage),
         "total": structs.asdict(node_usage(node, now)),
-        "children": [node_fields(child, now) for child in node.children],
+        "children": [cost_node_fields(child, now) for child in node.children],
     }
 
 
@@ -185,27 +189,27 @@ class Column(NamedTuple):
 
     @property
     def width(self) -> int:
-        return max(map(width, (self.title, *self.cells)))
+        return max(map(display_width, (self.title, *self.cells)))
 
 
-def amounts(usages: Sequence[Usage]) -> list[Column]:
+def build_usage_columns(usages: Sequence[Usage]) -> list[Column]:
     """The columns of what was used, a cell for each."""
     return [
         Column("CALLS", [f"{usage.calls:,}" if usage.calls else "" for usage in usages], spare=4),
-        Column("IN", [tokens(usage, usage.input_tokens) for usage in usages], spare=1),
-        Column("OUT", [tokens(usage, usage.output_tokens) for usage in usages], spare=1),
-        Column("CACHED", [tokens(usage, usage.cached_tokens) for usage in usages], spare=3),
-        Column("COST", [money(usage) for usage in usages]),
-        Column("TOOK", [span(usage.seconds) if usage.seconds else "" for usage in usages], spare=2),
+        Column("IN", [format_tokens(usage, usage.input_tokens) for usage in usages], spare=1),
+        Column("OUT", [format_tokens(usage, usage.output_tokens) for usage in usages], spare=1),
+        Column("CACHED", [format_tokens(usage, usage.cached_tokens) for usage in usages], spare=3),
+        Column("COST", [format_cost(usage) for usage in usages]),
+        Column("TOOK", [format_duration(usage.seconds) if usage.seconds else "" for usage in usages], spare=2),
     ]
 
 
-def tokens(usage: Usage, count: int) -> str:
+def format_tokens(usage: Usage, count: int) -> str:
     """So many of its tokens: `1,200`, `~1,200` where they are estimated, nothing where there are none."""
     return f"{'~' if usage.estimated else ''}{count:,}" if count else ""
 
 
-def money(usage: Usage) -> str:
+def format_cost(usage: Usage) -> str:
     """`$0.0123`, `~$0.0123` where it is estimated, `unpriced` where nobody knows; nothing where no call was made."""
     if not usage.calls and not usage.usd:
         return ""
@@ -215,21 +219,24 @@ def money(usage: Usage) -> str:
     return f"{'~' if usage.estimated else ''}{known}{' + unpriced' if usage.unpriced else ''}"
 
 
-def table(title: str, names: Sequence[Name], columns: Sequence[Column], *, most: int) -> list[str]:
+def format_usage_table(title: str, names: Sequence[TreeLabel], columns: Sequence[Column], *, most: int) -> list[str]:
     """Names and amounts in at most so many columns of a terminal, as far as that can be."""
-    wanted = max(width(title), *(width(name.guide) + width(name.text) for name in names))
-    least = max(width(title), *(width(name.guide) + min(width(name.text), NARROWEST_NAME) for name in names))
+    wanted = max(display_width(title), *(display_width(name.guide) + display_width(name.text) for name in names))
+    least = max(
+        display_width(title),
+        *(display_width(name.guide) + min(display_width(name.text), NARROWEST_NAME) for name in names),
+    )
     shown = [column for column in columns if any(column.cells) or not column.spare]
-    while least + taken(shown) > most and (spare := max(shown, key=lambda column: column.spare)).spare:
+    while least + sum_column_widths(shown) > most and (spare := max(shown, key=lambda column: column.spare)).spare:
         shown.remove(spare)
-    room = max(least, min(wanted, most - taken(shown)))
-    rows = [title, *(name.guide + cut(name.text, room - width(name.guide)) for name in names)]
-    rows = [row + " " * (room - width(row)) for row in rows]
+    room = max(least, min(wanted, most - sum_column_widths(shown)))
+    rows = [title, *(name.guide + truncate_line(name.text, room - display_width(name.guide)) for name in names)]
+    rows = [row + " " * (room - display_width(row)) for row in rows]
     for column in shown:
         rows = [f"{row}  {cell:>{column.width}}" for row, cell in zip(rows, (column.title, *column.cells), strict=True)]
     return rows
 
 
-def taken(columns: Sequence[Column]) -> int:
+def sum_column_widths(columns: Sequence[Column]) -> int:
     """How much of a line the columns take."""
     return sum(column.width + 2 for column in columns)

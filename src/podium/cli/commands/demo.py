@@ -17,82 +17,82 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from ...core.timeline import first_break
+from ...core.timeline import find_chain_break
 from ...engines.names import REHEARSAL
-from ...roster.discovery import load
-from ...roster.workflow_graph import tree as graph
+from ...roster.discovery import load_roster
+from ...roster.workflow_graph import render_tree as graph
 from ...store.fault import EXIT_CODE
-from ...store.sqlite.reader import Reader
-from ...store.wakeup import bell_folder
+from ...store.sqlite.reader import StoreReader
+from ...store.wakeup import ensure_socket_folder
 from ...values.event import Entry, Evaluated, ModelReplied, ReflectEnded
-from ...views.run_view import Picture
+from ...views.run_view import RunView
 from ..terminal import exit_codes
-from ..terminal.live_tree import drawn
-from ..terminal.run_tree import signs_for
-from ..terminal.text import visible
+from ..terminal.live_tree import draw_run_tree
+from ..terminal.run_tree import choose_symbols
+from ..terminal.text import escape_for_terminal
 
 AGENTS = Path(__file__).parents[2] / "builtin" / "demo"
 LEAD = "lead"
 REQUEST = "May we cache prices for a day without leaking a discount?"
 TEAM = "release"
 GOAL = "Is the price cache ready to ship?"
-FOREIGN = "PODIUM_"
+PODIUM_PREFIX = "PODIUM_"
 """How the variables begin that would lead the demo out of its own folder."""
 
 
 @click.command("demo")
 @click.option("--keep", "is_kept", is_flag=True, help="Leave the demo's folder in place, to look around in it.")
-def command(is_kept: bool) -> int:
+def demo_command(is_kept: bool) -> int:
     """Watch a team of six agents work, see its process die in the middle, and resume the run; then a team reflect.
 
     Everything happens in a temporary folder, with the rehearsal engine: the flow is real, the words
     are not. It needs no key and no network, and touches nothing of yours.
     """
     console = Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
-    with stage(is_kept=is_kept) as place:
-        return Demo(console, place).play(is_kept=is_kept)
+    with make_demo_folder(is_kept=is_kept) as folder:
+        return Demo(console, folder).run_sections(is_kept=is_kept)
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoFolder:
     """A folder with all that the demo needs: a repository and a home for Podium."""
 
-    folder: Path
+    root: Path
 
     @property
     def repo(self) -> Path:
-        return self.folder / "shop"
+        return self.root / "shop"
 
     @property
     def home(self) -> Path:
-        return self.folder / "home"
+        return self.root / "home"
 
     @property
     def store(self) -> Path:
         return self.home / "podium.db"
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """The variables of a process that stays inside."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        own = {name: value for name, value in os.environ.items() if not name.startswith(PODIUM_PREFIX)}
         return {**own, "PODIUM_HOME": str(self.home), "PODIUM_MODEL": REHEARSAL}
 
 
 @contextmanager
-def stage(*, is_kept: bool) -> Iterator[Stage]:
+def make_demo_folder(*, is_kept: bool) -> Iterator[DemoFolder]:
     """A stage with its agents; put away at the end unless it is kept."""
-    place = Stage(Path(tempfile.mkdtemp(prefix="podium-demo-")))
+    place = DemoFolder(Path(tempfile.mkdtemp(prefix="podium-demo-")))
     try:
         shutil.copytree(AGENTS, place.repo / ".podium" / "agents")
         place.home.mkdir(mode=0o700)
         yield place
     finally:
         if not is_kept:
-            for folder in (bell_folder(place.store), place.folder):
+            for folder in (ensure_socket_folder(place.store), place.root):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class CommandResult:
     """A process of the demo that is over."""
 
     code: int
@@ -102,74 +102,76 @@ class Played:
 class Demo:
     """The play, scene by scene; each says first what it does."""
 
-    def __init__(self, console: Console, place: Stage) -> None:
+    def __init__(self, console: Console, folder: DemoFolder) -> None:
         self._console = console
-        self._stage = place
-        self._scene = 0
-        self._is_right = True
+        self._folder = folder
+        self._section = 0
+        self._is_successful = True
 
-    def play(self, *, is_kept: bool) -> int:
+    def run_sections(self, *, is_kept: bool) -> int:
         """All scenes; the exit code."""
-        self._print("A rehearsed team: the flow is real, the words are not. Nothing of yours is touched.")
-        self._begin(f"Six agents, each a file in {self._stage.repo}/.podium/agents:")
-        team = load(self._stage.repo, self._stage.home).team(LEAD)
-        self._print(graph({agent.name: agent for agent in team}, LEAD))
+        self._print_text("A rehearsed team: the flow is real, the words are not. Nothing of yours is touched.")
+        self._start_section(f"Six agents, each a file in {self._folder.repo}/.podium/agents:")
+        team = load_roster(self._folder.repo, self._folder.home).resolve_team(LEAD)
+        self._print_text(graph({agent.name: agent for agent in team}, LEAD))
 
-        self._begin("A run without trouble, to compare with.")
-        whole = self._podium("run", LEAD, REQUEST, "--quiet")
-        self._print(whole.answer)
-        entries = self._entries(self._newest())
-        calls = replies(entries)
+        self._start_section("A run without trouble, to compare with.")
+        whole = self._run_podium("run", LEAD, REQUEST, "--quiet")
+        self._print_text(whole.answer)
+        entries = self._read_entries(self._newest_run())
+        calls = list_reply_keys(entries)
 
         middle = len(entries) // 2
-        self._begin(f"The same again, but its process dies right after entry {middle}, as with kill -9.")
-        died = self._podium("run", LEAD, REQUEST, "--plain", fault=middle)
-        run = self._newest()
-        kept = self._entries(run)
-        self._print(
+        self._start_section(f"The same again, but its process dies right after entry {middle}, as with kill -9.")
+        died = self._run_podium("run", LEAD, REQUEST, "--plain", fault=middle)
+        run = self._newest_run()
+        kept = self._read_entries(run)
+        self._print_text(
             f"The process is gone (exit code {died.code}). On the disk: {len(kept)} entries, "
-            f"with {len(replies(kept))} of {len(calls)} model replies."
+            f"with {len(list_reply_keys(kept))} of {len(calls)} model replies."
         )
-        self._check("the process died where it was told to", died.code == EXIT_CODE and len(kept) == middle)
+        self._check_claim("the process died where it was told to", died.code == EXIT_CODE and len(kept) == middle)
 
-        self._begin("Another process goes on: what was done is read from the timeline, not done again.")
-        resumed = self._podium("resume", run, "--plain")
-        self._print(resumed.answer)
+        self._start_section("Another process goes on: what was done is read from the timeline, not done again.")
+        resumed = self._run_podium("resume", run, "--plain")
+        self._print_text(resumed.answer)
 
-        self._begin("What the timeline says now:")
-        timeline = self._entries(run)
-        picture = Picture.of(timeline)
-        self._console.print(drawn(picture, self._console, signs_for(self._console.encoding), is_live=False))
-        done = replies(timeline)
-        self._check("the answer is that of the run without trouble", whole.answer == resumed.answer != "")
-        self._check(f"there are {len(done)} model replies, none of them twice", sorted(done) == sorted(calls))
-        self._check(f"all {len(timeline)} entries are as they were written", self._is_unbroken(run))
+        self._start_section("What the timeline says now:")
+        timeline = self._read_entries(run)
+        run_view = RunView.from_entries(timeline)
+        self._console.print(
+            draw_run_tree(run_view, self._console, choose_symbols(self._console.encoding), is_live=False)
+        )
+        done = list_reply_keys(timeline)
+        self._check_claim("the answer is that of the run without trouble", whole.answer == resumed.answer != "")
+        self._check_claim(f"there are {len(done)} model replies, none of them twice", sorted(done) == sorted(calls))
+        self._check_claim(f"all {len(timeline)} entries are as they were written", self._has_intact_chain(run))
 
-        self._begin("A team that reflects: its lead plans, the members work, the lead judges, and again.")
-        reflected = self._podium("run", TEAM, GOAL, "--plain")
-        loop = [entry.event for entry in self._entries(self._newest())]
+        self._start_section("A team that reflects: its lead plans, the members work, the lead judges, and again.")
+        reflected = self._run_podium("run", TEAM, GOAL, "--plain")
+        loop = [entry.event for entry in self._read_entries(self._newest_run())]
         scores = [f"{event.score:.1f}" for event in loop if isinstance(event, Evaluated)]
         ends = [event.end for event in loop if isinstance(event, ReflectEnded)]
-        self._print(reflected.answer)
-        self._check(f"judged {', then '.join(scores)}: {', '.join(ends)}", ends == ["goal_met"])
+        self._print_text(reflected.answer)
+        self._check_claim(f"judged {', then '.join(scores)}: {', '.join(ends)}", ends == ["goal_met"])
 
-        self._begin("What the same team would cost you, before any money is spent:")
-        self._podium("run", TEAM, GOAL, "--dry-run", "--quiet")
+        self._start_section("What the same team would cost you, before any money is spent:")
+        self._run_podium("run", TEAM, GOAL, "--dry-run", "--quiet")
 
-        self._begin("To look further:")
-        self._print("\n".join(f"  {line}" for line in self._next(run, is_kept=is_kept)))
-        return exit_codes.GOAL_MET if self._is_right else exit_codes.INTEGRITY
+        self._start_section("To look further:")
+        self._print_text("\n".join(f"  {line}" for line in self._suggest_commands(run, is_kept=is_kept)))
+        return exit_codes.GOAL_MET if self._is_successful else exit_codes.INTEGRITY
 
     # Processes
 
-    def _podium(self, *arguments: str, fault: int | None = None) -> Played:
+    def _run_podium(self, *arguments: str, fault: int | None = None) -> CommandResult:
         """Run a command in a process of its own, and show what it says on the way."""
         variables = {} if fault is None else {"PODIUM_FAULT": str(fault)}
-        self._prompt(variables, arguments)
+        self._print_command(variables, arguments)
         with subprocess.Popen(
             [sys.executable, "-m", "podium", *arguments],
-            cwd=self._stage.repo,
-            env={**self._stage.environment(), **variables},
+            cwd=self._folder.repo,
+            env={**self._folder.build_environment(), **variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -179,47 +181,47 @@ class Demo:
             assert process.stdout is not None
             assert process.stderr is not None
             for said in process.stderr:
-                self._print(f"  {said.rstrip()}", "dim")
+                self._print_text(f"  {said.rstrip()}", "dim")
             answer = process.stdout.read()
-        return Played(code=process.returncode, answer=answer.rstrip("\n"))
+        return CommandResult(code=process.returncode, answer=answer.rstrip("\n"))
 
     # What is on the disk
 
-    def _newest(self) -> str:
-        with Reader(self._stage.store) as reader:
-            return reader.runs()[0].id
+    def _newest_run(self) -> str:
+        with StoreReader(self._folder.store) as reader:
+            return reader.list_runs()[0].id
 
-    def _entries(self, run: str) -> list[Entry]:
-        with Reader(self._stage.store) as reader:
-            return reader.entries(run)
+    def _read_entries(self, run: str) -> list[Entry]:
+        with StoreReader(self._folder.store) as reader:
+            return reader.read_entries(run)
 
-    def _is_unbroken(self, run: str) -> bool:
-        with Reader(self._stage.store) as reader:
-            return first_break(reader.rows(run)) is None
+    def _has_intact_chain(self, run: str) -> bool:
+        with StoreReader(self._folder.store) as reader:
+            return find_chain_break(reader.read_rows(run)) is None
 
     # What is said
 
-    def _begin(self, what: str) -> None:
-        self._scene += 1
+    def _start_section(self, what: str) -> None:
+        self._section += 1
         self._console.print()
-        self._print(f"{self._scene}. {what}", "bold")
+        self._print_text(f"{self._section}. {what}", "bold")
 
-    def _prompt(self, variables: dict[str, str], arguments: Sequence[str]) -> None:
+    def _print_command(self, variables: dict[str, str], arguments: Sequence[str]) -> None:
         words = [*(f"{name}={value}" for name, value in variables.items()), "podium", *map(shlex.quote, arguments)]
-        self._print(f"$ {' '.join(words)}", "cyan")
+        self._print_text(f"$ {' '.join(words)}", "cyan")
 
-    def _check(self, claim: str, is_true: bool) -> None:
-        signs = signs_for(self._console.encoding)
-        self._is_right = self._is_right and is_true
+    def _check_claim(self, claim: str, is_true: bool) -> None:
+        signs = choose_symbols(self._console.encoding)
+        self._is_successful = self._is_successful and is_true
         if is_true:
-            self._print(f"{signs.done} {claim}", "green")
+            self._print_text(f"{signs.done} {claim}", "green")
         else:
-            self._print(f"{signs.failed} NOT TRUE: {claim}", "bold red")
+            self._print_text(f"{signs.failed} NOT TRUE: {claim}", "bold red")
 
-    def _print(self, text: str, style: str = "") -> None:
-        self._console.print(Text(visible(text), style=style))
+    def _print_text(self, text: str, style: str = "") -> None:
+        self._console.print(Text(escape_for_terminal(text), style=style))
 
-    def _next(self, run: str, *, is_kept: bool) -> list[str]:
+    def _suggest_commands(self, run: str, *, is_kept: bool) -> list[str]:
         if not is_kept:
             return [
                 "podium demo --keep          the same, and its folder stays to look around in",
@@ -227,10 +229,10 @@ class Demo:
                 'podium run triage "..."     a first question of your own, to agents that come with Podium',
                 "podium agents               who they are",
             ]
-        place = f"cd {self._stage.repo} && export PODIUM_HOME={self._stage.home}"
+        place = f"cd {self._folder.repo} && export PODIUM_HOME={self._folder.home}"
         return [place, f"podium show {run}", f"podium logs {run}", f"podium verify {run}", "podium ps"]
 
 
-def replies(entries: Sequence[Entry]) -> list[str]:
+def list_reply_keys(entries: Sequence[Entry]) -> list[str]:
     """The places of the model calls that were answered."""
     return [entry.key for entry in entries if isinstance(entry.event, ModelReplied)]

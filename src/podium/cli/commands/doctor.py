@@ -17,22 +17,22 @@ import anyio
 import click
 
 from ... import __version__
-from ...config.settings_files import Files, read_files
-from ...engines.local_servers import coding_agents, find_servers, places
+from ...config.settings_files import SettingsFiles, read_settings_files
+from ...engines.local_servers import find_coding_agents, find_servers, list_local_addresses
 from ...engines.model.providers import PROVIDERS
 from ...engines.names import REHEARSAL
-from ...roster.discovery import load
-from ...runs.run_state import state
-from ...setup.settings import Settings, home_folder
-from ...store.sqlite.reader import Reader
+from ...roster.discovery import load_roster
+from ...runs.run_state import derive_run_state
+from ...setup.settings import Settings, find_home_folder
+from ...store.sqlite.reader import StoreReader
 from ...system.locations import find_repo
-from ...values.diagnostic import errors
+from ...values.diagnostic import filter_errors
 from ...values.errors import Mistake, PodiumError
 from ...values.event import SCHEMA
 from ..terminal import exit_codes
-from ..terminal.measure import aligned, counted
-from ..terminal.text import as_json, visible
-from .models import default_model
+from ..terminal.measure import align_columns, format_count
+from ..terminal.text import as_json, escape_for_terminal
+from .models import default_model_fields
 
 KEYS = tuple(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
 INSTALLERS = (
@@ -56,49 +56,52 @@ class Fact(NamedTuple):
 
 @click.command("doctor")
 @click.option("--json", "is_json", is_flag=True, help="Print the facts as JSON.")
-def command(is_json: bool) -> int:
+def doctor_command(is_json: bool) -> int:
     """Say what Podium finds here, from settings to agents. The exit code is 1 when something is in the way.
 
     It runs nothing of the repository, changes nothing, asks nobody but this machine for models, and
     shows the names of keys, never keys.
     """
-    facts = list(examined(os.environ, Path.cwd()))
+    facts = list(collect_facts(os.environ, Path.cwd()))
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "facts": [fact._asdict() for fact in facts]}))
     else:
-        click.echo("\n".join(rendered(facts)))
+        click.echo("\n".join(format_facts(facts)))
     return exit_codes.GOAL_NOT_MET if any(fact.level == "problem" for fact in facts) else exit_codes.GOAL_MET
 
 
-def rendered(facts: list[Fact]) -> list[str]:
+def format_facts(facts: list[Fact]) -> list[str]:
     """A line for each fact."""
     marks = {"fine": "ok", "note": "--", "problem": "!!"}
-    return [visible("  ".join(row)) for row in aligned([[marks[level], what, text] for what, level, text in facts])]
+    return [
+        escape_for_terminal("  ".join(row))
+        for row in align_columns([[marks[level], what, text] for what, level, text in facts])
+    ]
 
 
-def examined(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
+def collect_facts(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
     """Everything there is to say about this machine and folder."""
-    repo = find_repo(folder, home=home_folder(environ))
-    files = read_files(home_folder(environ), repo)
+    repo = find_repo(folder, home=find_home_folder(environ))
+    files = read_settings_files(find_home_folder(environ), repo)
     try:
-        settings, wrong = Settings.of(files, environ, repo), ""
+        settings, wrong = Settings.from_files(files, environ, repo), ""
     except Mistake as error:
-        settings, wrong = Settings.of(Files(), environ, repo), str(error)
+        settings, wrong = Settings.from_files(SettingsFiles(), environ, repo), str(error)
     yield Fact("podium", "fine", f"{__version__}, in {Path(__file__).parents[2]}")
     yield Fact("python", "fine", f"{platform.python_version()}, {sys.executable}")
     yield Fact("platform", "fine", f"{platform.system()} {platform.release()}, {platform.machine()}")
-    yield settings_fact(files, wrong)
-    yield from store_facts(settings.store)
-    yield engine_fact(settings, environ)
-    yield keys_fact(environ)
-    yield servers_fact(settings, environ)
-    yield coders_fact(environ)
-    yield git_fact(repo)
-    yield sandbox_fact(repo, settings)
-    yield agents_fact(repo, settings.home)
+    yield check_settings(files, wrong)
+    yield from check_store(settings.store)
+    yield check_engine(settings, environ)
+    yield check_keys(environ)
+    yield check_local_servers(settings, environ)
+    yield check_coding_agents(environ)
+    yield check_git(repo)
+    yield check_sandbox(repo, settings)
+    yield check_agents(repo, settings.home)
 
 
-def store_facts(store: Path) -> Iterator[Fact]:
+def check_store(store: Path) -> Iterator[Fact]:
     """Whether the store opens and can be written, and what waits in it."""
     if not store.exists():
         above = next(place for place in store.absolute().parents if place.exists())
@@ -108,21 +111,21 @@ def store_facts(store: Path) -> Iterator[Fact]:
             yield Fact("store", "problem", f"{store} cannot be made: {above} is not yours to write; set PODIUM_HOME")
         return
     try:
-        with Reader(store) as reader:
-            runs = reader.runs()
+        with StoreReader(store) as reader:
+            runs = reader.list_runs()
     except PodiumError as error:
         yield Fact("store", "problem", str(error))
         return
     if not os.access(store, os.W_OK) or not os.access(store.parent, os.W_OK):
         yield Fact("store", "problem", f"{store} cannot be written; check its permissions, or set PODIUM_HOME")
     else:
-        yield Fact("store", "fine", f"{store}, {counted(len(runs), 'run')}")
-    waiting = [summary.id for summary in runs if state(summary) == "resumable"]
+        yield Fact("store", "fine", f"{store}, {format_count(len(runs), 'run')}")
+    waiting = [summary.id for summary in runs if derive_run_state(summary) == "resumable"]
     if waiting:
         yield Fact("to resume", "note", f"{', '.join(waiting)}; podium resume goes on with them")
 
 
-def settings_fact(files: Files, wrong: str) -> Fact:
+def check_settings(files: SettingsFiles, wrong: str) -> Fact:
     """Which settings files were read, and what is to be said about them."""
     if wrong:
         return Fact("settings", "problem", f"{wrong}; the rest is told as if there were no settings files")
@@ -130,35 +133,35 @@ def settings_fact(files: Files, wrong: str) -> Fact:
         return Fact("settings", "fine", "no settings files; podium config path tells where they would be")
     if not files.findings:
         return Fact("settings", "fine", ", ".join(files.paths))
-    said = f"{', '.join(files.paths)}, {counted(len(files.findings), 'finding')}, the first: {files.findings[0]}"
+    said = f"{', '.join(files.paths)}, {format_count(len(files.findings), 'finding')}, the first: {files.findings[0]}"
     return Fact("settings", "note", f"{said}; podium config validate shows all")
 
 
-def engine_fact(settings: Settings, environ: Mapping[str, str]) -> Fact:
+def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
     """What agents think with that name nothing themselves, and why."""
-    default = default_model(settings, environ)
+    default = default_model_fields(settings, environ)
     first, because = default["models"][0], default["because"]
     if first == REHEARSAL:
         return Fact("engine", "note", f"rehearsal, because {because}: runs show the flow, and no model is asked")
     return Fact("engine", "fine", f"{first} at {default['host']}, because {because}")
 
 
-def servers_fact(settings: Settings, environ: Mapping[str, str]) -> Fact:
+def check_local_servers(settings: Settings, environ: Mapping[str, str]) -> Fact:
     """Which servers of models answer on this machine."""
-    servers = anyio.run(find_servers, places(settings.addresses(environ)))
+    servers = anyio.run(find_servers, list_local_addresses(settings.add_provider_addresses(environ)))
     if not servers:
         return Fact("local servers", "note", "none answers; Ollama and others are found when they run")
-    found = ", ".join(f"{one.provider} at {one.url} ({counted(len(one.models), 'model')})" for one in servers)
+    found = ", ".join(f"{one.provider} at {one.url} ({format_count(len(one.models), 'model')})" for one in servers)
     return Fact("local servers", "fine", f"{found}; podium models tells how to use them")
 
 
-def coders_fact(environ: Mapping[str, str]) -> Fact:
+def check_coding_agents(environ: Mapping[str, str]) -> Fact:
     """Which coding agents are installed."""
-    names = ", ".join(coding_agents(environ))
+    names = ", ".join(find_coding_agents(environ))
     return Fact("coding agents", "fine" if names else "note", names or "none on the path")
 
 
-def keys_fact(environ: Mapping[str, str]) -> Fact:
+def check_keys(environ: Mapping[str, str]) -> Fact:
     """Which keys are in the environment, by name."""
     names = [name for name in KEYS if environ.get(name)]
     if not names:
@@ -166,11 +169,11 @@ def keys_fact(environ: Mapping[str, str]) -> Fact:
     return Fact("keys", "fine", ", ".join(names))
 
 
-def git_fact(repo: Path) -> Fact:
+def check_git(repo: Path) -> Fact:
     """Git's version. Workers will need git; what runs today does not."""
     git = shutil.which("git")
     if git is None:
-        return Fact("git", "note", f"not found; {_install('git')}")
+        return Fact("git", "note", f"not found; {_format_install_hint('git')}")
     path = Path(git).resolve()
     if not Path(git).is_absolute() or path.is_relative_to(repo.resolve()):
         return Fact("git", "problem", f"PATH finds it inside the repository ({git}), so it was not run; mend PATH")
@@ -183,30 +186,30 @@ def git_fact(repo: Path) -> Fact:
     return Fact("git", "fine", f"{version[0] if version else 'unknown version'}, {git}")
 
 
-def sandbox_fact(repo: Path, settings: Settings) -> Fact:
+def check_sandbox(repo: Path, settings: Settings) -> Fact:
     """Whether commands can be run here, shown by running some in the sandbox that they would get."""
-    from ...setup.sandbox_choice import sandboxed  # here, because it brings much along
+    from ...setup.sandbox_choice import choose_sandbox  # here, because it brings much along
 
-    found = anyio.run(partial(sandboxed, repo, settings.home, settings.store, is_wanted=settings.sandbox))
-    found.put_away()
-    if found.name in ("none", "missing"):
-        return Fact("sandbox", "note", found.notice)
-    return Fact("sandbox", "fine", f"bubblewrap holds here; commands get the profile {found.name}")
+    sandbox = anyio.run(partial(choose_sandbox, repo, settings.home, settings.store, is_wanted=settings.sandbox))
+    sandbox.clean_up()
+    if sandbox.name in ("none", "missing"):
+        return Fact("sandbox", "note", sandbox.notice)
+    return Fact("sandbox", "fine", f"bubblewrap holds here; commands get the profile {sandbox.name}")
 
 
-def agents_fact(repo: Path, home: Path) -> Fact:
+def check_agents(repo: Path, home: Path) -> Fact:
     """How many agents there are, and what is wrong with them."""
-    roster = load(repo, home)
-    findings = (*roster.findings, *roster.check())
+    roster = load_roster(repo, home)
+    findings = (*roster.diagnostics, *roster.check())
     own = sum(agent.source != "built-in" for agent in roster.agents.values())
-    text = f"{counted(len(roster.agents), 'agent')}, {own} of them from {home} or {repo}"
+    text = f"{format_count(len(roster.agents), 'agent')}, {own} of them from {home} or {repo}"
     if not findings:
         return Fact("agents", "fine", text)
-    level: Literal["note", "problem"] = "problem" if errors(findings) else "note"
-    return Fact("agents", level, f"{text}, {counted(len(findings), 'finding')}; podium check shows them")
+    level: Literal["note", "problem"] = "problem" if filter_errors(findings) else "note"
+    return Fact("agents", level, f"{text}, {format_count(len(findings), 'finding')}; podium check shows them")
 
 
-def _install(package: str) -> str:
+def _format_install_hint(package: str) -> str:
     command = next((how for program, how in INSTALLERS if shutil.which(program)), None)
     if command is None:
         return "install it with your system's package manager"

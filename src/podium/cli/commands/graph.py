@@ -6,12 +6,19 @@ from pathlib import Path
 
 import click
 
-from ...roster.discovery import load
-from ...roster.workflow_graph import Agents, edges, label, mermaid, terminal, tree
-from ...roster.workflow_svg import svg
-from ...system.locations import find_repo, user_home
+from ...roster.discovery import load_roster
+from ...roster.workflow_graph import (
+    Agents,
+    find_terminal_agents,
+    format_edge_label,
+    iter_edges,
+    render_mermaid,
+    render_tree,
+)
+from ...roster.workflow_svg import render_svg
+from ...system.locations import find_repo, find_user_home
 from ...values.event import SCHEMA
-from ..terminal.text import as_json, visible
+from ..terminal.text import as_json, escape_for_terminal
 
 
 @click.command("graph")
@@ -22,32 +29,35 @@ from ..terminal.text import as_json, visible
 @click.option("--mermaid", "is_mermaid", is_flag=True, help="Print a Mermaid flowchart.")
 @click.option("--svg", "is_svg", is_flag=True, help="Print a picture, as SVG.")
 @click.option("--json", "is_json", is_flag=True, help="Print the graph as JSON.")
-def command(agent: str, repo: Path | None, is_mermaid: bool, is_svg: bool, is_json: bool) -> None:
+def graph_command(agent: str, repo: Path | None, is_mermaid: bool, is_svg: bool, is_json: bool) -> None:
     """Draw who works for AGENT, and who may give its final answer."""
     if is_mermaid + is_svg + is_json > 1:
         raise click.UsageError("--mermaid, --svg and --json exclude each other")
-    home = user_home()
-    team = load(repo or find_repo(Path.cwd(), home=home), home).team(agent)
+    home = find_user_home()
+    team = load_roster(repo or find_repo(Path.cwd(), home=home), home).resolve_team(agent)
     agents = {member.name: member for member in team}
     name = team[0].name
     if is_json:
-        click.echo(rendered_json(agents, name))
+        click.echo(format_graph_json(agents, name))
     elif is_svg:
-        click.echo(svg(agents, name))
+        click.echo(render_svg(agents, name))
     else:
-        click.echo(visible(mermaid(agents, name) if is_mermaid else tree(agents, name)))
+        click.echo(escape_for_terminal(render_mermaid(agents, name) if is_mermaid else render_tree(agents, name)))
 
 
-def rendered_json(agents: Agents, name: str) -> str:
+def format_graph_json(agents: Agents, name: str) -> str:
     """The agents, their edges and who may give the final answer."""
-    owners = terminal(agents, name)
+    owners = find_terminal_agents(agents, name)
     drawn = [
         {
             "name": agent.name,
             "source": agent.source,
             "path": agent.path,
             "terminal": agent.name in owners,
-            "edges": [{"kind": edge.kind, "label": label(agent, edge), "to": edge.name} for edge in edges(agent)],
+            "edges": [
+                {"kind": edge.kind, "label": format_edge_label(agent, edge), "to": edge.name}
+                for edge in iter_edges(agent)
+            ],
         }
         for agent in agents.values()
     ]

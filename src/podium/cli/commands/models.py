@@ -11,19 +11,19 @@ from urllib.parse import urlsplit
 import anyio
 import click
 
-from ...config.confirmed_servers import Confirmed, confirm, confirmed
-from ...config.model_role import resolved
-from ...config.settings_files import USER_FILE, shown
-from ...engines.local_servers import Server, coding_agents, find_servers, places
-from ...engines.model.providers import ALIASES, PROVIDERS, base_url, parse_model, without_credentials
+from ...config.confirmed_servers import ConfirmedServer, load_confirmed_servers, save_confirmed_server
+from ...config.model_role import resolve_models
+from ...config.settings_files import USER_FILE, format_path
+from ...engines.local_servers import LocalServer, find_coding_agents, find_servers, list_local_addresses
+from ...engines.model.providers import ALIASES, PROVIDERS, parse_model, resolve_base_url, without_credentials
 from ...engines.names import REHEARSAL
-from ...setup.settings import Settings, home_folder
+from ...setup.settings import Settings, find_home_folder
 from ...system.locations import find_repo
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
-from ..terminal.measure import aligned
-from ..terminal.say import say
-from ..terminal.text import as_json, visible
+from ..terminal.measure import align_columns
+from ..terminal.say import print_to_stderr
+from ..terminal.text import as_json, escape_for_terminal
 
 MOST_NAMES = 8
 
@@ -35,7 +35,7 @@ MOST_NAMES = 8
     "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to look in."
 )
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
-def command(address: str | None, model: str | None, repo: Path | None, is_json: bool) -> None:
+def models_command(address: str | None, model: str | None, repo: Path | None, is_json: bool) -> None:
     """List what can think here: providers, roles, local servers and coding agents. Keys are never shown.
 
     Servers are looked for on this machine only, and none is used before you agree with --use. That
@@ -44,18 +44,18 @@ def command(address: str | None, model: str | None, repo: Path | None, is_json: 
     if model and not address:
         raise click.UsageError("--model goes with --use ADDRESS")
     environ = os.environ
-    settings = Settings.load(environ, repo or find_repo(Path.cwd(), home=home_folder()))
-    servers = anyio.run(find_servers, places(settings.addresses(environ)))
+    settings = Settings.load(environ, repo or find_repo(Path.cwd(), home=find_home_folder()))
+    servers = anyio.run(find_servers, list_local_addresses(settings.add_provider_addresses(environ)))
     if address is not None:
-        say(used(settings, chosen(servers, address, model)))
+        print_to_stderr(use_server(settings, choose_server(servers, address, model)))
         return
-    found = listing(settings, environ, servers)
-    click.echo(as_json(found) if is_json else rendered(found))
+    found = models_fields(settings, environ, servers)
+    click.echo(as_json(found) if is_json else format_models(found))
 
 
-def chosen(servers: Sequence[Server], address: str, model: str | None) -> Confirmed:
+def choose_server(servers: Sequence[LocalServer], address: str, model: str | None) -> ConfirmedServer:
     """The server that answers at an address, with the model that is meant. Raises Mistake."""
-    server = next((server for server in servers if address in _names(server)), None)
+    server = next((server for server in servers if address in _server_names(server)), None)
     if server is None:
         there = ", ".join(f"{one.provider} at {one.url}" for one in servers) or "none does; start it first"
         raise Mistake(f"no local server answers at {without_credentials(address)}; of those looked for: {there}")
@@ -65,10 +65,10 @@ def chosen(servers: Sequence[Server], address: str, model: str | None) -> Confir
         raise Mistake(f"{server.provider} at {server.url} {what}")
     if model is not None and model not in server.models:
         raise Mistake(f"{server.provider} at {server.url} has no model {model!r}; it has {names or 'none'}")
-    return Confirmed(url=server.url, provider=server.provider, model=model or server.models[0])
+    return ConfirmedServer(url=server.url, provider=server.provider, model=model or server.models[0])
 
 
-def used(settings: Settings, server: Confirmed) -> str:
+def use_server(settings: Settings, server: ConfirmedServer) -> str:
     """Remember that a server may be used, and make its model the person's; what was done."""
     from ...config.settings_edit import set_model  # what reads YAML takes longer to import than the rest of this
 
@@ -76,21 +76,21 @@ def used(settings: Settings, server: Confirmed) -> str:
     name = f"{server.provider}:{server.model}"
     # The model first: an address that is agreed to without being named would change what is thought with.
     set_model(file, name)
-    confirm(settings.home, server)
-    return f"agents that name no model think with {name} at {server.url} from now on; {shown(file)} says so"
+    save_confirmed_server(settings.home, server)
+    return f"agents that name no model think with {name} at {server.url} from now on; {format_path(file)} says so"
 
 
-def listing(settings: Settings, environ: Mapping[str, str], servers: Sequence[Server]) -> dict[str, Any]:
+def models_fields(settings: Settings, environ: Mapping[str, str], servers: Sequence[LocalServer]) -> dict[str, Any]:
     """All there is to say, for programs."""
-    moved = settings.addresses(environ)
-    agreed = {one.url for one in confirmed(settings.home)}
+    moved = settings.add_provider_addresses(environ)
+    agreed = {one.url for one in load_confirmed_servers(settings.home)}
     return {
         "schema": SCHEMA,
-        "default": default_model(settings, environ),
+        "default": default_model_fields(settings, environ),
         "providers": [
             {
                 "name": one.name,
-                "url": without_credentials(base_url(one, moved)),
+                "url": without_credentials(resolve_base_url(one, moved)),
                 "key_name": one.key_name,
                 "has_key": bool(one.key_name and environ.get(one.key_name, "").strip()),
                 "default_model": one.default_model,
@@ -98,7 +98,7 @@ def listing(settings: Settings, environ: Mapping[str, str], servers: Sequence[Se
             for one in PROVIDERS.values()
         ],
         "aliases": ALIASES,
-        "roles": {name: list(resolved(name, settings.models).models) for name in settings.models},
+        "roles": {name: list(resolve_models(name, settings.models).models) for name in settings.models},
         "servers": [
             {
                 "provider": one.provider,
@@ -108,22 +108,22 @@ def listing(settings: Settings, environ: Mapping[str, str], servers: Sequence[Se
             }
             for one in servers
         ],
-        "coding_agents": coding_agents(environ),
+        "coding_agents": find_coding_agents(environ),
     }
 
 
-def default_model(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
+def default_model_fields(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
     """What agents think with that name nothing: the models in order, where the first is, and why."""
-    models = resolved(settings.model, settings.models).models if settings.model else (REHEARSAL,)
+    models = resolve_models(settings.model, settings.models).models if settings.model else (REHEARSAL,)
     at = urlsplit(settings.base_url).hostname or ""
-    return {"models": list(models), "host": at, "because": reason(settings, environ)}
+    return {"models": list(models), "host": at, "because": explain_default_model(settings, environ)}
 
 
-def reason(settings: Settings, environ: Mapping[str, str]) -> str:
+def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str:
     """Why agents think with that."""
     match settings.sources.get("model", "default"):
         case "user file":
-            return f"{shown(settings.home / USER_FILE)} says so"
+            return f"{format_path(settings.home / USER_FILE)} says so"
         case "repository file":
             return "the repository's podium.yaml says so"
         case "confirmed server":
@@ -139,40 +139,43 @@ def reason(settings: Settings, environ: Mapping[str, str]) -> str:
     return "no provider's key or address is set, no settings file names a model, and no PODIUM_MODEL"
 
 
-def rendered(found: Mapping[str, Any]) -> str:
+def format_models(found: Mapping[str, Any]) -> str:
     """The same for people."""
     default = found["default"]
     first, *rest = default["models"]
     place = f" at {default['host']}" if default["host"] else ""
     after = f", then {', '.join(rest)}" if rest else ""
     lines = ["Default", f"  {first}{place}{after}, because {default['because']}"]
-    lines += _table(
-        "Providers", [[one["name"], _key(one), one["default_model"] or "-", one["url"]] for one in found["providers"]]
+    lines += _format_section(
+        "Providers",
+        [[one["name"], _format_key_state(one), one["default_model"] or "-", one["url"]] for one in found["providers"]],
     )
-    lines += _table("Aliases", [[name, model] for name, model in found["aliases"].items()])
-    lines += _table("Roles", [[name, ", then ".join(models)] for name, models in found["roles"].items()])
-    lines += _table("Local servers that answer", [_server(one) for one in found["servers"]])
-    lines += _table("Coding agents installed", [[name, place] for name, place in found["coding_agents"].items()])
-    return visible("\n".join(lines))
+    lines += _format_section("Aliases", [[name, model] for name, model in found["aliases"].items()])
+    lines += _format_section("Roles", [[name, ", then ".join(models)] for name, models in found["roles"].items()])
+    lines += _format_section("Local servers that answer", [_server_row(one) for one in found["servers"]])
+    lines += _format_section(
+        "Coding agents installed", [[name, place] for name, place in found["coding_agents"].items()]
+    )
+    return escape_for_terminal("\n".join(lines))
 
 
-def _table(title: str, rows: list[list[str]]) -> list[str]:
-    return ["", title, *(f"  {'  '.join(row)}" for row in aligned(rows))] if rows else ["", title, "  none"]
+def _format_section(title: str, rows: list[list[str]]) -> list[str]:
+    return ["", title, *(f"  {'  '.join(row)}" for row in align_columns(rows))] if rows else ["", title, "  none"]
 
 
-def _key(provider: Mapping[str, Any]) -> str:
+def _format_key_state(provider: Mapping[str, Any]) -> str:
     if provider["key_name"] is None:
         return "needs no key"
     return f"{provider['key_name']} is {'set' if provider['has_key'] else 'not set'}"
 
 
-def _server(server: Mapping[str, Any]) -> list[str]:
+def _server_row(server: Mapping[str, Any]) -> list[str]:
     names = server["models"]
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     use = "agreed to" if server["is_confirmed"] else f"use it with: podium models --use {server['url']}"
     return [server["provider"], server["url"], f"{', '.join(names[:MOST_NAMES]) or 'no models'}{more}", use]
 
 
-def _names(server: Server) -> set[str]:
+def _server_names(server: LocalServer) -> set[str]:
     """How a person may name a server."""
     return {server.url, server.url.removesuffix("/v1"), f"{server.url}/", urlsplit(server.url).netloc, server.provider}

@@ -5,23 +5,23 @@ from __future__ import annotations
 import anyio
 import click
 
-from ...runs.run_lookup import found, looking
-from ...runs.run_rest import wait_for_rest
-from ...runs.run_state import is_over, state
+from ...runs.run_lookup import find_run_id, open_reader
+from ...runs.run_rest import wait_for_end_or_pause
+from ...runs.run_state import derive_run_state, is_over
 from ...setup.settings import Settings
-from ...store.sqlite.mailbox import post
+from ...store.sqlite.mailbox import post_to_mailbox
 from ...values.errors import Mistake, RunHeld
 from ...values.event import PauseAsked, RunEnded, RunPaused
-from ..terminal.say import say
+from ..terminal.say import print_to_stderr
 
 
-async def _rested(settings: Settings, run: str) -> bool:
+async def _pause_idle_run(settings: Settings, run: str) -> bool:
     """Pause a run that nobody works on; False where somebody does by now."""
     from ...app import App  # here, because a run that somebody works on needs none of it
 
     async with App(settings) as app:
         try:
-            await app.rest(run)
+            await app.pause_run(run)
         except RunHeld:
             return False
     return True
@@ -29,30 +29,30 @@ async def _rested(settings: Settings, run: str) -> bool:
 
 @click.command("pause")
 @click.argument("run")
-def command(run: str) -> None:
+def pause_command(run: str) -> None:
     """Let RUN begin nothing more, and wait until what is under way has ended. podium resume goes on with it.
 
     RUN may also be the branch or name of a worker in this repository.
     """
     settings = Settings.load()
     store = settings.store
-    with looking(store) as reader:
-        summary = reader.summary(found(store, run))
-    id, word = summary.id, state(summary)
+    with open_reader(store) as reader:
+        summary = reader.read_summary(find_run_id(store, run))
+    id, word = summary.id, derive_run_state(summary)
     if is_over(summary):
         raise Mistake(f"run {id} has ended ({word}), so there is nothing to pause")
     if word == "paused":
-        say(f"run {id} is paused already; go on with: podium resume {id}")
+        print_to_stderr(f"run {id} is paused already; go on with: podium resume {id}")
         return
-    if word != "running" and anyio.run(_rested, settings, id):
-        say(f"paused; go on with: podium resume {id}")
+    if word != "running" and anyio.run(_pause_idle_run, settings, id):
+        print_to_stderr(f"paused; go on with: podium resume {id}")
         return
-    post(store, id, PauseAsked())
-    say(f"run {id} is asked to pause; what is under way ends first")
-    match anyio.run(wait_for_rest, store, id):
+    post_to_mailbox(store, id, PauseAsked())
+    print_to_stderr(f"run {id} is asked to pause; what is under way ends first")
+    match anyio.run(wait_for_end_or_pause, store, id):
         case RunPaused():
-            say(f"paused; go on with: podium resume {id}")
+            print_to_stderr(f"paused; go on with: podium resume {id}")
         case RunEnded(outcome=outcome):
-            say(f"run {id} has ended meanwhile ({outcome})")
+            print_to_stderr(f"run {id} has ended meanwhile ({outcome})")
         case None:
-            say(f"the process that worked on run {id} is gone; go on with: podium resume {id}")
+            print_to_stderr(f"the process that worked on run {id} is gone; go on with: podium resume {id}")

@@ -10,17 +10,17 @@ from typing import Any
 
 import click
 
-from ...runs.run_lookup import NO_RUNS, looking
-from ...runs.run_state import is_over, state
+from ...runs.run_lookup import NO_RUNS, open_reader
+from ...runs.run_state import derive_run_state, is_over
 from ...setup.settings import Settings
 from ...store.sqlite.group_rows import Groups
-from ...store.sqlite.reader import Summary
-from ...system.locations import shown
+from ...store.sqlite.reader import RunSummary
+from ...system.locations import format_path
 from ...values.event import SCHEMA, RunStarted
-from ...views.groups import Arrangement, Group, Placement, Section, sections
-from ..terminal.measure import ago, aligned, cut, span, width
-from ..terminal.say import say
-from ..terminal.text import as_json, visible
+from ...views.groups import Arrangement, Group, GroupedRun, GroupSection, build_sections
+from ..terminal.measure import align_columns, display_width, format_age, format_duration, truncate_line
+from ..terminal.say import print_to_stderr
+from ..terminal.text import as_json, escape_for_terminal
 
 MOST_ENDED = 20
 NARROWEST_REQUEST = 12
@@ -32,74 +32,74 @@ LONGEST_HEADING = 40
     "--all", "is_all", is_flag=True, help=f"All runs: also archived ones, and more than {MOST_ENDED} that ended."
 )
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
-def command(is_all: bool, is_json: bool) -> None:
+def ps_command(is_all: bool, is_json: bool) -> None:
     """List the runs, the newest first: running, queued, paused, resumable (interrupted), or how they ended.
 
     Where there is more than one group with runs to list, each has its own part; see podium group.
     """
     store = Settings.load().store
-    runs: list[Summary] = []
+    runs: list[RunSummary] = []
     arrangement = Arrangement()
     if store.exists():
-        with looking(store) as reader, Groups(store) as groups:
+        with open_reader(store) as reader, Groups(store) as groups:
             # The runs first: each of them has its place by the time the groups are read.
-            runs, arrangement = reader.runs(), groups.arranged()
+            runs, arrangement = reader.list_runs(), groups.load_arrangement()
     runs = [run for run in runs if arrangement.group_of(run.id)]
     listed = runs if is_all else [run for run in runs if not arrangement.is_archived(run.id)]
-    pinned = {run.id for run in listed if arrangement.placements[run.id].is_pinned}
-    short = listed if is_all else recent(listed, pinned=pinned)
-    parts = sections((run.id for run in short), arrangement)
+    pinned = {run.id for run in listed if arrangement.grouped_runs[run.id].is_pinned}
+    short = listed if is_all else filter_recent_runs(listed, pinned=pinned)
+    parts = build_sections((run.id for run in short), arrangement)
     now = time.time()
     if is_json:
-        told = [{**fields(run, now), **place_fields(run.id, arrangement)} for run in short]
-        told_groups = [group_fields(part.group) for part in parts if is_all or not part.group.is_archived]
-        click.echo(as_json({"schema": SCHEMA, "runs": told, "groups": told_groups}))
+        run_items = [{**run_summary_fields(run, now), **run_group_fields(run.id, arrangement)} for run in short]
+        group_items = [group_fields(part.group) for part in parts if is_all or not part.group.is_archived]
+        click.echo(as_json({"schema": SCHEMA, "runs": run_items, "groups": group_items}))
     elif not runs:
-        say(NO_RUNS)
+        print_to_stderr(NO_RUNS)
     else:
-        click.echo(table(short, parts, arrangement, now=now, most=shutil.get_terminal_size().columns))
-        if missing := left_out(older=len(listed) - len(short), archived=len(runs) - len(listed)):
-            say(f"left out: {missing}; podium ps --all lists them")
+        click.echo(format_runs_table(short, parts, arrangement, now=now, most=shutil.get_terminal_size().columns))
+        if missing := format_omissions(older=len(listed) - len(short), archived=len(runs) - len(listed)):
+            print_to_stderr(f"left out: {missing}; podium ps --all lists them")
 
 
-def recent(runs: list[Summary], *, pinned: Container[str] = ()) -> list[Summary]:
+def filter_recent_runs(runs: list[RunSummary], *, pinned: Container[str] = ()) -> list[RunSummary]:
     """Those that have not ended or are pinned, and the last of those that have ended."""
     ended = [summary for summary in runs if is_over(summary) and summary.id not in pinned]
     old = {summary.id for summary in ended[MOST_ENDED:]}
     return [summary for summary in runs if summary.id not in old]
 
 
-def left_out(*, older: int, archived: int) -> str:
+def format_omissions(*, older: int, archived: int) -> str:
     """What a list does not show, in words."""
     counts = ((older, "older that ended"), (archived, "archived"))
     return ", ".join(f"{count} {what}" for count, what in counts if count)
 
 
-def fields(summary: Summary, now: float) -> dict[str, Any]:
+def run_summary_fields(summary: RunSummary, now: float) -> dict[str, Any]:
     """A run as a list tells of it."""
     started = summary.first.event
     assert isinstance(started, RunStarted)
-    word = state(summary)
+    run_state = derive_run_state(summary)
     return {
         "id": summary.id,
-        "state": word,
+        "state": run_state,
         "agent": started.agent,
         "request": started.request.text,
         "repo": started.repo,
         "started_at": summary.first.at,
-        "seconds": (now if word == "running" else summary.last.at) - summary.first.at,
+        "seconds": (now if run_state == "running" else summary.last.at) - summary.first.at,
         "entries": summary.last.seq,
     }
 
 
-def place_fields(run: str, arrangement: Arrangement) -> dict[str, Any]:
+def run_group_fields(run: str, arrangement: Arrangement) -> dict[str, Any]:
     """Where a run is listed. It is archived alone or with its group."""
-    placement, group = arrangement.placements[run], arrangement.group_of(run)
+    grouped_run, group = arrangement.grouped_runs[run], arrangement.group_of(run)
     assert group is not None
     return {
         "group": group.tag,
-        "name": placement.name,
-        "pinned": placement.is_pinned,
+        "name": grouped_run.name,
+        "pinned": grouped_run.is_pinned,
         "archived": arrangement.is_archived(run),
     }
 
@@ -118,40 +118,50 @@ def group_fields(group: Group) -> dict[str, Any]:
     }
 
 
-def table(runs: list[Summary], parts: list[Section], arrangement: Arrangement, *, now: float, most: int) -> str:
+def format_runs_table(
+    runs: list[RunSummary], parts: list[GroupSection], arrangement: Arrangement, *, now: float, most: int
+) -> str:
     """The runs in columns; the request takes what the others leave of the width."""
-    listed = {summary.id: fields(summary, now) for summary in runs}
+    listed = {summary.id: run_summary_fields(summary, now) for summary in runs}
     rows = [["RUN", "STATE", "AGENT", "STARTED", "TOOK", ""]] + [
-        [run["id"], run["state"], visible(run["agent"]), ago(now - run["started_at"]), span(run["seconds"]), ""]
+        [
+            run["id"],
+            run["state"],
+            escape_for_terminal(run["agent"]),
+            format_age(now - run["started_at"]),
+            format_duration(run["seconds"]),
+            "",
+        ]
         for run in listed.values()
     ]
-    head, *lines = ["  ".join(row) for row in aligned(rows)]
-    room = max(most - width(head), NARROWEST_REQUEST)
+    head, *lines = ["  ".join(row) for row in align_columns(rows)]
+    room = max(most - display_width(head), NARROWEST_REQUEST)
     by_run = dict(zip(listed, lines, strict=True))
     filled = [part for part in parts if part.runs]
 
-    def drawn() -> Iterator[str]:
+    def iter_lines() -> Iterator[str]:
         yield f"{head}REQUEST"
         for group, inside in filled:
             if len(filled) > 1:
                 yield ""
-                yield heading(group)
+                yield format_group_heading(group)
             for run in inside:
-                placement = arrangement.placements[run]
-                text = placement.name or _first_line(listed[run]["request"])
-                yield by_run[run] + cut(f"{marks(placement)}{visible(text)}", room)
+                grouped_run = arrangement.grouped_runs[run]
+                text = grouped_run.name or _first_line(listed[run]["request"])
+                yield by_run[run] + truncate_line(f"{format_flags(grouped_run)}{escape_for_terminal(text)}", room)
 
-    return "\n".join(drawn())
+    return "\n".join(iter_lines())
 
 
-def heading(group: Group) -> str:
+def format_group_heading(group: Group) -> str:
     """What stands over the runs of a group: its name, and where it comes from."""
-    return f"{marks(group)}{cut(visible(group.name), LONGEST_HEADING)}  {visible(origin(group))}".rstrip()
+    name = truncate_line(escape_for_terminal(group.name), LONGEST_HEADING)
+    return f"{format_flags(group)}{name}  {escape_for_terminal(format_group_origin(group))}".rstrip()
 
 
-def origin(group: Group) -> str:
+def format_group_origin(group: Group) -> str:
     """What a group is for, in a few words."""
-    where = shown(Path(group.home.repo)) if group.home.repo else ""
+    where = format_path(Path(group.home.repo)) if group.home.repo else ""
     match group.home.kind:
         case "team":
             return f"team {group.home.team}{where and f' in {where}'}"
@@ -160,9 +170,11 @@ def origin(group: Group) -> str:
     return ""
 
 
-def marks(thing: Group | Placement) -> str:
+def format_flags(group_or_run: Group | GroupedRun) -> str:
     """What the person did to it, before its name."""
-    words = [word for word, holds in (("pinned", thing.is_pinned), ("archived", thing.is_archived)) if holds]
+    words = [
+        word for word, holds in (("pinned", group_or_run.is_pinned), ("archived", group_or_run.is_archived)) if holds
+    ]
     return f"[{', '.join(words)}] " if words else ""
 
 

@@ -11,23 +11,23 @@ from typing import Any
 import click
 from msgspec import Struct, to_builtins
 
-from ...runs.run_lookup import looking
-from ...runs.run_state import State, state
+from ...runs.run_lookup import open_reader
+from ...runs.run_state import RunState, derive_run_state
 from ...setup.settings import Settings
 from ...values.event import SCHEMA, Evaluated, ReflectEnd
-from ...views.run_report import Discussion, OpenPoint, Reflection, Report, Share
+from ...views.run_report import DiscussionReport, OpenPoint, ReflectionReport, Report, ReportPart
 from ..terminal import exit_codes, results_synthesis
-from ..terminal.budget_text import limits_told
-from ..terminal.measure import counted, cut, span, used
-from ..terminal.quoted_markdown import bullets, inline, quotation
-from ..terminal.results_synthesis import Author
-from ..terminal.say import say
-from ..terminal.text import as_json, visible
+from ..terminal.budget_text import format_limits
+from ..terminal.measure import format_count, format_duration, format_usage, truncate_line
+from ..terminal.quoted_markdown import escape_inline, format_bullets, quote_block
+from ..terminal.results_synthesis import SynthesisAuthor
+from ..terminal.say import print_to_stderr
+from ..terminal.text import as_json, escape_for_terminal
 from ..workers import report as workers_report
-from ..workers.worker_lookup import NOBODY, There, in_repo
+from ..workers.worker_lookup import NO_WORKERS, RepoContext, repo_option
 
 LONGEST_LINE = 200
-UNFINISHED: frozenset[State] = frozenset({"running", "queued", "paused", "resumable"})
+UNFINISHED: frozenset[RunState] = frozenset({"running", "queued", "paused", "resumable"})
 
 ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
     "goal_met": ("✓", "+"),
@@ -43,7 +43,7 @@ ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ResultsPage:
     """A report as programs, people and Markdown have it, and who would sum it up.
 
     `nothing` is what is said to people in place of a report that has nothing to show.
@@ -53,8 +53,8 @@ class Page:
     lines: list[str]
     blocks: list[str]
     has_results: bool
-    author: Callable[[str | None], Author]
-    nothing: str = ""
+    make_author: Callable[[str | None], SynthesisAuthor]
+    empty_message: str = ""
 
 
 @click.command("results")
@@ -62,10 +62,10 @@ class Page:
 @click.option("--workers", "is_workers", is_flag=True, help="All workers of this repository in one report.")
 @click.option("--synthesis", "is_summed_up", is_flag=True, help="Have the lead sum it up, in a run of its own.")
 @click.option("--agent", help="Who sums it up; by default the lead of RUN, or worker for --workers.")
-@in_repo
+@repo_option
 @click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
 @click.option("--markdown", "is_markdown", is_flag=True, help="Print it as Markdown that can be pasted anywhere.")
-def command(
+def results_command(
     run: str | None,
     is_workers: bool,
     is_summed_up: bool,
@@ -84,83 +84,88 @@ def command(
         raise click.UsageError("name a run, or say --workers for all workers of this repository")
     if agent is not None and not is_summed_up:
         raise click.UsageError("--agent says who writes the --synthesis; give both")
-    page = page_of_workers(There(repo)) if run is None else page_of_run(run, repo)
-    author = page.author(agent) if is_summed_up else None
-    if page.nothing and not is_json:
-        say(page.nothing)
+    page = build_workers_page(RepoContext(repo)) if run is None else build_run_page(run, repo)
+    author = page.make_author(agent) if is_summed_up else None
+    if page.empty_message and not is_json:
+        print_to_stderr(page.empty_message)
     elif not is_json:
-        click.echo("\n\n".join(page.blocks) if is_markdown else visible("\n".join(page.lines)))
+        click.echo("\n\n".join(page.blocks) if is_markdown else escape_for_terminal("\n".join(page.lines)))
     if author is not None and page.has_results:
-        return _summed_up(page, author, is_json=is_json, is_markdown=is_markdown)
-    if author is not None and not page.nothing:
-        say("there is nothing to sum up yet")
+        return _print_synthesis(page, author, is_json=is_json, is_markdown=is_markdown)
+    if author is not None and not page.empty_message:
+        print_to_stderr("there is nothing to sum up yet")
     if is_json:
         click.echo(as_json({**page.fields, "synthesis": None}))
     return exit_codes.GOAL_MET
 
 
-def _summed_up(page: Page, author: Author, *, is_json: bool, is_markdown: bool) -> int:
+def _print_synthesis(page: ResultsPage, author: SynthesisAuthor, *, is_json: bool, is_markdown: bool) -> int:
     """Have a report summed up, and show that; the exit code."""
-    synthesis = results_synthesis.made(author, page.blocks)
+    synthesis = results_synthesis.run_synthesis(author, page.blocks)
     if is_json:
-        click.echo(as_json({**page.fields, "synthesis": synthesis.fields()}))
+        click.echo(as_json({**page.fields, "synthesis": synthesis.as_fields()}))
     elif is_markdown:
-        click.echo("\n" + "\n\n".join(synthesis.markdown()))
+        click.echo("\n" + "\n\n".join(synthesis.format_markdown()))
     else:
-        click.echo(visible("\n".join(["", *synthesis.rendered()])))
+        click.echo(escape_for_terminal("\n".join(["", *synthesis.format_lines()])))
     return synthesis.code
 
 
-def page_of_run(run: str, repo: Path | None) -> Page:
+def build_run_page(run: str, repo: Path | None) -> ResultsPage:
     """What a run has brought."""
     store = Settings.load(repo=repo).store
-    with looking(store) as reader:
-        id = reader.find(run)
-        summary = reader.summary(id)
-        entries = reader.entries(id)
-    word, report, helped = state(summary), Report.of(entries), workers_report.brought_by(store, entries)
-    return Page(
-        fields={**fields(word, report), **workers_report.fields(helped)},
-        lines=rendered(word, report, icons_in(sys.stdout.encoding)) + workers_report.rendered(helped),
-        blocks=markdown(word, report) + workers_report.markdown(helped),
-        has_results=report.has_results or helped.has_results,
-        author=lambda named: results_synthesis.lead(entries, named),
+    with open_reader(store) as reader:
+        id = reader.find_run(run)
+        summary = reader.read_summary(id)
+        entries = reader.read_entries(id)
+    run_state, report, workers = (
+        derive_run_state(summary),
+        Report.from_entries(entries),
+        workers_report.build_sent_workers_report(store, entries),
+    )
+    return ResultsPage(
+        fields={**report_fields(run_state, report), **workers_report.workers_report_fields(workers)},
+        lines=format_report(run_state, report, choose_icon_index(sys.stdout.encoding))
+        + workers_report.format_workers_report(workers),
+        blocks=format_report_markdown(run_state, report) + workers_report.format_workers_markdown(workers),
+        has_results=report.has_results or workers.has_results,
+        make_author=lambda named: results_synthesis.choose_run_author(entries, named),
     )
 
 
-def page_of_workers(there: There) -> Page:
+def build_workers_page(context: RepoContext) -> ResultsPage:
     """What all workers of a repository have brought."""
-    told = workers_report.brought(there.store, (worker.run for worker in there.workers()))
-    return Page(
-        fields={"schema": SCHEMA, "repo": there.root, **workers_report.fields(told)},
-        lines=workers_report.rendered(told)[1:],
-        blocks=workers_report.markdown(told),
-        has_results=told.has_results,
-        author=lambda named: results_synthesis.anyone(there.place, named),
-        nothing="" if told.force.workers else NOBODY,
+    workers = workers_report.build_workers_report(context.store, (worker.run for worker in context.load_workers()))
+    return ResultsPage(
+        fields={"schema": SCHEMA, "repo": context.root, **workers_report.workers_report_fields(workers)},
+        lines=workers_report.format_workers_report(workers)[1:],
+        blocks=workers_report.format_workers_markdown(workers),
+        has_results=workers.has_results,
+        make_author=lambda named: results_synthesis.choose_workers_author(context.folder, named),
+        empty_message="" if workers.summary.workers else NO_WORKERS,
     )
 
 
-def fields(word: State, report: Report) -> dict[str, Any]:
+def report_fields(run_state: RunState, report: Report) -> dict[str, Any]:
     """The report for programs, every field of it there."""
-    told: dict[str, Any] = _full(report)
-    told["reflections"] = [
+    values: dict[str, Any] = _to_full_builtins(report)
+    values["reflections"] = [
         {**one, "icon": ICONS[reflection.end][0]}
-        for one, reflection in zip(told["reflections"], report.reflections, strict=True)
+        for one, reflection in zip(values["reflections"], report.reflections, strict=True)
     ]
-    return {"schema": SCHEMA, **told, "state": word}
+    return {"schema": SCHEMA, **values, "state": run_state}
 
 
-def _full(value: Any) -> Any:
+def _to_full_builtins(value: Any) -> Any:
     """Plain values with what `to_builtins` would leave out because it is usual."""
     if isinstance(value, Struct):
-        return {name: _full(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: _to_full_builtins(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple):
-        return [_full(one) for one in value]
+        return [_to_full_builtins(one) for one in value]
     return to_builtins(value)
 
 
-def icons_in(encoding: str | None) -> int:
+def choose_icon_index(encoding: str | None) -> int:
     """Which of the signs can be shown in an encoding: the first ones, or those that every terminal has."""
     try:
         "".join(sign for sign, _ in ICONS.values()).encode(encoding or "ascii")
@@ -172,108 +177,111 @@ def icons_in(encoding: str | None) -> int:
 # For people
 
 
-def rendered(word: State, report: Report, icons: int) -> list[str]:
+def format_report(run_state: RunState, report: Report, icons: int) -> list[str]:
     """The report in lines."""
     lines = [
-        f"run {report.run}  {word}",
-        f"{report.agent} was asked: {cut(report.request, LONGEST_LINE)}",
-        f"used {used(report.usage)} in {span(report.seconds)}; budget {limits_told(report.budget)}",
+        f"run {report.run}  {run_state}",
+        f"{report.agent} was asked: {truncate_line(report.request, LONGEST_LINE)}",
+        f"used {format_usage(report.usage)} in {format_duration(report.seconds)}; budget "
+        f"{format_limits(report.budget)}",
         "",
-        *_answer(word, report),
+        *_format_answer(run_state, report),
     ]
-    lines += _section("Parts", (line for share in report.parts for line in _part(share, report)))
+    lines += _format_section("Parts", (line for part in report.parts for line in _format_part(part, report)))
     for reflection in report.reflections:
-        lines += _section(_loop_line(reflection, icons), _judged(reflection))
+        lines += _format_section(_format_loop_line(reflection, icons), _format_evaluations(reflection))
     for discussion in report.discussions:
-        lines += _section(_talk_line(discussion), _voted(discussion))
-    lines += _section("Open points", map(_point_line, report.open_points))
-    lines += _section("Changed files", (f"  {one.path} ({', '.join(one.agents)})" for one in report.changed_files))
+        lines += _format_section(_format_discussion_line(discussion), _format_votes(discussion))
+    lines += _format_section("Open points", map(_format_open_point, report.open_points))
+    lines += _format_section(
+        "Changed files", (f"  {one.path} ({', '.join(one.agents)})" for one in report.changed_files)
+    )
     return lines
 
 
-def _section(title: str, lines: Iterable[str]) -> list[str]:
-    told = list(lines)
-    if told:
-        return ["", f"{title}:", *told]
+def _format_section(title: str, lines: Iterable[str]) -> list[str]:
+    body = list(lines)
+    if body:
+        return ["", f"{title}:", *body]
     return [] if title in ("Parts", "Open points", "Changed files") else ["", f"{title}."]
 
 
-def _answer(word: State, report: Report) -> list[str]:
+def _format_answer(run_state: RunState, report: Report) -> list[str]:
     if report.answer is not None:
         return ["Answer:", report.answer.rstrip("\n")]
-    lines = [f"There is no answer{' yet' if word in UNFINISHED else ''}: {report.why}."]
-    if word in ("queued", "paused", "resumable"):
+    lines = [f"There is no answer{' yet' if run_state in UNFINISHED else ''}: {report.why}."]
+    if run_state in ("queued", "paused", "resumable"):
         lines.append(f"podium resume {report.run} goes on with it.")
     if report.draft.strip():
         lines += [f"What {report.agent} said last:", report.draft.rstrip("\n")]
     return lines
 
 
-def _part(share: Share, report: Report) -> list[str]:
-    indent = "  " * share.depth
-    lines = [f"{indent}--- {_part_line(share, report)}"]
-    if share.text.strip():
-        lines.append(share.text.rstrip("\n"))
-    if share.why:
-        lines.append(f"{indent}no result: {share.why}")
+def _format_part(part: ReportPart, report: Report) -> list[str]:
+    indent = "  " * part.depth
+    lines = [f"{indent}--- {_format_part_line(part, report)}"]
+    if part.text.strip():
+        lines.append(part.text.rstrip("\n"))
+    if part.why:
+        lines.append(f"{indent}no result: {part.why}")
     return lines
 
 
-def _part_line(share: Share, report: Report) -> str:
-    if share.state == "not_begun":
-        return f"{share.agent} (not begun)"
-    is_talk = any(one.operation == share.operation.rpartition("/")[0] for one in report.discussions)
-    place = f", {'round' if is_talk else 'iteration'} {share.number}" if share.number else ""
-    how = share.state if share.state in ("succeeded", "unfinished") else f"{share.state}, not finished"
-    facts = [how, span(share.seconds), used(share.usage)]
-    return f"{share.agent} ({share.trigger}{place}): {', '.join(facts)}"
+def _format_part_line(part: ReportPart, report: Report) -> str:
+    if part.state == "not_begun":
+        return f"{part.agent} (not begun)"
+    is_discussion = any(one.operation == part.operation.rpartition("/")[0] for one in report.discussions)
+    place = f", {'round' if is_discussion else 'iteration'} {part.number}" if part.number else ""
+    how = part.state if part.state in ("succeeded", "unfinished") else f"{part.state}, not finished"
+    facts = [how, format_duration(part.seconds), format_usage(part.usage)]
+    return f"{part.agent} ({part.trigger}{place}): {', '.join(facts)}"
 
 
-def _loop_line(one: Reflection, icons: int) -> str:
-    return f"{ICONS[one.end][icons]} Loop of {one.lead}: {_loop_facts(one)}"
+def _format_loop_line(one: ReflectionReport, icons: int) -> str:
+    return f"{ICONS[one.end][icons]} Loop of {one.lead}: {_format_loop_facts(one)}"
 
 
-def _loop_facts(one: Reflection) -> str:
-    goal = cut(one.goal, 60)
-    return f'"{goal}", {one.iterations}/{one.most} iterations, {span(one.seconds)}, {one.end or "not over"}'
+def _format_loop_facts(one: ReflectionReport) -> str:
+    goal = truncate_line(one.goal, 60)
+    return f'"{goal}", {one.iterations}/{one.most} iterations, {format_duration(one.seconds)}, {one.end or "not over"}'
 
 
-def _judged(one: Reflection) -> list[str]:
-    lines = [f"  {_verdict_line(verdict)}" for verdict in one.evaluations]
+def _format_evaluations(one: ReflectionReport) -> list[str]:
+    lines = [f"  {_format_verdict(verdict)}" for verdict in one.evaluations]
     lines += [f"  checks {'passed' if check.passed else 'failed'}: {'; '.join(check.commands)}" for check in one.checks]
     return lines + [f"  proposed: {proposal.text}" for proposal in one.proposals]
 
 
-def _verdict_line(verdict: Evaluated) -> str:
+def _format_verdict(verdict: Evaluated) -> str:
     how = "complete" if verdict.is_complete else " ".join(verdict.held_back.split()) or "not complete"
     why = " ".join(verdict.rationale.split())
-    told = f"iteration {verdict.iteration}: {verdict.score:.2f} ({verdict.trend}) by {verdict.by}: {how}"
-    return f"{told}; {why}" if why and why != how else told
+    text = f"iteration {verdict.iteration}: {verdict.score:.2f} ({verdict.trend}) by {verdict.by}: {how}"
+    return f"{text}; {why}" if why and why != how else text
 
 
-def _talk_line(one: Discussion) -> str:
-    ended = f"ended by {_ended_by(one)}" if one.end else "not over"
-    messages = counted(len(one.said), "message")
-    return f"Discussion led by {one.lead}: {counted(one.rounds, 'round')}, {messages}, {ended}"
+def _format_discussion_line(one: DiscussionReport) -> str:
+    ended = f"ended by {_format_discussion_end(one)}" if one.end else "not over"
+    messages = format_count(len(one.said), "message")
+    return f"Discussion led by {one.lead}: {format_count(one.rounds, 'round')}, {messages}, {ended}"
 
 
-def _ended_by(one: Discussion) -> str:
+def _format_discussion_end(one: DiscussionReport) -> str:
     return f"{one.lead} (coordinator)" if one.end == "coordinator" else one.end or ""
 
 
-def _voted(one: Discussion) -> list[str]:
+def _format_votes(one: DiscussionReport) -> list[str]:
     return [
         f"  {vote.author}: {'ready' if vote.ready else 'not ready'} in round {vote.round}"
-        + (f", {cut(vote.reason, LONGEST_LINE)}" if vote.reason else "")
+        + (f", {truncate_line(vote.reason, LONGEST_LINE)}" if vote.reason else "")
         for vote in one.votes
     ]
 
 
-def _point_line(point: OpenPoint) -> str:
-    return f"  {_point_facts(point)} {cut(point.text, LONGEST_LINE)}"
+def _format_open_point(point: OpenPoint) -> str:
+    return f"  {_format_point_label(point)} {truncate_line(point.text, LONGEST_LINE)}"
 
 
-def _point_facts(point: OpenPoint) -> str:
+def _format_point_label(point: OpenPoint) -> str:
     match point.kind:
         case "request":
             return f"request {point.id} of {point.agent}, not answered:"
@@ -288,31 +296,41 @@ def _point_facts(point: OpenPoint) -> str:
 # For pasting
 
 
-def markdown(word: State, report: Report) -> list[str]:
+def format_report_markdown(run_state: RunState, report: Report) -> list[str]:
     """The report as blocks of Markdown. What agents said is quoted and acts on nothing around it."""
     blocks = [
-        f"# Run {report.run}: {word}",
-        f"{inline(report.agent)} was asked:\n{quotation(report.request)}",
-        f"Used {used(report.usage)} in {span(report.seconds)}; budget {limits_told(report.budget)}.",
+        f"# Run {report.run}: {run_state}",
+        f"{escape_inline(report.agent)} was asked:\n{quote_block(report.request)}",
+        f"Used {format_usage(report.usage)} in {format_duration(report.seconds)}; budget "
+        f"{format_limits(report.budget)}.",
     ]
     if report.answer is not None:
-        blocks += ["## Answer", quotation(report.answer)]
+        blocks += ["## Answer", quote_block(report.answer)]
     else:
-        blocks += ["## No answer", f"There is none: {inline(report.why)}."]
-        blocks += [f"{inline(report.agent)} said last:\n{quotation(report.draft)}"] if report.draft.strip() else []
+        blocks += ["## No answer", f"There is none: {escape_inline(report.why)}."]
+        blocks += (
+            [f"{escape_inline(report.agent)} said last:\n{quote_block(report.draft)}"] if report.draft.strip() else []
+        )
     blocks += ["## Parts"] if report.parts else []
-    for share in report.parts:
-        blocks += [f"### {inline(_part_line(share, report))}"]
-        blocks += [quotation(share.text)] if share.text.strip() else []
-        blocks += [f"No result: {inline(share.why)}"] if share.why else []
+    for part in report.parts:
+        blocks += [f"### {escape_inline(_format_part_line(part, report))}"]
+        blocks += [quote_block(part.text)] if part.text.strip() else []
+        blocks += [f"No result: {escape_inline(part.why)}"] if part.why else []
     for reflection in report.reflections:
-        heading = f"## {ICONS[reflection.end][0]} Loop of {inline(reflection.lead)}"
-        blocks += [heading, inline(_loop_facts(reflection)), *bullets(_judged(reflection))]
+        heading = f"## {ICONS[reflection.end][0]} Loop of {escape_inline(reflection.lead)}"
+        blocks += [
+            heading,
+            escape_inline(_format_loop_facts(reflection)),
+            *format_bullets(_format_evaluations(reflection)),
+        ]
     for discussion in report.discussions:
-        blocks += [f"## {inline(_talk_line(discussion))}", *bullets(_voted(discussion))]
+        blocks += [
+            f"## {escape_inline(_format_discussion_line(discussion))}",
+            *format_bullets(_format_votes(discussion)),
+        ]
     if report.open_points:
-        blocks += ["## Open points", *bullets(map(_point_line, report.open_points))]
+        blocks += ["## Open points", *format_bullets(map(_format_open_point, report.open_points))]
     if report.changed_files:
         files = [f"{one.path} ({', '.join(one.agents)})" for one in report.changed_files]
-        blocks += ["## Changed files", *bullets(files)]
+        blocks += ["## Changed files", *format_bullets(files)]
     return blocks

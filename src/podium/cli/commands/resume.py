@@ -7,23 +7,23 @@ from typing import Any
 
 import click
 
-from ...runs.run_lookup import found, looking
-from ...runs.run_state import is_worker, state
+from ...runs.run_lookup import find_run_id, open_reader
+from ...runs.run_state import derive_run_state, is_worker_run
 from ...setup.settings import Settings
 from ...values.errors import RunHeld
 from ...values.event import SCHEMA, RunStarted
-from ...views.worker_state import AT_REST, WorkerState
+from ...views.worker_state import INACTIVE_STATUSES, WorkerState
 from ..terminal import exit_codes
-from ..terminal.attendance import is_attended, no_input
-from ..terminal.follow_run import Ending, worked
-from ..terminal.measure import counted
+from ..terminal.attendance import is_attended, no_input_option
+from ..terminal.follow_run import RunEnding, work_on_run
+from ..terminal.measure import format_count
 from ..terminal.outcome_text import result_fields
 from ..terminal.permission_option import permissions_option
-from ..terminal.run_output import Output, output_options
-from ..terminal.say import say
+from ..terminal.run_output import OutputOptions, output_options
+from ..terminal.say import print_to_stderr
 from ..terminal.text import as_json
-from ..workers.resume import go_on, told_of
-from ..workers.worker_lookup import seen
+from ..workers.resume import format_resumed_workers, resume_workers
+from ..workers.worker_lookup import load_worker_states
 
 
 @click.command("resume")
@@ -31,96 +31,104 @@ from ..workers.worker_lookup import seen
 @click.option("--park", "parks", is_flag=True, help="Without a terminal, keep what needs leave and pause the run.")
 @click.option("--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; shown and recorded.")
 @permissions_option
-@no_input
+@no_input_option
 @output_options
-def command(run: str | None, parks: bool, is_bare: bool, permission_mode: str | None, **output: bool) -> int:
+def resume_command(run: str | None, parks: bool, is_bare: bool, permission_mode: str | None, **output: bool) -> int:
     """Go on with RUN where it was left; without RUN, with every run that was interrupted, the oldest first.
 
     What was done before is not done again: it is read from the timeline. A paused run goes on only
     when it is named. Workers are gone on with in the background, by their commander.
     """
-    shown = Output(**output)
-    typed: dict[str, Any] = {
+    shown = OutputOptions(**output)
+    overrides: dict[str, Any] = {
         "unattended": "park" if parks else None,
         "permission_mode": permission_mode,
         "sandbox": False if is_bare else None,
     }
-    settings = Settings.load(**typed)
+    settings = Settings.load(**overrides)
     if run is None:
-        return _all(settings, shown, typed)
-    id = found(settings.store, run)
-    if workers := _workers(settings.store, [id]):
-        go_on(settings, workers)
-        if shown.is_talkative:
-            say(told_of(workers))
+        return _resume_all_runs(settings, shown, overrides)
+    id = find_run_id(settings.store, run)
+    if workers := _load_workers(settings.store, [id]):
+        resume_workers(settings, workers)
+        if shown.is_verbose:
+            print_to_stderr(format_resumed_workers(workers))
         if shown.is_json:
-            click.echo(as_json({"schema": SCHEMA, "runs": [], "workers": _fields(workers)}))
+            click.echo(as_json({"schema": SCHEMA, "runs": [], "workers": _worker_id_fields(workers)}))
         return exit_codes.GOAL_MET
-    ending = resumed(settings, id, shown, typed)
-    code = shown.tell(ending)
+    ending = resume_run(settings, id, shown, overrides)
+    code = shown.print_ending(ending)
     if shown.is_json:
         click.echo(as_json(result_fields(ending.result)))
     return code
 
 
-def resumed(settings: Settings, run: str, shown: Output, typed: dict[str, Any]) -> Ending:
+def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: dict[str, Any]) -> RunEnding:
     """What comes of going on with a run, in the settings of its repository and with what was typed."""
-    with looking(settings.store) as reader:
-        past = reader.entries(run)
+    with open_reader(settings.store) as reader:
+        past = reader.read_entries(run)
     started = past[0].event
     assert isinstance(started, RunStarted)
     if started.repo:
-        settings = Settings.load(repo=Path(started.repo), **typed)
-    return worked(settings, lambda app: app.resume(run, is_attended=is_attended()), shown.view, past=past)
+        settings = Settings.load(repo=Path(started.repo), **overrides)
+    return work_on_run(settings, lambda app: app.resume(run, is_attended=is_attended()), shown.make_view, past=past)
 
 
-def resumable(store: Path) -> list[str]:
+def list_resumable_runs(store: Path) -> list[str]:
     """The runs that were interrupted, the oldest first; workers and those that wait to be begun among them."""
     if not store.exists():
         return []
-    with looking(store) as reader:
-        return [summary.id for summary in reversed(reader.runs()) if state(summary) in ("queued", "resumable")]
+    with open_reader(store) as reader:
+        return [
+            summary.id
+            for summary in reversed(reader.list_runs())
+            if derive_run_state(summary) in ("queued", "resumable")
+        ]
 
 
-def _workers(store: Path, runs: list[str]) -> list[WorkerState]:
+def _load_workers(store: Path, runs: list[str]) -> list[WorkerState]:
     """Those of the runs that are workers'."""
     if not runs:
         return []
-    with looking(store) as reader:
-        return seen(store, [run for run in runs if is_worker(reader.summary(run))])
+    with open_reader(store) as reader:
+        return load_worker_states(store, [run for run in runs if is_worker_run(reader.read_summary(run))])
 
 
-def _fields(workers: list[WorkerState]) -> list[dict[str, str]]:
+def _worker_id_fields(workers: list[WorkerState]) -> list[dict[str, str]]:
     return [{"id": worker.run, "branch": worker.errand.branch} for worker in workers]
 
 
-def _all(settings: Settings, shown: Output, typed: dict[str, Any]) -> int:
+def _resume_all_runs(settings: Settings, shown: OutputOptions, overrides: dict[str, Any]) -> int:
     """Go on with all of them, one after the other; the exit code is that of the first without an answer."""
-    left = resumable(settings.store)
-    workers = _workers(settings.store, left)
-    waiting = [run for run in left if run not in {worker.run for worker in workers}]
+    resumable_runs = list_resumable_runs(settings.store)
+    workers = _load_workers(settings.store, resumable_runs)
+    own_runs = [run for run in resumable_runs if run not in {worker.run for worker in workers}]
     # A commander may have taken some of them up meanwhile.
-    workers = [worker for worker in workers if worker.state in AT_REST]
+    workers = [worker for worker in workers if worker.state in INACTIVE_STATUSES]
     if workers:
-        go_on(settings, workers)
-        if shown.is_talkative:
-            say(told_of(workers))
-    if shown.is_talkative and (waiting or not workers):
-        say(f"going on with {counted(len(waiting), 'run')}: {', '.join(waiting)}" if waiting else "nothing to resume")
+        resume_workers(settings, workers)
+        if shown.is_verbose:
+            print_to_stderr(format_resumed_workers(workers))
+    if shown.is_verbose and (own_runs or not workers):
+        print_to_stderr(
+            f"going on with {format_count(len(own_runs), 'run')}: {', '.join(own_runs)}"
+            if own_runs
+            else "nothing to resume"
+        )
     codes: list[int] = []
     results = []
-    for run in waiting:
+    for run in own_runs:
         try:
-            ending = resumed(settings, run, shown, typed)
+            ending = resume_run(settings, run, shown, overrides)
         except RunHeld as error:
-            say(str(error))
+            print_to_stderr(str(error))
             continue
-        codes.append(shown.tell(ending))
+        codes.append(shown.print_ending(ending))
         results.append(result_fields(ending.result))
         if ending.signal is not None:
             break
     if shown.is_json:
-        click.echo(as_json({"schema": SCHEMA, "runs": results, "workers": _fields(workers)}))
+        click.echo(as_json({"schema": SCHEMA, "runs": results, "workers": _worker_id_fields(workers)}))
     return next(
         (code for code in reversed(codes) if code > exit_codes.SIGNALLED),
         next(filter(None, codes), exit_codes.GOAL_MET),

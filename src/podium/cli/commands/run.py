@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import click
 
-from ...app import Given
+from ...app import RunOptions
 from ...engines.names import REHEARSAL
 from ...roster.team_keys import MODES
 from ...setup.settings import Settings
@@ -15,18 +15,18 @@ from ...system.locations import find_repo
 from ...values.agent import Budget, Mode
 from ...values.event import SCHEMA
 from ..terminal import exit_codes
-from ..terminal.attendance import is_attended, is_told_not_to_ask, no_input
-from ..terminal.budget_text import BudgetText
-from ..terminal.follow_run import worked
-from ..terminal.measure import counted
+from ..terminal.attendance import is_attended, is_input_disabled, no_input_option
+from ..terminal.budget_text import BudgetParamType
+from ..terminal.follow_run import work_on_run
+from ..terminal.measure import format_count
 from ..terminal.outcome_text import result_fields
 from ..terminal.permission_option import permissions_option
-from ..terminal.run_output import Output, output_options
-from ..terminal.say import say
-from ..terminal.spoken import spoken
+from ..terminal.run_output import OutputOptions, output_options
+from ..terminal.say import print_to_stderr
+from ..terminal.spoken import read_text_argument
 from ..terminal.text import as_json
 
-RUNNABLE = tuple(mode for mode in MODES if mode != "collaborate")
+RUNNABLE_MODES = tuple(mode for mode in MODES if mode != "collaborate")
 """The modes that a team can work in; the other one is only read as yet."""
 
 
@@ -38,8 +38,8 @@ RUNNABLE = tuple(mode for mode in MODES if mode != "collaborate")
 )
 @click.option("--model", help="What agents think with that name no model of their own, such as openai:gpt-5-mini.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse it: the whole flow, and no model is asked.")
-@click.option("--budget", type=BudgetText(), help="What the run may use, such as usd=2,tokens=200000,seconds=600.")
-@click.option("--mode", type=click.Choice(RUNNABLE), help="How the agent's team works, whatever its file says.")
+@click.option("--budget", type=BudgetParamType(), help="What the run may use, such as usd=2,tokens=200000,seconds=600.")
+@click.option("--mode", type=click.Choice(RUNNABLE_MODES), help="How the agent's team works, whatever its file says.")
 @click.option("--reflect", "reflects", is_flag=True, help="Work on it again until nothing is missing; also alone.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="So many iterations at most, with --reflect.")
 @permissions_option
@@ -48,9 +48,9 @@ RUNNABLE = tuple(mode for mode in MODES if mode != "collaborate")
 @click.option(
     "--detach", "is_detached", is_flag=True, help="Work on it in the background, and return at once with its id."
 )
-@no_input
+@no_input_option
 @output_options
-def command(
+def run_command(
     agent: str,
     request: str,
     repo: Path | None,
@@ -72,8 +72,8 @@ def command(
     run, which can be resumed; a second Ctrl-C leaves at once. What agents may not do by themselves
     is asked here; without a terminal it is refused.
     """
-    shown = Output(**output)
-    text = spoken(request)
+    shown = OutputOptions(**output)
+    text = read_text_argument(request)
     place = find_repo(repo or Path())
     settings = Settings.load(
         repo=place,
@@ -83,8 +83,8 @@ def command(
         unattended="park" if parks else None,
         sandbox=False if is_bare else None,
     )
-    must_go_together(mode, reflects=reflects, most=most)
-    given: Given = {
+    require_compatible_options(mode, reflects=reflects, most=most)
+    run_options: RunOptions = {
         "repo": place,
         "is_attended": is_attended(),
         "mode": "reflect" if reflects else mode,
@@ -93,21 +93,21 @@ def command(
     if is_detached:
         if is_bare or is_dry:
             raise click.UsageError("--detach works in the background and in the sandbox; it goes with neither of these")
-        return detached(settings, place, agent, text, given, is_json=shown.is_json)
-    ending = worked(settings, lambda app: app.start(agent, text, **given), shown.view)
-    code = shown.tell(ending)
+        return start_detached_run(settings, place, agent, text, run_options, is_json=shown.is_json)
+    ending = work_on_run(settings, lambda app: app.start(agent, text, **run_options), shown.make_view)
+    code = shown.print_ending(ending)
     if shown.is_json:
         click.echo(as_json(result_fields(ending.result)))
     if is_dry and ending.result is not None:
         usage = ending.result.usage
-        say(
-            f"dry run: {counted(usage.calls, 'model call')} and about {counted(usage.tokens, 'token')}, "
+        print_to_stderr(
+            f"dry run: {format_count(usage.calls, 'model call')} and about {format_count(usage.tokens, 'token')}, "
             "an estimate at four characters a token from rehearsed replies; no model was asked"
         )
     return code
 
 
-def must_go_together(mode: Mode | None, *, reflects: bool, most: int | None) -> None:
+def require_compatible_options(mode: Mode | None, *, reflects: bool, most: int | None) -> None:
     """Refuse options that contradict each other."""
     if reflects and mode not in (None, "reflect"):
         raise click.UsageError(f"--reflect is the mode reflect; it goes with no --mode {mode}")
@@ -115,30 +115,32 @@ def must_go_together(mode: Mode | None, *, reflects: bool, most: int | None) -> 
         raise click.UsageError(f"--max goes with --reflect, and not with --mode {mode}, which has no iterations")
 
 
-def detached(settings: Settings, place: Path, agent: str, request: str, given: Given, *, is_json: bool) -> int:
+def start_detached_run(
+    settings: Settings, place: Path, agent: str, request: str, run_options: RunOptions, *, is_json: bool
+) -> int:
     """Leave a run to the commander, and say which it is."""
-    run = anyio.run(_left, settings, place, agent, request, given)
+    run = anyio.run(_enqueue_run, settings, place, agent, request, run_options)
     click.echo(as_json({"schema": SCHEMA, "id": run}) if is_json else run)
-    say(f"it works in the background; podium show {run} tells how it stands, podium approvals what it asks")
+    print_to_stderr(f"it works in the background; podium show {run} tells how it stands, podium approvals what it asks")
     return exit_codes.GOAL_MET
 
 
-async def _left(settings: Settings, place: Path, agent: str, request: str, given: Given) -> str:
+async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str, run_options: RunOptions) -> str:
     """Write a run down for a commander, which works on it in the repository itself; its id."""
     from ...app import App  # here, because the help needs none of it
-    from ...values.worker_task import Errand
+    from ...values.worker_task import WorkerTask
     from ...workers.delegate import start_commander
-    from ...workers.key_promise import promised
+    from ...workers.key_promise import announce_keys
 
     async with App(settings) as app:
-        errand = Errand(
+        worker_task = WorkerTask(
             root=str(place),
             path=str(place),
             is_here=True,
-            is_unattended=is_told_not_to_ask(),
+            is_unattended=is_input_disabled(),
             max_restarts=settings.max_restarts,
         )
-        with promised(settings.store) as promise:
-            run = await app.enqueue(agent, request, errand, run=promise.run, **given)
-            start_commander(settings, promise=promise)
+        with announce_keys(settings.store) as delivery:
+            run = await app.enqueue_worker_run(agent, request, worker_task, run=delivery.run, **run_options)
+            start_commander(settings, delivery=delivery)
     return run

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import click
 
-from ...runs.run_lookup import looking, worker_called
-from ...runs.run_state import is_over, state
+from ...runs.run_lookup import find_worker_run, open_reader
+from ...runs.run_state import derive_run_state, is_over
 from ...setup.settings import Settings
-from ...store.sqlite.mailbox import post
-from ...store.sqlite.reader import Reader, Summary
-from ...values.agent import working_names
-from ...values.attachment import attached
+from ...store.sqlite.mailbox import post_to_mailbox
+from ...store.sqlite.reader import RunSummary, StoreReader
+from ...values.agent import collect_agent_names
+from ...values.attachment import read_attachments
 from ...values.errors import Mistake
 from ...values.event import MessageReceived, RunStarted
-from ..terminal.say import say
-from ..terminal.spoken import spoken
+from ..terminal.say import print_to_stderr
+from ..terminal.spoken import read_text_argument
 
 
 @click.command("send")
@@ -32,43 +32,45 @@ from ..terminal.spoken import spoken
     metavar="FILE",
     help="An image or a text file that goes with it; may be given several times.",
 )
-def command(run: str, text: str, paths: tuple[Path, ...]) -> None:
+def send_command(run: str, text: str, paths: tuple[Path, ...]) -> None:
     """Say TEXT to an agent of RUN, the first one by default; it hears it when its next turn begins.
 
     A TEXT of - is read from standard input. RUN may also be the branch or name of a worker in this repository.
     """
-    words, files = spoken(text), attached(paths)
+    message_text, files = read_text_argument(text), read_attachments(paths)
     store = Settings.load().store
-    with looking(store) as reader:
-        id, agent = meant(store, reader, run)
-        summary = reader.summary(id)
-    to = addressee(summary, agent)
-    message = MessageReceived(id=secrets.token_hex(6), to=to, text=words, attachments=tuple(one.about for one in files))
-    post(store, summary.id, message, files=files)
-    if state(summary) == "running":
-        say(f"{to} hears it when its next turn begins")
+    with open_reader(store) as reader:
+        id, agent = find_run_and_agent(store, reader, run)
+        summary = reader.read_summary(id)
+    to = resolve_recipient(summary, agent)
+    message = MessageReceived(
+        id=secrets.token_hex(6), to=to, text=message_text, attachments=tuple(one.attachment for one in files)
+    )
+    post_to_mailbox(store, summary.id, message, files=files)
+    if derive_run_state(summary) == "running":
+        print_to_stderr(f"{to} hears it when its next turn begins")
     else:
-        say(f"nobody works on run {summary.id} now: the message waits until podium resume {summary.id}")
+        print_to_stderr(f"nobody works on run {summary.id} now: the message waits until podium resume {summary.id}")
 
 
-def meant(store: Path, reader: Reader, named: str) -> tuple[str, str]:
+def find_run_and_agent(store: Path, reader: StoreReader, recipient: str) -> tuple[str, str]:
     """The run that is named, and the agent in it; empty for the first one. A branch may have slashes of its own."""
-    branch, _, last = named.rpartition("/")
-    if id := worker_called(store, named):
+    branch, _, last = recipient.rpartition("/")
+    if id := find_worker_run(store, recipient):
         return id, ""
-    if id := worker_called(store, branch):
+    if id := find_worker_run(store, branch):
         return id, last
-    prefix, _, agent = named.partition("/")
-    return reader.find(prefix), agent
+    prefix, _, agent = recipient.partition("/")
+    return reader.find_run(prefix), agent
 
 
-def addressee(summary: Summary, agent: str) -> str:
+def resolve_recipient(summary: RunSummary, agent: str) -> str:
     """The agent that is meant; raises Mistake where it cannot hear."""
     if is_over(summary):
-        raise Mistake(f"run {summary.id} has ended ({state(summary)}), and nobody there hears any more")
+        raise Mistake(f"run {summary.id} has ended ({derive_run_state(summary)}), and nobody there hears any more")
     started = summary.first.event
     assert isinstance(started, RunStarted)
-    names = working_names(started.agents)
+    names = collect_agent_names(started.agents)
     if not agent or agent in names:
         return agent or started.agent
     close = get_close_matches(agent, names, n=1)

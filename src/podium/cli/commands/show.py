@@ -12,15 +12,15 @@ from typing import Any
 import click
 from msgspec import structs
 
-from ...runs.run_lookup import looking
-from ...runs.run_state import State, state
+from ...runs.run_lookup import open_reader
+from ...runs.run_state import RunState, derive_run_state
 from ...setup.settings import Settings
 from ...values.event import SCHEMA
-from ...views.run_view import Node, Picture
-from ..terminal.measure import ago, aligned, cut, span, used
-from ..terminal.outcome_text import parts_told, result_fields
-from ..terminal.run_tree import Row, Style, plain, signs_for, tree
-from ..terminal.text import as_json, visible
+from ...views.run_view import OperationNode, RunView
+from ..terminal.measure import align_columns, format_age, format_duration, format_usage, truncate_line
+from ..terminal.outcome_text import format_parts, result_fields
+from ..terminal.run_tree import Row, Style, build_tree_rows, choose_symbols, format_plain_row
+from ..terminal.text import as_json, escape_for_terminal
 
 NARROWEST = 40
 
@@ -36,88 +36,95 @@ COLOURS: dict[Style, dict[str, Any]] = {
 @click.command("show")
 @click.argument("run")
 @click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
-def command(run: str, is_json: bool) -> None:
+def show_command(run: str, is_json: bool) -> None:
     """Show RUN: how it began, who did what for how much, and the answer, or what there is of one."""
-    with looking(Settings.load().store) as reader:
-        id = reader.find(run)
-        summary = reader.summary(id)
-        picture = Picture.of(reader.entries(id))
-    word = state(summary)
+    with open_reader(Settings.load().store) as reader:
+        id = reader.find_run(run)
+        summary = reader.read_summary(id)
+        run_view = RunView.from_entries(reader.read_entries(id))
+    run_state = derive_run_state(summary)
     if is_json:
-        click.echo(as_json(fields(word, picture)))
+        click.echo(as_json(run_fields(run_state, run_view)))
     else:
-        click.echo("\n".join(rendered(word, picture)))
+        click.echo("\n".join(format_run(run_state, run_view)))
 
 
-def rendered(word: State, picture: Picture) -> list[str]:
+def format_run(run_state: RunState, run_view: RunView) -> list[str]:
     """The run in lines: its head, its tree, and the answer."""
     most = max(shutil.get_terminal_size().columns, NARROWEST)
-    is_live = word == "running"
-    now = time.time() if is_live else picture.at
-    rows = tree(picture, now=now, most=most, signs=signs_for(sys.stdout.encoding), is_live=is_live)
+    is_live = run_state == "running"
+    now = time.time() if is_live else run_view.at
+    rows = build_tree_rows(run_view, now=now, most=most, symbols=choose_symbols(sys.stdout.encoding), is_live=is_live)
     is_colourful = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
     return [
-        *head(word, picture, now=now, most=most),
+        *format_run_header(run_state, run_view, now=now, most=most),
         "",
-        *(coloured(row) if is_colourful else plain(row) for row in rows),
-        *(f"\nnotice: {visible(notice)}" for notice in picture.notices),
+        *(colour_row(row) if is_colourful else format_plain_row(row) for row in rows),
+        *(f"\nnotice: {escape_for_terminal(notice)}" for notice in run_view.notices),
         "",
-        *tail(word, picture),
+        *format_run_answer(run_state, run_view),
     ]
 
 
-def head(word: State, picture: Picture, *, now: float, most: int) -> list[str]:
+def format_run_header(run_state: RunState, run_view: RunView, *, now: float, most: int) -> list[str]:
     """What a run is and what it took, a line each."""
-    started = picture.started
+    started = run_view.started
     assert started is not None
-    began = datetime.fromtimestamp(picture.started_at).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+    began = datetime.fromtimestamp(run_view.started_at).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
     facts = [
-        ["run", f"{picture.run}  {word}"],
+        ["run", f"{run_view.run}  {run_state}"],
         ["agent", started.agent],
-        ["request", cut(started.request.text, most - 9)],
+        ["request", truncate_line(started.request.text, most - 9)],
         ["folder", started.repo],
-        ["started", f"{began} ({ago(time.time() - picture.started_at)}), took {span(now - picture.started_at)}"],
-        ["used", used(picture.usage)],
+        [
+            "started",
+            f"{began} ({format_age(time.time() - run_view.started_at)}), took "
+            f"{format_duration(now - run_view.started_at)}",
+        ],
+        ["used", format_usage(run_view.usage)],
     ]
-    return [visible("  ".join(fact)) for fact in aligned(facts)]
+    return [escape_for_terminal("  ".join(fact)) for fact in align_columns(facts)]
 
 
-def tail(word: State, picture: Picture) -> list[str]:
+def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
     """The answer; without one, what there is and what can be done."""
-    if picture.ended is not None and picture.ended.outcome == "succeeded":
-        return [visible(picture.result().text)]
-    so_far = parts_told(picture.ended.parts if picture.ended else picture.parts_so_far())
-    match word:
+    if run_view.ended is not None and run_view.ended.outcome == "succeeded":
+        return [escape_for_terminal(run_view.build_result().text)]
+    so_far = format_parts(run_view.ended.parts if run_view.ended else run_view.collect_parts())
+    match run_state:
         case "running":
-            return [f"It is being worked on. podium logs {picture.run} -f follows it."]
+            return [f"It is being worked on. podium logs {run_view.run} -f follows it."]
         case "queued" | "paused" | "resumable":
-            return [*map(visible, so_far), f"It has not ended. podium resume {picture.run} goes on with it."]
-    error = picture.result().error
-    return [*map(visible, so_far), *([f"error: {visible(error)}"] if error else [])]
+            return [
+                *map(escape_for_terminal, so_far),
+                f"It has not ended. podium resume {run_view.run} goes on with it.",
+            ]
+    error = run_view.build_result().error
+    return [*map(escape_for_terminal, so_far), *([f"error: {escape_for_terminal(error)}"] if error else [])]
 
 
-def fields(word: State, picture: Picture) -> dict[str, Any]:
+def run_fields(run_state: RunState, run_view: RunView) -> dict[str, Any]:
     """The same for programs."""
-    started = picture.started
+    started = run_view.started
     assert started is not None
     return {
         "schema": SCHEMA,
-        "run": picture.run,
-        "state": word,
+        "run": run_view.run,
+        "state": run_state,
         "agent": started.agent,
         "request": started.request.text,
         "repo": started.repo,
         "version": started.version,
-        "started_at": picture.started_at,
-        "entries": picture.seq,
-        "usage": structs.asdict(picture.usage),
-        "notices": picture.notices,
-        "tree": None if picture.root is None else operation_fields(picture.root),
-        "result": None if picture.ended is None else result_fields(picture.result()),
+        "started_at": run_view.started_at,
+        "entries": run_view.seq,
+        "usage": structs.asdict(run_view.usage),
+        "notices": run_view.notices,
+        "tree": None if run_view.root is None else operation_fields(run_view.root),
+        "result": None if run_view.ended is None else result_fields(run_view.build_result()),
     }
 
 
-def operation_fields(node: Node) -> dict[str, Any]:
+def operation_fields(node: OperationNode) -> dict[str, Any]:
     """An operation and all below it; its usage is theirs together."""
     return {
         "path": node.path,
@@ -134,6 +141,6 @@ def operation_fields(node: Node) -> dict[str, Any]:
     }
 
 
-def coloured(row: Row) -> str:
+def colour_row(row: Row) -> str:
     """A row of the tree with its styles as a terminal takes them."""
     return "".join(click.style(words, **COLOURS.get(style, {})) for words, style in row)

@@ -12,7 +12,7 @@ import click
 NAMES = ("show", "save", "set", "export", "delete")
 
 
-class Parts(click.Group):
+class TeamCommandGroup(click.Group):
     """The commands for one team."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -21,10 +21,10 @@ class Parts(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in NAMES:
             return None
-        command: click.Command = import_module(f"podium.cli.team.{cmd_name}").command
+        command: click.Command = getattr(import_module(f"podium.cli.team.{cmd_name}"), f"team_{cmd_name}_command")
         return command
 
 
-@click.group("team", cls=Parts)
-def command() -> None:
+@click.group("team", cls=TeamCommandGroup)
+def team_command() -> None:
     """Show, save, change, export or delete a team. podium teams lists them."""

@@ -13,11 +13,11 @@ from ...roster.discovery import Roster
 from ...roster.team_definition import is_team
 from ...values.agent import Agent, Source
 from ...values.event import SCHEMA
-from ..team.team_lookup import place
-from ..terminal.measure import counted, fitted
-from ..terminal.text import as_json, visible
-from .agents import hidden_name
-from .config import as_object, in_repo
+from ..team.team_lookup import load_team_context
+from ..terminal.measure import fit_columns, format_count
+from ..terminal.text import as_json, escape_for_terminal
+from .agents import format_shadowed_name
+from .config import json_option, repo_option
 
 SECTIONS: tuple[tuple[Source, str], ...] = (
     ("repo", "From this repository"),
@@ -27,26 +27,30 @@ SECTIONS: tuple[tuple[Source, str], ...] = (
 
 
 @click.command("teams")
-@in_repo
-@as_object
-def command(repo: Path | None, is_json: bool) -> None:
+@repo_option
+@json_option
+def teams_command(repo: Path | None, is_json: bool) -> None:
     """List all teams and routers: the repository's, those that ship with Podium, and your own."""
-    here = place(repo)
-    rows = list(listed(here.roster))
+    context = load_team_context(repo)
+    rows = list(list_teams(context.roster))
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, "teams": rows, "notices": here.notices()}))
+        click.echo(as_json({"schema": SCHEMA, "teams": rows, "notices": context.list_notices()}))
     else:
-        click.echo("\n".join(told(rows, most=shutil.get_terminal_size().columns)))
-        here.tell()
+        click.echo("\n".join(format_teams(rows, most=shutil.get_terminal_size().columns)))
+        context.print_notices()
 
 
-def listed(roster: Roster) -> Iterator[dict[str, Any]]:
+def list_teams(roster: Roster) -> Iterator[dict[str, Any]]:
     """Every team, those that are hidden last."""
-    yield from (described(agent, agent.name) for agent in roster.agents.values() if is_team(agent))
-    yield from (described(agent, hidden_name(roster, agent), True) for agent in roster.shadowed if is_team(agent))
+    yield from (team_summary_fields(agent, agent.name) for agent in roster.agents.values() if is_team(agent))
+    yield from (
+        team_summary_fields(agent, format_shadowed_name(roster, agent), True)
+        for agent in roster.shadowed
+        if is_team(agent)
+    )
 
 
-def described(agent: Agent, name: str, is_hidden: bool = False) -> dict[str, Any]:
+def team_summary_fields(agent: Agent, name: str, is_hidden: bool = False) -> dict[str, Any]:
     """What a listing tells about a team."""
     members = [one.name or one.agent for one in agent.team.members] if agent.team else list(agent.destinations)
     return {
@@ -61,20 +65,20 @@ def described(agent: Agent, name: str, is_hidden: bool = False) -> dict[str, Any
     }
 
 
-def told(rows: list[dict[str, Any]], *, most: int) -> Iterator[str]:
+def format_teams(rows: list[dict[str, Any]], *, most: int) -> Iterator[str]:
     """The teams in their sections; descriptions are cut to what the terminal leaves of them."""
     for source, title in SECTIONS:
         yield title
         cells = [
             [
-                f"  {visible(row['name'])}",
+                f"  {escape_for_terminal(row['name'])}",
                 row["mode"],
-                counted(len(row["members"]), "member" if row["mode"] != "router" else "destination"),
-                visible(f"{'(hidden) ' if row['shadowed'] else ''}{row['description']}"),
+                format_count(len(row["members"]), "member" if row["mode"] != "router" else "destination"),
+                escape_for_terminal(f"{'(hidden) ' if row['shadowed'] else ''}{row['description']}"),
             ]
             for row in rows
             if row["source"] == source
         ]
-        yield from fitted(cells, most=most)
+        yield from fit_columns(cells, most=most)
         if not cells:
             yield "  none"

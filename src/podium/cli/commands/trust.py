@@ -15,24 +15,24 @@ import anyio
 import click
 from msgspec import Struct
 
-from ...config.repo_proposal import SERVER, of_key, proposals
-from ...config.settings_document import layered
-from ...config.settings_files import IGNORED, Files, read_files
+from ...config.repo_proposal import SERVER, list_proposals, trust_id_for_key
+from ...config.settings_document import merge_documents
+from ...config.settings_files import IGNORED, SettingsFiles, read_settings_files
 from ...config.trust import Kind, Trust
-from ...mcp_client.tool_definition import offered_name
-from ...setup.settings import home_folder
+from ...mcp_client.tool_definition import build_mcp_tool_name
+from ...setup.settings import find_home_folder
 from ...system.locations import find_repo
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
-from ...values.mcp_server import trusted_tool
+from ...values.mcp_server import build_tool_trust_name
 from ..terminal.attendance import is_attended
-from ..terminal.measure import counted
-from ..terminal.request_prompt import Terminal
-from ..terminal.say import say
-from ..terminal.text import as_json, visible
-from .config import as_object, in_repo
+from ..terminal.measure import format_count
+from ..terminal.request_prompt import TerminalKeyboard
+from ..terminal.say import print_to_stderr
+from ..terminal.text import as_json, escape_for_terminal
+from .config import json_option, repo_option
 
-State = Literal["new", "changed", "trusted"]
+TrustState = Literal["new", "changed", "trusted"]
 
 MEANINGS = {
     SERVER: "a server of tools, started or called for the agents that have its tools",
@@ -47,11 +47,11 @@ MEANINGS = {
 """What trusting a thing means, by the beginning of its key."""
 
 
-class Item(Struct, frozen=True, kw_only=True):
+class TrustItem(Struct, frozen=True, kw_only=True):
     """Something to trust, as it is and as it was when it was trusted; both are JSON."""
 
     key: str
-    state: State
+    state: TrustState
     where: str
     kind: Kind
     name: str
@@ -60,15 +60,15 @@ class Item(Struct, frozen=True, kw_only=True):
     was: str = ""
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class TrustOverview(Struct, frozen=True, kw_only=True):
     """What there is to trust here; `ignored` never holds, whoever trusts the repository."""
 
     repo: Path
-    items: tuple[Item, ...]
+    items: tuple[TrustItem, ...]
     ignored: tuple[str, ...]
 
     @property
-    def open(self) -> tuple[Item, ...]:
+    def open_items(self) -> tuple[TrustItem, ...]:
         """Those that the person has yet to decide on."""
         return tuple(item for item in self.items if item.state != "trusted")
 
@@ -78,9 +78,9 @@ class Found(Struct, frozen=True, kw_only=True):
 @click.option("--list", "is_list", is_flag=True, help="Only show what there is.")
 @click.option("--all", "is_all", is_flag=True, help="Trust everything that is listed, without being asked.")
 @click.option("--revoke", "revoked", metavar="NAME", multiple=True, help="Trust this no longer; may be repeated.")
-@in_repo
-@as_object
-def command(
+@repo_option
+@json_option
+def trust_command(
     names: tuple[str, ...], is_list: bool, is_all: bool, revoked: tuple[str, ...], repo: Path | None, is_json: bool
 ) -> None:
     """Show what this repository would start or change, and ask for each thing whether you trust it.
@@ -90,37 +90,41 @@ def command(
     """
     if is_list and (is_all or names or revoked):
         raise click.UsageError("--list changes nothing, and goes with no name, --all or --revoke")
-    home = home_folder()
+    home = find_home_folder()
     place = (repo or find_repo(Path.cwd(), home=home)).absolute()
     trust = Trust.load(home)
-    found = look(read_files(home, place), place, trust)
+    overview = build_trust_overview(read_settings_files(home, place), place, trust)
     for name in revoked:
-        revoke(name, found, trust)
-    is_look = is_list or is_json or not (names or is_all or revoked or found.open)
+        revoke_trust(name, overview, trust)
+    is_look = is_list or is_json or not (names or is_all or revoked or overview.open_items)
     if names or is_all:
-        for item in found.open if is_all else [named(name, found.items) for name in names]:
-            accept(item, trust)
+        for item in overview.open_items if is_all else [find_item(name, overview.items) for name in names]:
+            trust_item(item, trust)
     elif not is_look and not revoked:
-        ask(found, trust)
-    found = look(read_files(home, place), place, trust)
+        prompt_for_trust(overview, trust)
+    overview = build_trust_overview(read_settings_files(home, place), place, trust)
     if is_json:
-        click.echo(as_json(for_programs(found)))
+        click.echo(as_json(overview_fields(overview)))
     else:
-        click.echo(visible("\n".join([*(listed(found) if is_look else ()), summed(found)])))
+        click.echo(
+            escape_for_terminal(
+                "\n".join([*(format_overview(overview) if is_look else ()), format_state_counts(overview)])
+            )
+        )
 
 
-def look(files: Files, repo: Path, trust: Trust) -> Found:
+def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust) -> TrustOverview:
     """Everything that can be trusted in a repository, and how that stands. Raises Mistake for files with errors."""
     if files.errors:
         raise Mistake(f"{files.errors[0]}; podium config validate shows all that is wrong")
     # What is trusted by now is part of what the repository decides; nothing else of it can be proposed.
-    everything = layered(files.repo, files.proposed)
+    everything = merge_documents(files.repo, files.proposed)
     items = []
-    for one in proposals(everything, repo):
-        known = trust.known(one.kind, one.name)
-        state: State = "new" if known is None else "trusted" if known.digest == one.digest else "changed"
+    for one in list_proposals(everything, repo):
+        record = trust.find_record(one.kind, one.name)
+        state: TrustState = "new" if record is None else "trusted" if record.digest == one.digest else "changed"
         items.append(
-            Item(
+            TrustItem(
                 key=one.key,
                 state=state,
                 where=files.repo_lines.get(one.key, ""),
@@ -128,126 +132,137 @@ def look(files: Files, repo: Path, trust: Trust) -> Found:
                 name=one.name,
                 digest=one.digest,
                 content=one.content,
-                was=known.content if known is not None and state == "changed" else "",
+                was=record.content if record is not None and state == "changed" else "",
             )
         )
-    ignored = tuple(key for key in files.proposed.said_keys() if key in IGNORED)
-    return Found(repo=repo, items=(*items, *_changed_tools(files, repo, trust)), ignored=ignored)
+    ignored = tuple(key for key in files.proposed.iter_explicit_keys() if key in IGNORED)
+    return TrustOverview(repo=repo, items=(*items, *_iter_changed_tools(files, repo, trust)), ignored=ignored)
 
 
-def _changed_tools(files: Files, repo: Path, trust: Trust) -> Iterator[Item]:
+def _iter_changed_tools(files: SettingsFiles, repo: Path, trust: Trust) -> Iterator[TrustItem]:
     """The tools that their servers described otherwise when they were last used."""
     servers = files.proposed.mcp_servers | files.repo.mcp_servers | files.user.mcp_servers
-    changed = trust.changed()
+    changed = trust.list_changed_tools()
     for server in servers.values():
-        beginning = trusted_tool(server, repo, "")
+        beginning = build_tool_trust_name(server, repo, "")
         for name, now in changed.items():
             if name.startswith(beginning):
-                known = trust.known("tool", name)
-                yield Item(
-                    key=offered_name(server.name, name.removeprefix(beginning)),
+                record = trust.find_record("tool", name)
+                yield TrustItem(
+                    key=build_mcp_tool_name(server.name, name.removeprefix(beginning)),
                     state="changed",
                     where="",
                     kind="tool",
                     name=name,
                     digest=now.digest,
                     content=now.content,
-                    was=known.content if known is not None else "",
+                    was=record.content if record is not None else "",
                 )
 
 
-def named(name: str, items: Sequence[Item]) -> Item:
+def find_item(name: str, items: Sequence[TrustItem]) -> TrustItem:
     """The one item that a name means."""
-    found = meant(name, items)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise Mistake(f"{name!r} may mean {' or '.join(item.key for item in found)}; name one of them in full")
-    there = f"there are {', '.join(item.key for item in items)}" if items else "there is nothing to trust"
-    raise Mistake(f"the repository proposes no {name!r}; {there}")
+    matches = match_items(name, items)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise Mistake(f"{name!r} may mean {' or '.join(item.key for item in matches)}; name one of them in full")
+    available = f"there are {', '.join(item.key for item in items)}" if items else "there is nothing to trust"
+    raise Mistake(f"the repository proposes no {name!r}; {available}")
 
 
-def meant(name: str, items: Sequence[Item]) -> list[Item]:
+def match_items(name: str, items: Sequence[TrustItem]) -> list[TrustItem]:
     """The items of a name, which is a key, or a key without its beginning."""
     exact = [item for item in items if item.key == name]
     return exact or [item for item in items if item.key.partition(".")[2].removesuffix(".base_url") == name]
 
 
-def accept(item: Item, trust: Trust) -> None:
+def trust_item(item: TrustItem, trust: Trust) -> None:
     """Trust an item as it was shown."""
     trust.trust(item.kind, item.name, item.digest, content=item.content)
-    say(f"trusted: {_one_line(item.key)}")
+    print_to_stderr(f"trusted: {_escape_line_breaks(item.key)}")
 
 
-def revoke(name: str, found: Found, trust: Trust) -> None:
+def revoke_trust(name: str, overview: TrustOverview, trust: Trust) -> None:
     """Trust something no longer, be it still proposed or not."""
-    keys = [item.key for item in meant(name, found.items)] or [name]
-    gone = [key for key in keys if trust.revoke(*of_key(key, found.repo))]
-    if not gone:
-        held = ", ".join(item.key for item in found.items if item.state == "trusted")
-        raise Mistake(f"{name!r} is not trusted here; {f'trusted are {held}' if held else 'nothing is'}")
-    say(f"no longer trusted: {', '.join(map(_one_line, gone))}")
+    keys = [item.key for item in match_items(name, overview.items)] or [name]
+    revoked_keys = [key for key in keys if trust.revoke(*trust_id_for_key(key, overview.repo))]
+    if not revoked_keys:
+        trusted_keys = ", ".join(item.key for item in overview.items if item.state == "trusted")
+        raise Mistake(
+            f"{name!r} is not trusted here; {f'trusted are {trusted_keys}' if trusted_keys else 'nothing is'}"
+        )
+    print_to_stderr(f"no longer trusted: {', '.join(map(_escape_line_breaks, revoked_keys))}")
 
 
-def ask(found: Found, trust: Trust) -> None:
+def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
     """Ask the person at the terminal about each thing that is not decided yet."""
     if not is_attended():
         raise Mistake(
-            f"{counted(len(found.open), 'thing')} would have to be asked about, and there is no terminal; "
+            f"{format_count(len(overview.open_items), 'thing')} would have to be asked about, and "
+            "there is no terminal; "
             "name them, or use --all, or only look with --list"
         )
 
-    async def ask_each() -> None:
-        keyboard = Terminal()
-        for number, item in enumerate(found.open, 1):
-            keyboard.forget()
-            say("\n".join(["", f"{number} of {len(found.open)}, in {_one_line(str(found.repo))}", *described(item)]))
-            say("[y] trust it  [n] not now  [q] leave")
-            while (key := (await keyboard.key()).lower()) not in ("y", "n", "q"):
+    async def prompt_for_each() -> None:
+        keyboard = TerminalKeyboard()
+        for number, item in enumerate(overview.open_items, 1):
+            keyboard.discard_input()
+            print_to_stderr(
+                "\n".join(
+                    [
+                        "",
+                        f"{number} of {len(overview.open_items)}, in {_escape_line_breaks(str(overview.repo))}",
+                        *format_item(item),
+                    ]
+                )
+            )
+            print_to_stderr("[y] trust it  [n] not now  [q] leave")
+            while (key := (await keyboard.read_key()).lower()) not in ("y", "n", "q"):
                 pass
             if key == "q":
                 return
             if key == "y":
-                accept(item, trust)
+                trust_item(item, trust)
 
-    anyio.run(ask_each)
+    anyio.run(prompt_for_each)
 
 
-def listed(found: Found) -> Iterator[str]:
+def format_overview(overview: TrustOverview) -> Iterator[str]:
     """Everything there is, for people."""
-    for item in found.items:
-        yield from described(item)
-    if found.ignored:
-        yield f"ignored whatever you trust: {', '.join(found.ignored)}"
+    for item in overview.items:
+        yield from format_item(item)
+    if overview.ignored:
+        yield f"ignored whatever you trust: {', '.join(overview.ignored)}"
 
 
-def summed(found: Found) -> str:
+def format_state_counts(overview: TrustOverview) -> str:
     """How much there is, in one line."""
-    words = [(sum(item.state == state for item in found.items), state) for state in ("trusted", "changed", "new")]
+    words = [(sum(item.state == state for item in overview.items), state) for state in ("trusted", "changed", "new")]
     states = ", ".join(f"{number} {state}" for number, state in words if number)
-    return f"{_one_line(str(found.repo))}: {states or 'nothing to trust'}"
+    return f"{_escape_line_breaks(str(overview.repo))}: {states or 'nothing to trust'}"
 
 
-def described(item: Item) -> Iterator[str]:
+def format_item(item: TrustItem) -> Iterator[str]:
     """One thing in full, with what it was where it changed."""
-    yield f"{item.state}: {_one_line(item.key)}{f' ({item.where})' if item.where else ''}"
+    yield f"{item.state}: {_escape_line_breaks(item.key)}{f' ({item.where})' if item.where else ''}"
     yield f"  {next(words for beginning, words in MEANINGS.items() if item.key.startswith(beginning))}"
     if item.state == "changed":
         yield "  it was:"
-        yield from (f"    {line}" for line in (_spelled(item, item.was) if item.was else ["not kept"]))
+        yield from (f"    {line}" for line in (_format_content(item, item.was) if item.was else ["not kept"]))
         yield "  it is now:"
-    yield from (f"    {line}" for line in _spelled(item, item.content))
+    yield from (f"    {line}" for line in _format_content(item, item.content))
 
 
-def _spelled(item: Item, content: str) -> list[str]:
+def _format_content(item: TrustItem, content: str) -> list[str]:
     """JSON in lines that nothing in it can break."""
-    value = _value(item, content)
+    value = _parse_content(item, content)
     if not isinstance(value, dict):
         return [json.dumps(value)]
-    return [f"{_one_line(key)}: {json.dumps(inner)}" for key, inner in value.items()]
+    return [f"{_escape_line_breaks(key)}: {json.dumps(inner)}" for key, inner in value.items()]
 
 
-def _value(item: Item, content: str) -> Any:
+def _parse_content(item: TrustItem, content: str) -> Any:
     """What a content of an item says, without what the key says already."""
     value = json.loads(content)
     if item.kind != "server":
@@ -255,20 +270,20 @@ def _value(item: Item, content: str) -> Any:
     return {key: inner for key, inner in value.items() if key not in ("name", "source")}
 
 
-def _one_line(text: str) -> str:
-    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+def _escape_line_breaks(text: str) -> str:
+    return escape_for_terminal(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def for_programs(found: Found) -> dict[str, Any]:
+def overview_fields(overview: TrustOverview) -> dict[str, Any]:
     """The same as values."""
     items = [
         {
             "key": item.key,
             "state": item.state,
             "where": item.where,
-            "value": _value(item, item.content),
-            "was": _value(item, item.was) if item.was else None,
+            "value": _parse_content(item, item.content),
+            "was": _parse_content(item, item.was) if item.was else None,
         }
-        for item in found.items
+        for item in overview.items
     ]
-    return {"schema": SCHEMA, "repo": str(found.repo), "items": items, "ignored": found.ignored}
+    return {"schema": SCHEMA, "repo": str(overview.repo), "items": items, "ignored": overview.ignored}

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import click
 
-from ...core.timeline import first_break
-from ...runs.run_lookup import looking
+from ...core.timeline import find_chain_break
+from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
 from ...values.event import SCHEMA
 from ..terminal import exit_codes
-from ..terminal.text import as_json, visible
+from ..terminal.text import as_json, escape_for_terminal
 
 
 @click.command("verify")
 @click.argument("run")
 @click.option("--json", "is_json", is_flag=True, help="Print the finding as JSON.")
-def command(run: str, is_json: bool) -> int:
+def verify_command(run: str, is_json: bool) -> int:
     """Check that no entry of RUN was changed, removed, inserted or moved; the exit code is 8 when one was.
 
     Entries missing at the very end leave no gap: the last hash, which is printed, tells.
     """
-    with looking(Settings.load().store) as reader:
-        id = reader.find(run)
-        rows = reader.rows(id)
-    broken = first_break(rows)
+    with open_reader(Settings.load().store) as reader:
+        id = reader.find_run(run)
+        rows = reader.read_rows(id)
+    chain_break = find_chain_break(rows)
     last = rows[-1].hash.hex() if rows else ""
     if is_json:
-        fields = {"schema": SCHEMA, "run": id, "entries": len(rows), "whole": broken is None, "break": broken}
+        fields = {"schema": SCHEMA, "run": id, "entries": len(rows), "whole": chain_break is None, "break": chain_break}
         click.echo(as_json({**fields, "hash": last}))
-    elif broken is None:
+    elif chain_break is None:
         click.echo(f"run {id} is whole: {len(rows):,} entries, the last with the hash {last[:16]}")
     else:
-        click.echo(f"run {id} is not what was written: {visible(broken)}")
-    return exit_codes.GOAL_MET if broken is None else exit_codes.INTEGRITY
+        click.echo(f"run {id} is not what was written: {escape_for_terminal(chain_break)}")
+    return exit_codes.GOAL_MET if chain_break is None else exit_codes.INTEGRITY

@@ -14,37 +14,36 @@ from pathlib import Path
 import anyio
 import click
 
-from ...store.sqlite.worker_index import Crew
-from ...system.locations import shown
+from ...store.sqlite.worker_index import WorkerIndex
+from ...system.locations import format_path
 from ...values.event import SCHEMA
-from ...values.worker_task import Errand
+from ...values.worker_task import WorkerTask
 from ...views.worker_state import WorkerState
-from ...workspace.worktrees.worktree_status import Standing
-from ..terminal.measure import fitted, leaner, span
-from ..terminal.say import say
-from ..terminal.text import as_json, visible
+from ...workspace.worktrees.worktree_status import WorktreeStatus
+from ..terminal.measure import drop_columns, fit_columns, format_duration
+from ..terminal.say import print_to_stderr
+from ..terminal.text import as_json, escape_for_terminal
 from ..workers.worker_lookup import (
-    NOBODY,
-    There,
-    as_object,
-    at_work,
-    fields,
+    NO_WORKERS,
+    RepoContext,
     first_line,
-    in_repo,
-    line_count,
-    money,
-    seen,
+    format_line_count,
+    format_worker_cost,
+    json_option,
+    load_worker_states,
+    read_worktree_statuses,
+    repo_option,
+    worker_fields,
 )
 
 NAMES = ("status", "wait", "cancel", "logs", "output", "diff", "merge", "cleanup", "resume")
-ELSEWHERE = {"merge": "podium.cli.commands.merge"}
 MOST_OVER = 20
 NARROWEST_TASK = 12
-SPARE = ("TOKENS", "TOOL", "COST", "LINES", "WAITS")
+OPTIONAL_COLUMNS = ("TOKENS", "TOOL", "COST", "LINES", "WAITS")
 """What a narrow terminal can do without, from the first on."""
 
 
-class Parts(click.Group):
+class WorkersCommandGroup(click.Group):
     """What can be done with workers."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -53,76 +52,91 @@ class Parts(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in NAMES:
             return None
-        module = ELSEWHERE.get(cmd_name, f"podium.cli.workers.{cmd_name}")
-        command: click.Command = import_module(module).command
+        if cmd_name == "merge":
+            from .merge import merge_command  # here, because it is imported only when it is called
+
+            return merge_command
+        module = import_module(f"podium.cli.workers.{cmd_name}")
+        command: click.Command = getattr(module, f"workers_{cmd_name}_command")
         return command
 
 
-@click.group("workers", cls=Parts, invoke_without_command=True)
+@click.group("workers", cls=WorkersCommandGroup, invoke_without_command=True)
 @click.option("--all", "is_all", is_flag=True, help=f"Of all repositories, and more than {MOST_OVER} that are over.")
-@in_repo
-@as_object
+@repo_option
+@json_option
 @click.pass_context
-def command(ctx: click.Context, is_all: bool, repo: Path | None, is_json: bool) -> None:
+def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json: bool) -> None:
     """List the workers of this repository: what each is doing, with what, what it brought and cost.
 
     BRANCH, wherever it is asked for, may also be the beginning of the id of a worker's run.
     """
-    ctx.obj = there = There(repo)
+    ctx.obj = context = RepoContext(repo)
     if ctx.invoked_subcommand is not None:
         if is_json or is_all:
             raise click.UsageError(f"{'--json' if is_json else '--all'} does not go before {ctx.invoked_subcommand}")
         return
-    workers = seen(there.store, (hired.run for hired in Crew(there.store).all())) if is_all else there.workers()
-    listed = workers if is_all else recent(workers)
-    standing = anyio.run(at_work, there.store, listed)
+    workers = (
+        load_worker_states(context.store, (row.run for row in WorkerIndex(context.store).list_all()))
+        if is_all
+        else context.load_workers()
+    )
+    listed = workers if is_all else filter_recent_workers(workers)
+    statuses = anyio.run(read_worktree_statuses, context.store, listed)
     if is_json:
-        told = [fields(worker, standing.get(worker.run)) for worker in listed]
-        click.echo(as_json({"schema": SCHEMA, "workers": told}))
+        items = [worker_fields(worker, statuses.get(worker.run)) for worker in listed]
+        click.echo(as_json({"schema": SCHEMA, "workers": items}))
     elif not workers:
-        say(NOBODY)
+        print_to_stderr(NO_WORKERS)
     else:
         most = shutil.get_terminal_size().columns
-        click.echo(visible(table(listed, standing, now=time.time(), most=most, with_place=is_all)))
+        click.echo(
+            escape_for_terminal(format_workers_table(listed, statuses, now=time.time(), most=most, with_place=is_all))
+        )
         if missing := len(workers) - len(listed):
-            say(f"left out: {missing} older that are over; podium workers --all lists them")
+            print_to_stderr(f"left out: {missing} older that are over; podium workers --all lists them")
 
 
-def recent(workers: list[WorkerState]) -> list[WorkerState]:
+def filter_recent_workers(workers: list[WorkerState]) -> list[WorkerState]:
     """Those that are not over, and the last of those that are."""
     over = [worker.run for worker in workers if worker.is_over]
     old = set(over[: -MOST_OVER or None]) if len(over) > MOST_OVER else set()
     return [worker for worker in workers if worker.run not in old]
 
 
-def place(errand: Errand) -> str:
+def format_worker_branch(worker_task: WorkerTask) -> str:
     """The branch of a worker; what it is instead of on one, where it is on none."""
-    if errand.has_checkout:
-        return errand.branch
-    return f"{errand.name} {'(here)' if errand.is_here else '(reader)'}".lstrip()
+    if worker_task.has_checkout:
+        return worker_task.branch
+    return f"{worker_task.name} {'(here)' if worker_task.is_here else '(reader)'}".lstrip()
 
 
-def table(
-    workers: list[WorkerState], standing: Mapping[str, Standing], *, now: float, most: int, with_place: bool = False
+def format_workers_table(
+    workers: list[WorkerState],
+    statuses: Mapping[str, WorktreeStatus],
+    *,
+    now: float,
+    most: int,
+    with_place: bool = False,
 ) -> str:
     """Workers in columns; the task takes what the others leave of the width, and where that is too little some go."""
     rows = [["WORKER", "BRANCH", "STATE", "TOOL", "LINES", "TOKENS", "COST", "WAITS", "TASK"]]
     for worker in workers:
-        where = f"{shown(Path(worker.errand.root))}: " if with_place else ""
+        where = f"{format_path(Path(worker.errand.root))}: " if with_place else ""
         rows.append(
             [
                 worker.run,
-                visible(place(worker.errand)),
+                escape_for_terminal(format_worker_branch(worker.errand)),
                 worker.state,
-                visible(worker.tool) or "-",
-                line_count(worker, standing.get(worker.run)),
+                escape_for_terminal(worker.tool) or "-",
+                format_line_count(worker, statuses.get(worker.run)),
                 f"{worker.usage.tokens:,}",
-                money(worker),
-                span(now - worker.waiting_since) if worker.waiting_since else "-",
-                f"{where}{visible(first_line(worker.task))}",
+                format_worker_cost(worker),
+                format_duration(now - worker.waiting_since) if worker.waiting_since else "-",
+                f"{where}{escape_for_terminal(first_line(worker.task))}",
             ]
         )
     tasks = [row.pop() for row in rows]
-    lean = leaner(rows, most=most - NARROWEST_TASK - 2, spare=SPARE)
-    told = [[*row, task] for row, task in zip(lean, tasks, strict=True)]
-    return "\n".join(fitted(told, most=most, least=NARROWEST_TASK))
+    narrow_rows = drop_columns(rows, most=most - NARROWEST_TASK - 2, spare=OPTIONAL_COLUMNS)
+    full_rows = [[*row, task] for row, task in zip(narrow_rows, tasks, strict=True)]
+    return "\n".join(fit_columns(full_rows, most=most, least=NARROWEST_TASK))

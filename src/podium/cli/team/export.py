@@ -8,25 +8,25 @@ import click
 import msgspec
 
 from ...roster.presets import Preset
-from ...roster.team_definition import find
+from ...roster.team_definition import find_team
 from ...values.errors import Mistake
-from ..commands.config import in_repo
-from ..terminal.say import say
+from ..commands.config import repo_option
+from ..terminal.say import print_to_stderr
 from ..terminal.text import as_json
-from .team_lookup import place
+from .team_lookup import load_team_context
 
 
 @click.command("export")
 @click.argument("name")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@in_repo
-def command(name: str, file: Path | None, repo: Path | None) -> None:
+@repo_option
+def team_export_command(name: str, file: Path | None, repo: Path | None) -> None:
     """Print the team NAME as JSON with all that it needs, or write it to FILE.
 
     podium team save NAME --from FILE takes it in again, here or elsewhere.
     """
-    here = place(repo)
-    text = portable(find(name, here.roster, repo=here.repo, home=here.home).as_preset())
+    context = load_team_context(repo)
+    text = format_portable_preset(find_team(name, context.roster, repo=context.repo, home=context.home).as_preset())
     if file is None:
         click.echo(text)
         return
@@ -37,9 +37,9 @@ def command(name: str, file: Path | None, repo: Path | None) -> None:
         raise Mistake(f"{file} is there already, and is not overwritten; name another file") from error
     except OSError as error:
         raise Mistake(f"{file} cannot be written: {error.strerror or error}") from error
-    say(f"exported: {file}")
+    print_to_stderr(f"exported: {file}")
 
 
-def portable(preset: Preset) -> str:
+def format_portable_preset(preset: Preset) -> str:
     """A preset without what holds on this machine only."""
     return as_json(msgspec.structs.replace(preset, source=""))

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import click
 
-from ...config.model_role import resolved
+from ...config.model_role import resolve_models
 from ...engines.model.providers import parse_model
-from ...roster.presets import FILE
-from ...roster.squad_agents import is_model
-from ...roster.team_definition import change, find
+from ...roster.presets import PRESETS_FILE
+from ...roster.squad_agents import is_model_name
+from ...roster.team_definition import change_team_member, find_team
 from ...setup.settings import Settings
-from ...system.locations import shown
+from ...system.locations import format_path
 from ...values.errors import Mistake
-from ...values.located_yaml import quoted
-from ..commands.config import in_repo
-from ..terminal.say import say
-from ..terminal.spoken import spoken
-from .team_lookup import place
+from ...values.located_yaml import quote_text
+from ..commands.config import repo_option
+from ..terminal.say import print_to_stderr
+from ..terminal.spoken import read_text_argument
+from .team_lookup import load_team_context
 
-DEFAULT = "default"
+DEFAULT_MODEL_WORD = "default"
 
 
 @click.command("set")
@@ -29,8 +29,8 @@ DEFAULT = "default"
 @click.argument("member", metavar="MEMBER", required=False)
 @click.option("--model", help="What the member thinks with, such as sonnet; default takes its model away.")
 @click.option("--prompt", metavar="TEXT", help="The member's prompt; - reads it from standard input.")
-@in_repo
-def command(name: str, member: str | None, model: str | None, prompt: str | None, repo: Path | None) -> None:
+@repo_option
+def team_set_command(name: str, member: str | None, model: str | None, prompt: str | None, repo: Path | None) -> None:
     """Change the model or the prompt of MEMBER in the team NAME, where the team is kept.
 
     A squad's charter or a preset is changed. A team that ships with Podium becomes one of your own
@@ -41,35 +41,37 @@ def command(name: str, member: str | None, model: str | None, prompt: str | None
         raise click.UsageError("name the team and the member, or RUN/MEMBER")
     if model is None and prompt is None:
         raise click.UsageError("give --model, --prompt, or both")
-    here = place(repo)
+    context = load_team_context(repo)
     if member is None:
-        from .live_change import change_live  # here, because it needs the store
+        from .live_change import change_running_member  # here, because it needs the store
 
-        if model == DEFAULT:
+        if model == DEFAULT_MODEL_WORD:
             raise Mistake("a member at work can get a model and cannot lose one; name what it should think with")
-        words = "" if prompt is None else spoken(prompt)
-        change_live(name, model="" if model is None else checked(model, here.repo), prompt=words)
+        words = "" if prompt is None else read_text_argument(prompt)
+        change_running_member(
+            name, model="" if model is None else validate_model_name(model, context.repo), prompt=words
+        )
         return
-    found = find(name, here.roster, repo=here.repo, home=here.home)
-    kept = change(
+    found = find_team(name, context.roster, repo=context.repo, home=context.home)
+    changed_kind = change_team_member(
         found,
         member,
-        repo=here.repo,
-        home=here.home,
-        model=None if model is None else checked(model, here.repo),
-        prompt=None if prompt is None else spoken(prompt),
+        repo=context.repo,
+        home=context.home,
+        model=None if model is None else validate_model_name(model, context.repo),
+        prompt=None if prompt is None else read_text_argument(prompt),
     )
-    where = shown(here.home / FILE) if kept == "preset" else found.lead.path.rpartition("/")[0]
-    say(f"changed: {member} of {found.name} in {where}")
+    where = format_path(context.home / PRESETS_FILE) if changed_kind == "preset" else found.lead.path.rpartition("/")[0]
+    print_to_stderr(f"changed: {member} of {found.name} in {where}")
 
 
-def checked(model: str, repo: Path) -> str:
+def validate_model_name(model: str, repo: Path) -> str:
     """A model that there may be; nothing for the default one. Raises Mistake for what names none."""
-    if model == DEFAULT:
+    if model == DEFAULT_MODEL_WORD:
         return ""
-    if not is_model(model):
-        raise Mistake(f"{quoted(model)} is not the name of a model; sonnet or openai:gpt-5-mini would be one")
+    if not is_model_name(model):
+        raise Mistake(f"{quote_text(model)} is not the name of a model; sonnet or openai:gpt-5-mini would be one")
     settings = Settings.load(os.environ, repo)
-    for one in resolved(model, settings.models).models:
+    for one in resolve_models(model, settings.models).models:
         parse_model(one)
     return model

@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from ...roster.team_definition import Definition, find
+from ...roster.team_definition import TeamDefinition, find_team
 from ...values.event import SCHEMA
-from ..commands.config import as_object, in_repo
-from ..terminal.measure import aligned, cut, fitted, width
-from ..terminal.text import as_json, visible
-from .team_lookup import place
+from ..commands.config import json_option, repo_option
+from ..terminal.measure import align_columns, display_width, fit_columns, truncate_line
+from ..terminal.text import as_json, escape_for_terminal
+from .team_lookup import load_team_context
 
 WIDEST = 72
 NARROWEST = 12
@@ -22,20 +22,20 @@ NARROWEST = 12
 
 @click.command("show")
 @click.argument("name")
-@in_repo
-@as_object
-def command(name: str, repo: Path | None, is_json: bool) -> None:
+@repo_option
+@json_option
+def team_show_command(name: str, repo: Path | None, is_json: bool) -> None:
     """Show the team NAME: its mode, its members with their models and prompts, and what they share."""
-    here = place(repo)
-    fields = described(find(name, here.roster, repo=here.repo, home=here.home))
+    context = load_team_context(repo)
+    fields = team_fields(find_team(name, context.roster, repo=context.repo, home=context.home))
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, **fields, "notices": here.notices()}))
+        click.echo(as_json({"schema": SCHEMA, **fields, "notices": context.list_notices()}))
     else:
-        click.echo("\n".join(told(fields, most=shutil.get_terminal_size().columns)))
-        here.tell()
+        click.echo("\n".join(format_team(fields, most=shutil.get_terminal_size().columns)))
+        context.print_notices()
 
 
-def described(found: Definition) -> dict[str, Any]:
+def team_fields(found: TeamDefinition) -> dict[str, Any]:
     """Everything about a team."""
     lead = found.lead
     assert lead.team is not None
@@ -66,24 +66,32 @@ def described(found: Definition) -> dict[str, Any]:
     }
 
 
-def told(fields: dict[str, Any], *, most: int) -> Iterator[str]:
+def format_team(fields: dict[str, Any], *, most: int) -> Iterator[str]:
     """The same for people."""
-    yield visible(f"{fields['name']}  {fields['description']}")
-    yield visible(f"{fields['kind']}, {fields['path']}")
-    yield visible(f"mode {fields['mode']}, led with {fields['model'] or 'the default model'}")
+    yield escape_for_terminal(f"{fields['name']}  {fields['description']}")
+    yield escape_for_terminal(f"{fields['kind']}, {fields['path']}")
+    yield escape_for_terminal(f"mode {fields['mode']}, led with {fields['model'] or 'the default model'}")
     if fields["evaluator"]:
-        yield visible(f"judged by {fields['evaluator']}")
+        yield escape_for_terminal(f"judged by {fields['evaluator']}")
     for key, value in fields["options"].items():
         is_long = isinstance(value, str) and (len(value) > WIDEST or "\n" in value)
-        yield visible(f"{key}: {len(value):,} characters" if is_long else f"{key}: {value}")
+        yield escape_for_terminal(f"{key}: {len(value):,} characters" if is_long else f"{key}: {value}")
     yield "members"
-    yield from _members(fields["members"], most=most)
+    yield from _format_members(fields["members"], most=most)
 
 
-def _members(members: list[dict[str, Any]], *, most: int) -> list[str]:
+def _format_members(members: list[dict[str, Any]], *, most: int) -> list[str]:
     """A line for each; its role and its prompt share what the terminal leaves of them."""
-    named = [[f"  {visible(one['name'])}", visible(one["model"] or "default")] for one in members]
-    room = most - max((sum(map(width, row)) for row in aligned([[*row, ""] for row in named])), default=0) - 6
-    roles = [cut(visible(one["role"]), max(room // 2, NARROWEST)) for one in members]
-    rows = [[*row, role, visible(one["prompt"])] for row, role, one in zip(named, roles, members, strict=True)]
-    return fitted(rows, most=most, least=NARROWEST)
+    named = [
+        [f"  {escape_for_terminal(one['name'])}", escape_for_terminal(one["model"] or "default")] for one in members
+    ]
+    room = (
+        most
+        - max((sum(map(display_width, row)) for row in align_columns([[*row, ""] for row in named])), default=0)
+        - 6
+    )
+    roles = [truncate_line(escape_for_terminal(one["role"]), max(room // 2, NARROWEST)) for one in members]
+    rows = [
+        [*row, role, escape_for_terminal(one["prompt"])] for row, role, one in zip(named, roles, members, strict=True)
+    ]
+    return fit_columns(rows, most=most, least=NARROWEST)

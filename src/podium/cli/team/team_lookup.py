@@ -7,43 +7,44 @@ from typing import NamedTuple
 
 import click
 
-from ...roster.discovery import PRESETS, SQUADS, Roster, load
-from ...setup.settings import home_folder
-from ...system.locations import find_repo, shown
+from ...roster.discovery import PRESETS_FILE, SQUAD_FOLDERS, Roster, load_roster
+from ...setup.settings import find_home_folder
+from ...system.locations import find_repo, format_path
 from ...values.errors import Mistake
-from ..terminal.say import say
+from ..terminal.say import print_to_stderr
 
 
-class Place(NamedTuple):
+class TeamContext(NamedTuple):
     """A repository and the person's own folder, with everyone in them."""
 
     repo: Path
     home: Path
     roster: Roster
 
-    def notices(self) -> list[str]:
+    def list_notices(self) -> list[str]:
         """What is to be said about presets and squads; who gave way to another's name is seen in the list of agents."""
-        own = shown(self.home / PRESETS)
+        own = format_path(self.home / PRESETS_FILE)
         return [
-            f"{finding.severity}: {finding}"
-            for finding in self.roster.findings
-            if finding.key != "members" and (finding.path == own or finding.path.split("/")[0] in SQUADS)
+            f"{diagnostic.severity}: {diagnostic}"
+            for diagnostic in self.roster.diagnostics
+            if diagnostic.key != "members"
+            and (diagnostic.path == own or diagnostic.path.split("/")[0] in SQUAD_FOLDERS)
         ]
 
-    def tell(self) -> None:
+    def print_notices(self) -> None:
         """Say it, beside what was asked for."""
-        for notice in self.notices():
-            say(notice)
+        for notice in self.list_notices():
+            print_to_stderr(notice)
 
 
-def place(repo: Path | None) -> Place:
+def load_team_context(repo: Path | None) -> TeamContext:
     """The place that is meant: the repository that was named, or the one around the current folder."""
-    home = home_folder()
+    home = find_home_folder()
     folder = (repo or find_repo(Path.cwd(), home=home)).absolute()
-    return Place(folder, home, load(folder, home))
+    return TeamContext(folder, home, load_roster(folder, home))
 
 
-def must_agree(question: str, *, is_agreed: bool) -> None:
+def confirm_action(question: str, *, is_agreed: bool) -> None:
     """Ask the person at the terminal, who may have agreed with --yes. Raises Mistake where nobody can be asked."""
     if is_agreed:
         return

@@ -5,25 +5,27 @@ from __future__ import annotations
 import getpass
 from pathlib import Path
 
-from ...runs.run_state import state
-from ...store.sqlite.open_requests import Answer, Waiting, answer, decided
+from ...runs.run_state import derive_run_state
+from ...store.sqlite.open_requests import Answer, OpenRequest, answer_request, as_answered_error
 from . import exit_codes
-from .say import say
+from .say import print_to_stderr
 
 
-def told(store: Path, one: Waiting, given: Answer) -> int:
+def submit_answer(store: Path, one: OpenRequest, new_answer: Answer) -> int:
     """Give the answer and say so; the exit code. Raises Answered where somebody was faster."""
-    counts = answer(store, one, given)
-    if counts != given:
-        raise decided(counts)
-    if state(one.summary) == "running":
-        say(f"{given.id} is answered")
+    counts = answer_request(store, one, new_answer)
+    if counts != new_answer:
+        raise as_answered_error(counts)
+    if derive_run_state(one.summary) == "running":
+        print_to_stderr(f"{new_answer.id} is answered")
     else:
-        say(f"{given.id} is answered; nobody works on run {one.summary.id} now: podium resume {one.summary.id}")
+        print_to_stderr(
+            f"{new_answer.id} is answered; nobody works on run {one.summary.id} now: podium resume {one.summary.id}"
+        )
     return exit_codes.GOAL_MET
 
 
-def whoever() -> str:
+def get_username() -> str:
     """Who answers: the person's name on this machine."""
     try:
         return getpass.getuser()

@@ -10,25 +10,25 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TOLD = "podium.no_input"
+NO_INPUT_KEY = "podium.no_input"
 
 
-def no_input(command: F) -> F:
+def no_input_option(command: F) -> F:
     """Give a command the option `--no-input`."""
 
-    def note(ctx: click.Context, _: click.Parameter, is_told: bool) -> None:
-        ctx.find_root().meta[TOLD] = is_told
+    def record_flag(ctx: click.Context, _: click.Parameter, is_set: bool) -> None:
+        ctx.find_root().meta[NO_INPUT_KEY] = is_set
 
     what = "Ask nothing: what agents may not do by themselves is denied at once."
-    return click.option("--no-input", is_flag=True, expose_value=False, callback=note, help=what)(command)
+    return click.option("--no-input", is_flag=True, expose_value=False, callback=record_flag, help=what)(command)
 
 
-def is_told_not_to_ask() -> bool:
+def is_input_disabled() -> bool:
     """Whether the command line says that nobody is to be asked."""
     ctx = click.get_current_context(silent=True)
-    return ctx is not None and bool(ctx.find_root().meta.get(TOLD))
+    return ctx is not None and bool(ctx.find_root().meta.get(NO_INPUT_KEY))
 
 
 def is_attended() -> bool:
     """Whether somebody is there to answer."""
-    return sys.stdin.isatty() and sys.stderr.isatty() and not is_told_not_to_ask()
+    return sys.stdin.isatty() and sys.stderr.isatty() and not is_input_disabled()

@@ -9,13 +9,13 @@ import click
 import msgspec
 from msgspec import structs
 
-from ...values.agent import MOST, Budget
+from ...values.agent import MAX_LIMIT, Budget
 
 FRACTIONS = ("usd", "seconds")
 """Limits that need not be whole numbers."""
 
 
-class BudgetText(click.ParamType[Budget]):
+class BudgetParamType(click.ParamType[Budget]):
     """Limits by name, with commas between them; a bare number is dollars."""
 
     name = "limits"
@@ -38,34 +38,37 @@ def parse_budget(text: str) -> Budget:
     known = Budget.__struct_fields__
     if unknown := next((name for name in limits if name not in known), None):
         raise ValueError(f"there is no limit {unknown!r}; there are {', '.join(known)}")
-    wrong = next((_flaw(name, amount) for name, amount in limits.items() if not _is_limit(name, amount)), None)
+    wrong = next(
+        (_describe_invalid_limit(name, amount) for name, amount in limits.items() if not _is_valid_limit(name, amount)),
+        None,
+    )
     if wrong or not limits:
         raise ValueError(f"{text!r} is no budget: {wrong or 'it has no limit'}; usd=2,tokens=200000 would be one")
     return msgspec.convert(limits, Budget, strict=False)
 
 
-def _is_limit(name: str, amount: str) -> bool:
+def _is_valid_limit(name: str, amount: str) -> bool:
     try:
         limit = getattr(msgspec.convert({name: amount}, Budget, strict=False), name)
     except msgspec.ValidationError:
         return False
-    return limit is not None and isfinite(limit) and 0 < limit <= MOST
+    return limit is not None and isfinite(limit) and 0 < limit <= MAX_LIMIT
 
 
-def _flaw(name: str, amount: str) -> str:
+def _describe_invalid_limit(name: str, amount: str) -> str:
     kind = "a number" if name in FRACTIONS else "a whole number"
-    most = f", up to {MOST}" if _is_huge(amount) else ""
+    most = f", up to {MAX_LIMIT}" if _is_huge(amount) else ""
     return f"{name} is {kind} above zero{most}, and {amount!r} is none"
 
 
 def _is_huge(amount: str) -> bool:
     try:
-        return MOST < float(amount) < inf
+        return MAX_LIMIT < float(amount) < inf
     except ValueError:
         return False
 
 
-def limits_told(budget: Budget | None) -> str:
+def format_limits(budget: Budget | None) -> str:
     """The limits of a budget as they would be written; `none` where there are none."""
     limits = {} if budget is None else structs.asdict(budget)
     return ",".join(f"{name}={limit:.15g}" for name, limit in limits.items() if limit is not None) or "none"

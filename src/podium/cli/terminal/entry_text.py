@@ -55,22 +55,22 @@ from ...values.event import (
     WorkerReturned,
     WorkerSent,
 )
-from .budget_text import limits_told
-from .measure import counted, cut
-from .text import visible
+from .budget_text import format_limits
+from .measure import format_count, truncate_line
+from .text import escape_for_terminal
 
 LONGEST_QUOTE = 72
 
 
-def line(entry: Entry) -> str | None:
+def format_entry(entry: Entry) -> str | None:
     """What happened, for people; None for what is no change of state, such as a piece of text."""
-    said = _of_run(entry)
-    if said is None and (said := _of_operation(entry)) is not None:
-        said = f"{agent_of(entry.operation) or f'run {entry.run}'}: {said}"
-    return None if said is None else visible(" ".join(said.split()))
+    text = _format_run_event(entry)
+    if text is None and (text := _format_operation_event(entry)) is not None:
+        text = f"{parse_agent_name(entry.operation) or f'run {entry.run}'}: {text}"
+    return None if text is None else escape_for_terminal(" ".join(text.split()))
 
 
-def json_line(entry: Entry) -> str:
+def format_entry_json(entry: Entry) -> str:
     """The entry for programs, in ASCII, so that nothing in it acts on a terminal."""
     fields: dict[str, Any] = to_builtins(entry)
     event = fields.pop("event")
@@ -78,16 +78,16 @@ def json_line(entry: Entry) -> str:
     return json.dumps({**top, **fields, "event": event}, separators=(",", ":"))
 
 
-def agent_of(operation: str) -> str:
+def parse_agent_name(operation: str) -> str:
     """Whose part of the run an operation is: `lead/advice:legal#1` is that of `legal`."""
     segment = operation.rpartition("/")[2]
     return segment.partition(":")[2].rpartition("#")[0] or segment
 
 
-def _of_run(entry: Entry) -> str | None:
+def _format_run_event(entry: Entry) -> str | None:
     match entry.event:
         case RunStarted() as event:
-            return f"run {entry.run}: {event.agent} is asked {_quoted(event.request.text)}"
+            return f"run {entry.run}: {event.agent} is asked {_quote_text(event.request.text)}"
         case RunResumed() as event:
             return f"run {entry.run}: process {event.pid} on {event.host} goes on with it"
         case RunPaused():
@@ -97,32 +97,32 @@ def _of_run(entry: Entry) -> str | None:
         case RunEnded() as event:
             return f"run {entry.run}: {event.outcome}: {event.failure}"
         case StopAsked() as event:
-            return f"run {entry.run}: stop asked{_by(event.by)}"
+            return f"run {entry.run}: stop asked{_format_author(event.by)}"
         case PauseAsked() as event:
-            return f"run {entry.run}: pause asked{_by(event.by)}; what is under way ends first"
+            return f"run {entry.run}: pause asked{_format_author(event.by)}; what is under way ends first"
         case BudgetChanged() as event:
-            return f"run {entry.run}: budget changed{_by(event.by)} to {limits_told(event.budget)}"
+            return f"run {entry.run}: budget changed{_format_author(event.by)} to {format_limits(event.budget)}"
         case MessageReceived() as event:
             files = "".join(f", with {one.name}" for one in event.attachments)
-            return f"message for {event.to}{_by(event.by)}: {_quoted(event.text)}{files}"
+            return f"message for {event.to}{_format_author(event.by)}: {_quote_text(event.text)}{files}"
         case PermissionAnswered(is_allowed=True) as event:
-            return f"request {event.id}: allowed ({event.decision}){_by(event.by)}"
+            return f"request {event.id}: allowed ({event.decision}){_format_author(event.by)}"
         case PermissionAnswered() as event:
             why = f": {event.comment}" if event.comment else ""
-            return f"request {event.id}: refused{_by(event.by)}{why}"
+            return f"request {event.id}: refused{_format_author(event.by)}{why}"
         case QuestionAnswered() as event:
-            return f"question {event.id}: answered{_by(event.by)}: {_quoted(event.text)}"
+            return f"question {event.id}: answered{_format_author(event.by)}: {_quote_text(event.text)}"
         case Noticed() as event:
             return f"notice: {event.text}"
     return None
 
 
-def _of_operation(entry: Entry) -> str | None:
+def _format_operation_event(entry: Entry) -> str | None:
     match entry.event:
         case OperationStarted(trigger="request"):
             return "begins"
         case OperationStarted() as event:
-            return f"begins ({event.trigger} for {agent_of(_above(entry.operation))})"
+            return f"begins ({event.trigger} for {parse_agent_name(_find_parent_path(entry.operation))})"
         case OperationEnded(failure=None) as event:
             return event.outcome
         case OperationEnded() as event:
@@ -132,40 +132,43 @@ def _of_operation(entry: Entry) -> str | None:
         case TurnResumed():
             return "thinks again; its process died meanwhile"
         case TurnEnded(failure=None) as event:
-            return f"says {_quoted(event.text)}" if event.text.strip() else "has thought"
+            return f"says {_quote_text(event.text)}" if event.text.strip() else "has thought"
         case SessionRevived() as event:
             return f"is asked again: {event.reason}"
         case MessagesDelivered() as event:
-            return f"hears {counted(len(event.ids), 'message')}"
+            return f"hears {format_count(len(event.ids), 'message')}"
         case CallFailed(wait=None) as event:
             return f"model call failed: {event.message}"
         case CallFailed() as event:
             return f"model call failed: {event.message}; next try in {event.wait:.3g} s"
         case ToolCalled() as event:
-            return f"uses {event.action.tool} {_arguments(event.action)}"
+            return f"uses {event.action.tool} {_format_arguments(event.action)}"
         case ToolAnswered(is_error=True) as event:
-            return f"is told by the tool: {cut(event.text, LONGEST_QUOTE)}"
+            return f"is told by the tool: {truncate_line(event.text, LONGEST_QUOTE)}"
         case PermissionAsked() as event:
-            return f"asks for permission ({event.id}): {event.action.tool} {_arguments(event.action)}; {event.reason}"
+            return (
+                f"asks for permission ({event.id}): {event.action.tool} "
+                f"{_format_arguments(event.action)}; {event.reason}"
+            )
         case QuestionAsked() as event:
-            return f"asks you ({event.id}): {_quoted(event.text)}"
+            return f"asks you ({event.id}): {_quote_text(event.text)}"
         case StatusReported() as event:
             return f"reports: {event.text}"
         case ContextCompacted() as event:
-            return f"sums up the first {counted(event.replaced, 'message')} of its conversation"
+            return f"sums up the first {format_count(event.replaced, 'message')} of its conversation"
         case Advised() as event:
             missing = f"; without {', '.join(part.agent for part in event.unavailable)}" if event.unavailable else ""
             return f"is advised by {', '.join(event.heard) or 'nobody'}{missing}"
         case RouteRefused() as event:
             return f"names {event.chosen or 'nobody'}, which is none of {', '.join(event.destinations)}"
         case Routed() as event:
-            return f"{'falls back on' if event.is_fallback else 'chooses'} {event.agent}: {_quoted(event.reason)}"
+            return f"{'falls back on' if event.is_fallback else 'chooses'} {event.agent}: {_quote_text(event.reason)}"
         case HandedOff() as event:
             return f"hands over to {event.receiver}"
-    return _of_team(entry)
+    return _format_team_event(entry)
 
 
-def _of_team(entry: Entry) -> str | None:
+def _format_team_event(entry: Entry) -> str | None:
     match entry.event:
         case TeamPlanned() as event:
             names = ", ".join(dict.fromkeys(one.worker for one in event.assignments)) or "nobody"
@@ -175,30 +178,32 @@ def _of_team(entry: Entry) -> str | None:
             verdict = "complete" if event.is_complete else event.held_back or "not complete"
             return f"iteration {event.iteration} is judged {event.score:.2g} by {event.by} ({event.trend}): {verdict}"
         case Checked() as event:
-            return f"checks {'pass' if event.passed else 'do not pass'}: {_quoted(', '.join(event.commands))}"
+            return f"checks {'pass' if event.passed else 'do not pass'}: {_quote_text(', '.join(event.commands))}"
         case AdjustmentProposed() as event:
             return f"{'applies' if event.is_applied else 'proposes'}: {event.text}" + (
                 f" ({event.member}: {event.model})" if event.model else ""
             )
         case MemberChanged() as event:
             what = [f"the model {event.model}"] * bool(event.model) + ["another prompt"] * bool(event.prompt)
-            return f"changed{_by(event.by)}: {event.member} gets {' and '.join(what)} from its next part on"
+            return f"changed{_format_author(event.by)}: {event.member} gets {' and '.join(what)} from its next part on"
         case IterationFailed() as event:
             return f"iteration {event.iteration} failed: {event.message}"
         case ReflectEnded() as event:
-            return f"ends after {counted(event.iterations, 'iteration')}: {event.end}"
+            return f"ends after {format_count(event.iterations, 'iteration')}: {event.end}"
         case Broadcast() as event:
-            return f"{event.author} says in round {event.round}: {_quoted(event.text)}"
+            return f"{event.author} says in round {event.round}: {_quote_text(event.text)}"
         case Voted() as event:
-            return f"{event.author} is {'ready' if event.ready else 'not ready'} to conclude: {_quoted(event.reason)}"
+            return (
+                f"{event.author} is {'ready' if event.ready else 'not ready'} to conclude: {_quote_text(event.reason)}"
+            )
         case RoundEnded() as event:
             return f"round {event.round} is over" + (f"; without {', '.join(event.missing)}" if event.missing else "")
         case DiscussionEnded() as event:
-            return f"the discussion is over after {counted(event.rounds, 'round')}: {event.by}"
+            return f"the discussion is over after {format_count(event.rounds, 'round')}: {event.by}"
         case WorkerPlaced() as event:
             return f"works on {event.branch} in {event.path}, from {event.base[:12]}"
         case WorkCommitted() as event:
-            files = counted(len(event.files), "file")
+            files = format_count(len(event.files), "file")
             return f"leaves {files} changed on {event.branch} at {event.commit[:12]} (+{event.added} -{event.removed})"
         case WorkerSent() as event:
             return f"sends a worker, run {event.run}" + (f", to {event.branch}" if event.branch else "")
@@ -207,21 +212,21 @@ def _of_team(entry: Entry) -> str | None:
     return None
 
 
-def _above(operation: str) -> str:
+def _find_parent_path(operation: str) -> str:
     """The operation that started this one: what is left without the places in between, such as turns and tool calls."""
-    above = operation.rpartition("/")[0]
-    while above.partition("/")[1] and ":" not in above.rpartition("/")[2]:
-        above = above.rpartition("/")[0]
-    return above
+    parent = operation.rpartition("/")[0]
+    while parent.partition("/")[1] and ":" not in parent.rpartition("/")[2]:
+        parent = parent.rpartition("/")[0]
+    return parent
 
 
-def _arguments(action: Action) -> str:
-    return cut(json.dumps(action.arguments), LONGEST_QUOTE)
+def _format_arguments(action: Action) -> str:
+    return truncate_line(json.dumps(action.arguments), LONGEST_QUOTE)
 
 
-def _quoted(text: str) -> str:
-    return f'"{cut(text, LONGEST_QUOTE)}"'
+def _quote_text(text: str) -> str:
+    return f'"{truncate_line(text, LONGEST_QUOTE)}"'
 
 
-def _by(whom: str) -> str:
+def _format_author(whom: str) -> str:
     return f" by {whom}" if whom else ""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...values.errors import (
-    Answered,
-    Failed,
+    AgentFailed,
+    AlreadyAnswered,
     Failure,
     FailureKind,
-    Inconsistent,
+    JournalMismatch,
     LeaseLost,
     Mistake,
     RunHeld,
@@ -30,17 +30,17 @@ SIGNALLED = 128
 # The first that fits counts.
 _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (Mistake, USAGE),
-    (Answered, CONFLICT),
+    (AlreadyAnswered, CONFLICT),
     (RunHeld, CONFLICT),
     (LeaseLost, CONFLICT),
     (StoreCorrupt, INTEGRITY),
-    (Inconsistent, INTEGRITY),
+    (JournalMismatch, INTEGRITY),
     (ModuleNotFoundError, MISSING),
 )
 _LIMITS: frozenset[FailureKind] = frozenset({"timed_out", "limit", "budget"})
 
 
-def of_run(outcome: Outcome, failure: Failure | None) -> int:
+def run_exit_code(outcome: Outcome, failure: Failure | None) -> int:
     """The exit code of a run that came to this."""
     if outcome == "succeeded":
         return GOAL_MET
@@ -48,8 +48,8 @@ def of_run(outcome: Outcome, failure: Failure | None) -> int:
     return LIMIT if is_limit else GOAL_NOT_MET
 
 
-def of_error(error: BaseException) -> int:
+def error_exit_code(error: BaseException) -> int:
     """The exit code of a command that raised this."""
-    if isinstance(error, Failed):
-        return of_run(error.failure.outcome, error.failure)
+    if isinstance(error, AgentFailed):
+        return run_exit_code(error.failure.outcome, error.failure)
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), GOAL_NOT_MET)

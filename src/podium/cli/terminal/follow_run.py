@@ -15,22 +15,22 @@ from anyio.lowlevel import checkpoint
 from ...app import App
 from ...runs.run_handle import Run
 from ...setup.settings import Settings
-from ...values.errors import Failure, first_error
+from ...values.errors import Failure, find_first_error
 from ...values.event import Entry
 from ...values.result import Result
-from ...views.run_view import Picture
+from ...views.run_view import RunView
 from .attendance import is_attended
-from .interrupt import interruptible
-from .prompting import Attendance
-from .run_display import View
+from .interrupt import cancel_on_signal
+from .prompting import RunPrompter
+from .run_display import ProgressView
 
-TICK_SECONDS = 0.25
+REFRESH_SECONDS = 0.25
 
-Opening = Callable[[App], AbstractAsyncContextManager[Run]]
+OpenRun = Callable[[App], AbstractAsyncContextManager[Run]]
 
 
 @dataclass(slots=True)
-class Ending:
+class RunEnding:
     """What came of working on a run; without a result the run did not even begin.
 
     `trouble` is the error that kept this process from going on.
@@ -38,70 +38,72 @@ class Ending:
 
     result: Result | None = None
     failure: Failure | None = None
-    trouble: BaseException | None = None
+    error: BaseException | None = None
     signal: int | None = None
 
 
-def worked(
-    settings: Settings, opening: Opening, view: Callable[[Picture], View], *, past: Sequence[Entry] = ()
-) -> Ending:
+def work_on_run(
+    settings: Settings, open_run: OpenRun, make_view: Callable[[RunView], ProgressView], *, past: Sequence[Entry] = ()
+) -> RunEnding:
     """Work on the run that `opening` gives until it ends, pauses or is interrupted.
 
     `past` is the part of its timeline that is not to be shown again.
     """
     is_fast = find_spec("uvloop") is not None
-    work = partial(_worked, settings, opening, view, past=past)
+    work = partial(_work_on_run, settings, open_run, make_view, past=past)
     return anyio.run(work, backend_options={"use_uvloop": is_fast})
 
 
-async def _worked(
-    settings: Settings, opening: Opening, view: Callable[[Picture], View], *, past: Sequence[Entry]
-) -> Ending:
-    picture = Picture.of(past)
+async def _work_on_run(
+    settings: Settings, open_run: OpenRun, make_view: Callable[[RunView], ProgressView], *, past: Sequence[Entry]
+) -> RunEnding:
+    run_view = RunView.from_entries(past)
     run: Run | None = None
-    trouble: BaseException | None = None
-    with CancelScope() as scope, interruptible(scope) as interruption:
-        async with App(settings) as app, opening(app) as run:
+    cause: BaseException | None = None
+    with CancelScope() as scope, cancel_on_signal(scope) as interruption:
+        async with App(settings) as app, open_run(app) as run:
             try:
-                with view(picture) as shown:
-                    await _watch(run, picture, shown, past, settings)
+                with make_view(run_view) as view:
+                    await _follow_run(run, run_view, view, past, settings)
             except Exception as error:
                 # Leaving the block would stop the run for good. A reader that went away is no reason
                 # for that: being cancelled leaves the run resumable.
-                trouble = first_error(error)
+                cause = find_first_error(error)
                 scope.cancel()
                 await checkpoint()
-    if trouble is not None:
-        raise trouble
+    if cause is not None:
+        raise cause
     if run is None:
-        return Ending(signal=interruption.signal)
-    return Ending(
+        return RunEnding(signal=interruption.signal)
+    return RunEnding(
         result=await run.result(),
-        failure=picture.ended.failure if picture.ended is not None else None,
-        trouble=run.trouble,
+        failure=run_view.ended.failure if run_view.ended is not None else None,
+        error=run.error,
         signal=interruption.signal,
     )
 
 
-async def _watch(run: Run, picture: Picture, view: View, past: Sequence[Entry], settings: Settings) -> None:
+async def _follow_run(
+    run: Run, run_view: RunView, view: ProgressView, past: Sequence[Entry], settings: Settings
+) -> None:
     """Show the run, and put to the person what its agents ask, until this process has stopped working on it."""
-    attendance = Attendance(run, view, settings) if is_attended() else None
+    prompter = RunPrompter(run, view, settings) if is_attended() else None
 
-    async def keep_time() -> None:
+    async def refresh_periodically() -> None:
         while True:
-            await sleep(TICK_SECONDS)
-            view.tick()
+            await sleep(REFRESH_SECONDS)
+            view.refresh()
 
     async with create_task_group() as group:
-        group.start_soon(keep_time)
-        if attendance is not None:
-            group.start_soon(attendance.keep)
+        group.start_soon(refresh_periodically)
+        if prompter is not None:
+            group.start_soon(prompter.serve_requests)
             for entry in past:
-                attendance.hear(entry)
-        with run.entries(picture.seq) as entries:
+                prompter.handle_entry(entry)
+        with run.entries(run_view.seq) as entries:
             async for entry in entries:
-                picture.apply(entry)
-                view.show(entry)
-                if attendance is not None:
-                    attendance.hear(entry)
+                run_view.apply(entry)
+                view.show_entry(entry)
+                if prompter is not None:
+                    prompter.handle_entry(entry)
         group.cancel_scope.cancel()

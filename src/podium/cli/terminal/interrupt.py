@@ -26,22 +26,22 @@ class Interruption:
 
 
 @contextmanager
-def interruptible(scope: CancelScope) -> Iterator[Interruption]:
+def cancel_on_signal(scope: CancelScope) -> Iterator[Interruption]:
     """Let a signal cancel `scope`, and a second one end the process on the spot."""
     interruption = Interruption()
     loop = asyncio.get_running_loop()
 
-    def on_first(number: int) -> None:
+    def handle_first_signal(number: int) -> None:
         interruption.signal = number
         for each in _SIGNALS:
             # Not through the loop: what the first signal has set off may keep it busy.
             loop.remove_signal_handler(each)
-            signal.signal(each, _at_once)
+            signal.signal(each, _exit_at_once)
         scope.cancel()
 
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number in _SIGNALS:
-        loop.add_signal_handler(number, on_first, number)
+        loop.add_signal_handler(number, handle_first_signal, number)
     try:
         yield interruption
     finally:
@@ -53,7 +53,7 @@ def interruptible(scope: CancelScope) -> Iterator[Interruption]:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def _at_once(number: int, frame: FrameType | None) -> None:
+def _exit_at_once(number: int, frame: FrameType | None) -> None:
     if sys.__stderr__ is not None and sys.__stderr__.isatty():
         os.write(sys.__stderr__.fileno(), SHOW_CURSOR)
     os._exit(SIGNALLED + number)

@@ -26,9 +26,9 @@ from ...values.event import (
     SessionRevived,
     StopAsked,
 )
-from ...views.run_view import Picture
-from .entry_text import line
-from .run_tree import Row, Signs, Style, signs_for, tree
+from ...views.run_view import RunView
+from .entry_text import format_entry
+from .run_tree import Row, Style, TreeSymbols, build_tree_rows, choose_symbols
 
 STYLES: dict[Style, str] = {"name": "bold", "good": "green", "bad": "red", "busy": "cyan", "dim": "dim"}
 SCROLLS_ABOVE = (
@@ -48,11 +48,11 @@ SCROLLS_ABOVE = (
 class LiveTree:
     """Shows the picture of a run, drawn anew at every tick, and above it what the tree does not tell."""
 
-    def __init__(self, picture: Picture, *, console: Console | None = None) -> None:
-        self._picture = picture
-        self._console = console or terminal()
-        self._is_resting = False
-        self._signs = signs_for(self._console.encoding)
+    def __init__(self, run_view: RunView, *, console: Console | None = None) -> None:
+        self._run_view = run_view
+        self._console = console or make_stderr_console()
+        self._is_suspended = False
+        self._signs = choose_symbols(self._console.encoding)
         self._live = Live(
             console=self._console, auto_refresh=False, redirect_stdout=False, vertical_overflow="ellipsis"
         )
@@ -64,47 +64,47 @@ class LiveTree:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._draw(is_live=False)
+        self._draw_tree(is_live=False)
         self._live.stop()
 
-    def show(self, entry: Entry) -> None:
-        if isinstance(entry.event, SCROLLS_ABOVE) and (said := line(entry)) is not None:
+    def show_entry(self, entry: Entry) -> None:
+        if isinstance(entry.event, SCROLLS_ABOVE) and (said := format_entry(entry)) is not None:
             self._console.print(Text(said, style="dim"))
 
-    def tick(self) -> None:
-        if not self._is_resting:
-            self._draw(is_live=True)
+    def refresh(self) -> None:
+        if not self._is_suspended:
+            self._draw_tree(is_live=True)
 
     @contextmanager
-    def at_rest(self) -> Iterator[None]:
+    def suspend(self) -> Iterator[None]:
         self._live.update(Text(""), refresh=True)
         self._live.stop()
-        self._is_resting = True
+        self._is_suspended = True
         try:
             yield
         finally:
-            self._is_resting = False
+            self._is_suspended = False
             self._live.start()
 
-    def _draw(self, *, is_live: bool) -> None:
-        self._live.update(drawn(self._picture, self._console, self._signs, is_live=is_live), refresh=True)
+    def _draw_tree(self, *, is_live: bool) -> None:
+        self._live.update(draw_run_tree(self._run_view, self._console, self._signs, is_live=is_live), refresh=True)
 
 
-def terminal() -> Console:
+def make_stderr_console() -> Console:
     """The person's terminal. Nothing that is printed there is read as markup."""
     return Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
-def drawn(picture: Picture, console: Console, signs: Signs, *, is_live: bool) -> Group:
+def draw_run_tree(run_view: RunView, console: Console, signs: TreeSymbols, *, is_live: bool) -> Group:
     """The tree of a run for a console; while it grows, no taller than need be to fit."""
-    draw = partial(tree, picture, now=time.time(), most=console.width, signs=signs, is_live=is_live)
+    draw = partial(build_tree_rows, run_view, now=time.time(), most=console.width, symbols=signs, is_live=is_live)
     rows = draw()
     if is_live and len(rows) >= console.height:
         rows = draw(is_brief=True)
-    return Group(*map(styled, rows))
+    return Group(*map(style_row, rows))
 
 
-def styled(row: Row) -> Text:
+def style_row(row: Row) -> Text:
     """A row with its styles, on one line whatever the width."""
     text = Text(no_wrap=True, overflow="ellipsis")
     for words, style in row:

@@ -19,7 +19,7 @@ def result_fields(result: Result | None) -> dict[str, Any] | None:
     return {"schema": SCHEMA, **fields, "usage": structs.asdict(result.usage)}
 
 
-def parts_told(parts: tuple[Part, ...]) -> list[str]:
+def format_parts(parts: tuple[Part, ...]) -> list[str]:
     """What there is without an answer, marked as what it is."""
     lines = []
     for part in parts:

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 from anyio import Event, create_task_group
 
-from ...runs.inbox import Letters, Watch
+from ...runs.inbox import AnswerMailbox, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...setup.settings import Settings
 from ...values.event import Decision, Entry, WorkerSent
-from .request_prompt import Asking, Terminal
-from .run_display import View
+from .request_prompt import RequestPrompter, TerminalKeyboard
+from .run_display import ProgressView
 
 
-class Attendance:
+class RunPrompter:
     """Somebody at the terminal, for as long as a run is worked on."""
 
-    def __init__(self, run: Run, view: View, settings: Settings) -> None:
+    def __init__(self, run: Run, view: ProgressView, settings: Settings) -> None:
         self._run = run
-        self._letters = Letters(settings.store)
-        self._asking = Asking(self, view, Terminal(), home=settings.home)
-        self._watch = Watch(settings.store, self._asking, self._letters, of=run.id)
-        self._has_sent = Event()
+        self._answer_mailbox = AnswerMailbox(settings.store)
+        self._prompter = RequestPrompter(self, view, TerminalKeyboard(), home=settings.home)
+        self._watcher = WorkerRequestWatcher(settings.store, self._prompter, self._answer_mailbox, sent_by=run.id)
+        self._has_workers = Event()
 
-    def hear(self, entry: Entry) -> None:
+    def handle_entry(self, entry: Entry) -> None:
         """Take in an entry of the run."""
         if isinstance(entry.event, WorkerSent):
-            self._has_sent.set()
-        self._asking.hear(entry)
+            self._has_workers.set()
+        self._prompter.handle_entry(entry)
 
-    async def keep(self) -> None:
+    async def serve_requests(self) -> None:
         """Ask whatever there is to ask, for ever."""
         async with create_task_group() as group:
-            group.start_soon(self._asking.attend)
+            group.start_soon(self._prompter.serve_requests)
             # Most runs send nobody; then nobody looks for what others ask.
-            await self._has_sent.wait()
-            await self._watch.keep()
+            await self._has_workers.wait()
+            await self._watcher.watch_requests()
 
     async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
         """Decide on what an agent of the run, or of a worker, wants to do."""
-        whose = self._letters if self._letters.has(id) else self._run
-        return await whose.answer(id, decision, by=by, comment=comment, rule=rule)
+        receiver = self._answer_mailbox if self._answer_mailbox.has_request(id) else self._run
+        return await receiver.answer(id, decision, by=by, comment=comment, rule=rule)
 
     async def reply(self, id: str, text: str, *, by: str = "") -> bool:
         """Answer a question."""
-        whose = self._letters if self._letters.has(id) else self._run
-        return await whose.reply(id, text, by=by)
+        receiver = self._answer_mailbox if self._answer_mailbox.has_request(id) else self._run
+        return await receiver.reply(id, text, by=by)

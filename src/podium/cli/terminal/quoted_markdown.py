@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ...values.request import quoted
-from .text import visible
+from ...values.request import quote_lines
+from .text import escape_for_terminal
 
 _SIGNS = re.compile(r"([\\`*_{}\[\]<>#|!@~$&])")
 _WITHIN = r"^((?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*)"
@@ -16,23 +16,23 @@ _DEFINITION = re.compile(_WITHIN + r"(\[[^\]]*\]:)")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
-def bullets(lines: Iterable[str]) -> list[str]:
+def format_bullets(lines: Iterable[str]) -> list[str]:
     """Lines as one block, a point each; no block for no lines."""
-    told = [f"- {inline(line)}" for line in lines]
-    return ["\n".join(told)] if told else []
+    points = [f"- {escape_inline(line)}" for line in lines]
+    return ["\n".join(points)] if points else []
 
 
-def inline(text: str) -> str:
+def escape_inline(text: str) -> str:
     """Some words as one line in which no sign means anything to Markdown."""
-    return _SIGNS.sub(r"\\\1", visible(" ".join(text.split())))
+    return _SIGNS.sub(r"\\\1", escape_for_terminal(" ".join(text.split())))
 
 
-def quotation(text: str) -> str:
+def quote_block(text: str) -> str:
     """A text quoted line by line, without headings, tags, pictures that are fetched and links for other lines."""
-    lines = [_harmless(line) for line in visible(text).strip("\n").splitlines()]
-    return quoted("\n".join(lines)).lstrip("\n")
+    lines = [_escape_block_syntax(line) for line in escape_for_terminal(text).strip("\n").splitlines()]
+    return quote_lines("\n".join(lines)).lstrip("\n")
 
 
-def _harmless(line: str) -> str:
+def _escape_block_syntax(line: str) -> str:
     line = _DEFINITION.sub(r"\1\\\2", _HEADING.sub(r"\1\\\2", line))
     return _TAG.sub("&lt;", line).replace("![", "!\\[")

@@ -22,14 +22,14 @@ from typing import Literal, NamedTuple, Protocol
 import click
 from anyio import CancelScope, move_on_after, sleep, wait_readable
 
-from ...config.allowed_rules import Allowed, allow
+from ...config.allowed_rules import AllowedRule, save_allowed_rule
 from ...values.errors import Mistake
 from ...values.event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
-from ..commands.answer import chosen
-from .entry_text import agent_of
-from .measure import counted, span
-from .run_display import View
-from .text import as_json, visible
+from ..commands.answer import resolve_choice
+from .entry_text import parse_agent_name
+from .measure import format_count, format_duration
+from .run_display import ProgressView
+from .text import as_json, escape_for_terminal
 
 KEYS: dict[str, tuple[Decision, str]] = {
     "y": ("once", "once"),
@@ -42,7 +42,7 @@ KEYS: dict[str, tuple[Decision, str]] = {
 LATER = "s"
 HELP = "?"
 ESC = "\x1b"
-ROWS = ("yrp", f"nxa{LATER}{HELP}")
+KEY_ROWS = ("yrp", f"nxa{LATER}{HELP}")
 """The keys as they are shown: those that allow it, and those that do not."""
 HELP_LINES = {
     "y": "allows it now; the next time it is asked again",
@@ -75,24 +75,24 @@ NO_ANSWER = "that decides nothing; press Enter, then one of the keys"
 class Keyboard(Protocol):
     """Where answers are typed."""
 
-    def forget(self) -> None:
+    def discard_input(self) -> None:
         """Let what was typed so far not count."""
         ...
 
-    async def key(self) -> str:
+    async def read_key(self) -> str:
         """The next key."""
         ...
 
-    async def rest(self) -> None:
+    async def discard_line(self) -> None:
         """Let what else is typed of the last key's line not count, up to Enter."""
         ...
 
-    async def line(self) -> str:
+    async def read_line(self) -> str:
         """The next line."""
         ...
 
 
-class Answering(Protocol):
+class AnswerReceiver(Protocol):
     """Where answers go, such as a run. Both calls give False where somebody else was faster."""
 
     async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool: ...
@@ -100,37 +100,37 @@ class Answering(Protocol):
     async def reply(self, id: str, text: str, *, by: str = "") -> bool: ...
 
 
-Course = Literal["answered", "later", "open"]
+PromptOutcome = Literal["answered", "later", "open"]
 """What became of a question: it has its answer, comes again after the others, or is left to whoever answers it."""
 
 
-class Asked(NamedTuple):
+class QueuedRequest(NamedTuple):
     """What is to be put to the person; `worker` is who asks it from elsewhere."""
 
     entry: Entry
     worker: str
 
 
-class Asking:
+class RequestPrompter:
     """Puts to the person what agents ask, with `tell`; `view` rests meanwhile."""
 
     def __init__(
         self,
-        answering: Answering,
-        view: View,
+        receiver: AnswerReceiver,
+        view: ProgressView,
         keyboard: Keyboard,
         *,
         home: Path,
         tell: Callable[[str], object] | None = None,
     ) -> None:
-        self._answering = answering
+        self._receiver = receiver
         self._home = home
         self._view = view
         self._keyboard = keyboard
-        self._tell = tell or say
-        self._waiting: dict[str, Asked] = {}
+        self._tell = tell or print_request
+        self._queue: dict[str, QueuedRequest] = {}
         self._answered_by: dict[str, str] = {}
-        self._is_asked = Flag()
+        self._has_requests = Flag()
         self._current: tuple[str, CancelScope] | None = None
 
     @property
@@ -138,117 +138,121 @@ class Asking:
         """Whether the person is being asked something."""
         return self._current is not None
 
-    def hear(self, entry: Entry, worker: str = "") -> None:
+    def handle_entry(self, entry: Entry, worker: str = "") -> None:
         """Take in an entry of a run, or of a worker."""
         match entry.event:
             case PermissionAsked(id=id) | QuestionAsked(id=id):
-                self._waiting[id] = Asked(entry, worker)
-                self._is_asked.set()
+                self._queue[id] = QueuedRequest(entry, worker)
+                self._has_requests.set()
             case PermissionAnswered(id=id, by=by) | QuestionAnswered(id=id, by=by):
-                self.withdraw(id, by)
+                self.withdraw_request(id, by)
 
-    def withdraw(self, id: str, by: str) -> None:
+    def withdraw_request(self, id: str, by: str) -> None:
         """Ask this no longer: it was answered by somebody, or by nobody in time."""
-        self._waiting.pop(id, None)
+        self._queue.pop(id, None)
         self._answered_by[id] = by
         if self._current is not None and self._current[0] == id:
             self._current[1].cancel()
 
-    def leave(self) -> None:
+    def leave_open(self) -> None:
         """Leave what is being asked to whoever answers it later."""
         if self._current is not None:
             self._current[1].cancel()
 
-    async def attend(self) -> None:
+    async def serve_requests(self) -> None:
         """Ask whatever there is to ask, for ever."""
         while True:
-            await self._is_asked.wait()
-            self._is_asked.clear()
-            while self._waiting:
-                id, one = next(iter(self._waiting.items()))
-                course: Course = "open"
-                with self._view.at_rest(), CancelScope() as scope:
+            await self._has_requests.wait()
+            self._has_requests.clear()
+            while self._queue:
+                id, one = next(iter(self._queue.items()))
+                outcome: PromptOutcome = "open"
+                with self._view.suspend(), CancelScope() as scope:
                     self._current = id, scope
-                    course = await self._ask(one)
+                    outcome = await self._prompt_for(one)
                 self._current = None
-                self._waiting.pop(id, None)
-                if course == "later" and self._waiting:
-                    self._waiting[id] = one
-                elif course != "answered":
-                    self._tell(self._ended(id))
+                self._queue.pop(id, None)
+                if outcome == "later" and self._queue:
+                    self._queue[id] = one
+                elif outcome != "answered":
+                    self._tell(self._explain_withdrawal(id))
 
-    def _ended(self, id: str) -> str:
+    def _explain_withdrawal(self, id: str) -> str:
         """Why something is not asked any more that nobody has answered here."""
         if id not in self._answered_by:
             return f"{id} is left open; podium approvals lists it."
         by = self._answered_by[id]
         return f"{id}: time is over." if by == "podium" else f"{id} was answered by {by or 'somebody'}."
 
-    async def _ask(self, one: Asked) -> Course:
+    async def _prompt_for(self, one: QueuedRequest) -> PromptOutcome:
         """Ask, and take the answer where there is one."""
-        self._keyboard.forget()
-        entry, others = one.entry, len(self._waiting) - 1
+        self._keyboard.discard_input()
+        entry, others = one.entry, len(self._queue) - 1
         match entry.event:
             case PermissionAsked() as asked:
-                self._tell(described(entry, asked, one.worker, others=others, now=time.time()))
-                key = await self._chosen(keys(asked))
+                self._tell(format_permission_request(entry, asked, one.worker, others=others, now=time.time()))
+                key = await self._read_decision_key(list_answer_keys(asked))
                 if key in (LATER, ESC):
                     return "later" if key == LATER else "open"
-                await self._decide(entry.run, asked, key)
+                await self._submit_decision(entry.run, asked, key)
             case QuestionAsked() as asked:
-                self._tell(f"{questioned(entry, asked, one.worker, others=others)}\nYour answer:")
-                await self._answering.reply(asked.id, await self._worded(asked), by=BY)
+                self._tell(f"{format_question(entry, asked, one.worker, others=others)}\nYour answer:")
+                await self._receiver.reply(asked.id, await self._read_answer(asked), by=BY)
         return "answered"
 
-    async def _worded(self, asked: QuestionAsked) -> str:
+    async def _read_answer(self, asked: QuestionAsked) -> str:
         """The first line that answers a question."""
         while True:
             try:
-                return chosen(asked, (await self._keyboard.line()).strip())
+                return resolve_choice(asked, (await self._keyboard.read_line()).strip())
             except Mistake as error:
                 self._tell(f"{error}\nYour answer:")
 
-    async def _chosen(self, offered: Mapping[str, str]) -> str:
+    async def _read_decision_key(self, offered: Mapping[str, str]) -> str:
         """The first key that answers, puts off or leaves."""
         while True:
             # A key that is still held down from the last answer decides nothing, nor does what follows a pasted line.
             await sleep(GUARD_SECONDS)
-            self._keyboard.forget()
-            self._tell("\n".join("  ".join(f"[{key}] {offered[key]}" for key in row if key in offered) for row in ROWS))
-            while not _is_text(key := (await self._keyboard.key()).lower()) and key != ESC:
+            self._keyboard.discard_input()
+            self._tell(
+                "\n".join("  ".join(f"[{key}] {offered[key]}" for key in row if key in offered) for row in KEY_ROWS)
+            )
+            while not _is_printable_key(key := (await self._keyboard.read_key()).lower()) and key != ESC:
                 pass
             if key == ESC or (key in offered and key != HELP):
                 return key
-            self._tell(explained(offered) if key == HELP else NO_ANSWER)
-            await self._keyboard.rest()
+            self._tell(format_key_help(offered) if key == HELP else NO_ANSWER)
+            await self._keyboard.discard_line()
 
-    async def _decide(self, run: str, asked: PermissionAsked, key: str) -> None:
+    async def _submit_decision(self, run: str, asked: PermissionAsked, key: str) -> None:
         decision, words = KEYS[key]
         comment = ""
         if decision in ("deny", "deny_and_pause"):
             self._tell("Why not? It is told to the agent. (Enter for no reason)")
-            comment = (await self._keyboard.line()).strip()
+            comment = (await self._keyboard.read_line()).strip()
         self._tell(f"{words}.")
         rule = asked.always if decision == "always" else ""
-        if not await self._answering.answer(asked.id, decision, by=BY, comment=comment, rule=rule):
+        if not await self._receiver.answer(asked.id, decision, by=BY, comment=comment, rule=rule):
             self._tell(f"{asked.id} was answered elsewhere before.")
         elif rule:
-            allow(self._home, Allowed(rule=rule, at=time.time(), by=BY, run=run))
+            save_allowed_rule(self._home, AllowedRule(rule=rule, at=time.time(), by=BY, run=run))
 
 
-def who(entry: Entry, worker: str) -> str:
+def format_asker(entry: Entry, worker: str) -> str:
     """Who asks something, with what people call the worker, where it is one."""
-    return f"{agent_of(entry.operation)} on {worker}" if worker else agent_of(entry.operation)
+    return f"{parse_agent_name(entry.operation)} on {worker}" if worker else parse_agent_name(entry.operation)
 
 
-def described(entry: Entry, asked: PermissionAsked, worker: str = "", *, now: float, others: int = 0) -> str:
+def format_permission_request(
+    entry: Entry, asked: PermissionAsked, worker: str = "", *, now: float, others: int = 0
+) -> str:
     """The whole action, for a person who decides on it."""
     action, waited = asked.action, now - entry.at
-    since = f", waiting {span(waited)}" if waited >= LONG_SECONDS else ""
+    since = f", waiting {format_duration(waited)}" if waited >= LONG_SECONDS else ""
     lines = [
-        *_waiting(others),
-        f"{who(entry, worker)} asks for permission ({asked.id}){since}: {action.tool}",
-        *(f"  {name}{_size(value)}: {_value(value)}" for name, value in action.arguments.items()),
+        *_format_queue_length(others),
+        f"{format_asker(entry, worker)} asks for permission ({asked.id}){since}: {action.tool}",
+        *(f"  {name}{_format_length(value)}: {_format_argument(value)}" for name, value in action.arguments.items()),
         f"  in {action.directory or 'no directory'}, because {asked.reason}",
         f"  sandbox: {SANDBOXES.get(action.sandbox, action.sandbox)}",
     ]
@@ -262,54 +266,56 @@ def described(entry: Entry, asked: PermissionAsked, worker: str = "", *, now: fl
     return "\n".join(lines)
 
 
-def keys(asked: PermissionAsked) -> dict[str, str]:
+def list_answer_keys(asked: PermissionAsked) -> dict[str, str]:
     """The keys that answer a request, put it off or explain themselves, and what they mean."""
     answers = {key: words for key, (_, words) in KEYS.items() if key != "p" or asked.always}
     return answers | {LATER: "later", HELP: "what these do"}
 
 
-def explained(offered: Mapping[str, str]) -> str:
+def format_key_help(offered: Mapping[str, str]) -> str:
     """What each key does that is offered, a line each."""
-    told = [f"  {key}    {HELP_LINES[key]}" for row in ROWS for key in row if key in offered and key in HELP_LINES]
-    return "\n".join([*told, "  Esc  leaves it open, for podium approvals", NO_ANSWER])
+    lines = [f"  {key}    {HELP_LINES[key]}" for row in KEY_ROWS for key in row if key in offered and key in HELP_LINES]
+    return "\n".join([*lines, "  Esc  leaves it open, for podium approvals", NO_ANSWER])
 
 
-def _is_text(key: str) -> bool:
+def _is_printable_key(key: str) -> bool:
     """Whether a key may begin a sentence, as Enter and the arrows do not."""
     return bool(key) and key.isprintable()
 
 
-def questioned(entry: Entry, asked: QuestionAsked, worker: str = "", *, others: int = 0) -> str:
+def format_question(entry: Entry, asked: QuestionAsked, worker: str = "", *, others: int = 0) -> str:
     """A question, with its choices by number."""
     choices = [f"  {number}. {choice}" for number, choice in enumerate(asked.choices, 1)]
-    return "\n".join([*_waiting(others), f"{who(entry, worker)} asks ({asked.id}): {asked.text}", *choices])
+    return "\n".join(
+        [*_format_queue_length(others), f"{format_asker(entry, worker)} asks ({asked.id}): {asked.text}", *choices]
+    )
 
 
-def _waiting(others: int) -> list[str]:
+def _format_queue_length(others: int) -> list[str]:
     """How much else waits for an answer, after a line that is free."""
-    return ["", f"[{counted(others, 'more request')} after this one]"] if others else [""]
+    return ["", f"[{format_count(others, 'more request')} after this one]"] if others else [""]
 
 
 _SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")
 """So many spaces would move what follows them out of sight."""
 
 
-def say(text: str) -> None:
+def print_request(text: str) -> None:
     """Show text on the terminal; nothing in it acts there."""
-    click.echo(harmless(text), err=True)
+    click.echo(escape_hidden_text(text), err=True)
 
 
-def harmless(text: str) -> str:
+def escape_hidden_text(text: str) -> str:
     """Text in which nothing acts on a terminal, and nothing is out of sight."""
-    return _SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", visible(text))
+    return _SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", escape_for_terminal(text))
 
 
-def _size(value: object) -> str:
+def _format_length(value: object) -> str:
     """How long a text is, where that is not seen at a glance."""
     return f" ({len(value)} characters)" if isinstance(value, str) and len(value) > AT_A_GLANCE else ""
 
 
-def _value(value: object) -> str:
+def _format_argument(value: object) -> str:
     text = value if isinstance(value, str) else as_json(value)
     return text if "\n" not in text else "".join(f"\n    {line}" for line in text.split("\n"))
 
@@ -319,56 +325,56 @@ _SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|[^\[O])", re.DOTALL)
 """What a key sends that is no sign, such as an arrow, or a sign with Alt."""
 
 
-class Terminal:
+class TerminalKeyboard:
     """The keyboard of a real terminal."""
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
         self._typed = ""
 
-    def forget(self) -> None:
+    def discard_input(self) -> None:
         import termios  # here, because not every system has it
 
         self._typed = ""
         termios.tcflush(self._input, termios.TCIFLUSH)
 
-    async def key(self) -> str:
-        with self._key_by_key():
+    async def read_key(self) -> str:
+        with self._cbreak_mode():
             # One key may be several signs, and what was pasted comes all at once.
-            await self._read()
+            await self._read_input()
             if not self._typed.startswith(ESC):
                 return self._typed[:1]
-            await self._read_on()
+            await self._read_sequence()
             if not self._typed.strip(ESC):
                 return ESC
             # Of half a sequence the second sign is taken, which begins a text that decides nothing.
             return "" if _SEQUENCE.match(self._typed) else self._typed[1]
 
-    async def rest(self) -> None:
-        with self._key_by_key():
+    async def discard_line(self) -> None:
+        with self._cbreak_mode():
             while self._typed and not _ENTER.search(self._typed):
-                await self._read()
+                await self._read_input()
 
-    async def _read(self) -> None:
+    async def _read_input(self) -> None:
         await wait_readable(self._input)
         self._typed = os.read(self._input, 4096).decode(errors="replace")
 
-    async def _read_on(self) -> None:
+    async def _read_sequence(self) -> None:
         """Take what else comes of a sequence that has begun."""
         is_more = True
         while is_more and not _SEQUENCE.match(self._typed):
             begun, is_more = self._typed, False
             with move_on_after(SEQUENCE_SECONDS):
-                await self._read()
+                await self._read_input()
                 begun, is_more = begun + self._typed, bool(self._typed)
             self._typed = begun
 
-    async def line(self) -> str:
+    async def read_line(self) -> str:
         await wait_readable(self._input)
         return os.read(self._input, 65536).decode(errors="replace")
 
     @contextmanager
-    def _key_by_key(self) -> Iterator[None]:
+    def _cbreak_mode(self) -> Iterator[None]:
         import termios
         import tty
 

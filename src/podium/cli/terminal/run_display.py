@@ -9,10 +9,10 @@ from typing import Protocol, Self
 import click
 
 from ...values.event import Entry, RunEnded, RunPaused
-from .entry_text import json_line, line
+from .entry_text import format_entry, format_entry_json
 
 
-class View(Protocol):
+class ProgressView(Protocol):
     """Shows a run's entries as they come; inside its block the terminal is its own."""
 
     def __enter__(self) -> Self: ...
@@ -21,20 +21,20 @@ class View(Protocol):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
 
-    def show(self, entry: Entry) -> None:
+    def show_entry(self, entry: Entry) -> None:
         """Take in the next entry."""
         ...
 
-    def tick(self) -> None:
+    def refresh(self) -> None:
         """Time has passed."""
         ...
 
-    def at_rest(self) -> AbstractContextManager[object]:
+    def suspend(self) -> AbstractContextManager[object]:
         """A block in which it leaves the terminal to others."""
         ...
 
 
-class Nothing:
+class SilentView:
     """Shows nothing."""
 
     def __enter__(self) -> Self:
@@ -45,26 +45,26 @@ class Nothing:
     ) -> None:
         pass
 
-    def show(self, entry: Entry) -> None:
+    def show_entry(self, entry: Entry) -> None:
         pass
 
-    def tick(self) -> None:
+    def refresh(self) -> None:
         pass
 
-    def at_rest(self) -> AbstractContextManager[object]:
+    def suspend(self) -> AbstractContextManager[object]:
         return nullcontext()
 
 
-class Lines(Nothing):
+class LineView(SilentView):
     """A plain line on standard error for each change of state; how it ended is told by others."""
 
-    def show(self, entry: Entry) -> None:
-        if not isinstance(entry.event, RunEnded | RunPaused) and (said := line(entry)) is not None:
-            click.echo(said, err=True)
+    def show_entry(self, entry: Entry) -> None:
+        if not isinstance(entry.event, RunEnded | RunPaused) and (text := format_entry(entry)) is not None:
+            click.echo(text, err=True)
 
 
-class JsonLines(Nothing):
+class JsonLinesView(SilentView):
     """The whole timeline on standard output, an object a line."""
 
-    def show(self, entry: Entry) -> None:
-        click.echo(json_line(entry))
+    def show_entry(self, entry: Entry) -> None:
+        click.echo(format_entry_json(entry))

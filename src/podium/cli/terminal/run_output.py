@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 import click
 
 from ...values.result import Result
-from ...views.run_view import Picture
+from ...views.run_view import RunView
 from . import exit_codes
-from .follow_run import Ending
-from .measure import span, used
-from .outcome_text import parts_told
-from .run_display import JsonLines, Lines, Nothing, View
-from .say import say
-from .text import visible
+from .follow_run import RunEnding
+from .measure import format_duration, format_usage
+from .outcome_text import format_parts
+from .run_display import JsonLinesView, LineView, ProgressView, SilentView
+from .say import print_to_stderr
+from .text import escape_for_terminal
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class OutputOptions:
     """What the person wants to see."""
 
     is_json: bool = False
@@ -37,36 +37,39 @@ class Output:
             raise click.UsageError("--json and --jsonl exclude each other")
 
     @property
-    def is_talkative(self) -> bool:
+    def is_verbose(self) -> bool:
         """Whether people are told how it goes."""
         return not self.is_quiet and not self.is_jsonl
 
-    def view(self, picture: Picture) -> View:
+    def make_view(self, run_view: RunView) -> ProgressView:
         """What shows the run while it goes on."""
         if self.is_jsonl:
-            return JsonLines()
+            return JsonLinesView()
         if self.is_quiet:
-            return Nothing()
+            return SilentView()
         if self.is_plain or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
-            return Lines()
+            return LineView()
         from .live_tree import LiveTree  # rich takes longer to import than most commands to answer
 
-        return LiveTree(picture)
+        return LiveTree(run_view)
 
-    def tell(self, ending: Ending) -> int:
+    def print_ending(self, ending: RunEnding) -> int:
         """Say what came of it, all but the object that `--json` asks for; the exit code."""
         result = ending.result
         if result is None:
-            say("interrupted before the run began")
+            print_to_stderr("interrupted before the run began")
             return exit_codes.SIGNALLED + (ending.signal or 0)
-        if result.outcome not in ("interrupted", "paused") and self.is_talkative:
-            say(f"run {result.run_id}: {result.outcome} in {span(result.usage.seconds)}, {used(result.usage)}")
+        if result.outcome not in ("interrupted", "paused") and self.is_verbose:
+            print_to_stderr(
+                f"run {result.run_id}: {result.outcome} in {format_duration(result.usage.seconds)}, "
+                f"{format_usage(result.usage)}"
+            )
         if result.succeeded and not self.is_json and not self.is_jsonl:
-            click.echo(visible(result.text))
-        if self.is_talkative and not result.succeeded:
-            for words in parts_told(result.parts):
-                say(words)
-        return _left(result, ending)
+            click.echo(escape_for_terminal(result.text))
+        if self.is_verbose and not result.succeeded:
+            for words in format_parts(result.parts):
+                print_to_stderr(words)
+        return _print_follow_up(result, ending)
 
 
 def output_options(command: F) -> F:
@@ -81,19 +84,19 @@ def output_options(command: F) -> F:
     return command
 
 
-def _left(result: Result, ending: Ending) -> int:
+def _print_follow_up(result: Result, ending: RunEnding) -> int:
     """Say why there is no answer, and how there may still be one; the exit code."""
     go_on = f"go on with: podium resume {result.run_id}"
     match result.outcome:
         case "paused":
-            say(f"paused; {go_on}")
+            print_to_stderr(f"paused; {go_on}")
         case "interrupted" if ending.signal is not None:
-            say(f"interrupted; {go_on}")
+            print_to_stderr(f"interrupted; {go_on}")
             return exit_codes.SIGNALLED + ending.signal
         case "interrupted":
-            say(f"podium: {result.error}")
-            say(f"interrupted; {go_on}")
-            return exit_codes.GOAL_NOT_MET if ending.trouble is None else exit_codes.of_error(ending.trouble)
+            print_to_stderr(f"podium: {result.error}")
+            print_to_stderr(f"interrupted; {go_on}")
+            return exit_codes.GOAL_NOT_MET if ending.error is None else exit_codes.error_exit_code(ending.error)
         case outcome if outcome != "succeeded":
-            say(f"podium: {result.error or f'the run was {outcome}'}")
-    return exit_codes.of_run(result.outcome, ending.failure)
+            print_to_stderr(f"podium: {result.error or f'the run was {outcome}'}")
+    return exit_codes.run_exit_code(result.outcome, ending.failure)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ...views.run_view import Node, Picture
-from .measure import aligned, cut, span, tail
-from .text import visible
+from ...views.run_view import OperationNode, RunView
+from .measure import align_columns, format_duration, truncate_line, truncate_start
+from .text import escape_for_terminal
 
 WIDEST_STATE = 30
 NARROWEST_TAIL = 10
@@ -16,126 +16,132 @@ NARROWEST_TAIL = 10
 Style = Literal["", "name", "good", "bad", "busy", "dim"]
 
 
-class Span(NamedTuple):
+class StyledText(NamedTuple):
     """Some words in one style."""
 
     text: str
     style: Style = ""
 
 
-Row = tuple[Span, ...]
+Row = tuple[StyledText, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signs:
+class TreeSymbols:
     """What a tree is drawn with."""
 
     between: str = "├─ "
     last: str = "└─ "
-    past: str = "│  "
+    through: str = "│  "
     done: str = "✓"
     failed: str = "✗"
     busy: str = "●"
 
 
-DRAWN = Signs()
-ASCII = Signs(between="|- ", last="`- ", past="|  ", done="+", failed="x", busy="*")
+UNICODE_SYMBOLS = TreeSymbols()
+ASCII_SYMBOLS = TreeSymbols(between="|- ", last="`- ", through="|  ", done="+", failed="x", busy="*")
 
 
-def signs_for(encoding: str | None) -> Signs:
+def choose_symbols(encoding: str | None) -> TreeSymbols:
     """What can be shown in an encoding."""
     try:
         "├└│✓✗●…".encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        return ASCII
-    return DRAWN
+        return ASCII_SYMBOLS
+    return UNICODE_SYMBOLS
 
 
-def plain(row: Row) -> str:
+def format_plain_row(row: Row) -> str:
     """A row without its styles."""
     return "".join(words.text for words in row).rstrip()
 
 
-def tree(picture: Picture, *, now: float, most: int, signs: Signs, is_live: bool, is_brief: bool = False) -> list[Row]:
+def build_tree_rows(
+    run_view: RunView, *, now: float, most: int, symbols: TreeSymbols, is_live: bool, is_brief: bool = False
+) -> list[Row]:
     """A row for each operation, and below those at work or failed what there is to say about them.
 
     `most` is how many columns a row may take. Without `is_live` nobody works on the run now; with
     `is_brief` operations that have ended are left out.
     """
-    if picture.root is None:
+    if run_view.root is None:
         return []
-    places = list(_walked(picture.root, signs, is_brief))
-    cells = aligned([_cells(place, now, signs, is_live) for place in places])
+    positions = list(_walk_nodes(run_view.root, symbols, is_brief))
+    cells = align_columns([_format_cells(position, now, symbols, is_live) for position in positions])
     rows: list[Row] = []
-    for place, row in zip(places, cells, strict=True):
-        rows.append(_styled(place, row, is_live))
-        if (more := _more(place.node, max(most - len(place.below), NARROWEST_TAIL), is_live)) is not None:
-            rows.append((Span(place.below, "dim"), more))
+    for position, row in zip(positions, cells, strict=True):
+        rows.append(_style_cells(position, row, is_live))
+        if (
+            more := _format_detail(position.node, max(most - len(position.below), NARROWEST_TAIL), is_live)
+        ) is not None:
+            rows.append((StyledText(position.below, "dim"), more))
     return rows
 
 
-class _Place(NamedTuple):
+class _TreePosition(NamedTuple):
     """A node with what is drawn before it, and before what stands below it."""
 
     before: str
     below: str
-    node: Node
+    node: OperationNode
 
 
-def _walked(root: Node, signs: Signs, is_brief: bool, before: str = "", below: str = "") -> Iterator[_Place]:
+def _walk_nodes(
+    root: OperationNode, symbols: TreeSymbols, is_brief: bool, before: str = "", below: str = ""
+) -> Iterator[_TreePosition]:
     children = [child for child in root.children if child.ended is None or not is_brief]
-    yield _Place(before, below + (signs.past if children else "  "), root)
+    yield _TreePosition(before, below + (symbols.through if children else "  "), root)
     for child in children:
-        corner, side = (signs.last, "   ") if child is children[-1] else (signs.between, signs.past)
-        yield from _walked(child, signs, is_brief, below + corner, below + side)
+        corner, side = (symbols.last, "   ") if child is children[-1] else (symbols.between, symbols.through)
+        yield from _walk_nodes(child, symbols, is_brief, below + corner, below + side)
 
 
-def _cells(place: _Place, now: float, signs: Signs, is_live: bool) -> list[str]:
-    node = place.node
-    mark = signs.busy if node.ended is None else signs.done if node.outcome == "succeeded" else signs.failed
+def _format_cells(position: _TreePosition, now: float, symbols: TreeSymbols, is_live: bool) -> list[str]:
+    node = position.node
+    mark = symbols.busy if node.ended is None else symbols.done if node.outcome == "succeeded" else symbols.failed
     seconds = (node.ended if node.ended is not None else now) - node.started
     return [
-        f"{place.before}{mark} {visible(node.agent)}",
+        f"{position.before}{mark} {escape_for_terminal(node.agent)}",
         "" if node.trigger == "request" else node.trigger,
-        cut(visible(doing(node, is_live=is_live)), WIDEST_STATE),
-        visible(node.engine),
-        span(seconds),
+        truncate_line(escape_for_terminal(describe_activity(node, is_live=is_live)), WIDEST_STATE),
+        escape_for_terminal(node.engine),
+        format_duration(seconds),
         f"{node.usage.tokens:,} tokens" if node.usage.tokens else "",
     ]
 
 
-def _styled(place: _Place, cells: list[str], is_live: bool) -> Row:
+def _style_cells(position: _TreePosition, cells: list[str], is_live: bool) -> Row:
     name, trigger, state, *rest = cells
-    node = place.node
+    node = position.node
     style: Style = "busy" if node.ended is None and is_live else "good" if node.outcome == "succeeded" else "bad"
-    guide = len(place.before)
+    guide = len(position.before)
     return (
-        Span(name[:guide], "dim"),
-        Span(name[guide : guide + 1], style),
-        Span(name[guide + 1 :], "name"),
-        Span(f"  {trigger}", "dim"),
-        Span(f"  {state}", style),
-        Span("  " + "  ".join(rest), "dim"),
+        StyledText(name[:guide], "dim"),
+        StyledText(name[guide : guide + 1], style),
+        StyledText(name[guide + 1 :], "name"),
+        StyledText(f"  {trigger}", "dim"),
+        StyledText(f"  {state}", style),
+        StyledText("  " + "  ".join(rest), "dim"),
     )
 
 
-def doing(node: Node, *, is_live: bool) -> str:
+def describe_activity(node: OperationNode, *, is_live: bool) -> str:
     """What an operation is at, in a few words."""
     if node.ended is not None:
         return node.outcome or "ended"
     if not is_live:
         return "unfinished"
     waiting = [child.agent for child in node.children if child.ended is None]
-    return f"waits for {', '.join(waiting)}" if waiting else node.doing
+    return f"waits for {', '.join(waiting)}" if waiting else node.activity
 
 
-def _more(node: Node, most: int, is_live: bool) -> Span | None:
+def _format_detail(node: OperationNode, most: int, is_live: bool) -> StyledText | None:
     """Why it failed, where no operation below says the same; or the end of what it is saying."""
     if (failure := node.failure) is not None:
         if any(child.failure and child.failure.message in failure.message for child in node.children):
             return None
-        return Span(cut(visible(failure.message), most), "bad")
+        return StyledText(truncate_line(escape_for_terminal(failure.message), most), "bad")
     if node.ended is not None or not is_live or any(child.ended is None for child in node.children):
         return None
-    said = tail(visible(node.text[-4 * most :]), most)
-    return Span(said, "dim") if said else None
+    text = truncate_start(escape_for_terminal(node.text[-4 * most :]), most)
+    return StyledText(text, "dim") if text else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from .text import visible
+from .text import escape_for_terminal
 
 
-def say(sentence: str) -> None:
+def print_to_stderr(sentence: str) -> None:
     """Tell people something, on standard error."""
-    click.echo(visible(sentence), err=True)
+    click.echo(escape_for_terminal(sentence), err=True)

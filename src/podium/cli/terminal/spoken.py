@@ -7,13 +7,13 @@ import sys
 from ...values.errors import Mistake
 
 
-def spoken(argument: str) -> str:
+def read_text_argument(argument: str) -> str:
     """The words that an argument gives; those on standard input where it is `-`."""
     text = sys.stdin.buffer.read() if argument == "-" else argument.encode(errors="surrogateescape")
     try:
-        words = text.decode()
+        content = text.decode()
     except UnicodeDecodeError as error:
         raise Mistake(f"the text is not UTF-8 (byte {error.start}); convert it first") from error
-    if not words.strip():
+    if not content.strip():
         raise Mistake("the text is empty; say what the agent should do")
-    return words
+    return content

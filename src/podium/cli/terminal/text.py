@@ -8,18 +8,18 @@ from unicodedata import category
 
 from msgspec import to_builtins
 
-HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
-def visible(text: str) -> str:
+def escape_for_terminal(text: str) -> str:
     """`text` with every sign that a terminal would act on or hide as an escape; line breaks and tabs stay."""
-    return text if text.isprintable() else "".join(map(_shown, text))
+    return text if text.isprintable() else "".join(map(_escape_character, text))
 
 
-def _shown(sign: str) -> str:
-    if sign in "\n\t" or category(sign) not in HIDDEN:
-        return sign
-    code = ord(sign)
+def _escape_character(character: str) -> str:
+    if character in "\n\t" or category(character) not in HIDDEN_CATEGORIES:
+        return character
+    code = ord(character)
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

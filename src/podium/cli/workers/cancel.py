@@ -5,41 +5,41 @@ from __future__ import annotations
 import anyio
 import click
 
-from ...store.sqlite.worker_index import Crew
+from ...store.sqlite.worker_index import WorkerIndex
 from ...values.errors import Mistake, RunOver
 from ...views.worker_state import WorkerState
-from ..commands.stop import stopped
+from ..commands.stop import stop_run_and_wait
 from ..terminal import exit_codes
-from ..terminal.say import say
-from .worker_lookup import There, seen
+from ..terminal.say import print_to_stderr
+from .worker_lookup import RepoContext, load_worker_states
 
 
 @click.command("cancel")
 @click.argument("branch")
 @click.pass_obj
-def command(there: There, branch: str) -> int:
+def workers_cancel_command(context: RepoContext, branch: str) -> int:
     """End the worker of BRANCH, whether it works or waits, and wait until it has ended.
 
     What it has changed until then is committed on its branch. The exit code is 1 where it came to another
     end meanwhile.
     """
-    return cancelled(there, there.worker(branch))
+    return cancel_worker(context, context.find_worker(branch))
 
 
-def cancelled(there: There, worker: WorkerState) -> int:
+def cancel_worker(context: RepoContext, worker: WorkerState) -> int:
     """End a worker that was seen so, and tell how it ended. Raises Mistake for one that is over."""
-    _must_not_be_over(worker)
+    _require_not_over(worker)
     try:
-        ended = anyio.run(stopped, there.settings, worker.run)
+        ended = anyio.run(stop_run_and_wait, context.settings, worker.run)
     except RunOver:
-        _must_not_be_over(*seen(there.store, [worker.run]))
+        _require_not_over(*load_worker_states(context.store, [worker.run]))
         raise
     # A commander would note it as well, and there may be none.
-    Crew(there.store).dismiss(worker.run)
-    say(f"{worker.name} has ended ({ended.outcome}); podium workers diff {worker.name} shows what there is")
+    WorkerIndex(context.store).mark_closed(worker.run)
+    print_to_stderr(f"{worker.name} has ended ({ended.outcome}); podium workers diff {worker.name} shows what there is")
     return exit_codes.GOAL_MET if ended.outcome == "cancelled" else exit_codes.GOAL_NOT_MET
 
 
-def _must_not_be_over(worker: WorkerState) -> None:
+def _require_not_over(worker: WorkerState) -> None:
     if worker.is_over:
         raise Mistake(f"{worker.name} is over already ({worker.state}), so there is nothing to cancel")

@@ -7,16 +7,16 @@ from typing import Any
 import click
 
 from ..commands import worktrees
-from .worker_lookup import There
+from .worker_lookup import RepoContext
 
 
-@click.command("cleanup", params=worktrees.clean.params)
+@click.command("cleanup", params=worktrees.worktrees_cleanup_command.params)
 @click.pass_context
-def command(ctx: click.Context, /, **given: Any) -> None:
+def workers_cleanup_command(ctx: click.Context, /, **option_values: Any) -> None:
     """Remove the worktrees of workers that are over, and say of each what became of it.
 
     The same as podium worktrees cleanup: what has work in it that is neither committed nor merged stays.
     """
-    there: There = ctx.obj
-    ctx.obj = there.worktrees
-    ctx.invoke(worktrees.clean, **given)
+    context: RepoContext = ctx.obj
+    ctx.obj = context.worktrees
+    ctx.invoke(worktrees.worktrees_cleanup_command, **option_values)

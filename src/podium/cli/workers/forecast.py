@@ -7,49 +7,53 @@ from pathlib import Path
 from typing import Any
 
 from ...values.errors import Mistake
-from ...workspace.git.repository import Repository, git
+from ...workspace.git.repository import Repository, call_git
 from ...workspace.git.revision import tips
 from ...workspace.merging.overlap_forecast import Forecast, Overlap, forecast
-from ..terminal.measure import counted
+from ..terminal.measure import format_count
 
 MOST_FILES = 5
 
 
-async def current_branch(repository: Repository) -> str:
+async def read_current_branch(repository: Repository) -> str:
     """The branch that is checked out in the repository itself. Raises Mistake where there is none."""
-    done = await git(Repository.at(repository.main), "symbolic-ref", "--quiet", "--short", "HEAD")
+    done = await call_git(Repository.at(repository.main_folder), "symbolic-ref", "--quiet", "--short", "HEAD")
     if done.code != 0:
-        raise Mistake(f"no branch is checked out in {repository.main}; --onto BRANCH says which one is meant")
+        raise Mistake(f"no branch is checked out in {repository.main_folder}; --onto BRANCH says which one is meant")
     return done.out.decode().strip()
 
 
-async def foreseen(root: Path, branches: Mapping[str, str], *, onto: str = "") -> Forecast | None:
+async def forecast_branches(root: Path, branches: Mapping[str, str], *, onto: str = "") -> Forecast | None:
     """How branches, each given with its base, would go together, so far as they are there; None where none is."""
     repository = Repository.at(root)
-    target = onto or await current_branch(repository)
-    there = await tips(repository, branches)
-    known = {branch: base for branch, base in branches.items() if branch in there and branch != target}
-    return await forecast(repository, known, onto=target) if known else None
+    target = onto or await read_current_branch(repository)
+    existing = await tips(repository, branches)
+    bases = {branch: base for branch, base in branches.items() if branch in existing and branch != target}
+    return await forecast(repository, bases, onto=target) if bases else None
 
 
-def lines(told: Forecast) -> Iterator[str]:
+def format_forecast(merge_forecast: Forecast) -> Iterator[str]:
     """The forecast for people: each branch, then what two of them share."""
-    for one in told.onto_target:
-        change = told.changes[one.first]
-        files, commits = counted(len(change.files), "file"), counted(len(change.commits), "commit")
-        how = f"merges onto {told.onto}" if one.merges else f"would clash with {told.onto}{_clashing(one)}"
-        how = f"{told.onto} has it already" if one.is_in else how
+    for one in merge_forecast.onto_target:
+        change = merge_forecast.changes[one.first]
+        files, commits = format_count(len(change.files), "file"), format_count(len(change.commits), "commit")
+        how = (
+            f"merges onto {merge_forecast.onto}"
+            if one.merges
+            else f"would clash with {merge_forecast.onto}{_format_conflict(one)}"
+        )
+        how = f"{merge_forecast.onto} has it already" if one.is_in else how
         yield f"{one.first}: {files}, +{change.added} -{change.removed}, {commits}; {how}"
-    for one in told.pairs:
-        shared = f"both touch {_few(one.files)}" if one.files else "share no file"
-        how = "would merge" if one.merges else f"would clash{_clashing(one)}"
+    for one in merge_forecast.pairs:
+        shared = f"both touch {_format_file_list(one.files)}" if one.files else "share no file"
+        how = "would merge" if one.merges else f"would clash{_format_conflict(one)}"
         yield f"{one.first} and {one.second} {shared}; they {how}"
 
 
-def fields(told: Forecast) -> dict[str, Any]:
+def forecast_fields(merge_forecast: Forecast) -> dict[str, Any]:
     """The forecast for programs."""
     return {
-        "onto": told.onto,
+        "onto": merge_forecast.onto,
         "branches": [
             {
                 "branch": branch,
@@ -58,14 +62,14 @@ def fields(told: Forecast) -> dict[str, Any]:
                 "removed": change.removed,
                 "commits": list(change.commits),
             }
-            for branch, change in told.changes.items()
+            for branch, change in merge_forecast.changes.items()
         ],
-        "onto_target": [_overlap(one) for one in told.onto_target],
-        "pairs": [_overlap(one) for one in told.pairs],
+        "onto_target": [_overlap_fields(one) for one in merge_forecast.onto_target],
+        "pairs": [_overlap_fields(one) for one in merge_forecast.pairs],
     }
 
 
-def _overlap(one: Overlap) -> dict[str, Any]:
+def _overlap_fields(one: Overlap) -> dict[str, Any]:
     return {
         "first": one.first,
         "second": one.second,
@@ -77,11 +81,11 @@ def _overlap(one: Overlap) -> dict[str, Any]:
     }
 
 
-def _clashing(one: Overlap) -> str:
-    where = f" in {_few(one.clashing)}" if one.clashing else ""
+def _format_conflict(one: Overlap) -> str:
+    where = f" in {_format_file_list(one.conflict_files)}" if one.conflict_files else ""
     return f"{where}, which is the clash of {one.through}" if one.through else where
 
 
-def _few(files: tuple[str, ...]) -> str:
+def _format_file_list(files: tuple[str, ...]) -> str:
     few = ", ".join(files[:MOST_FILES])
     return few if len(files) <= MOST_FILES else f"{few} and {len(files) - MOST_FILES} more"

@@ -8,14 +8,19 @@ from dataclasses import dataclass, replace
 from ...values.errors import Mistake
 from ...views.worker_state import WorkerState
 from ...workspace.git.repository import Repository
-from ...workspace.git.revision import SHORT, contains, tip, tips
-from ...workspace.merging.resolution_commit import Beginning, begun_at, settles, unresolved
-from ..terminal.say import say
-from .worker_lookup import There, seen
+from ...workspace.git.revision import SHORT, branch_tip, contains_commit, tips
+from ...workspace.merging.resolution_commit import (
+    ResolutionStart,
+    filter_resolution_starts,
+    find_unresolved_files,
+    is_resolution_of,
+)
+from ..terminal.say import print_to_stderr
+from .worker_lookup import RepoContext, load_worker_states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wagon:
+class MergeCandidate:
     """A branch that is to go along: where it began, the branches that it builds on, and what to know about it.
 
     `resolves` is the conflict that its worker was sent to.
@@ -25,7 +30,7 @@ class Wagon:
     base: str
     after: tuple[str, ...] = ()
     notice: str = ""
-    resolves: Beginning | None = None
+    resolves: ResolutionStart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,141 +38,172 @@ class Resolver:
     """A worker that was sent to a conflict."""
 
     worker: WorkerState
-    resolves: Beginning
+    resolves: ResolutionStart
 
 
-async def resolvers(there: There) -> dict[str, Resolver]:
+async def find_resolvers(context: RepoContext) -> dict[str, Resolver]:
     """The workers that were sent to conflicts, by their branches, in the order in which they were hired."""
-    workers = {worker.errand.branch: worker for worker in there.workers() if worker.errand.base}
-    begun = await begun_at(there.repository, (worker.errand.base for worker in workers.values()))
+    workers = {worker.errand.branch: worker for worker in context.load_workers() if worker.errand.base}
+    starts_by_base = await filter_resolution_starts(
+        context.repository, (worker.errand.base for worker in workers.values())
+    )
     return {
-        branch: Resolver(worker=worker, resolves=begun[worker.errand.base])
+        branch: Resolver(worker=worker, resolves=starts_by_base[worker.errand.base])
         for branch, worker in workers.items()
-        if worker.errand.base in begun
+        if worker.errand.base in starts_by_base
     }
 
 
-async def wagons(there: There, names: Sequence[str], target: str) -> list[Wagon]:
+async def find_merge_candidates(context: RepoContext, names: Sequence[str], target: str) -> list[MergeCandidate]:
     """What goes along: the branches that the person named, or all that are ready. Raises Mistake."""
-    known = await resolvers(there)
+    resolvers_by_branch = await find_resolvers(context)
     if names:
-        found = [await _named(there, name, target, known) for name in names]
+        candidates = [await _find_named_candidate(context, name, target, resolvers_by_branch) for name in names]
     else:
-        found = await _ready(there, target, known)
-    return await _arranged(there.repository, found)
+        candidates = await _find_ready_candidates(context, target, resolvers_by_branch)
+    return await _order_candidates(context.repository, candidates)
 
 
-async def _named(there: There, name: str, target: str, known: Mapping[str, Resolver]) -> Wagon:
+async def _find_named_candidate(
+    context: RepoContext, name: str, target: str, resolvers_by_branch: Mapping[str, Resolver]
+) -> MergeCandidate:
     """A branch that the person named: that of a worker, or any other."""
     if name == target:
         raise Mistake(f"{name} cannot be merged onto itself; --onto TARGET says what it is merged onto")
-    on_it = _newest(there).get(name)
-    if on_it is None and name in await tips(there.repository, [name]):
-        return Wagon(branch=name, base=target, notice=f"{name}: no worker was on it; it is merged as it is")
-    worker = on_it or there.worker(name)
+    newest = _find_newest_workers(context).get(name)
+    if newest is None and name in await tips(context.repository, [name]):
+        return MergeCandidate(branch=name, base=target, notice=f"{name}: no worker was on it; it is merged as it is")
+    worker = newest or context.find_worker(name)
     notice = ""
     if worker.state != "complete":
         what = "has not succeeded" if worker.is_over else "is not over"
         notice = f"{worker.name}: its worker {what} ({worker.state}); what the branch has by now is merged"
-    return await _wagon(there, worker, target, known, notice=notice)
+    return await _make_candidate(context, worker, target, resolvers_by_branch, notice=notice)
 
 
-async def _ready(there: There, target: str, known: Mapping[str, Resolver]) -> list[Wagon]:
+async def _find_ready_candidates(
+    context: RepoContext, target: str, resolvers_by_branch: Mapping[str, Resolver]
+) -> list[MergeCandidate]:
     """The branches whose newest workers succeeded and that the target does not have."""
-    newest = _newest(there)
-    found = await tips(there.repository, newest)
-    goal = await tip(there.repository, target)
-    ready: list[Wagon] = []
+    newest = _find_newest_workers(context)
+    tips_by_branch = await tips(context.repository, newest)
+    target_tip = await branch_tip(context.repository, target)
+    ready: list[MergeCandidate] = []
     for branch, worker in newest.items():
-        if branch == target or branch not in found or await contains(there.repository, goal, found[branch]):
+        if (
+            branch == target
+            or branch not in tips_by_branch
+            or await contains_commit(context.repository, target_tip, tips_by_branch[branch])
+        ):
             continue
-        mine = known.get(branch)
-        if mine is not None and await contains(there.repository, goal, mine.resolves.theirs):
+        resolver = resolvers_by_branch.get(branch)
+        if resolver is not None and await contains_commit(context.repository, target_tip, resolver.resolves.theirs):
             continue  # the conflict was resolved in another way
         if worker.state != "complete":
-            say(
+            print_to_stderr(
                 f"{branch}: left aside, since its worker is {worker.state}; podium merge {branch} takes it all the same"
             )
-        elif other := await _resolved_by(there.repository, found[branch], mine, known):
-            say(f"{branch}: left aside, since {other} is to resolve it and is not done")
-        elif mine is not None and (files := await unresolved(there.repository, found[branch], mine.resolves)):
-            say(f"{branch}: left aside, since marks of its conflict are left in {', '.join(files)}")
+        elif other := await _find_resolving_branch(
+            context.repository, tips_by_branch[branch], resolver, resolvers_by_branch
+        ):
+            print_to_stderr(f"{branch}: left aside, since {other} is to resolve it and is not done")
+        elif resolver is not None and (
+            files := await find_unresolved_files(context.repository, tips_by_branch[branch], resolver.resolves)
+        ):
+            print_to_stderr(f"{branch}: left aside, since marks of its conflict are left in {', '.join(files)}")
         else:
-            ready.append(await _wagon(there, worker, target, known))
+            ready.append(await _make_candidate(context, worker, target, resolvers_by_branch))
     return ready
 
 
-def _newest(there: There) -> dict[str, WorkerState]:
+def _find_newest_workers(context: RepoContext) -> dict[str, WorkerState]:
     """The newest worker of each branch; one that came to its end without a checkout says nothing of the branch."""
     newest: dict[str, WorkerState] = {}
-    for worker in there.workers():
+    for worker in context.load_workers():
         branch, has_been_there = worker.errand.branch, bool(worker.base)
         if branch and (has_been_there or not worker.is_over or branch not in newest):
             newest[branch] = worker
     return newest
 
 
-async def _resolved_by(
-    repository: Repository, commit: str, mine: Resolver | None, known: Mapping[str, Resolver]
+async def _find_resolving_branch(
+    repository: Repository, commit: str, resolver: Resolver | None, resolvers_by_branch: Mapping[str, Resolver]
 ) -> str:
     """The branch on which somebody works on the conflict of a commit, or on the same one anew; empty if on none."""
-    for branch, other in known.items():
+    for branch, other in resolvers_by_branch.items():
         if other.worker.is_over:
             continue
-        is_same = mine is not None and mine.resolves.theirs == other.resolves.theirs
-        if is_same or await settles(repository, other.resolves, commit):
+        is_same = resolver is not None and resolver.resolves.theirs == other.resolves.theirs
+        if is_same or await is_resolution_of(repository, other.resolves, commit):
             return branch
     return ""
 
 
-async def _wagon(
-    there: There, worker: WorkerState, target: str, known: Mapping[str, Resolver], *, notice: str = ""
-) -> Wagon:
-    before = seen(there.store, worker.errand.after)
+async def _make_candidate(
+    context: RepoContext,
+    worker: WorkerState,
+    target: str,
+    resolvers_by_branch: Mapping[str, Resolver],
+    *,
+    notice: str = "",
+) -> MergeCandidate:
+    before = load_worker_states(context.store, worker.errand.after)
     after = tuple(one.errand.branch for one in before if one.errand.branch)
-    mine = known.get(worker.errand.branch)
-    if mine is None:
-        return Wagon(branch=worker.name, base=worker.base or target, after=after, notice=notice)
-    goal, ours = await tip(there.repository, target), mine.resolves.ours
-    if not await contains(there.repository, goal, ours):
+    resolver = resolvers_by_branch.get(worker.errand.branch)
+    if resolver is None:
+        return MergeCandidate(branch=worker.name, base=worker.base or target, after=after, notice=notice)
+    target_tip, ours = await branch_tip(context.repository, target), resolver.resolves.ours
+    if not await contains_commit(context.repository, target_tip, ours):
         more = f"{worker.name}: it was resolved on top of {ours[:SHORT]}, and what {target} lacks of that goes along"
         notice = f"{notice}\n{more}" if notice else more
     # Its worker began where both sides were in already; what it brings is all that the target lacks.
-    return Wagon(branch=worker.name, base=target, after=after, notice=notice, resolves=mine.resolves)
+    return MergeCandidate(branch=worker.name, base=target, after=after, notice=notice, resolves=resolver.resolves)
 
 
-async def _arranged(repository: Repository, found: Sequence[Wagon]) -> list[Wagon]:
+async def _order_candidates(repository: Repository, candidates: Sequence[MergeCandidate]) -> list[MergeCandidate]:
     """The wagons without those in whose place another one goes; what builds on those goes behind that one."""
-    if all(wagon.resolves is None for wagon in found):
-        return list(found)
-    at = await tips(repository, [wagon.branch for wagon in found])
-    instead = await _instead(repository, found, at)
-    for branch, other in instead.items():
-        say(f"{branch}: {other} goes along in its place, resolved")
-    going = [wagon for wagon in found if wagon.branch not in instead and wagon.branch in at]
-    kept: list[Wagon] = [wagon for wagon in found if wagon.branch not in at]
-    for wagon in going:
+    if all(candidate.resolves is None for candidate in candidates):
+        return list(candidates)
+    tips_by_branch = await tips(repository, [candidate.branch for candidate in candidates])
+    replacements = await _find_replacements(repository, candidates, tips_by_branch)
+    for branch, other in replacements.items():
+        print_to_stderr(f"{branch}: {other} goes along in its place, resolved")
+    going = [
+        candidate
+        for candidate in candidates
+        if candidate.branch not in replacements and candidate.branch in tips_by_branch
+    ]
+    ordered: list[MergeCandidate] = [candidate for candidate in candidates if candidate.branch not in tips_by_branch]
+    for candidate in going:
         # What was added to a branch after its conflict went to somebody fits onto what came out of that.
         first = [
             other
             for other in going
-            if other.resolves is not None and await contains(repository, at[wagon.branch], other.resolves.theirs)
+            if other.resolves is not None
+            and await contains_commit(repository, tips_by_branch[candidate.branch], other.resolves.theirs)
         ]
-        kept += [one for one in dict.fromkeys((*first, wagon)) if one not in kept]
-    return [replace(wagon, after=tuple(instead.get(name, name) for name in wagon.after)) for wagon in kept]
+        ordered += [one for one in dict.fromkeys((*first, candidate)) if one not in ordered]
+    return [
+        replace(candidate, after=tuple(replacements.get(name, name) for name in candidate.after))
+        for candidate in ordered
+    ]
 
 
-async def _instead(repository: Repository, found: Sequence[Wagon], at: Mapping[str, str]) -> dict[str, str]:
+async def _find_replacements(
+    repository: Repository, candidates: Sequence[MergeCandidate], tips_by_branch: Mapping[str, str]
+) -> dict[str, str]:
     """The branches in whose place another one goes, and which: it resolves their conflict, or the same one anew."""
-    taken: dict[str, str] = {}
-    for place, wagon in enumerate(found):
-        for other_place, other in enumerate(found):
-            if other is wagon or other.resolves is None or wagon.branch not in at:
+    replacements: dict[str, str] = {}
+    for place, candidate in enumerate(candidates):
+        for other_place, other in enumerate(candidates):
+            if other is candidate or other.resolves is None or candidate.branch not in tips_by_branch:
                 continue
-            is_anew = wagon.resolves is not None and wagon.resolves.theirs == other.resolves.theirs
-            if (is_anew and place < other_place) or await settles(repository, other.resolves, at[wagon.branch]):
-                taken[wagon.branch] = other.branch
-    for branch in taken:
-        while taken[branch] in taken:
-            taken[branch] = taken[taken[branch]]
-    return taken
+            is_anew = candidate.resolves is not None and candidate.resolves.theirs == other.resolves.theirs
+            if (is_anew and place < other_place) or await is_resolution_of(
+                repository, other.resolves, tips_by_branch[candidate.branch]
+            ):
+                replacements[candidate.branch] = other.branch
+    for branch in replacements:
+        while replacements[branch] in replacements:
+            replacements[branch] = replacements[replacements[branch]]
+    return replacements

@@ -10,142 +10,153 @@ from typing import Any
 import anyio
 from msgspec import structs
 
-from ...store.sqlite.reader import Reader
-from ...store.sqlite.worker_index import Crew
+from ...store.sqlite.reader import StoreReader
+from ...store.sqlite.worker_index import WorkerIndex
 from ...values.errors import PodiumError
-from ...values.event import KINDS, Entry, WorkerReturned, WorkerSent, decode
+from ...values.event import KINDS, Entry, WorkerReturned, WorkerSent, decode_entry
 from ...views.worker_state import WorkerState
-from ...views.workers_summary import Sending, Workforce, sent
+from ...views.workers_summary import SentWorker, WorkersSummary, list_sent_workers
 from ...workspace.merging.overlap_forecast import Forecast
-from ...workspace.worktrees.worktree_status import Standing
-from ..terminal.measure import counted, cut, span, used
-from ..terminal.quoted_markdown import bullets, inline, quotation
+from ...workspace.worktrees.worktree_status import WorktreeStatus
+from ..terminal.measure import format_count, format_duration, format_usage, truncate_line
+from ..terminal.quoted_markdown import escape_inline, format_bullets, quote_block
 from . import forecast as forecasts
-from .worker_lookup import at_work, line_count, seen
-from .worker_lookup import fields as worker_fields
+from .worker_lookup import format_line_count, load_worker_states, read_worktree_statuses, worker_fields
 
 LONGEST_TASK = 200
 MOST_FILES = 50
-UNHIRED = "nobody has been hired for it"
+NOT_STARTED_REASON = "nobody has been hired for it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
+class WorkersReport:
     """Workers and how their branches would go together; `trouble` is why that could not be tried.
 
     `standings` is what those that are not over have in their checkouts, by their runs. `unsent` are those that
     were to be sent and never hired.
     """
 
-    force: Workforce
-    standings: dict[str, Standing] = field(default_factory=dict)
-    unsent: tuple[Sending, ...] = ()
+    summary: WorkersSummary
+    statuses: dict[str, WorktreeStatus] = field(default_factory=dict)
+    not_started: tuple[SentWorker, ...] = ()
     forecast: Forecast | None = None
-    trouble: str = ""
+    forecast_error: str = ""
 
     @property
     def has_results(self) -> bool:
         """Whether anybody has begun, or could not."""
-        return bool(self.unsent) or any(worker.state != "queued" for worker in self.force.workers)
+        return bool(self.not_started) or any(worker.state != "queued" for worker in self.summary.workers)
 
 
-def brought_by(store: Path, entries: Iterable[Entry]) -> Brought:
+def build_sent_workers_report(store: Path, entries: Iterable[Entry]) -> WorkersReport:
     """What the workers have brought that a run sent, and those that they sent in turn."""
-    known = {hired.run for hired in Crew(store).all()}
-    found = sent(entries)
-    if not found:
-        return Brought(force=Workforce.of(()))
+    known_runs = {worker_row.run for worker_row in WorkerIndex(store).list_all()}
+    sent_workers = list_sent_workers(entries)
+    if not sent_workers:
+        return WorkersReport(summary=WorkersSummary.from_workers(()))
     kinds = (KINDS[WorkerSent], KINDS[WorkerReturned])
-    with Reader(store) as reader:
-        for one in found:  # which grows meanwhile
-            if one.run in known:
-                found += sent(decode(row.line) for row in reader.of_kinds(one.run, kinds))
-    unsent = tuple(one for one in found if one.run not in known)
-    return brought(store, (one.run for one in found if one.run in known), unsent=unsent)
+    with StoreReader(store) as reader:
+        for one in sent_workers:  # which grows meanwhile
+            if one.run in known_runs:
+                sent_workers += list_sent_workers(
+                    decode_entry(row.line) for row in reader.read_rows_of_kinds(one.run, kinds)
+                )
+    not_started = tuple(one for one in sent_workers if one.run not in known_runs)
+    return build_workers_report(
+        store, (one.run for one in sent_workers if one.run in known_runs), not_started=not_started
+    )
 
 
-def brought(store: Path, runs: Iterable[str], *, unsent: tuple[Sending, ...] = ()) -> Brought:
+def build_workers_report(
+    store: Path, runs: Iterable[str], *, not_started: tuple[SentWorker, ...] = ()
+) -> WorkersReport:
     """What the workers of these runs have brought."""
-    force = Workforce.of(seen(store, runs))
-    branches = force.branches()
-    told = Brought(force=force, standings=anyio.run(at_work, store, force.workers), unsent=unsent)
+    summary = WorkersSummary.from_workers(load_worker_states(store, runs))
+    branches = summary.list_branches()
+    report = WorkersReport(
+        summary=summary, statuses=anyio.run(read_worktree_statuses, store, summary.workers), not_started=not_started
+    )
     if not branches:
-        return told
+        return report
     try:
-        root = Path(next(worker.errand.root for worker in force.workers if worker.errand.branch in branches))
-        return replace(told, forecast=anyio.run(forecasts.foreseen, root, branches))
+        root = Path(next(worker.errand.root for worker in summary.workers if worker.errand.branch in branches))
+        return replace(report, forecast=anyio.run(forecasts.forecast_branches, root, branches))
     except PodiumError as error:
-        return replace(told, trouble=str(error))
+        return replace(report, forecast_error=str(error))
 
 
-def fields(told: Brought) -> dict[str, Any]:
+def workers_report_fields(report: WorkersReport) -> dict[str, Any]:
     """All of it for programs."""
     return {
-        "workers": [worker_fields(worker, told.standings.get(worker.run)) for worker in told.force.workers],
+        "workers": [worker_fields(worker, report.statuses.get(worker.run)) for worker in report.summary.workers],
         "unsent": [
-            {"id": one.run, "branch": one.branch, "task": one.task, "why": _unhired(one)} for one in told.unsent
+            {"id": one.run, "branch": one.branch, "task": one.task, "why": _reason_not_started(one)}
+            for one in report.not_started
         ],
         "workforce": {
-            "added": told.force.added,
-            "removed": told.force.removed,
-            "usage": structs.asdict(told.force.usage),
-            "seconds": told.force.seconds,
-            "shared": [{"path": one.path, "workers": list(one.workers)} for one in told.force.shared],
+            "added": report.summary.added,
+            "removed": report.summary.removed,
+            "usage": structs.asdict(report.summary.usage),
+            "seconds": report.summary.seconds,
+            "shared": [{"path": one.path, "workers": list(one.workers)} for one in report.summary.shared],
         },
-        "forecast": None if told.forecast is None else forecasts.fields(told.forecast),
+        "forecast": None if report.forecast is None else forecasts.forecast_fields(report.forecast),
     }
 
 
 # For people
 
 
-def rendered(told: Brought) -> list[str]:
+def format_workers_report(report: WorkersReport) -> list[str]:
     """The workers in lines, then what they come to together."""
-    lines = [""] if told.force.workers or told.unsent else []
-    for worker in told.force.workers:
-        lines += [f"--- worker {worker.name} (run {worker.run}): {worker.state}", f"  task: {_task(worker)}"]
-        lines += [f"  {fact}" for fact in _facts(worker, told.standings.get(worker.run))]
-        lines += [_said(worker).rstrip("\n")]
-    for one in told.unsent:
-        lines += [f"--- worker {one.branch or one.run}: not sent", f"  task: {cut(one.task, LONGEST_TASK)}"]
-        lines += [f"no answer: {_unhired(one)}"]
-    return lines + [f"  {line}" if number else f"{line}:" for number, line in enumerate(_together(told))]
+    lines = [""] if report.summary.workers or report.not_started else []
+    for worker in report.summary.workers:
+        lines += [f"--- worker {worker.name} (run {worker.run}): {worker.state}", f"  task: {_format_task(worker)}"]
+        lines += [f"  {fact}" for fact in _format_facts(worker, report.statuses.get(worker.run))]
+        lines += [_format_answer(worker).rstrip("\n")]
+    for one in report.not_started:
+        lines += [f"--- worker {one.branch or one.run}: not sent", f"  task: {truncate_line(one.task, LONGEST_TASK)}"]
+        lines += [f"no answer: {_reason_not_started(one)}"]
+    return lines + [f"  {line}" if number else f"{line}:" for number, line in enumerate(_format_summary(report))]
 
 
-def markdown(told: Brought) -> list[str]:
+def format_workers_markdown(report: WorkersReport) -> list[str]:
     """The same as blocks of Markdown."""
-    blocks = ["## Workers"] if told.force.workers or told.unsent else []
-    for worker in told.force.workers:
-        blocks += [f"### {inline(worker.name)}: {worker.state}", f"Its task:\n{quotation(worker.task)}"]
-        blocks += bullets(_facts(worker, told.standings.get(worker.run)))
-        blocks += [quotation(worker.answer) if worker.answer is not None else inline(_said(worker))]
-    for one in told.unsent:
-        blocks += [f"### {inline(one.branch or one.run)}: not sent", f"Its task:\n{quotation(one.task)}"]
-        blocks += [inline(f"no answer: {_unhired(one)}")]
-    together = list(_together(told))
-    return blocks + ([f"## {together[0]}", *bullets(together[1:])] if together else [])
+    blocks = ["## Workers"] if report.summary.workers or report.not_started else []
+    for worker in report.summary.workers:
+        blocks += [f"### {escape_inline(worker.name)}: {worker.state}", f"Its task:\n{quote_block(worker.task)}"]
+        blocks += format_bullets(_format_facts(worker, report.statuses.get(worker.run)))
+        blocks += [quote_block(worker.answer) if worker.answer is not None else escape_inline(_format_answer(worker))]
+    for one in report.not_started:
+        blocks += [f"### {escape_inline(one.branch or one.run)}: not sent", f"Its task:\n{quote_block(one.task)}"]
+        blocks += [escape_inline(f"no answer: {_reason_not_started(one)}")]
+    together = list(_format_summary(report))
+    return blocks + ([f"## {together[0]}", *format_bullets(together[1:])] if together else [])
 
 
-def _task(worker: WorkerState) -> str:
-    return cut(worker.task, LONGEST_TASK)
+def _format_task(worker: WorkerState) -> str:
+    return truncate_line(worker.task, LONGEST_TASK)
 
 
-def _said(worker: WorkerState) -> str:
+def _format_answer(worker: WorkerState) -> str:
     return f"no answer: {worker.why}" if worker.answer is None else worker.answer
 
 
-def _unhired(one: Sending) -> str:
-    return one.why or UNHIRED
+def _reason_not_started(one: SentWorker) -> str:
+    return one.why or NOT_STARTED_REASON
 
 
-def _facts(worker: WorkerState, standing: Standing | None) -> Iterator[str]:
+def _format_facts(worker: WorkerState, status: WorktreeStatus | None) -> Iterator[str]:
     """What a worker did, in a few lines; `standing` is what it has in its checkout so far."""
-    yield f"used {used(worker.usage)} in {span(worker.seconds)}"
+    yield f"used {format_usage(worker.usage)} in {format_duration(worker.seconds)}"
     if worker.commit:
-        commits = counted(len(worker.commits), "commit")
-        yield f"{line_count(worker)} in {counted(len(worker.files), 'file')}, {commits} on {worker.errand.branch}"
-    elif standing is not None:
-        yield f"so far {line_count(worker, standing)}, not committed"
+        commits = format_count(len(worker.commits), "commit")
+        yield (
+            f"{format_line_count(worker)} in {format_count(len(worker.files), 'file')}, {commits} on "
+            f"{worker.errand.branch}"
+        )
+    elif status is not None:
+        yield f"so far {format_line_count(worker, status)}, not committed"
     if worker.commits:
         yield f"commits: {', '.join(commit[:12] for commit in worker.commits)}"
     if worker.files:
@@ -155,17 +166,20 @@ def _facts(worker: WorkerState, standing: Standing | None) -> Iterator[str]:
         yield f"checks {'passed' if check.passed else 'failed'}: {check.name}"
 
 
-def _together(told: Brought) -> Iterator[str]:
+def _format_summary(report: WorkersReport) -> Iterator[str]:
     """What several workers come to, and what is to be expected of merging; nothing for no workers."""
-    force = told.force
-    if not force.workers:
+    summary = report.summary
+    if not summary.workers:
         return
     yield "Together"
-    workers = counted(len(force.workers), "worker")
-    yield f"{workers}, +{force.added} -{force.removed}, {used(force.usage)} in {span(force.seconds)}"
-    for one in force.shared:
+    workers = format_count(len(summary.workers), "worker")
+    yield (
+        f"{workers}, +{summary.added} -{summary.removed}, {format_usage(summary.usage)} in "
+        f"{format_duration(summary.seconds)}"
+    )
+    for one in summary.shared:
         yield f"{one.path} was changed by {', '.join(one.workers)}"
-    if told.forecast is not None:
-        yield from forecasts.lines(told.forecast)
-    if told.trouble:
-        yield f"whether the branches would merge could not be tried: {told.trouble}"
+    if report.forecast is not None:
+        yield from forecasts.format_forecast(report.forecast)
+    if report.forecast_error:
+        yield f"whether the branches would merge could not be tried: {report.forecast_error}"

@@ -12,38 +12,38 @@ import click
 from msgspec import structs
 
 from ...setup.settings import Settings
-from ...store.sqlite.reader import Reader
-from ...store.sqlite.worker_index import Crew
+from ...store.sqlite.reader import StoreReader
+from ...store.sqlite.worker_index import WorkerIndex
 from ...store.sqlite.worktree_ledger import Ledger
 from ...system.locations import find_repo
 from ...values.errors import PodiumError
-from ...values.event import decode
-from ...views.worker_state import HEARD, WorkerState, state_of
+from ...values.event import decode_entry
+from ...views.worker_state import RELEVANT_KINDS, WorkerState, build_worker_state
 from ...workspace.git.repository import Repository
 from ...workspace.worktrees.worktree import Worktrees
-from ...workspace.worktrees.worktree_status import Standing
+from ...workspace.worktrees.worktree_status import WorktreeStatus
 
-NOBODY = 'no workers yet; podium delegate BRANCH "task" hires one'
+NO_WORKERS = 'no workers yet; podium delegate BRANCH "task" hires one'
 
-in_repo = click.option(
+repo_option = click.option(
     "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository; by default this one."
 )
-as_object = click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
+json_option = click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
 
 
 @dataclass(frozen=True)
-class There:
+class RepoContext:
     """The repository that a command is about; nothing is looked for before it is needed."""
 
-    named: Path | None = None
+    repo_path: Path | None = None
 
     @cached_property
-    def place(self) -> Path:
-        return find_repo(self.named or Path())
+    def folder(self) -> Path:
+        return find_repo(self.repo_path or Path())
 
     @cached_property
     def settings(self) -> Settings:
-        return Settings.load(repo=self.place)
+        return Settings.load(repo=self.folder)
 
     @property
     def store(self) -> Path:
@@ -51,76 +51,76 @@ class There:
 
     @cached_property
     def repository(self) -> Repository:
-        return Repository.at(self.place)
+        return Repository.at(self.folder)
 
     @property
     def root(self) -> str:
         """The repository as workers' errands name it."""
-        return str(self.repository.main)
+        return str(self.repository.main_folder)
 
     @property
     def worktrees(self) -> Worktrees:
-        from ..commands.worktrees import worktrees_of  # here, because most of the time nothing is removed
+        from ..commands.worktrees import open_worktrees  # here, because most of the time nothing is removed
 
-        return worktrees_of(self.repository)
+        return open_worktrees(self.repository)
 
-    def workers(self) -> list[WorkerState]:
+    def load_workers(self) -> list[WorkerState]:
         """The workers of the repository, in the order in which they were hired."""
-        return seen(self.store, (hired.run for hired in Crew(self.store).all(self.root)))
+        return load_worker_states(self.store, (row.run for row in WorkerIndex(self.store).list_all(self.root)))
 
-    def worker(self, name: str) -> WorkerState:
+    def find_worker(self, name: str) -> WorkerState:
         """The newest worker of a branch, or the one whose run's id begins so. Raises Mistake."""
-        from ...workers.delegate import newest  # here, because a list needs none of it
+        from ...workers.delegate import find_newest_worker  # here, because a list needs none of it
 
-        return seen(self.store, [newest(Crew(self.store), self.root, name).run])[0]
+        return load_worker_states(self.store, [find_newest_worker(WorkerIndex(self.store), self.root, name).run])[0]
 
 
-def seen(store: Path, runs: Iterable[str]) -> list[WorkerState]:
+def load_worker_states(store: Path, runs: Iterable[str]) -> list[WorkerState]:
     """How the workers of these runs stand."""
-    wanted = list(runs)
-    if not wanted:
+    run_ids = list(runs)
+    if not run_ids:
         return []
-    with Reader(store) as reader:
-        return [looked_at(reader, run) for run in wanted]
+    with StoreReader(store) as reader:
+        return [load_worker_state(reader, run) for run in run_ids]
 
 
-def looked_at(reader: Reader, run: str) -> WorkerState:
+def load_worker_state(reader: StoreReader, run: str) -> WorkerState:
     """How one worker stands."""
-    owner = reader.summary(run).owner
-    entries = (decode(row.line) for row in reader.of_kinds(run, HEARD))
-    return state_of(entries, owner is not None and owner.is_alive, answered=reader.letters(run))
+    owner = reader.read_summary(run).owner
+    entries = (decode_entry(row.line) for row in reader.read_rows_of_kinds(run, RELEVANT_KINDS))
+    return build_worker_state(entries, owner is not None and owner.is_alive, answered=reader.read_mailbox_refs(run))
 
 
-async def at_work(store: Path, workers: Iterable[WorkerState]) -> dict[str, Standing]:
+async def read_worktree_statuses(store: Path, workers: Iterable[WorkerState]) -> dict[str, WorktreeStatus]:
     """What those that are not over have in their checkouts by now, by their runs; without those that cannot be told."""
-    found: dict[str, Standing] = {}
+    statuses: dict[str, WorktreeStatus] = {}
     for worker in workers:
         if worker.is_over or not worker.errand.has_checkout or not worker.base:
             continue
         try:
-            of = Worktrees(repository=Repository.at(Path(worker.errand.root)), ledger=Ledger(store))
-            found[worker.run] = await of.standing(await of.checkout(worker.errand.branch))
+            worktrees = Worktrees(repository=Repository.at(Path(worker.errand.root)), ledger=Ledger(store))
+            statuses[worker.run] = await worktrees.standing(await worktrees.find_checkout(worker.errand.branch))
         except PodiumError:
             continue  # being made or put away just now: it has no lines to tell of
-    return found
+    return statuses
 
 
-def fields(worker: WorkerState, standing: Standing | None = None) -> dict[str, Any]:
+def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> dict[str, Any]:
     """A worker for programs."""
-    errand = worker.errand
-    told: dict[str, Any] = {
+    worker_task = worker.errand
+    values: dict[str, Any] = {
         "id": worker.run,
         "name": worker.name,
-        "branch": errand.branch,
+        "branch": worker_task.branch,
         "state": worker.state,
         "agent": worker.agent,
-        "role": errand.role,
+        "role": worker_task.role,
         "task": worker.task,
-        "repo": errand.root,
-        "path": errand.path,
-        "after": list(errand.after),
-        "parent": errand.parent,
-        "reader": errand.is_reader,
+        "repo": worker_task.root,
+        "path": worker_task.path,
+        "after": list(worker_task.after),
+        "parent": worker_task.parent,
+        "reader": worker_task.is_reader,
         "tool": worker.tool,
         "waiting_since": worker.waiting_since or None,
         "waiting_for": list(worker.waiting_for),
@@ -141,21 +141,21 @@ def fields(worker: WorkerState, standing: Standing | None = None) -> dict[str, A
         "seconds": worker.seconds,
         "restarts": worker.restarts,
     }
-    if standing is not None:
-        told |= {"added": standing.added, "removed": standing.removed, "new_files": standing.untracked}
-        told["files"] = [file.path for file in standing.files]
-    return told
+    if status is not None:
+        values |= {"added": status.added, "removed": status.removed, "new_files": status.untracked}
+        values["files"] = [file.path for file in status.files]
+    return values
 
 
-def line_count(worker: WorkerState, standing: Standing | None = None) -> str:
+def format_line_count(worker: WorkerState, status: WorktreeStatus | None = None) -> str:
     """How many lines it added and removed: what its branch holds, or its checkout so far."""
-    if standing is not None:
-        new = f" ({standing.untracked} new)" if standing.untracked else ""
-        return f"+{standing.added} -{standing.removed}{new}"
+    if status is not None:
+        new = f" ({status.untracked} new)" if status.untracked else ""
+        return f"+{status.added} -{status.removed}{new}"
     return f"+{worker.added} -{worker.removed}" if worker.commit else "-"
 
 
-def money(worker: WorkerState) -> str:
+def format_worker_cost(worker: WorkerState) -> str:
     """What its thinking cost, as far as the prices are known."""
     if worker.usage.usd:
         return f"${worker.usage.usd:.4f}"

@@ -20,9 +20,9 @@ from ...core.engine import Reasoning, Text, Tool
 from ...values.attachment import Image
 from ...values.event import ToolUse
 from ...values.usage import Usage
-from .http_wire import Endpoint, address, broken
-from .model_wire import Call, Called, Ended, Heard, Message, asked_size
-from .stream_events import NOT_JSON, Events, Failing, Wanted, encode, estimated, uses
+from .http_wire import Endpoint, make_stream_failure, parse_server_url
+from .model_wire import Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart, estimate_call_size
+from .stream_events import NOT_JSON, FailureFactory, PartialToolCall, SSEParser, build_tool_uses, encode, estimate_usage
 
 VERSION = "2023-06-01"
 LONGEST_REPLY = 8192
@@ -58,43 +58,45 @@ class AnthropicWire:
         max_tokens: int = LONGEST_REPLY,
     ) -> None:
         key = api_key.strip()
-        base = address(base_url)
+        base = parse_server_url(base_url)
         path = base.raw_path.rstrip("/").removesuffix("/v1") + "/v1/messages"
         url = base.with_path(path, encoded=True).with_query(base.query)
         headers = {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
         self._endpoint = Endpoint(client, url, key, key_name=key_name, provider=provider, proxy=proxy, headers=headers)
         self._max_tokens = max_tokens
 
-    def stream(self, call: Call) -> AsyncGenerator[Heard, None]:
-        body = encode(_payload(call, max_tokens=self._max_tokens))
-        reply = Reply(failed=self._endpoint.failed, sent=asked_size(call, body), place=len(call.messages))
-        return self._endpoint.stream(call, body, reply)
+    def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
+        body = encode(_build_payload(call, max_tokens=self._max_tokens))
+        reply = AnthropicReplyParser(
+            make_failure=self._endpoint.make_failure, sent=estimate_call_size(call, body), place=len(call.messages)
+        )
+        return self._endpoint.stream_reply(call, body, reply)
 
 
 # What is sent
 
 
-def _payload(call: Call, *, max_tokens: int) -> dict[str, Any]:
+def _build_payload(call: ModelCall, *, max_tokens: int) -> dict[str, Any]:
     payload: dict[str, Any] = {
         "model": call.model,
         "max_tokens": max_tokens,
-        "messages": _messages(call.messages),
+        "messages": _encode_messages(call.messages),
         "stream": True,
     }
     if call.system.strip():
         payload["system"] = [{"type": "text", "text": call.system} | _CACHED]
     if call.tools:
-        payload["tools"] = [_tool(tool) for tool in call.tools]
+        payload["tools"] = [_encode_tool(tool) for tool in call.tools]
         payload["tools"][-1] |= _CACHED
     return payload
 
 
-def _messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+def _encode_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     """Turns of the two sides, one after the other: what follows on the same side is one message here."""
     turns: list[dict[str, Any]] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
-        if not (blocks := _blocks(message)):
+        if not (blocks := _encode_blocks(message)):
             continue
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
@@ -107,39 +109,39 @@ def _messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     return turns
 
 
-def _blocks(message: Message) -> list[dict[str, Any]]:
+def _encode_blocks(message: Message) -> list[dict[str, Any]]:
     if message.role == "tool":
-        return [{"type": "tool_result", "tool_use_id": _id(message.answers), "content": message.text}]
-    if (sealed := _opened(message.sealed)) is not None:
+        return [{"type": "tool_result", "tool_use_id": _sanitise_call_id(message.answers), "content": message.text}]
+    if (sealed := _read_sealed_blocks(message.sealed)) is not None:
         return sealed
     # A text of nothing but blanks is refused.
     said = [{"type": "text", "text": message.text}] if message.text.strip() else []
-    return said + [*map(_shown, message.images)] + [_used(use) for use in message.calls]
+    return said + [*map(_encode_image, message.images)] + [_encode_tool_use(use) for use in message.calls]
 
 
-def _shown(image: Image) -> dict[str, Any]:
+def _encode_image(image: Image) -> dict[str, Any]:
     source = {"type": "base64", "media_type": image.media, "data": b64encode(image.data).decode()}
     return {"type": "image", "source": source}
 
 
-def _used(use: ToolUse) -> dict[str, Any]:
-    return {"type": "tool_use", "id": _id(use.id), "name": use.name, "input": use.arguments}
+def _encode_tool_use(use: ToolUse) -> dict[str, Any]:
+    return {"type": "tool_use", "id": _sanitise_call_id(use.id), "name": use.name, "input": use.arguments}
 
 
-def _id(id: str) -> str:
+def _sanitise_call_id(id: str) -> str:
     """The id of a call as it may be spelled here; other providers are more liberal."""
-    return _FOREIGN.sub("_", id)
+    return _INVALID_ID_CHARACTER.sub("_", id)
 
 
-_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
+_INVALID_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
+def _encode_tool(tool: Tool) -> dict[str, Any]:
     schema = {"type": "object"} | tool.parameters
     return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
 
-def _opened(sealed: str) -> list[dict[str, Any]] | None:
+def _read_sealed_blocks(sealed: str) -> list[dict[str, Any]] | None:
     try:
         return _decode_sealed(sealed) if sealed else None
     except NOT_JSON:
@@ -201,104 +203,106 @@ class _Event(Struct, gc=False):
 _decode = msgspec.json.Decoder(_Event).decode
 
 
-class _Arriving:
+class _PartialBlock:
     """A block that is still coming in."""
 
-    __slots__ = ("begun", "parts", "signature")
+    __slots__ = ("parts", "signature", "start")
 
-    def __init__(self, begun: _Block) -> None:
-        self.begun = begun
+    def __init__(self, start: _Block) -> None:
+        self.start = start
         self.parts: list[str] = []
         self.signature = ""
 
-    def wanted(self) -> Wanted:
+    def to_partial_call(self) -> PartialToolCall:
         """The tool call that it is; some servers give the arguments whole, at the beginning."""
-        wanted = Wanted(self.begun.id or "", self.begun.name or "")
-        wanted.arguments = "".join(self.parts) or (encode(self.begun.input).decode() if self.begun.input else "")
-        return wanted
+        partial_call = PartialToolCall(self.start.id or "", self.start.name or "")
+        partial_call.arguments = "".join(self.parts) or (encode(self.start.input).decode() if self.start.input else "")
+        return partial_call
 
-    def whole(self) -> dict[str, Any] | None:
+    def to_content_block(self) -> dict[str, Any] | None:
         """The block as it goes back, where it is not a call; None for what does not."""
         text = "".join(self.parts)
-        match self.begun.type:
+        match self.start.type:
             case "text" if text.strip():
                 return {"type": "text", "text": text}
             case "thinking":
                 signed = {"signature": self.signature} if self.signature else {}
                 return {"type": "thinking", "thinking": text} | signed
             case "redacted_thinking":
-                return {"type": "redacted_thinking", "data": self.begun.data}
+                return {"type": "redacted_thinking", "data": self.start.data}
         return None
 
 
-class Reply:
+class AnthropicReplyParser:
     """A reply on its way in. It is complete once the server has said why it stops.
 
     `sent` and `place` are the size of the question and its place in the conversation: they stand
     in for token counts and call ids that a server leaves out.
     """
 
-    def __init__(self, *, failed: Failing, sent: int, place: int) -> None:
+    def __init__(self, *, make_failure: FailureFactory, sent: int, place: int) -> None:
         self.stop = ""
         self.is_done = False
-        self._failed = failed
+        self._make_failure = make_failure
         self._sent = sent
         self._said = 0
         self._place = place
-        self._events = Events(failed)
-        self._blocks: list[_Arriving] = []
-        self._block_at: dict[int | None, _Arriving] = {}
+        self._events = SSEParser(make_failure)
+        self._blocks: list[_PartialBlock] = []
+        self._block_at: dict[int | None, _PartialBlock] = {}
         self._counts: dict[str, int] = {}
 
-    def feed(self, data: bytes) -> Iterator[Heard]:
+    def feed(self, data: bytes) -> Iterator[ReplyPart]:
         for event in self._events.feed(data):
-            yield from self._heard(event)
+            yield from self._parse_event(event)
 
-    def end(self) -> Iterator[Heard]:
-        for event in self._events.rest():
-            yield from self._heard(event)
+    def finish_reply(self) -> Iterator[ReplyPart]:
+        for event in self._events.finish_stream():
+            yield from self._parse_event(event)
         if not self.stop:
-            raise self._failed("broke off in the middle of its reply", retryable=True)
-        calls = uses([block.wanted() for block in self._blocks if block.begun.type == "tool_use"], place=self._place)
+            raise self._make_failure("broke off in the middle of its reply", retryable=True)
+        calls = build_tool_uses(
+            [block.to_partial_call() for block in self._blocks if block.start.type == "tool_use"], place=self._place
+        )
         for use in calls:
-            yield Called(use)
-        yield Ended(stop=self.stop, usage=self._spent(), sealed=self._sealed(calls))
+            yield ToolCallPart(use)
+        yield ReplyEnd(stop=self.stop, usage=self._compute_usage(), sealed=self._encode_sealed(calls))
 
-    def _heard(self, data: bytes) -> Iterator[Heard]:
+    def _parse_event(self, data: bytes) -> Iterator[ReplyPart]:
         if self.is_done:
             return
         try:
             event = _decode(data)
         except NOT_JSON as error:
-            raise self._failed(f"sent JSON that cannot be read: {error}", retryable=True) from error
+            raise self._make_failure(f"sent JSON that cannot be read: {error}", retryable=True) from error
         match event.type:
             case "content_block_delta" if event.delta is not None:
-                yield from self._more(self._block_at.get(event.index), event.delta)
+                yield from self._apply_delta(self._block_at.get(event.index), event.delta)
             case "content_block_start" if event.content_block is not None:
-                yield from self._begun(event.content_block, index=event.index)
+                yield from self._start_block(event.content_block, index=event.index)
             case "message_start" if event.message is not None:
-                self._count(event.message.usage)
+                self._update_counts(event.message.usage)
             case "message_delta":
-                self._count(event.usage)
+                self._update_counts(event.usage)
                 if event.delta is not None:
-                    yield from self._stopped(event.delta.stop_reason or "", event.delta.stop_details)
+                    yield from self._record_stop(event.delta.stop_reason or "", event.delta.stop_details)
             case "message_stop":
                 self.is_done = True
             case "message":
                 for block in event.content or ():
-                    yield from self._begun(block)
-                self._count(event.usage)
-                yield from self._stopped(event.stop_reason or "end_turn", event.stop_details)
+                    yield from self._start_block(block)
+                self._update_counts(event.usage)
+                yield from self._record_stop(event.stop_reason or "end_turn", event.stop_details)
             case _ if event.error:
-                raise broken(self._failed, event.error)
+                raise make_stream_failure(self._make_failure, event.error)
 
-    def _begun(self, block: _Block, *, index: int | None = None) -> Iterator[Heard]:
-        arriving = _Arriving(block)
-        self._blocks.append(arriving)
-        self._block_at[index] = arriving
-        yield from self._more(arriving, block)
+    def _start_block(self, block: _Block, *, index: int | None = None) -> Iterator[ReplyPart]:
+        partial_block = _PartialBlock(block)
+        self._blocks.append(partial_block)
+        self._block_at[index] = partial_block
+        yield from self._apply_delta(partial_block, block)
 
-    def _more(self, block: _Arriving | None, delta: _Block) -> Iterator[Heard]:
+    def _apply_delta(self, block: _PartialBlock | None, delta: _Block) -> Iterator[ReplyPart]:
         """What a delta says. One that belongs to no block says something all the same."""
         part = delta.text or delta.thinking or delta.partial_json
         if part:
@@ -312,21 +316,21 @@ class Reply:
         if delta.signature and block is not None:
             block.signature += delta.signature
 
-    def _stopped(self, reason: str, details: _Details | None) -> Iterator[Heard]:
+    def _record_stop(self, reason: str, details: _Details | None) -> Iterator[ReplyPart]:
         """Why it ends. A refusal is explained apart; where nothing else was said, that is what there is to say."""
         self.stop = STOPS.get(reason, reason) or self.stop
-        if details is not None and details.explanation and not any(one.begun.type == "text" for one in self._blocks):
+        if details is not None and details.explanation and not any(one.start.type == "text" for one in self._blocks):
             yield Text(details.explanation)
 
-    def _count(self, usage: _Usage | None) -> None:
+    def _update_counts(self, usage: _Usage | None) -> None:
         """Counts only grow: where one is told twice, the larger is the later."""
         for name, count in msgspec.structs.asdict(usage).items() if usage is not None else ():
             if count is not None:
                 self._counts[name] = max(count, self._counts.get(name, 0))
 
-    def _spent(self) -> Usage:
+    def _compute_usage(self) -> Usage:
         if not self._counts:
-            return estimated(self._sent, self._said)
+            return estimate_usage(self._sent, self._said)
         read = self._counts.get("cache_read_input_tokens", 0)
         written = self._counts.get("cache_creation_input_tokens", 0)
         return Usage(
@@ -337,11 +341,14 @@ class Reply:
             calls=1,
         )
 
-    def _sealed(self, calls: list[ToolUse]) -> str:
+    def _encode_sealed(self, calls: list[ToolUse]) -> str:
         """All blocks in their order, where text and calls alone would not give the same message again."""
         left = iter(calls)
-        blocks = [_used(next(left)) if block.begun.type == "tool_use" else block.whole() for block in self._blocks]
+        blocks = [
+            _encode_tool_use(next(left)) if block.start.type == "tool_use" else block.to_content_block()
+            for block in self._blocks
+        ]
         kept = [block for block in blocks if block is not None]
         text = "".join(block["text"] for block in kept if block["type"] == "text")
-        plain = _blocks(Message(role="assistant", text=text, calls=tuple(calls)))
+        plain = _encode_blocks(Message(role="assistant", text=text, calls=tuple(calls)))
         return "" if kept == plain else encode(kept).decode()

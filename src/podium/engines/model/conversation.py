@@ -10,10 +10,10 @@ from itertools import count
 
 from msgspec import structs
 
-from ...core.engine import Past
-from ...core.person_message import recalled
+from ...core.engine import PastTurn
+from ...core.person_message import find_delivered_messages
 from ...core.scope import Scope
-from ...values.attachment import Image, marked, media_of
+from ...values.attachment import Image, detect_media_type, find_image_digests
 from ...values.event import CallFailed, ContextCompacted, ModelReplied, ToolAnswered, ToolUse
 from .model_wire import IMAGE_CHARACTERS, Message
 
@@ -24,47 +24,47 @@ LONGEST_KEPT_REQUEST = 8000
 class Conversation:
     """The messages so far."""
 
-    def __init__(self, history: Iterable[Past] = ()) -> None:
+    def __init__(self, history: Iterable[PastTurn] = ()) -> None:
         self.messages: list[Message] = []
         for past in history:
-            self._recall(past)
+            self._add_past_turn(past)
 
-    def ask(self, text: str, place: Scope | None = None) -> None:
+    def add_user_message(self, text: str, place: Scope | None = None) -> None:
         """Add what the agent is asked, or told in between; images that it marks are those of the place's timeline."""
-        images = () if place is None else _images(text, place)
+        images = () if place is None else _load_images(text, place)
         self.messages.append(Message(role="user", text=text, images=images))
 
-    def reply(self, reply: ModelReplied) -> None:
+    def add_reply(self, reply: ModelReplied) -> None:
         """Add what the model said."""
         self.messages.append(
             Message(role="assistant", text=reply.text, calls=reply.calls, sealed=reply.sealed, model=reply.model)
         )
 
-    def for_model(self, model: str) -> tuple[Message, ...]:
+    def messages_for_model(self, model: str) -> tuple[Message, ...]:
         """The messages as this model may see them: what another one sealed is not for its eyes."""
         return tuple(
             structs.replace(message, sealed="") if message.sealed and message.model != model else message
             for message in self.messages
         )
 
-    def answer(self, call: ToolUse, text: str) -> None:
+    def add_tool_answer(self, call: ToolUse, text: str) -> None:
         """Add what a tool said."""
         self.messages.append(Message(role="tool", text=text, answers=call.id))
 
     def compact(self, compacted: ContextCompacted) -> None:
         """Put the summary in the place of what it sums up; the first request stays in its own words."""
         asked = [message.text for message in self.messages[: compacted.replaced] if message.role == "user"]
-        first, last = shortened(asked[0], LONGEST_KEPT_REQUEST), shortened(asked[-1], LONGEST_KEPT_REQUEST)
+        first, last = truncate_middle(asked[0], LONGEST_KEPT_REQUEST), truncate_middle(asked[-1], LONGEST_KEPT_REQUEST)
         text = f"{first}\n\n[the conversation until here, summed up]\n{compacted.summary}\n[end of the summary; go on]"
         if len(asked) > 1:
             text += f"\n\n[what was said last]\n{last}"
         self.messages[: compacted.replaced] = [Message(role="user", text=text)]
 
-    def tokens(self, system: str = "") -> int:
+    def count_tokens(self, system: str = "") -> int:
         """About how many tokens it has."""
-        return -(-(len(system) + sum(map(_size, self.messages))) // CHARACTERS_A_TOKEN)
+        return -(-(len(system) + sum(map(_count_characters, self.messages))) // CHARACTERS_A_TOKEN)
 
-    def replaceable(self, room: int) -> int:
+    def count_replaceable(self, room: int) -> int:
         """How many of its first messages a summary has to replace, so that the rest has at most `room` tokens.
 
         What stays begins with a reply of the model's, so that no tool's answer loses its call.
@@ -72,46 +72,46 @@ class Conversation:
         kept = 0
         best = len(self.messages)
         for place in range(len(self.messages) - 1, 0, -1):
-            kept += _size(self.messages[place])
+            kept += _count_characters(self.messages[place])
             if kept > room * CHARACTERS_A_TOKEN:
                 break
             if self.messages[place].role == "assistant":
                 best = place
         return best
 
-    def transcript(self, messages: int, longest: int) -> str:
+    def format_transcript(self, messages: int, longest: int) -> str:
         """Its first messages as one text, cut in the middle where that is longer than so many characters."""
-        return shortened("\n\n".join(map(_told, self.messages[:messages])), longest)
+        return truncate_middle("\n\n".join(map(_format_message, self.messages[:messages])), longest)
 
-    def _recall(self, past: Past) -> None:
+    def _add_past_turn(self, past: PastTurn) -> None:
         """Add a turn that is over as the messages it was, read from the steps it left on the timeline."""
-        self.ask(past.prompt, past.scope)
+        self.add_user_message(past.prompt, past.scope)
         for number in count(1):
-            place = past.scope.at(f"call#{number}")
-            if said := recalled(place):
-                self.ask(said, place)
-            if (compacted := place.at("compaction").recall(ContextCompacted)) is not None:
+            place = past.scope.child(f"call#{number}")
+            if said := find_delivered_messages(place):
+                self.add_user_message(said, place)
+            if (compacted := place.child("compaction").find_outcome(ContextCompacted)) is not None:
                 self.compact(compacted)
-            reply = _reply_at(place)
+            reply = _recall_reply(place)
             if reply is None:
                 break
-            self.reply(reply)
+            self.add_reply(reply)
             for position, call in enumerate(reply.calls, 1):
-                answered = place.at(f"tool#{position}").at("tool_answered#1").recall(ToolAnswered)
-                self.answer(call, answered.text if answered else "")
+                answered = place.child(f"tool#{position}").child("tool_answered#1").find_outcome(ToolAnswered)
+                self.add_tool_answer(call, answered.text if answered else "")
         if self.messages[-1].role == "user":
             self.messages.append(Message(role="assistant", text=past.reply))
 
 
-def _images(text: str, place: Scope) -> tuple[Image, ...]:
-    found = map(place.timeline.attached, marked(text))
-    return tuple(Image(media_of(data), data) for data in found if data is not None)
+def _load_images(text: str, place: Scope) -> tuple[Image, ...]:
+    found = map(place.timeline.read_attachment, find_image_digests(text))
+    return tuple(Image(detect_media_type(data), data) for data in found if data is not None)
 
 
-def _reply_at(place: Scope) -> ModelReplied | None:
+def _recall_reply(place: Scope) -> ModelReplied | None:
     """What the model replied at this place, after however many tries."""
     for attempt in count(1):
-        outcome = place.again(attempt).recall(ModelReplied, CallFailed)
+        outcome = place.for_attempt(attempt).find_outcome(ModelReplied, CallFailed)
         if isinstance(outcome, ModelReplied):
             return outcome
         if outcome is None:
@@ -119,7 +119,7 @@ def _reply_at(place: Scope) -> ModelReplied | None:
     return None
 
 
-def shortened(text: str, longest: int) -> str:
+def truncate_middle(text: str, longest: int) -> str:
     """The text, its middle left out where it is longer."""
     if len(text) <= longest:
         return text
@@ -127,12 +127,12 @@ def shortened(text: str, longest: int) -> str:
     return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
 
 
-def _size(message: Message) -> int:
+def _count_characters(message: Message) -> int:
     shown = len(message.text) + IMAGE_CHARACTERS * len(message.images)
     return shown + sum(len(call.name) + len(str(call.arguments)) for call in message.calls)
 
 
-def _told(message: Message) -> str:
+def _format_message(message: Message) -> str:
     match message.role:
         case "user":
             return f"Asked: {message.text}"

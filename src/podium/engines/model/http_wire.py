@@ -23,8 +23,8 @@ from yarl import URL
 
 from ...core.engine import Text
 from ...values.errors import Mistake, OutsideFailed
-from .model_wire import Call, Heard
-from .stream_events import NOT_JSON, Failing, Incoming, encode
+from .model_wire import ModelCall, ReplyPart
+from .stream_events import NOT_JSON, FailureFactory, ReplyParser, encode
 
 LONGEST_QUOTE = 600
 SHORTEST_SECRET = 8
@@ -64,29 +64,29 @@ class Endpoint:
         self._proxy = proxy
         self._headers = {"Content-Type": "application/json", **headers}
 
-    async def stream(self, call: Call, body: bytes, reply: Incoming) -> AsyncGenerator[Heard, None]:
+    async def stream_reply(self, call: ModelCall, body: bytes, reply: ReplyParser) -> AsyncGenerator[ReplyPart, None]:
         """Send the body and say what `reply` makes of the answer."""
-        response = await self._post(call, body)
+        response = await self._post_call(call, body)
         try:
             if response.status >= 300:
-                raise await self._refusal(response, call)
+                raise await self._read_refusal(response, call)
             content = response.content
             try:
                 while not reply.is_done and (data := await content.readany()):
-                    for heard in _together(reply.feed(data)):
-                        yield heard
+                    for part in _merge_texts(reply.feed(data)):
+                        yield part
                 if not content.is_eof():
-                    await _drain(content)
+                    await _drain_response(content)
             except (aiohttp.ClientError, OSError) as error:
                 if not reply.stop:
-                    raise self.failed(f"broke off in the middle of its reply: {error}", retryable=True) from error
-            for heard in reply.end():
-                yield heard
+                    raise self.make_failure(f"broke off in the middle of its reply: {error}", retryable=True) from error
+            for part in reply.finish_reply():
+                yield part
         finally:
             # Whoever stops listening hangs up. A reply that was read to its end has given its connection back already.
             response.close()
 
-    def failed(
+    def make_failure(
         self,
         what: str,
         *,
@@ -102,7 +102,7 @@ class Endpoint:
             message, retryable=retryable, retry_after=retry_after, status=status, is_too_long=is_too_long
         )
 
-    async def _post(self, call: Call, body: bytes) -> aiohttp.ClientResponse:
+    async def _post_call(self, call: ModelCall, body: bytes) -> aiohttp.ClientResponse:
         headers = {**self._headers, "Idempotency-Key": call.key} if call.key else self._headers
         # The client warns of a large body that is written at once; as a file it goes out in parts.
         data = body if len(body) <= _LARGEST_WRITE else io.BytesIO(body)
@@ -112,19 +112,24 @@ class Endpoint:
                 self._url, data=data, headers=headers, proxy=self._proxy, timeout=_TIMEOUT, allow_redirects=False
             )
         except (aiohttp.ClientError, OSError) as error:
-            raise self.failed(
+            raise self.make_failure(
                 f"cannot be reached at {self._url.with_user(None).with_query(None)}: {error or type(error).__name__}",
                 retryable=not isinstance(error, aiohttp.ClientSSLError),
             ) from error
 
-    async def _refusal(self, response: aiohttp.ClientResponse, call: Call) -> OutsideFailed:
+    async def _read_refusal(self, response: aiohttp.ClientResponse, call: ModelCall) -> OutsideFailed:
         """Why there is no reply, in the provider's own words."""
         body = b""
         with suppress(aiohttp.ClientError, OSError):
             while len(body) < 2**16 and (data := await response.content.readany()):
                 body += data
-        document = _document(body)
-        words = _words(document) or response.headers.get("Location") or response.reason or "no reason was given"
+        document = _decode_error_body(body)
+        words = (
+            _find_error_message(document)
+            or response.headers.get("Location")
+            or response.reason
+            or "no reason was given"
+        )
         status = response.status
         if status not in (401, 403):
             what = f"answered {status} for the model {call.model}: {words}"
@@ -132,16 +137,16 @@ class Endpoint:
             what = f"answered {status} to the key in {self._key_name}: {words}"
         else:
             what = f"answered {status}, and there is no key in {self._key_name}: {words}"
-        return self.failed(
+        return self.make_failure(
             what,
-            retryable=_may_pass(status) and not any(word in _kind(document) for word in _USED_UP),
-            retry_after=retry_after(response.headers.get("Retry-After", ""), now=datetime.now(UTC)),
+            retryable=_is_transient(status) and not any(word in _read_error_codes(document) for word in _QUOTA_ERRORS),
+            retry_after=parse_retry_after(response.headers.get("Retry-After", ""), now=datetime.now(UTC)),
             status=status,
-            is_too_long=status in (400, 413, 422) and _is_too_long(_kind(document), words),
+            is_too_long=status in (400, 413, 422) and _is_too_long(_read_error_codes(document), words),
         )
 
 
-def _together(pieces: Iterator[Heard]) -> Iterator[Heard]:
+def _merge_texts(pieces: Iterator[ReplyPart]) -> Iterator[ReplyPart]:
     """The pieces, with text that came in one read as one: it would be shown at the same moment anyway."""
     said: list[str] = []
     try:
@@ -161,14 +166,14 @@ def _together(pieces: Iterator[Heard]) -> Iterator[Heard]:
         yield Text("".join(said))
 
 
-async def _drain(content: aiohttp.StreamReader) -> None:
+async def _drain_response(content: aiohttp.StreamReader) -> None:
     """Read what follows the end of the reply, so that the connection can be used again; not for long."""
     with anyio.move_on_after(_DRAIN_SECONDS):
         while await content.readany():
             pass
 
 
-def address(base_url: str) -> URL:
+def parse_server_url(base_url: str) -> URL:
     """The address of a model server. Raises Mistake for what is none."""
     try:
         url = URL(base_url.strip())
@@ -179,13 +184,13 @@ def address(base_url: str) -> URL:
     return url
 
 
-def proxy_for(base_url: str) -> str | None:
+def find_proxy(base_url: str) -> str | None:
     """The proxy that the environment names for this address."""
     url = URL(base_url)
     return None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
 
 
-def retry_after(value: str, *, now: datetime) -> float | None:
+def parse_retry_after(value: str, *, now: datetime) -> float | None:
     """The seconds that a Retry-After header asks for, whether it counts them or names a date."""
     try:
         seconds = float(value)
@@ -199,7 +204,7 @@ def retry_after(value: str, *, now: datetime) -> float | None:
 
 # What went wrong, in the provider's words
 
-_LASTING = (
+_PERMANENT_ERRORS = (
     "invalid",
     "auth",
     "permission",
@@ -210,19 +215,26 @@ _LASTING = (
     "billing",
     "too_large",
 )
-_USED_UP = ("insufficient_quota", "spend_limit")
+_QUOTA_ERRORS = ("insufficient_quota", "spend_limit")
 """Kinds of a 429 that no waiting mends: the account has used up what it may spend."""
 
 
-def broken(failed: Failing, error: Any) -> OutsideFailed:
+def make_stream_failure(make_failure: FailureFactory, error: Any) -> OutsideFailed:
     """The failure that a server tells of in a reply that had begun well."""
-    kind = _kind({"error": error})
+    kind = _read_error_codes({"error": error})
     status = next((int(word) for word in kind.split() if len(word) == 3 and word.isdigit()), None)
-    may_pass = not any(word in kind for word in (*_LASTING, *_USED_UP)) if status is None else _may_pass(status)
-    words = _words(error)
+    is_transient = (
+        not any(word in kind for word in (*_PERMANENT_ERRORS, *_QUOTA_ERRORS))
+        if status is None
+        else _is_transient(status)
+    )
+    words = _find_error_message(error)
     is_too_long = _is_too_long(kind, words)
-    return failed(
-        f"broke off its reply: {words}", retryable=may_pass and not is_too_long, status=status, is_too_long=is_too_long
+    return make_failure(
+        f"broke off its reply: {words}",
+        retryable=is_transient and not is_too_long,
+        status=status,
+        is_too_long=is_too_long,
     )
 
 
@@ -237,34 +249,34 @@ _TOO_LONG = re.compile(
 )
 
 
-def _may_pass(status: int) -> bool:
+def _is_transient(status: int) -> bool:
     """Whether the same call may succeed a little later."""
     return status in (408, 409, 429) or status >= 500
 
 
-def _document(body: bytes) -> Any:
+def _decode_error_body(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except NOT_JSON:
         return body.decode(errors="replace")
 
 
-def _words(document: Any) -> str:
+def _find_error_message(document: Any) -> str:
     """The sentence in an error, wherever the provider puts it."""
     while not isinstance(document, str):
         if isinstance(document, list) and document:
             document = document[0]
-        elif isinstance(document, dict) and (key := next((key for key in _SENTENCES if document.get(key)), None)):
+        elif isinstance(document, dict) and (key := next((key for key in _MESSAGE_KEYS if document.get(key)), None)):
             document = document[key]
         else:
             document = encode(document).decode() if document else ""
     return " ".join(document.split())[:LONGEST_QUOTE]
 
 
-_SENTENCES = ("error", "message", "detail", "msg")
+_MESSAGE_KEYS = ("error", "message", "detail", "msg")
 
 
-def _kind(document: Any) -> str:
+def _read_error_codes(document: Any) -> str:
     """The provider's own codes and type of an error, in lower case."""
     error = document.get("error") if isinstance(document, dict) else None
     if not isinstance(error, dict):

@@ -15,42 +15,42 @@ from itertools import count
 from anyio import get_cancelled_exc_class, sleep
 from msgspec import structs
 
-from ...core.engine import Piece, Postponed, Reasoning, Spec, Superseded, Text, Tool
+from ...core.engine import EngineSessionSpec, Piece, Postponed, Reasoning, Superseded, Text, Tool
 from ...core.scope import Scope
-from ...values.errors import Failed, Failure, OutsideFailed, StoreFailed
+from ...values.errors import AgentFailed, Failure, OutsideFailed, StoreFailed
 from ...values.event import CallCut, CallFailed, ModelReplied, ToolUse
-from ...values.request import readable
+from ...values.request import replace_surrogates
 from ...values.usage import Usage
 from .conversation import CHARACTERS_A_TOKEN, Conversation
-from .model_wire import IMAGE_CHARACTERS, Call, Called, Ended, Heard, Message, Wire
-from .provider_traffic import Traffic
+from .model_wire import IMAGE_CHARACTERS, Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart, Wire
+from .provider_traffic import ProviderThrottle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class RetryPolicy:
     """How often a call is tried again after a passing failure, and how long to wait before."""
 
-    most: int = 5
-    first: float = 1.0
-    longest: float = 30.0
+    max_retries: int = 5
+    first_delay: float = 1.0
+    longest_delay: float = 30.0
     jitter: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[None]] = sleep
 
-    def wait(self, attempt: int, error: OutsideFailed) -> float | None:
+    def next_delay(self, attempt: int, error: OutsideFailed) -> float | None:
         """Seconds before the next try; None when there is none. What the provider asks for is honoured."""
-        if not error.retryable or attempt > self.most:
+        if not error.retryable or attempt > self.max_retries:
             return None
         if error.retry_after is not None:
             return error.retry_after
-        return min(self.first * 2.0 ** (attempt - 1), self.longest) * (0.5 + self.jitter() / 2)
+        return min(self.first_delay * 2.0 ** (attempt - 1), self.longest_delay) * (0.5 + self.jitter() / 2)
 
 
-def free(usage: Usage) -> Usage:
+def add_zero_cost(usage: Usage) -> Usage:
     """The usage of a model that costs nothing."""
     return usage
 
 
-def unpriced(usage: Usage) -> Usage:
+def mark_unpriced(usage: Usage) -> Usage:
     """The usage of a model whose price nobody knows."""
     return structs.replace(usage, unpriced=usage.calls) if usage.calls else usage
 
@@ -65,17 +65,17 @@ class Model:
 
     wire: Wire
     name: str = ""
-    priced: Callable[[Usage], Usage] = unpriced
-    traffic: Traffic = field(default_factory=Traffic)
+    add_cost: Callable[[Usage], Usage] = mark_unpriced
+    throttle: ProviderThrottle = field(default_factory=ProviderThrottle)
     window: Callable[[], int | None] = lambda: None
 
     @property
     def is_priced(self) -> bool:
         """Whether it is known what a call costs."""
-        return self.priced(Usage(calls=1, input_tokens=1)).unpriced == 0
+        return self.add_cost(Usage(calls=1, input_tokens=1)).unpriced == 0
 
 
-class TooLong(Exception):
+class ContextTooLong(Exception):
     """The conversation is longer than the model can read, as it said at the last of so many tries."""
 
     def __init__(self, tries: int) -> None:
@@ -83,18 +83,24 @@ class TooLong(Exception):
         self.tries = tries
 
 
-class Caller:
+class ModelCaller:
     """The calls of one mind."""
 
-    def __init__(self, models: Sequence[Model], spec: Spec, *, retry: Retry) -> None:
+    def __init__(self, models: Sequence[Model], spec: EngineSessionSpec, *, retry: RetryPolicy) -> None:
         self.models = models
         self._spec = spec
         self._retry = retry
-        self._typical = 0
+        self._expected_output_tokens = 0
         """The tokens of its last reply, which the next one is expected to have."""
 
-    async def reply(
-        self, place: Scope, talk: Conversation, *, system: str, tools: tuple[Tool, ...], shortened_after: int | None
+    async def stream_reply(
+        self,
+        place: Scope,
+        conversation: Conversation,
+        *,
+        system: str,
+        tools: tuple[Tool, ...],
+        shortened_after: int | None,
     ) -> AsyncGenerator[Piece | ModelReplied]:
         """One call to the end, however many tries it takes; its reply comes last.
 
@@ -103,12 +109,12 @@ class Caller:
         """
         candidate = tries = 0
         for attempt in count(1):
-            at = place.again(attempt)
+            at = place.for_attempt(attempt)
             model = self.models[candidate]
-            outcome = known = _outcome_at(at)
+            outcome = known = _recall_outcome(at)
             tries += 1
             if known is None:
-                async with aclosing(self._tried(at, model, tries, talk, system, tools)) as heard:
+                async with aclosing(self._try_call(at, model, tries, conversation, system, tools)) as heard:
                     async for piece in heard:
                         if isinstance(piece, ModelReplied | CallFailed):
                             outcome = piece
@@ -117,12 +123,12 @@ class Caller:
             elif isinstance(known, ModelReplied) and known.text:
                 yield Text(known.text)
             if isinstance(outcome, ModelReplied):
-                self._typical = outcome.usage.output_tokens
+                self._expected_output_tokens = outcome.usage.output_tokens
                 yield outcome
                 return
             assert outcome is not None, "a try ends with its outcome"
             if outcome.is_too_long and shortened_after is None:
-                raise TooLong(attempt)
+                raise ContextTooLong(attempt)
             if outcome.is_too_long and attempt <= (shortened_after or 0):
                 continue  # it was said of the conversation before it was shortened
             if outcome.wait is None:
@@ -135,133 +141,135 @@ class Caller:
                     yield Postponed(outcome.wait)
                     await self._retry.sleep(outcome.wait)
 
-    async def _tried(
-        self, at: Scope, model: Model, tries: int, talk: Conversation, system: str, tools: tuple[Tool, ...]
+    async def _try_call(
+        self, at: Scope, model: Model, tries: int, conversation: Conversation, system: str, tools: tuple[Tool, ...]
     ) -> AsyncGenerator[Piece | ModelReplied | CallFailed]:
         """One try: the pieces as they come, then the outcome as it was recorded."""
-        call = Call(
+        call = ModelCall(
             agent=self._spec.agent.name,
             model=model.name,
             system=system,
-            messages=talk.for_model(model.name),
+            messages=conversation.messages_for_model(model.name),
             tools=tools,
             key=f"{at.timeline.run}/{at.path}",
             schema=self._spec.schema,
         )
-        reply = _Reply(model, call)
-        traffic, estimate = model.traffic, self._estimate(model, reply)
-        await at.timeline.still()  # a budget that is changed during a pause counts
-        with self._room(estimate):
-            delay = traffic.delay(estimate.tokens)
+        reply = _ReplyRecorder(model, call)
+        throttle, estimate = model.throttle, self._estimate_usage(model, reply)
+        await at.timeline.wait_while_paused()  # a budget that is changed during a pause counts
+        with self._reserve_budget(estimate):
+            delay = throttle.estimate_delay(estimate.tokens)
             if delay:
                 yield Postponed(delay)
-            async with traffic.call(estimate.tokens) as turn, at.timeline.effect:
+            async with throttle.reserve_slot(estimate.tokens) as slot, at.timeline.effect:
                 if delay:
                     yield Postponed(0.0)
                 try:
                     async with aclosing(model.wire.stream(call)) as heard:
                         async for piece in heard:
                             if reply.is_silent:
-                                traffic.fine()
-                            reply.hear(piece)
+                                throttle.record_success()
+                            reply.add_part(piece)
                             if isinstance(piece, Text | Reasoning):
                                 yield piece
                 except OutsideFailed as error:
-                    traffic.trouble(error)
-                    failed = reply.failed(error, self._retry.wait(tries, error))
-                    turn.settle(failed.usage.tokens)
-                    yield at.settle(failed)
+                    throttle.record_failure(error)
+                    failed = reply.as_call_failed(error, self._retry.next_delay(tries, error))
+                    slot.record_tokens(failed.usage.tokens)
+                    yield at.record_outcome(failed)
                     return
                 except (get_cancelled_exc_class(), GeneratorExit):
-                    cut = reply.cut()
-                    turn.settle(cut.usage.tokens)
+                    cut = reply.as_call_cut()
+                    slot.record_tokens(cut.usage.tokens)
                     with suppress(StoreFailed):
-                        at.note(cut)
+                        at.record_each_time(cut)
                     raise
-                turn.settle(reply.ended.usage.tokens)
-                yield at.settle(reply.replied())
+                slot.record_tokens(reply.end.usage.tokens)
+                yield at.record_outcome(reply.as_model_replied())
 
-    def _estimate(self, model: Model, reply: _Reply) -> Usage:
+    def _estimate_usage(self, model: Model, reply: _ReplyRecorder) -> Usage:
         """About what the call will use, with its money where that is limited."""
         allowance = self._spec.allowance
-        estimate = reply.estimate(self._typical)
-        return model.priced(estimate) if allowance is not None and allowance.limits_money else estimate
+        estimate = reply.estimate_usage(self._expected_output_tokens)
+        return model.add_cost(estimate) if allowance is not None and allowance.limits_money else estimate
 
-    def _room(self, estimate: Usage) -> AbstractContextManager[None]:
+    def _reserve_budget(self, estimate: Usage) -> AbstractContextManager[None]:
         """Room for the call in the budgets that hold for this agent."""
         allowance = self._spec.allowance
-        return nullcontext() if allowance is None else allowance.reserved(estimate, agent=self._spec.agent.name)
+        return nullcontext() if allowance is None else allowance.reserve_call(estimate, agent=self._spec.agent.name)
 
 
-class _Reply:
+class _ReplyRecorder:
     """A reply as it comes in, and what is recorded of it."""
 
-    def __init__(self, model: Model, call: Call) -> None:
+    def __init__(self, model: Model, call: ModelCall) -> None:
         self._model = model
         self._call = call
         self._said: list[str] = []
         self._thought: list[str] = []
         self._calls: list[ToolUse] = []
         self.is_silent = True
-        self.ended = Ended(stop="")
+        self.end = ReplyEnd(stop="")
 
-    def hear(self, piece: Heard) -> None:
+    def add_part(self, part: ReplyPart) -> None:
         """Take in a piece."""
         self.is_silent = False
-        match piece:
+        match part:
             case Text():
-                self._said.append(piece.text)
+                self._said.append(part.text)
             case Reasoning():
-                self._thought.append(piece.text)
-            case Called():
-                self._calls.append(piece.call)
-            case Ended():
-                self.ended = piece
+                self._thought.append(part.text)
+            case ToolCallPart():
+                self._calls.append(part.call)
+            case ReplyEnd():
+                self.end = part
 
-    def replied(self) -> ModelReplied:
-        usage = self._model.priced(self.ended.usage)
+    def as_model_replied(self) -> ModelReplied:
+        usage = self._model.add_cost(self.end.usage)
         return ModelReplied(
             model=self._model.name,
-            text=readable("".join(self._said)),
-            reasoning=readable("".join(self._thought)),
+            text=replace_surrogates("".join(self._said)),
+            reasoning=replace_surrogates("".join(self._thought)),
             calls=tuple(self._calls),
-            stop=self.ended.stop,
-            sealed=self.ended.sealed,
+            stop=self.end.stop,
+            sealed=self.end.sealed,
             usage=structs.replace(usage, tool_calls=len(self._calls)) if self._calls else usage,
         )
 
-    def failed(self, error: OutsideFailed, wait: float | None) -> CallFailed:
-        usage = self._spent() if self._said else Usage()
-        message = readable(str(error))
+    def as_call_failed(self, error: OutsideFailed, wait: float | None) -> CallFailed:
+        usage = self._estimate_spending() if self._said else Usage()
+        message = replace_surrogates(str(error))
         return CallFailed(
             model=self._model.name, message=message, wait=wait, is_too_long=error.is_too_long, usage=usage
         )
 
-    def cut(self) -> CallCut:
-        return CallCut(model=self._model.name, text=readable("".join(self._said)), usage=self._spent())
+    def as_call_cut(self) -> CallCut:
+        return CallCut(
+            model=self._model.name, text=replace_surrogates("".join(self._said)), usage=self._estimate_spending()
+        )
 
-    def estimate(self, output_tokens: int) -> Usage:
+    def estimate_usage(self, output_tokens: int) -> Usage:
         """About what the call will use."""
-        sent = len(self._call.system) + sum(map(_size, self._call.messages))
+        sent = len(self._call.system) + sum(map(_count_characters, self._call.messages))
         tokens = -(-sent // CHARACTERS_A_TOKEN)
         return Usage(calls=1, input_tokens=tokens, output_tokens=output_tokens, estimated=1)
 
-    def _spent(self) -> Usage:
+    def _estimate_spending(self) -> Usage:
         """What a call that did not come to its end will have cost."""
         said = sum(map(len, self._said))
-        return self._model.priced(self.estimate(-(-said // CHARACTERS_A_TOKEN)))
+        return self._model.add_cost(self.estimate_usage(-(-said // CHARACTERS_A_TOKEN)))
 
 
-def _size(message: Message) -> int:
+def _count_characters(message: Message) -> int:
     return len(message.text) + IMAGE_CHARACTERS * len(message.images)
 
 
-def refused(agent: str) -> Failed:
+def make_refusal_failure(agent: str) -> AgentFailed:
     """The failure of a model that would not answer."""
-    return Failed(Failure(kind="refused", agent=agent, message="its model refused to answer"))
+    return AgentFailed(Failure(kind="refused", agent=agent, message="its model refused to answer"))
 
 
-def _outcome_at(place: Scope) -> ModelReplied | CallFailed | None:
-    outcome = place.recall(ModelReplied, CallFailed)
+def _recall_outcome(place: Scope) -> ModelReplied | CallFailed | None:
+    outcome = place.find_outcome(ModelReplied, CallFailed)
     assert outcome is None or isinstance(outcome, ModelReplied | CallFailed)
     return outcome

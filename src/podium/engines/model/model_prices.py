@@ -26,43 +26,43 @@ MILLION = 1_000_000
 _BASE = -1
 """Every call has more input tokens than this."""
 
-_FOREIGN = {"gemini": "google", "xai": "x-ai", "bedrock": "aws", "vertex": "google"}
+_PRICE_LIST_NAMES = {"gemini": "google", "xai": "x-ai", "bedrock": "aws", "vertex": "google"}
 """What a provider is called there, where it is not its name here."""
 
 
-def price(provider: str, model: str, usage: Usage, *, at: datetime | None = None) -> float | None:
+def calculate_cost(provider: str, model: str, usage: Usage, *, at: datetime | None = None) -> float | None:
     """What one call cost in dollars, by the prices of that moment (now); None where nobody knows.
 
     Models on one's own machines cost nothing. The first question takes a fifth of a second, for
     reading all prices there are.
     """
-    tariff = _tariff(provider, model)
-    if tariff is None:
+    prices = _find_model_prices(provider, model)
+    if prices is None:
         return None
-    return tariff.of(usage, at)
+    return prices.calculate_cost(usage, at)
 
 
-def priced(provider: str, model: str, usage: Usage, *, at: datetime | None = None) -> Usage:
+def add_cost(provider: str, model: str, usage: Usage, *, at: datetime | None = None) -> Usage:
     """The usage of one call with its money, or counted as unpriced where nobody knows the price.
 
     Whoever told the usage may have told the money too; then it is left as it is.
     """
     if usage.usd:
         return usage
-    usd = price(provider, model, usage, at=at)
+    usd = calculate_cost(provider, model, usage, at=at)
     if usd is None:
         return structs.replace(usage, unpriced=usage.calls)
     return structs.replace(usage, usd=usd, unpriced=0)
 
 
-def load() -> None:
+def load_prices() -> None:
     """Read all prices there are, so that the first question is as fast as the others."""
-    _found("openai", "")
+    _find_model_info("openai", "")
 
 
-def context_window(provider: str, model: str) -> int | None:
+def find_context_window(provider: str, model: str) -> int | None:
     """How many tokens the model can read at once; None where nobody knows."""
-    found = _found(provider, model)
+    found = _find_model_info(provider, model)
     return None if found is None else found.context_window
 
 
@@ -77,14 +77,14 @@ class _Rates(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Tariff:
+class _ModelPrices:
     """The prices of one model. `by_time` are those with a condition, the last that holds first; `usual` holds else."""
 
-    usual: tuple[_Rates, ...]
+    default: tuple[_Rates, ...]
     by_time: tuple[tuple[ConditionalPrice, tuple[_Rates, ...]], ...] = ()
 
-    def of(self, usage: Usage, at: datetime | None) -> float:
-        tiers = self._tiers(at or datetime.now(UTC)) if self.by_time else self.usual
+    def calculate_cost(self, usage: Usage, at: datetime | None) -> float:
+        tiers = self._find_tiers(at or datetime.now(UTC)) if self.by_time else self.default
         # A tier holds for the whole call, not only for the tokens above its start.
         rates = tiers[0]
         for tier in tiers[1:]:
@@ -98,35 +98,37 @@ class _Tariff:
             + usage.output_tokens * rates.output
         )
 
-    def _tiers(self, at: datetime) -> tuple[_Rates, ...]:
+    def _find_tiers(self, at: datetime) -> tuple[_Rates, ...]:
         for condition, tiers in self.by_time:
             if condition.constraint is None or condition.constraint.active(at):
                 return tiers
-        return self.usual
+        return self.default
 
 
-_FREE = _Tariff((_Rates(_BASE, 0.0, 0.0, 0.0, 0.0),))
+_FREE = _ModelPrices((_Rates(_BASE, 0.0, 0.0, 0.0, 0.0),))
 
 
 @lru_cache(maxsize=1024)
-def _tariff(provider: str, model: str) -> _Tariff | None:
+def _find_model_prices(provider: str, model: str) -> _ModelPrices | None:
     known = PROVIDERS.get(provider.lower())
     if known is not None and known.key_name is None:
         return _FREE
-    found = _found(provider, model)
+    found = _find_model_info(provider, model)
     if found is None:
         return None
     if found.id.endswith(":free"):
         return _FREE
     conditions = found.prices if isinstance(found.prices, list) else []
-    usual = _rates(conditions[0].prices if isinstance(found.prices, list) else found.prices)
-    by_time = [(condition, _rates(condition.prices)) for condition in reversed(conditions)] if conditions[1:] else []
-    if usual is None or any(tiers is None for _, tiers in by_time):
+    default = _build_rates(conditions[0].prices if isinstance(found.prices, list) else found.prices)
+    by_time = (
+        [(condition, _build_rates(condition.prices)) for condition in reversed(conditions)] if conditions[1:] else []
+    )
+    if default is None or any(tiers is None for _, tiers in by_time):
         return None
-    return _Tariff(usual, tuple((condition, tiers) for condition, tiers in by_time if tiers is not None))
+    return _ModelPrices(default, tuple((condition, tiers) for condition, tiers in by_time if tiers is not None))
 
 
-def _rates(prices: ModelPrice) -> tuple[_Rates, ...] | None:
+def _build_rates(prices: ModelPrice) -> tuple[_Rates, ...] | None:
     """The base rates and those of each tier above it; None for what is not sold by tokens in and out."""
     from genai_prices.types import TieredPrices
 
@@ -139,21 +141,21 @@ def _rates(prices: ModelPrice) -> tuple[_Rates, ...] | None:
     sold = (fresh, cached, written, output)
     starts = {tier.start for one in sold if isinstance(one, TieredPrices) for tier in one.tiers}
 
-    def rate(one: Decimal | TieredPrices, above: int) -> float:
+    def price_per_token(one: Decimal | TieredPrices, above: int) -> float:
         if isinstance(one, TieredPrices):
             one = next((tier.price for tier in reversed(one.tiers) if tier.start <= above), one.base)
         return float(one) / MILLION
 
-    return tuple(_Rates(above, *(rate(one, above) for one in sold)) for above in (_BASE, *sorted(starts)))
+    return tuple(_Rates(above, *(price_per_token(one, above) for one in sold)) for above in (_BASE, *sorted(starts)))
 
 
 @lru_cache(maxsize=1024)
-def _found(provider: str, model: str) -> ModelInfo | None:
+def _find_model_info(provider: str, model: str) -> ModelInfo | None:
     # All prices of the world take 0.2 s to import, which only those pay who ask.
     from genai_prices.data_snapshot import get_snapshot
 
     name = provider.lower()
     providers = get_snapshot().providers
     # By the exact id: the package's own search would take any name that contains a provider's.
-    seller = next((one for one in providers if one.id == _FOREIGN.get(name, name)), None)
+    seller = next((one for one in providers if one.id == _PRICE_LIST_NAMES.get(name, name)), None)
     return None if seller is None else seller.find_model(model, all_providers=providers)

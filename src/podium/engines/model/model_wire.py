@@ -14,7 +14,7 @@ from msgspec import Struct
 from ...core.engine import Reasoning, Text, Tool
 from ...values.attachment import Image
 from ...values.event import ToolUse
-from ...values.usage import NOTHING, Usage
+from ...values.usage import NO_USAGE, Usage
 
 IMAGE_CHARACTERS = 6_000
 """What an image counts as, about: providers count by its pixels, and never by its bytes."""
@@ -36,7 +36,7 @@ class Message(Struct, frozen=True, kw_only=True):
     images: tuple[Image, ...] = ()
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class ModelCall(Struct, frozen=True, kw_only=True):
     """One call of a model.
 
     `key` is the same whenever the same step is tried again after a crash; wires send it along as
@@ -52,19 +52,19 @@ class Call(Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] | None = None
 
 
-def asked_size(call: Call, body: bytes) -> int:
+def estimate_call_size(call: ModelCall, body: bytes) -> int:
     """How many characters a call is, about, whose body this is."""
     images = [image for message in call.messages for image in message.images]
     return len(body) - sum(-(-len(image.data) // 3) * 4 for image in images) + IMAGE_CHARACTERS * len(images)
 
 
-class Called(Struct, frozen=True):
+class ToolCallPart(Struct, frozen=True):
     """The model wants a tool, its arguments complete."""
 
     call: ToolUse
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class ReplyEnd(Struct, frozen=True, kw_only=True):
     """The reply is complete. Always the last thing a wire says.
 
     `stop` is why, in OpenAI's words: `stop`, `tool_calls`, `length`, `content_filter`, or whatever else
@@ -73,17 +73,17 @@ class Ended(Struct, frozen=True, kw_only=True):
     """
 
     stop: str
-    usage: Usage = NOTHING
+    usage: Usage = NO_USAGE
     sealed: str = ""
 
 
-Heard = Text | Reasoning | Called | Ended
+ReplyPart = Text | Reasoning | ToolCallPart | ReplyEnd
 
 
 class Wire(Protocol):
     """A model that can be called."""
 
-    def stream(self, call: Call) -> AsyncGenerator[Heard]:
+    def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart]:
         """Make the call. Raises OutsideFailed when it fails, also in the middle of a reply.
 
         Closing the generator early ends the call.

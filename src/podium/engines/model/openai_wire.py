@@ -18,9 +18,18 @@ from ...core.engine import Reasoning, Text, Tool
 from ...values.attachment import Image
 from ...values.event import ToolUse
 from ...values.usage import Usage
-from .http_wire import Endpoint, address, broken
-from .model_wire import Call, Called, Ended, Heard, Message, asked_size
-from .stream_events import NOT_JSON, Events, Failing, Wanted, encode, estimated, used, uses
+from .http_wire import Endpoint, make_stream_failure, parse_server_url
+from .model_wire import Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart, estimate_call_size
+from .stream_events import (
+    NOT_JSON,
+    FailureFactory,
+    PartialToolCall,
+    SSEParser,
+    build_tool_uses,
+    encode,
+    estimate_usage,
+    parse_tool_use,
+)
 
 
 class OpenAIWire:
@@ -43,7 +52,7 @@ class OpenAIWire:
         takes_schema: bool = True,
     ) -> None:
         key = api_key.strip()
-        base = address(base_url)
+        base = parse_server_url(base_url)
         url = base.with_path(base.raw_path.rstrip("/") + "/chat/completions", encoded=True).with_query(base.query)
         if key:
             # There is room for one of the two only; the client refuses a name in the address beside a key.
@@ -53,52 +62,57 @@ class OpenAIWire:
         self._asks_usage = asks_usage
         self._takes_schema = takes_schema
 
-    def stream(self, call: Call) -> AsyncGenerator[Heard, None]:
-        body = encode(_payload(call, asks_usage=self._asks_usage, takes_schema=self._takes_schema))
-        reply = Reply(failed=self._endpoint.failed, sent=asked_size(call, body), place=len(call.messages))
-        return self._endpoint.stream(call, body, reply)
+    def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
+        body = encode(_build_payload(call, asks_usage=self._asks_usage, takes_schema=self._takes_schema))
+        reply = OpenAIReplyParser(
+            make_failure=self._endpoint.make_failure, sent=estimate_call_size(call, body), place=len(call.messages)
+        )
+        return self._endpoint.stream_reply(call, body, reply)
 
 
 # What is sent
 
 
-def _payload(call: Call, *, asks_usage: bool, takes_schema: bool) -> dict[str, Any]:
-    messages = [_message(message) for message in call.messages]
+def _build_payload(call: ModelCall, *, asks_usage: bool, takes_schema: bool) -> dict[str, Any]:
+    messages = [_encode_message(message) for message in call.messages]
     if call.system:
         messages.insert(0, {"role": "system", "content": call.system})
     payload: dict[str, Any] = {"model": call.model, "messages": messages, "stream": True}
     if asks_usage:
         payload["stream_options"] = {"include_usage": True}
     if call.tools:
-        payload["tools"] = [_tool(tool) for tool in call.tools]
+        payload["tools"] = [_encode_tool(tool) for tool in call.tools]
     if call.schema is not None and takes_schema:
         payload["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": call.schema}}
     return payload
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _encode_message(message: Message) -> dict[str, Any]:
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.answers, "content": message.text}
     if message.images:
-        return {"role": message.role, "content": [{"type": "text", "text": message.text}, *map(_shown, message.images)]}
+        return {
+            "role": message.role,
+            "content": [{"type": "text", "text": message.text}, *map(_encode_image, message.images)],
+        }
     if not message.calls:
         return {"role": message.role, "content": message.text}
-    sealed = _opened(message.sealed)
-    calls = [_used(use) | sealed.extra.get(use.id, {}) for use in message.calls]
+    sealed = _read_sealed_fields(message.sealed)
+    calls = [_encode_tool_use(use) | sealed.extra.get(use.id, {}) for use in message.calls]
     return {"role": message.role, "content": message.text or None, "tool_calls": calls} | sealed.thinking
 
 
-def _shown(image: Image) -> dict[str, Any]:
+def _encode_image(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{image.media};base64,{b64encode(image.data).decode()}"}}
 
 
-def _used(use: ToolUse) -> dict[str, Any]:
+def _encode_tool_use(use: ToolUse) -> dict[str, Any]:
     # Arguments that could not be read go back as {}: servers that parse past calls refuse the whole conversation.
     function = {"name": use.name, "arguments": encode(use.arguments).decode()}
     return {"id": use.id, "type": "function", "function": function}
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
+def _encode_tool(tool: Tool) -> dict[str, Any]:
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}
 
@@ -106,7 +120,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
 # What goes back as it came
 
 
-class _Sealed(Struct, frozen=True, omit_defaults=True):
+class _SealedFields(Struct, frozen=True, omit_defaults=True):
     """Fields of a message that calls tools, and of its calls by their ids, without which servers refuse the answers.
 
     DeepSeek wants its reasoning to be repeated, Gemini a signature with every call.
@@ -116,15 +130,15 @@ class _Sealed(Struct, frozen=True, omit_defaults=True):
     extra: dict[str, dict[str, Any]] = {}
 
 
-_NOTHING = _Sealed()
-_decode_sealed = msgspec.json.Decoder(_Sealed).decode
+_NO_SEALED_FIELDS = _SealedFields()
+_decode_sealed = msgspec.json.Decoder(_SealedFields).decode
 
 
-def _opened(sealed: str) -> _Sealed:
+def _read_sealed_fields(sealed: str) -> _SealedFields:
     try:
-        return _decode_sealed(sealed) if sealed else _NOTHING
+        return _decode_sealed(sealed) if sealed else _NO_SEALED_FIELDS
     except NOT_JSON:
-        return _NOTHING  # sealed by another wire
+        return _NO_SEALED_FIELDS  # sealed by another wire
 
 
 # What comes back
@@ -181,50 +195,50 @@ class _Chunk(Struct, gc=False):
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
-class Reply:
+class OpenAIReplyParser:
     """A reply on its way in. The server's word for why it ended is kept as it is.
 
     `sent` and `place` are the size of the question and its place in the conversation: they stand
     in for token counts and call ids that the server leaves out.
     """
 
-    def __init__(self, *, failed: Failing, sent: int, place: int) -> None:
+    def __init__(self, *, make_failure: FailureFactory, sent: int, place: int) -> None:
         self.stop = ""
         self.is_done = False
-        self._failed = failed
+        self._make_failure = make_failure
         self._sent = sent
         self._said = 0
         self._place = place
-        self._events = Events(failed)
+        self._events = SSEParser(make_failure)
         self._thought: list[str] = []
-        self._wanted: list[Wanted] = []
-        self._wanted_at: dict[int, Wanted] = {}
+        self._partial_calls: list[PartialToolCall] = []
+        self._partial_call_at: dict[int, PartialToolCall] = {}
         self._usage: _Usage | None = None
 
-    def feed(self, data: bytes) -> Iterator[Heard]:
+    def feed(self, data: bytes) -> Iterator[ReplyPart]:
         for event in self._events.feed(data):
-            yield from self._heard(event)
+            yield from self._parse_event(event)
 
-    def end(self) -> Iterator[Heard]:
-        for event in self._events.rest():
-            yield from self._heard(event)
+    def finish_reply(self) -> Iterator[ReplyPart]:
+        for event in self._events.finish_stream():
+            yield from self._parse_event(event)
         if not self.stop:
-            raise self._failed("broke off in the middle of its reply", retryable=True)
-        calls = uses(self._wanted, place=self._place)
+            raise self._make_failure("broke off in the middle of its reply", retryable=True)
+        calls = build_tool_uses(self._partial_calls, place=self._place)
         for use in calls:
-            yield Called(use)
-        yield Ended(stop=self.stop, usage=self._spent(), sealed=self._sealed(calls))
+            yield ToolCallPart(use)
+        yield ReplyEnd(stop=self.stop, usage=self._compute_usage(), sealed=self._encode_sealed(calls))
 
-    def _sealed(self, calls: list[ToolUse]) -> str:
+    def _encode_sealed(self, calls: list[ToolUse]) -> str:
         extra = {
-            use.id: {"extra_content": wanted.extra}
-            for use, wanted in zip(calls, self._wanted, strict=True)
-            if wanted.extra is not None
+            use.id: {"extra_content": partial_call.extra}
+            for use, partial_call in zip(calls, self._partial_calls, strict=True)
+            if partial_call.extra is not None
         }
         thinking = {"reasoning_content": "".join(self._thought)} if calls and self._thought else {}
-        return encode(_Sealed(thinking=thinking, extra=extra)).decode() if thinking or extra else ""
+        return encode(_SealedFields(thinking=thinking, extra=extra)).decode() if thinking or extra else ""
 
-    def _heard(self, event: bytes) -> Iterator[Heard]:
+    def _parse_event(self, event: bytes) -> Iterator[ReplyPart]:
         if self.is_done:
             return
         if event == b"[DONE]":
@@ -233,9 +247,9 @@ class Reply:
         try:
             chunk = _decode(event)
         except NOT_JSON as error:
-            raise self._failed(f"sent JSON that cannot be read: {error}", retryable=True) from error
+            raise self._make_failure(f"sent JSON that cannot be read: {error}", retryable=True) from error
         if chunk.error:
-            raise broken(self._failed, chunk.error)
+            raise make_stream_failure(self._make_failure, chunk.error)
         if chunk.usage is not None:
             self._usage = chunk.usage
         for choice in chunk.choices or ():
@@ -257,43 +271,45 @@ class Reply:
                         self._said += len(text)
                         yield Text(text)
                 for tool in delta.tool_calls or ():
-                    self._want(tool)
+                    self._add_tool_delta(tool)
 
-    def _want(self, delta: _ToolDelta) -> None:
+    def _add_tool_delta(self, delta: _ToolDelta) -> None:
         """Add to the call that this delta continues, or begin another."""
         function = delta.function or _Function()
-        wanted = self._continued(delta, function)
-        if wanted is None:
-            wanted = Wanted()
-            self._wanted.append(wanted)
+        partial_call = self._find_partial_call(delta, function)
+        if partial_call is None:
+            partial_call = PartialToolCall()
+            self._partial_calls.append(partial_call)
         if delta.index is not None:
-            self._wanted_at[delta.index] = wanted
-        wanted.id = wanted.id or delta.id or ""
-        wanted.name = wanted.name or function.name or ""
+            self._partial_call_at[delta.index] = partial_call
+        partial_call.id = partial_call.id or delta.id or ""
+        partial_call.name = partial_call.name or function.name or ""
         arguments = function.arguments or ""
         text = arguments if isinstance(arguments, str) else encode(arguments).decode()
-        wanted.arguments += text
-        wanted.extra = wanted.extra or delta.extra_content
+        partial_call.arguments += text
+        partial_call.extra = partial_call.extra or delta.extra_content
         self._said += len(text)
 
-    def _continued(self, delta: _ToolDelta, function: _Function) -> Wanted | None:
-        if delta.id and (same := next((wanted for wanted in self._wanted if wanted.id == delta.id), None)):
+    def _find_partial_call(self, delta: _ToolDelta, function: _Function) -> PartialToolCall | None:
+        if delta.id and (
+            same := next((partial_call for partial_call in self._partial_calls if partial_call.id == delta.id), None)
+        ):
             return same
         if delta.index is None:
-            wanted = self._wanted[-1] if self._wanted else None
+            partial_call = self._partial_calls[-1] if self._partial_calls else None
         else:
-            wanted = self._wanted_at.get(delta.index)
-        if wanted is None or (delta.id and wanted.id):
+            partial_call = self._partial_call_at.get(delta.index)
+        if partial_call is None or (delta.id and partial_call.id):
             return None
         # Some servers give whole calls without index or id, others give every call the index 0.
-        if function.name and (delta.index is None or (wanted.name and _is_object(wanted.arguments))):
+        if function.name and (delta.index is None or (partial_call.name and _is_object(partial_call.arguments))):
             return None
-        return wanted
+        return partial_call
 
-    def _spent(self) -> Usage:
+    def _compute_usage(self) -> Usage:
         counted = self._usage
         if counted is None:
-            return estimated(self._sent, self._said)
+            return estimate_usage(self._sent, self._said)
         details = counted.prompt_tokens_details
         return Usage(
             input_tokens=counted.prompt_tokens or 0,
@@ -305,4 +321,4 @@ class Reply:
 
 
 def _is_object(arguments: str) -> bool:
-    return arguments.lstrip().startswith("{") and not used("", "", arguments).unreadable
+    return arguments.lstrip().startswith("{") and not parse_tool_use("", "", arguments).unreadable

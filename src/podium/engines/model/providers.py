@@ -114,7 +114,7 @@ ALIASES = {
 }
 
 
-def provider(name: str) -> Provider:
+def find_provider(name: str) -> Provider:
     """The provider of this name. Raises Mistake, with those that it may have meant."""
     found = PROVIDERS.get(name.lower())
     if found is None:
@@ -122,7 +122,7 @@ def provider(name: str) -> Provider:
         from difflib import get_close_matches
 
         near = get_close_matches(name.lower(), PROVIDERS) or list(PROVIDERS)
-        raise Mistake(f"there is no provider of models called {name!r}; there is {_listed(near)}")
+        raise Mistake(f"there is no provider of models called {name!r}; there is {_join_names(near)}")
     return found
 
 
@@ -138,22 +138,22 @@ def parse_model(text: str) -> tuple[Provider, str]:
     name, colon, model = ALIASES.get(text.removeprefix("anthropic:"), text).partition(":")
     if not colon and name.lower() not in PROVIDERS:
         name, model = ("anthropic" if name.startswith("claude-") else "openai"), name
-    found = provider(name)
+    found = find_provider(name)
     if not (model := model.strip() or found.default_model):
         raise Mistake(f"{found.name} has the models that you gave it; name one of them, as in {found.name}:NAME")
     return found, model
 
 
-def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
+def resolve_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     """Where the provider is in this environment."""
     if url := environ.get(provider.url_name, "").strip():
         return url.rstrip("/")
     if provider.host_name is not None and (host := environ.get(provider.host_name, "").strip()):
-        return _reached(host)
+        return _build_ollama_url(host)
     return provider.base_url
 
 
-def configured(environ: Mapping[str, str]) -> Provider | None:
+def find_configured_provider(environ: Mapping[str, str]) -> Provider | None:
     """The first provider that has a default model, and its key or its address in this environment."""
     for provider in PROVIDERS.values():
         names = (provider.key_name, provider.url_name)
@@ -169,7 +169,7 @@ def without_credentials(url: str) -> str:
     return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
 
 
-def _reached(host: str) -> str:
+def _build_ollama_url(host: str) -> str:
     """The base address of an Ollama that listens on `[scheme://][host][:port][/path]`."""
     scheme, mark, rest = host.rpartition("://")
     place, slash, path = rest.rstrip("/").partition("/")
@@ -180,5 +180,5 @@ def _reached(host: str) -> str:
     return f"{scheme or 'http'}://{place}{slash}{path}/v1"
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -13,18 +13,18 @@ import msgspec
 from ...values.errors import OutsideFailed
 from ...values.event import ToolUse
 from ...values.usage import Usage
-from .model_wire import Heard
+from .model_wire import ReplyPart
 
 LONGEST_LINE = 16 * 2**20
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-Failing = Callable[..., OutsideFailed]
+FailureFactory = Callable[..., OutsideFailed]
 """Makes the failure of one provider: its name is put in front, its key blotted out."""
 
 encode = msgspec.json.Encoder().encode
 
 
-class Incoming(Protocol):
+class ReplyParser(Protocol):
     """A reply on its way in: bytes are fed, cut wherever the network cut them, and pieces come out.
 
     `stop` is why the reply ended, empty until then; `is_done` when nothing more is to be read.
@@ -33,26 +33,26 @@ class Incoming(Protocol):
     stop: str
     is_done: bool
 
-    def feed(self, data: bytes) -> Iterator[Heard]:
+    def feed(self, data: bytes) -> Iterator[ReplyPart]:
         """What these bytes complete."""
         ...
 
-    def end(self) -> Iterator[Heard]:
+    def finish_reply(self) -> Iterator[ReplyPart]:
         """What remains to be said, the end of the reply included. Raises OutsideFailed where it has none."""
         ...
 
 
-class Events:
+class SSEParser:
     """Server-sent events, put together from packets. Only their data counts, which is one line each.
 
     Some servers answer a request for a stream with one JSON document: then `is_document`, and the
     document is the only event there is.
     """
 
-    def __init__(self, failed: Failing) -> None:
+    def __init__(self, make_failure: FailureFactory) -> None:
         self.is_document = False
         self._has_begun = False
-        self._failed = failed
+        self._make_failure = make_failure
         self._tail: list[bytes] = []
         self._tail_size = 0
 
@@ -65,7 +65,7 @@ class Events:
             self.is_document = start.startswith(b"{")
         end = 0 if self.is_document else data.rfind(b"\n") + 1
         if not end:
-            self._keep(data)
+            self._buffer_tail(data)
             return []
         lines = data[:end]
         if self._tail:
@@ -73,31 +73,31 @@ class Events:
             self._tail.clear()
             self._tail_size = 0
         if end < len(data):
-            self._keep(data[end:])
-        return _data(lines)
+            self._buffer_tail(data[end:])
+        return _extract_data(lines)
 
-    def rest(self) -> list[bytes]:
+    def finish_stream(self) -> list[bytes]:
         """The events that the end of the stream completes."""
         rest = b"".join(self._tail)
-        return [rest] if self.is_document else _data(rest)
+        return [rest] if self.is_document else _extract_data(rest)
 
-    def _keep(self, data: bytes) -> None:
+    def _buffer_tail(self, data: bytes) -> None:
         self._tail.append(data)
         self._tail_size += len(data)
         if self._tail_size > LONGEST_LINE:
-            raise self._failed(f"sent a line of more than {LONGEST_LINE} bytes")
+            raise self._make_failure(f"sent a line of more than {LONGEST_LINE} bytes")
 
 
-def _data(lines: bytes) -> list[bytes]:
+def _extract_data(lines: bytes) -> list[bytes]:
     return [event for line in lines.split(b"\n") if line.startswith(b"data:") and (event := line[5:].strip())]
 
 
-def estimated(sent: int, said: int) -> Usage:
+def estimate_usage(sent: int, said: int) -> Usage:
     """What a call will have cost whose server does not count: about four characters make a token."""
     return Usage(input_tokens=-(-sent // 4), output_tokens=-(-said // 4), calls=1, estimated=1)
 
 
-class Wanted:
+class PartialToolCall:
     """A tool call that is still coming in."""
 
     __slots__ = ("arguments", "extra", "id", "name")
@@ -109,15 +109,15 @@ class Wanted:
         self.extra: Any = None
 
 
-def uses(wanted: Sequence[Wanted], *, place: int) -> list[ToolUse]:
+def build_tool_uses(partial_calls: Sequence[PartialToolCall], *, place: int) -> list[ToolUse]:
     """The tool calls of a reply. An id that a server leaves out follows from the reply's place in the conversation."""
     ids: list[str] = []
-    for n, one in enumerate(wanted):
+    for n, one in enumerate(partial_calls):
         ids.append(one.id if one.id and one.id not in ids else f"call-{place}-{n}")
-    return [used(id, one.name, one.arguments) for id, one in zip(ids, wanted, strict=True)]
+    return [parse_tool_use(id, one.name, one.arguments) for id, one in zip(ids, partial_calls, strict=True)]
 
 
-def used(id: str, name: str, arguments: str) -> ToolUse:
+def parse_tool_use(id: str, name: str, arguments: str) -> ToolUse:
     """A tool call whose arguments came as text."""
     if not arguments.strip():
         return ToolUse(id=id, name=name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .charter import Charter, parse_charter
 from .routing import Noted, Ownership, Route, parse_decisions, parse_modules, parse_routing
-from .squad_folder import Found, discover, examine, whole
+from .squad_folder import Discovery, discover, discover_with_notices, with_full_texts
 from .squad_name import agent_name, derive_role, slug
 from .squad_save import delete, write
 from .squad_team import Member, Team
@@ -12,7 +12,7 @@ from .team_file import TeamFile, parse_team
 
 __all__ = [
     "Charter",
-    "Found",
+    "Discovery",
     "Member",
     "Noted",
     "Ownership",
@@ -23,13 +23,13 @@ __all__ = [
     "delete",
     "derive_role",
     "discover",
-    "examine",
+    "discover_with_notices",
     "parse_charter",
     "parse_decisions",
     "parse_modules",
     "parse_routing",
     "parse_team",
     "slug",
-    "whole",
+    "with_full_texts",
     "write",
 ]

@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from .squad_markdown import bare, heading, key, lines_of, sections
-from .squad_team import settled
+from .squad_markdown import iter_section_lines, normalise_heading, parse_heading, split_lines, strip_markup
+from .squad_team import normalise_text
 
-LONGEST_PROMPT = 4000
+MAX_PROMPT_LENGTH = 4000
 
 _FIELD = re.compile(r"\s*(?:[-*+]\s+)?[*_]*([A-Za-z][A-Za-z ]{0,40}?)[*_]*\s*:[*_\s]*(\S.*)")
 _BETWEEN = re.compile(r"\s[-–—|:]\s")
 _REMARK = re.compile(r"\s(?:[-–—(]|<!--).*|[,;].*")
-_OURS = "<!-- The model, as set with Podium. -->\n## Model\n\nPreferred: "
+_MODEL_SECTION = "<!-- The model, as set with Podium. -->\n## Model\n\nPreferred: "
 
 
 class Charter(Struct, frozen=True):
@@ -35,7 +35,7 @@ class Charter(Struct, frozen=True):
         return "" if self.model_preference.casefold() in ("auto", "default") else self.model_preference
 
 
-class Parts(NamedTuple):
+class CharterParts(NamedTuple):
     """A charter's text, and the model that was set beside it."""
 
     body: str
@@ -44,20 +44,20 @@ class Parts(NamedTuple):
 
 def parse_charter(text: str) -> Charter:
     """The charter in the text of a `charter.md`."""
-    body, ours = parts(text)
+    body, ours = split_charter(text)
     identity: dict[str, str] = {}
     model: dict[str, str] = {}
     words: list[str] = []
     title = ""
-    for _, line, above in sections(lines_of(body)):
-        titles = {key(one.text) for one in above if one.level > 1}
-        if found := heading(line):
+    for _, line, above in iter_section_lines(split_lines(body)):
+        titles = {normalise_heading(one.text) for one in above if one.level > 1}
+        if found := parse_heading(line):
             title = title or (found.text if found.level == 1 else "")
         elif "model" in titles:
-            _note(model, line)
-            words += [bare(line.strip().lstrip("-+ "))] if line.strip() else []
+            _store_field(model, line)
+            words += [strip_markup(line.strip().lstrip("-+ "))] if line.strip() else []
         elif not titles or "identity" in titles:
-            _note(identity, line)
+            _store_field(identity, line)
     called, *does = (part.strip() for part in _BETWEEN.split(title, maxsplit=1))
     alone = words[0] if len(words) == 1 and " " not in words[0] and ":" not in words[0].rstrip(":") else ""
     preferred = model.get("preferred") or model.get("model") or alone
@@ -65,35 +65,35 @@ def parse_charter(text: str) -> Charter:
         name=identity.get("name") or called,
         role=identity.get("role") or "".join(does),
         expertise=[one.strip() for one in identity.get("expertise", "").split(",") if one.strip()],
-        model_preference=ours or bare(_REMARK.sub("", bare(preferred))),
-        reasoning_effort=bare(_REMARK.sub("", model.get("reasoning effort", ""))).lower(),
-        prompt=body[:LONGEST_PROMPT],
-        shortened=len(body) > LONGEST_PROMPT,
+        model_preference=ours or strip_markup(_REMARK.sub("", strip_markup(preferred))),
+        reasoning_effort=strip_markup(_REMARK.sub("", model.get("reasoning effort", ""))).lower(),
+        prompt=body[:MAX_PROMPT_LENGTH],
+        shortened=len(body) > MAX_PROMPT_LENGTH,
     )
 
 
-def _note(fields: dict[str, str], line: str) -> None:
+def _store_field(fields: dict[str, str], line: str) -> None:
     """Keep what a line like `- **Role:** Lead` says, the first time."""
     if found := _FIELD.match(line):
-        fields.setdefault(key(found[1]), bare(found[2]))
+        fields.setdefault(normalise_heading(found[1]), strip_markup(found[2]))
 
 
-def parts(text: str) -> Parts:
+def split_charter(text: str) -> CharterParts:
     """The text itself, and the model that stands behind it where we set one."""
-    body = settled(text)
-    before, ours, model = f"\n{body}".rpartition(f"\n{_OURS}")
+    body = normalise_text(text)
+    before, ours, model = f"\n{body}".rpartition(f"\n{_MODEL_SECTION}")
     if not ours or len(model.split()) != 1:
-        return Parts(body, None)
-    return Parts(settled(before), model)
+        return CharterParts(body, None)
+    return CharterParts(normalise_text(before), model)
 
 
-def composed(body: str, model: str) -> str:
+def render_charter(body: str, model: str) -> str:
     """A charter of this text for this model; a section is added only where the text does not say it itself."""
     if parse_charter(body).model == model:
         return f"{body}\n"
-    return f"{body}\n\n{_OURS}{model or 'auto'}\n"
+    return f"{body}\n\n{_MODEL_SECTION}{model or 'auto'}\n"
 
 
-def generic(name: str) -> str:
+def render_generic_charter(name: str) -> str:
     """The charter of a worker that has no prompt of its own."""
     return f"# {name}\n\nYou are {name}, a worker of this team. Complete the tasks that you are given thoroughly."

@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .squad_folder import BEFORE
+from .squad_folder import BACKUP_SUFFIX
 
-SAVING = ".saving"
+SAVING_SUFFIX = ".saving"
 
-_EXCHANGE = 2
-_HERE = -100
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
 
 
 @contextmanager
-def alone(repo: Path) -> Iterator[None]:
+def lock_squads(repo: Path) -> Iterator[None]:
     """Nobody else saves a squad in this repository meanwhile."""
     handle = os.open(repo, os.O_RDONLY | os.O_CLOEXEC) if os.name == "posix" else None
     try:
@@ -36,9 +36,9 @@ def alone(repo: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replaced(target: Path, base: Path | None) -> Iterator[Path]:
+def replace_folder(target: Path, base: Path | None) -> Iterator[Path]:
     """A copy of `base` to change, which takes the place of `target` when the block ends well."""
-    new, before = (target.with_name(f"{target.name}{end}") for end in (SAVING, BEFORE))
+    new, before = (target.with_name(f"{target.name}{end}") for end in (SAVING_SUFFIX, BACKUP_SUFFIX))
     if before.is_dir():
         if target.exists():
             shutil.rmtree(before)
@@ -47,51 +47,51 @@ def replaced(target: Path, base: Path | None) -> Iterator[Path]:
     if new.exists():
         shutil.rmtree(new)
     try:
-        seen = copied(base, new) if base is not None else {}
+        seen = copy_folder(base, new) if base is not None else {}
         new.mkdir(exist_ok=True)
         yield new
-        _settle(new)
-        _swap(new, target, before)
+        _sync_tree(new)
+        _swap_folders(new, target, before)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
     if new.is_dir():  # what was at `target` before
-        _carry(new, target, seen)
+        _move_late_files(new, target, seen)
         shutil.rmtree(new, ignore_errors=True)
 
 
-def taken_away(folder: Path) -> None:
+def delete_folder(folder: Path) -> None:
     """Delete a folder: it is there as a whole, or not at all."""
-    gone = folder.with_name(f"{folder.name}{SAVING}")
+    gone = folder.with_name(f"{folder.name}{SAVING_SUFFIX}")
     if gone.exists():
         shutil.rmtree(gone)
     folder.rename(gone)
     shutil.rmtree(gone)
 
 
-def copied(old: Path, new: Path) -> dict[str, int]:
+def copy_folder(old: Path, new: Path) -> dict[str, int]:
     """Make `new` a folder of the same files as `old`; tells which they were, by path and number."""
     seen: dict[str, int] = {}
     made: list[tuple[str, Path]] = []
-    for place, folders, names in os.walk(old, onerror=_raise):
+    for place, folders, names in os.walk(old, onerror=_raise_error):
         here = new / Path(place).relative_to(old)
         here.mkdir()
         made.append((place, here))
         for name in (*names, *(name for name in folders if (Path(place) / name).is_symlink())):
             source = Path(place) / name
-            _same(source, here / name)
+            _link_or_copy(source, here / name)
             seen[str(source.relative_to(old))] = source.lstat().st_ino
     for place, here in made:
         shutil.copystat(place, here)
     return seen
 
 
-def _raise(error: OSError) -> None:
+def _raise_error(error: OSError) -> None:
     """A folder that cannot be looked into would be missing from the copy."""
     raise error
 
 
-def _same(source: Path, copy: Path) -> None:
+def _link_or_copy(source: Path, copy: Path) -> None:
     """One more name for a file; a copy where the system gives it none."""
     try:
         os.link(source, copy, follow_symlinks=False)
@@ -99,7 +99,7 @@ def _same(source: Path, copy: Path) -> None:
         shutil.copy2(source, copy, follow_symlinks=False)
 
 
-def written(path: Path, text: str) -> None:
+def write_new_file(path: Path, text: str) -> None:
     """Put a text at `path` as a file of its own, since the one that is there has another name in the old folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
@@ -112,14 +112,14 @@ def written(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
-def _settle(new: Path) -> None:
+def _sync_tree(new: Path) -> None:
     """Make the names of all files in a folder last, too."""
     if os.name == "posix":
         for place, _, _ in os.walk(new):
-            _sync(Path(place))
+            _sync_folder(Path(place))
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -127,20 +127,20 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _swap(new: Path, target: Path, before: Path) -> None:
+def _swap_folders(new: Path, target: Path, before: Path) -> None:
     """Put `new` where `target` is; the old folder is then where `new` was."""
     if not target.exists():
         new.rename(target)
-    elif not _exchanged(new, target):
+    elif not _exchange_folders(new, target):
         # Two steps, with the old folder in a place where it is found should the second not happen.
         target.rename(before)
         new.rename(target)
         before.rename(new)
     if os.name == "posix":
-        _sync(target.parent)
+        _sync_folder(target.parent)
 
 
-def _exchanged(one: Path, other: Path) -> bool:
+def _exchange_folders(one: Path, other: Path) -> bool:
     """Let two folders change places, where the system can do that in one step."""
     import ctypes  # of use here only
 
@@ -148,13 +148,13 @@ def _exchanged(one: Path, other: Path) -> bool:
         system = ctypes.CDLL(None, use_errno=True)
         here, there = os.fsencode(one), os.fsencode(other)
         if hasattr(system, "renameat2"):
-            return bool(system.renameat2(_HERE, here, _HERE, there, _EXCHANGE) == 0)
-        return bool(system.renamex_np(here, there, _EXCHANGE) == 0)
+            return bool(system.renameat2(_AT_FDCWD, here, _AT_FDCWD, there, _RENAME_EXCHANGE) == 0)
+        return bool(system.renamex_np(here, there, _RENAME_EXCHANGE) == 0)
     except (AttributeError, OSError, TypeError):
         return False
 
 
-def _carry(old: Path, target: Path, seen: dict[str, int]) -> None:
+def _move_late_files(old: Path, target: Path, seen: dict[str, int]) -> None:
     """Bring along what another program put into the old folder while the new one was made."""
     for place, _, names in os.walk(old):
         for name in names:

@@ -7,9 +7,18 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from .squad_markdown import DASHES, Table, at, bare, heading, lines_of, spoken, tables
+from .squad_markdown import (
+    DASHES,
+    Table,
+    get_cell,
+    iter_content_lines,
+    parse_heading,
+    parse_tables,
+    split_lines,
+    strip_markup,
+)
 
-_ROUTES = ("routing table", "work type → agent")
+_ROUTE_SECTIONS = ("routing table", "work type → agent")
 _DATED = re.compile(r"\[?(\d{4}-\d{2}-\d{2})(?:[T ][\d:.]+(?<=\d)Z?)?\]?\s*(?:[:–—-]\s*)?(.*)")
 _DATED_AFTER = re.compile(r".*\((\d{4}-\d{2}-\d{2})\)\s*")
 _AUTHOR = re.compile(r"\s*(?:[-*+]\s+)?[*_]*(?:by|author)[*_]*\s*:[*_\s]*(\S.*)", re.IGNORECASE)
@@ -45,24 +54,29 @@ class Noted(Struct, frozen=True):
 
 def parse_routing(text: str) -> list[Route]:
     """The routes in the text of a `routing.md`."""
-    return [route for table in tables(lines_of(text)) if table.is_under(*_ROUTES) for route in _routes(table)]
+    return [
+        route
+        for table in parse_tables(split_lines(text))
+        if table.is_under(*_ROUTE_SECTIONS)
+        for route in _parse_routes(table)
+    ]
 
 
-def _routes(table: Table) -> Iterator[Route]:
+def _parse_routes(table: Table) -> Iterator[Route]:
     for row in table.rows:
-        work_type, agents = bare(at(row.cells, 0)), _agents(at(row.cells, 1))
-        third = at(row.cells, 2)
-        if table.column("secondary") == 2:
-            agents, third = [*agents, *_agents(third)], ""
+        work_type, agents = strip_markup(get_cell(row.cells, 0)), _parse_agents(get_cell(row.cells, 1))
+        third = get_cell(row.cells, 2)
+        if table.find_column("secondary") == 2:
+            agents, third = [*agents, *_parse_agents(third)], ""
         if work_type not in DASHES and agents and work_type.casefold() != "work type":
-            yield Route(work_type, agents, _examples(third))
+            yield Route(work_type, agents, _parse_examples(third))
 
 
-def _agents(cell: str) -> list[str]:
-    return [name for one in cell.split(",") if (name := bare(one)) not in DASHES]
+def _parse_agents(cell: str) -> list[str]:
+    return [name for one in cell.split(",") if (name := strip_markup(one)) not in DASHES]
 
 
-def _examples(cell: str) -> list[str]:
+def _parse_examples(cell: str) -> list[str]:
     found = (one.strip().strip("\"'`“”‘’").strip() for one in _EXAMPLE.findall(cell))
     return [one for one in found if one not in DASHES]
 
@@ -70,44 +84,48 @@ def _examples(cell: str) -> list[str]:
 def parse_modules(text: str) -> list[Ownership]:
     """Who owns which module, by the text of a `routing.md`."""
     return [
-        Ownership(path, _owner(at(row.cells, 1)) or "", _owner(at(row.cells, 2)))
-        for table in tables(lines_of(text))
+        Ownership(path, _parse_owner(get_cell(row.cells, 1)) or "", _parse_owner(get_cell(row.cells, 2)))
+        for table in parse_tables(split_lines(text))
         if table.is_under("module ownership")
         for row in table.rows
-        if (path := _path(at(row.cells, 0))) not in DASHES
+        if (path := _normalise_path(get_cell(row.cells, 0))) not in DASHES
     ]
 
 
-def _path(cell: str) -> str:
+def _normalise_path(cell: str) -> str:
     return cell.replace("`", "").replace("\\", "/").strip().lower()
 
 
-def _owner(cell: str) -> str | None:
-    name = bare(cell)
+def _parse_owner(cell: str) -> str | None:
+    name = strip_markup(cell)
     return None if name in DASHES else name
 
 
 def parse_decisions(text: str) -> list[Noted]:
     """What the team decided, by the text of a `decisions.md`."""
-    lines = lines_of(text)
-    headings = [(place, found) for place, line in spoken(lines) if (found := heading(line)) and found.level <= 3]
+    lines = split_lines(text)
+    headings = [
+        (place, found)
+        for place, line in iter_content_lines(lines)
+        if (found := parse_heading(line)) and found.level <= 3
+    ]
     ends = [place for place, _ in headings[1:]] + [len(lines)]
     return [
-        _noted(found.text, found.level, lines[place + 1 : end])
+        _parse_decision(found.text, found.level, lines[place + 1 : end])
         for (place, found), end in zip(headings, ends, strict=False)
         if found.level > 1
     ]
 
 
-def _noted(title: str, level: int, lines: list[str]) -> Noted:
-    date = _first(_DATE, lines)
+def _parse_decision(title: str, level: int, lines: list[str]) -> Noted:
+    date = _find_first_match(_DATE, lines)
     if dated := _DATED.fullmatch(title):
         date, title = dated[1], dated[2].strip() or title
     elif after := _DATED_AFTER.fullmatch(title):
         date = after[1]
-    author = _first(_AUTHOR, lines)
+    author = _find_first_match(_AUTHOR, lines)
     return Noted(title, level, date, author, "\n".join(lines).strip())
 
 
-def _first(pattern: re.Pattern[str], lines: list[str]) -> str | None:
+def _find_first_match(pattern: re.Pattern[str], lines: list[str]) -> str | None:
     return next((found[1].rstrip().rstrip("*_ ") for line in lines if (found := pattern.fullmatch(line))), None)

@@ -36,35 +36,35 @@ class Table(NamedTuple):
     rule: int | None
     rows: list[Row]
 
-    def column(self, *names: str) -> int | None:
+    def find_column(self, *names: str) -> int | None:
         """Where the column of one of these names is."""
         for place, cell in enumerate(self.header.cells if self.header else ()):
-            if key(cell) in names:
+            if normalise_heading(cell) in names:
                 return place
         return None
 
     def is_under(self, *titles: str) -> bool:
         """Whether it stands in a section of one of these names."""
-        return any(heading.level >= 2 and key(heading.text) in titles for heading in self.under)
+        return any(heading.level >= 2 and normalise_heading(heading.text) in titles for heading in self.under)
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """The lines of a text, whatever ends them."""
     return re.split(r"\r\n|\r|\n", text)
 
 
-def key(text: str) -> str:
+def normalise_heading(text: str) -> str:
     """A heading as it is compared: without decoration, case or the way its arrow is drawn."""
     return re.sub(r"[^\w→]+", " ", re.sub(r"[-=]>|➡", "→", text)).strip().casefold()
 
 
-def heading(line: str) -> Heading | None:
+def parse_heading(line: str) -> Heading | None:
     """The heading that a line is."""
     found = _HEADING.match(line)
     return Heading(len(found[1]), found[2].rstrip()) if found else None
 
 
-def spoken(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+def iter_content_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """The lines that say something: not those inside of fences or of comments."""
     fence, is_comment = "", False
     for place, line in enumerate(lines):
@@ -80,51 +80,51 @@ def spoken(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
             yield place, line
 
 
-def sections(lines: Sequence[str]) -> Iterator[tuple[int, str, tuple[Heading, ...]]]:
+def iter_section_lines(lines: Sequence[str]) -> Iterator[tuple[int, str, tuple[Heading, ...]]]:
     """The lines that say something, each with the headings above it."""
     above: tuple[Heading, ...] = ()
-    for place, line in spoken(lines):
-        if found := heading(line):
+    for place, line in iter_content_lines(lines):
+        if found := parse_heading(line):
             above = (*(one for one in above if one.level < found.level), found)
         yield place, line, above
 
 
-def tables(lines: Sequence[str]) -> list[Table]:
+def parse_tables(lines: Sequence[str]) -> list[Table]:
     """Every table; a row over a rule begins a new one."""
     found: list[Table] = []
     last, above = -2, tuple[Heading, ...]()
-    for place, line, under in sections(lines):
+    for place, line, under in iter_section_lines(lines):
         if not line.lstrip().startswith("|"):
             continue
-        row = Row(place, cells(line))
+        row = Row(place, split_cells(line))
         if place != last + 1 or under != above:
             found.append(Table(under, None, None, []))
         last, above = place, under
         table = found[-1]
-        if not is_rule(row.cells):
+        if not is_separator_row(row.cells):
             table.rows.append(row)
         elif table.rows and table.rows[-1].line == place - 1:
             header = table.rows.pop()
             if not table.rows and table.header is None:
                 found.pop()
             found.append(Table(under, header, place, []))
-    return [table._replace(rows=[row for row in table.rows if not _is_header(row, table)]) for table in found]
+    return [table._replace(rows=[row for row in table.rows if not _is_header_row(row, table)]) for table in found]
 
 
-def is_rule(found: Sequence[str]) -> bool:
+def is_separator_row(found: Sequence[str]) -> bool:
     """Whether a row is the rule under a header."""
     return all(_RULE.fullmatch(cell) for cell in found)
 
 
-def _is_header(row: Row, table: Table) -> bool:
+def _is_header_row(row: Row, table: Table) -> bool:
     """Whether a row only says its columns' names once more."""
-    keys = [key(cell) for cell in row.cells]
-    if table.header is not None and keys == [key(cell) for cell in table.header.cells]:
+    keys = [normalise_heading(cell) for cell in row.cells]
+    if table.header is not None and keys == [normalise_heading(cell) for cell in table.header.cells]:
         return True
     return len(keys) > 1 and keys[0] in ("name", "member") and keys[1] == "role"
 
 
-def cells(line: str) -> list[str]:
+def split_cells(line: str) -> list[str]:
     """The cells of a row."""
     text = line.strip().removeprefix("|")
     parts = _PIPE.split(text)
@@ -133,16 +133,16 @@ def cells(line: str) -> list[str]:
     return [part.replace("\\|", "|").strip() for part in parts]
 
 
-def row(found: Sequence[str]) -> str:
+def render_row(found: Sequence[str]) -> str:
     """A row of these cells."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in found) + " |"
 
 
-def bare(cell: str) -> str:
+def strip_markup(cell: str) -> str:
     """A cell's text without emphasis, code marks and links."""
     return _LINK.sub(r"\1", cell).strip().strip("*`").strip()
 
 
-def at(found: Sequence[str], place: int | None) -> str:
+def get_cell(found: Sequence[str], place: int | None) -> str:
     """The cell at a place; nothing where the row is shorter."""
     return found[place] if place is not None and place < len(found) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-LONGEST_ROLE = 60
+MAX_ROLE_LENGTH = 60
 
 _YOU_ARE = re.compile(r"you\s+are\s+(?:an|a|the)\s+", re.IGNORECASE)
 _SENTENCE = re.compile(r".*?(?=[.!?](?:\s|$)|\n|\Z)", re.DOTALL)
@@ -19,7 +19,7 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def known_as(name: str) -> str:
+def make_member_key(name: str) -> str:
     """What tells a member from others: its slug, or for a name without ASCII letters and digits the name itself."""
     return slug(name) or name.strip().casefold()
 
@@ -37,7 +37,7 @@ def derive_role(name: str, prompt: str) -> str:
         text = text[said.end() :]
     sentence = _SENTENCE.match(text)
     role = " ".join(sentence[0].split()).strip("*_` ") if sentence else ""
-    return role[:LONGEST_ROLE].rstrip() or name
+    return role[:MAX_ROLE_LENGTH].rstrip() or name
 
 
 def is_reserved(name: str) -> bool:

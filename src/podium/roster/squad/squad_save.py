@@ -10,38 +10,38 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...system.locations import is_inside, shown
+from ...system.locations import format_path, is_inside
 from ...values.errors import Mistake
-from ..bounded_file import MOST_BYTES, Unreadable
+from ..bounded_file import MAX_FILE_BYTES, UnreadableFile
 from . import charter
-from .charter import LONGEST_PROMPT, composed, generic, parse_charter
-from .folder_swap import alone, replaced, taken_away, written
-from .member_table import Line, rewritten
+from .charter import MAX_PROMPT_LENGTH, parse_charter, render_charter, render_generic_charter
+from .folder_swap import delete_folder, lock_squads, replace_folder, write_new_file
+from .member_table import MemberListing, update_team_file
 from .squad_folder import (
-    AGENTS,
-    CHARTER,
-    DECISIONS,
-    LONGEST_CONTEXT,
-    OLDER,
-    ROUTING,
-    SQUAD,
-    TEAM,
-    content,
-    homes,
-    standing,
-    workers,
+    AGENTS_FOLDER,
+    CHARTER_FILE,
+    DECISIONS_FILE,
+    LEGACY_SQUAD_FOLDER,
+    MAX_CONTEXT_LENGTH,
+    ROUTING_FILE,
+    SQUAD_FOLDER,
+    TEAM_FILE,
+    index_member_folders,
+    locate_squad_folder,
+    read_squad_file,
+    read_workers,
 )
-from .squad_name import ALUMNI, agent_name, derive_role, is_reserved, known_as, slug
-from .squad_team import Member, Team, settled
+from .squad_name import ALUMNI, agent_name, derive_role, is_reserved, make_member_key, slug
+from .squad_team import Member, Team, normalise_text
 
-LONGEST_NAME = 60
+MAX_FOLDER_NAME_LENGTH = 60
 
 
-class Place(NamedTuple):
+class MemberFolder(NamedTuple):
     """Where a member is: the name of its folder, if it needs one, and whether it was on the team before."""
 
     member: Member
-    home: str | None
+    folder_name: str | None
     is_listed: bool
 
 
@@ -51,16 +51,23 @@ def write(team: Team, repo: Path) -> Path:
     if not team.members:
         raise Mistake(f"the team {team.name} has no members, so that there is nothing to save; add one")
     try:
-        with alone(repo):
-            target = _target(repo)
-            base = next((one for one in (standing(target), repo / OLDER) if _is_squad(one, repo)), None)
-            with replaced(target, target if base == standing(target) else base) as new:
-                _change(team, new, repo)
-            return repo / SQUAD
-    except Unreadable as error:
+        with lock_squads(repo):
+            target = _resolve_target(repo)
+            base = next(
+                (
+                    one
+                    for one in (locate_squad_folder(target), repo / LEGACY_SQUAD_FOLDER)
+                    if _is_squad_folder(one, repo)
+                ),
+                None,
+            )
+            with replace_folder(target, target if base == locate_squad_folder(target) else base) as new:
+                _apply_team(team, new, repo)
+            return repo / SQUAD_FOLDER
+    except UnreadableFile as error:
         raise Mistake(f"the team {team.name} cannot be saved: {error}") from error
     except OSError as error:
-        where = shown(Path(error.filename or repo / SQUAD), repo=repo)
+        where = format_path(Path(error.filename or repo / SQUAD_FOLDER), repo=repo)
         raise Mistake(f"the team {team.name} cannot be saved: {where}: {error.strerror or error}") from error
 
 
@@ -68,68 +75,75 @@ def delete(team: Team, repo: Path) -> None:
     """Take a team's folder away, which has to be the repository's own squad. Whoever calls this has asked."""
     repo = Path(repo).absolute()
     folder = team.source
-    if folder is None or folder.absolute().parent != repo or folder.name not in (SQUAD, OLDER):
-        raise Mistake(f"the team {team.name} is not kept in {SQUAD} or {OLDER} of {repo}, and only these are deleted")
+    if folder is None or folder.absolute().parent != repo or folder.name not in (SQUAD_FOLDER, LEGACY_SQUAD_FOLDER):
+        raise Mistake(
+            f"the team {team.name} is not kept in {SQUAD_FOLDER} or {LEGACY_SQUAD_FOLDER} of {repo}, "
+            "and only these are deleted"
+        )
     if folder.is_symlink() or not folder.is_dir():
         raise Mistake(
             f"{folder.name} is no folder of the repository's own, so that it is not deleted; remove it yourself"
         )
     try:
-        with alone(repo):
-            taken_away(folder)
+        with lock_squads(repo):
+            delete_folder(folder)
     except OSError as error:
         raise Mistake(f"{folder.name} cannot be deleted: {error.strerror or error}") from error
 
 
-def _target(repo: Path) -> Path:
+def _resolve_target(repo: Path) -> Path:
     """The folder to write, where a link inside of the repository leads to it, too."""
-    path = repo / SQUAD
+    path = repo / SQUAD_FOLDER
     if not is_inside(path, repo):
-        raise Mistake(f"{SQUAD} leads out of the repository, where nothing is written; a folder would be right")
+        raise Mistake(f"{SQUAD_FOLDER} leads out of the repository, where nothing is written; a folder would be right")
     if path.exists() and not path.is_dir():
-        raise Mistake(f"{SQUAD} is a file, where a team's folder should be; move it away")
+        raise Mistake(f"{SQUAD_FOLDER} is a file, where a team's folder should be; move it away")
     return path.resolve() if path.is_symlink() else path
 
 
-def _is_squad(folder: Path, repo: Path) -> bool:
+def _is_squad_folder(folder: Path, repo: Path) -> bool:
     return folder.is_dir() and is_inside(folder, repo)
 
 
-def _change(team: Team, new: Path, repo: Path) -> None:
+def _apply_team(team: Team, new: Path, repo: Path) -> None:
     """Make the copied folder hold the team."""
-    text = content(new / TEAM, repo)
-    before = workers(new, repo, text or "", []) if text is not None else []
-    listed = {known_as(worker.member.name): worker.home for worker in before}
-    places = _places(team, listed, homes(new, repo))
-    for gone in [home for name, home in listed.items() if home and home not in {place.home for place in places}]:
-        _retire(new, gone)
-    for place in places:
-        _save_charter(place, team, new, repo)
-    _save_team(team, places, new)
-    for name, told in ((DECISIONS, team.shared_context), (ROUTING, team.routing_context)):
-        _save_context(name, told, team, new, repo)
+    text = read_squad_file(new / TEAM_FILE, repo)
+    before = read_workers(new, repo, text or "", []) if text is not None else []
+    listed = {make_member_key(worker.member.name): worker.folder_name for worker in before}
+    member_folders = _assign_folders(team, listed, index_member_folders(new, repo))
+    for gone in [
+        folder_name
+        for name, folder_name in listed.items()
+        if folder_name and folder_name not in {member_folder.folder_name for member_folder in member_folders}
+    ]:
+        _move_to_alumni(new, gone)
+    for member_folder in member_folders:
+        _save_charter(member_folder, team, new, repo)
+    _save_team_file(team, member_folders, new)
+    for name, context in ((DECISIONS_FILE, team.shared_context), (ROUTING_FILE, team.routing_context)):
+        _save_context(name, context, team, new, repo)
 
 
-def _places(team: Team, listed: dict[str, str | None], at_home: dict[str, str]) -> list[Place]:
+def _assign_folders(team: Team, listed: dict[str, str | None], folder_names: dict[str, str]) -> list[MemberFolder]:
     """Where each member is to be; one that is new gets a name that nobody has."""
-    found: dict[int, Place] = {}
+    found: dict[int, MemberFolder] = {}
     taken: set[str] = set()
     for number, member in enumerate(team.members):
-        name = known_as(member.name)
-        home = listed.get(name) or slug(member.name) or None
-        if name in listed and name not in taken and (home or not (member.prompt or member.model)):
+        name = make_member_key(member.name)
+        folder_name = listed.get(name) or slug(member.name) or None
+        if name in listed and name not in taken and (folder_name or not (member.prompt or member.model)):
             taken.add(name)
-            found[number] = Place(member, home, True)
+            found[number] = MemberFolder(member, folder_name, True)
     for number, member in enumerate(team.members):
         if number not in found:
-            name = agent_name(member.name, team.name)[:LONGEST_NAME].strip("-")
-            name = _free(name, taken | listed.keys())
+            name = agent_name(member.name, team.name)[:MAX_FOLDER_NAME_LENGTH].strip("-")
+            name = _make_unique_name(name, taken | listed.keys())
             taken.add(name)
-            found[number] = Place(member, at_home.get(name, name), False)
+            found[number] = MemberFolder(member, folder_names.get(name, name), False)
     return [found[number] for number in range(len(team.members))]
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _make_unique_name(name: str, taken: set[str]) -> str:
     """The name, with a number where it is taken or belongs to the squad's own machinery."""
     number, free = 1, name
     while free in taken or is_reserved(free):
@@ -138,113 +152,124 @@ def _free(name: str, taken: set[str]) -> str:
     return free
 
 
-def _retire(new: Path, home: str) -> None:
+def _move_to_alumni(new: Path, folder_name: str) -> None:
     """Put the folder of somebody who left with those of the others who did."""
-    alumni = _own(new, AGENTS, ALUMNI)
+    alumni = _require_own_folder(new, AGENTS_FOLDER, ALUMNI)
     alumni.mkdir(exist_ok=True)
-    name = home
+    name = folder_name
     number = 1
     while (alumni / name).exists():
         number += 1
-        name = f"{home}-{number}"
-    (new / AGENTS / home).rename(alumni / name)
+        name = f"{folder_name}-{number}"
+    (new / AGENTS_FOLDER / folder_name).rename(alumni / name)
 
 
-def _save_charter(place: Place, team: Team, new: Path, repo: Path) -> None:
+def _save_charter(member_folder: MemberFolder, team: Team, new: Path, repo: Path) -> None:
     """Write a member's charter, unless it reads as it should."""
-    if place.home is None:
+    if member_folder.folder_name is None:
         return
-    member, path = place.member, new / AGENTS / place.home / CHARTER
+    member, path = member_folder.member, new / AGENTS_FOLDER / member_folder.folder_name / CHARTER_FILE
     try:
-        there = content(path, repo)
-    except Unreadable:
+        there = read_squad_file(path, repo)
+    except UnreadableFile:
         if member.shortened:
             return
         there = None
-    body = _body(member, there, _source(team, repo, AGENTS, place.home, CHARTER), generic(place.home))
-    if body is None or (there is not None and _reads_as(there, body, member)):
+    body = _choose_charter_body(
+        member,
+        there,
+        _read_source_file(team, repo, AGENTS_FOLDER, member_folder.folder_name, CHARTER_FILE),
+        render_generic_charter(member_folder.folder_name),
+    )
+    if body is None or (there is not None and _is_same_charter(there, body, member)):
         return
-    _put(path, composed(body, member.model), new)
+    _write_squad_file(path, render_charter(body, member.model), new)
 
 
-def _body(member: Member, there: str | None, source: str | None, default: str) -> str | None:
+def _choose_charter_body(member: Member, there: str | None, source: str | None, default: str) -> str | None:
     """The text of a member's charter; None where we do not know it all, and so cannot write it."""
     if not member.prompt and not member.shortened:
         return default
     for text in (there, source):
         if text is not None and parse_charter(text).prompt == member.prompt:
-            return charter.parts(text).body
-    is_cut = member.shortened and len(member.prompt) in (0, LONGEST_PROMPT)
+            return charter.split_charter(text).body
+    is_cut = member.shortened and len(member.prompt) in (0, MAX_PROMPT_LENGTH)
     return None if is_cut else member.prompt
 
 
-def _reads_as(text: str, body: str, member: Member) -> bool:
-    return charter.parts(text).body == body and parse_charter(text).model == member.model
+def _is_same_charter(text: str, body: str, member: Member) -> bool:
+    return charter.split_charter(text).body == body and parse_charter(text).model == member.model
 
 
-def _save_context(name: str, told: str, team: Team, new: Path, repo: Path) -> None:
+def _save_context(name: str, context: str, team: Team, new: Path, repo: Path) -> None:
     """Write a text for prompts, unless the file reads so already; a text that was taken away is emptied."""
     try:
-        there = content(new / name, repo)
-    except Unreadable:
-        if not told:
+        there = read_squad_file(new / name, repo)
+    except UnreadableFile:
+        if not context:
             return
         there = None
-    if there is not None and settled(there)[:LONGEST_CONTEXT] == told:
+    if there is not None and normalise_text(there)[:MAX_CONTEXT_LENGTH] == context:
         return
-    source = settled(_source(team, repo, name) or "")
-    if told and source[:LONGEST_CONTEXT] == told:
-        told = source
-    elif len(told) == LONGEST_CONTEXT and len(settled(there or "")) > LONGEST_CONTEXT:
+    source = normalise_text(_read_source_file(team, repo, name) or "")
+    if context and source[:MAX_CONTEXT_LENGTH] == context:
+        context = source
+    elif len(context) == MAX_CONTEXT_LENGTH and len(normalise_text(there or "")) > MAX_CONTEXT_LENGTH:
         return  # the beginning of what stood there once
     # A team that was never read from here does not know what it would take away.
-    is_known = team.source is not None and team.source.absolute() in (repo / SQUAD, repo / OLDER)
-    if told or (there is not None and is_known):
-        _put(new / name, f"{told}\n" if told else "", new)
+    is_known = team.source is not None and team.source.absolute() in (repo / SQUAD_FOLDER, repo / LEGACY_SQUAD_FOLDER)
+    if context or (there is not None and is_known):
+        _write_squad_file(new / name, f"{context}\n" if context else "", new)
 
 
-def _source(team: Team, repo: Path, *parts: str) -> str | None:
+def _read_source_file(team: Team, repo: Path, *parts: str) -> str | None:
     """The whole text of a file in the folder that the team was read from."""
-    if team.source is None or team.source.absolute() == repo / SQUAD:
+    if team.source is None or team.source.absolute() == repo / SQUAD_FOLDER:
         return None
     try:
-        return content(team.source.joinpath(*parts), team.source.parent)
-    except Unreadable:
+        return read_squad_file(team.source.joinpath(*parts), team.source.parent)
+    except UnreadableFile:
         return None
 
 
-def _save_team(team: Team, places: Sequence[Place], new: Path) -> None:
-    path = new / TEAM
+def _save_team_file(team: Team, member_folders: Sequence[MemberFolder], new: Path) -> None:
+    path = new / TEAM_FILE
     # Read as bytes, since its lines may end in different ways, and those that stay should stay so.
     text = path.read_bytes().decode("utf-8-sig") if path.exists() else ""
     lines = [
-        Line(
-            name := place.member.name if place.is_listed or not place.home else place.home,
-            place.member.role or derive_role(name, place.member.prompt),
-            f"`{SQUAD}/{AGENTS}/{place.home}/{CHARTER}`" if place.home else "—",
-            place.member.status,
+        MemberListing(
+            name := member_folder.member.name
+            if member_folder.is_listed or not member_folder.folder_name
+            else member_folder.folder_name,
+            member_folder.member.role or derive_role(name, member_folder.member.prompt),
+            f"`{SQUAD_FOLDER}/{AGENTS_FOLDER}/{member_folder.folder_name}/{CHARTER_FILE}`"
+            if member_folder.folder_name
+            else "—",
+            member_folder.member.status,
         )
-        for place in places
+        for member_folder in member_folders
     ]
-    after = rewritten(text, name=team.name or "Team", mode=team.mode, members=lines)
+    after = update_team_file(text, name=team.name or "Team", mode=team.mode, members=lines)
     if after != text:
-        _put(path, after, new)
+        _write_squad_file(path, after, new)
 
 
-def _put(path: Path, text: str, new: Path) -> None:
+def _write_squad_file(path: Path, text: str, new: Path) -> None:
     """Write a file of the new folder, through no link."""
-    if len(text.encode()) > MOST_BYTES:
+    if len(text.encode()) > MAX_FILE_BYTES:
         raise Mistake(f"{path.relative_to(new)} would have more than 1 MiB, which is not read again; shorten it")
-    _own(new, *path.relative_to(new).parts[:-1])
-    written(path, text)
+    _require_own_folder(new, *path.relative_to(new).parts[:-1])
+    write_new_file(path, text)
 
 
-def _own(new: Path, *parts: str) -> Path:
+def _require_own_folder(new: Path, *parts: str) -> Path:
     """A folder of the new one, which has to be its own: what a link leads to is not ours to change."""
     path = new
     for part in parts:
         path = path / part
         if path.is_symlink():
             where = path.relative_to(new)
-            raise Mistake(f"{SQUAD}/{where} is a link, through which nothing is written; a folder would be right")
+            raise Mistake(
+                f"{SQUAD_FOLDER}/{where} is a link, through which nothing is written; a folder would be right"
+            )
     return path

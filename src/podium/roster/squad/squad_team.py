@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from ...values.agent import Mode
-from ...values.request import readable
+from ...values.request import replace_surrogates
 
 ACTIVE = "Active"
 
@@ -29,11 +29,11 @@ class Member(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         put = structs.force_setattr
-        put(self, "name", one_line(self.name))
-        put(self, "role", one_line(self.role))
-        put(self, "prompt", settled(self.prompt))
-        put(self, "model", one_line(self.model or ""))
-        put(self, "status", one_line(self.status) or ACTIVE)
+        put(self, "name", to_single_line(self.name))
+        put(self, "role", to_single_line(self.role))
+        put(self, "prompt", normalise_text(self.prompt))
+        put(self, "model", to_single_line(self.model or ""))
+        put(self, "status", to_single_line(self.status) or ACTIVE)
 
 
 class Team(Struct, frozen=True):
@@ -49,19 +49,19 @@ class Team(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         put = structs.force_setattr
-        put(self, "name", one_line(self.name))
+        put(self, "name", to_single_line(self.name))
         put(self, "members", tuple(self.members))
-        put(self, "shared_context", settled(self.shared_context or ""))
-        put(self, "routing_context", settled(self.routing_context or ""))
+        put(self, "shared_context", normalise_text(self.shared_context or ""))
+        put(self, "routing_context", normalise_text(self.routing_context or ""))
         put(self, "notices", tuple(self.notices))
 
 
-def one_line(text: str) -> str:
+def to_single_line(text: str) -> str:
     """`text` as it can stand in a heading or in a cell of a table."""
-    return " ".join(settled(text).split())
+    return " ".join(normalise_text(text).split())
 
 
-def settled(text: str) -> str:
+def normalise_text(text: str) -> str:
     """`text` as a file gives it back: UTF-8, lines ended by `\\n`, no blank at either end."""
-    text = readable(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+    text = replace_surrogates(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
     return re.sub(r"\A[\s\ufeff]+", "", text).rstrip()

@@ -17,19 +17,19 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from ...values.errors import Mistake, StoreCorrupt, StoreFailed
-from ...values.event import RunStarted, decode
+from ...values.event import RunStarted, decode_entry
 from ...views.groups import (
     Arrangement,
-    Changes,
     Group,
-    Home,
-    Placeable,
-    Placement,
-    main_repository,
-    must_be_name,
-    reconcile,
+    GroupChanges,
+    GroupedRun,
+    GroupKey,
+    RunOrigin,
+    find_main_repository,
+    reconcile_groups,
+    validate_name,
 )
-from .schema import connect, explained
+from .schema import open_connection, translate_sqlite_errors
 
 LONGEST_MARK = 4096
 WORKER = "-worker-"
@@ -41,7 +41,7 @@ class Groups:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connection = connect(path, create=False)
+        self._connection = open_connection(path, create=False)
 
     def __enter__(self) -> Groups:
         return self
@@ -54,62 +54,62 @@ class Groups:
     def close(self) -> None:
         self._connection.close()
 
-    def arranged(self) -> Arrangement:
+    def load_arrangement(self) -> Arrangement:
         """All groups and placements, with a place for every run that had none.
 
         A store that takes no change can be looked at all the same: the places are then not kept.
         """
-        with self._transaction("BEGIN"):
-            now, new = self._read(), self._placeable()
+        with self._open_transaction("BEGIN"):
+            now, new = self._read_arrangement(), self._find_ungrouped_runs()
         if not new:
             return now
         try:
-            with self._changing(is_lasting=False) as changed:
+            with self._edit_arrangement(is_lasting=False) as changed:
                 return changed
         except StoreCorrupt:
             raise
         except StoreFailed:
-            return now.with_changes(reconcile(new, now, next_id=max(now.groups, default=0) + 1))
+            return now.with_changes(reconcile_groups(new, now, next_id=max(now.groups, default=0) + 1))
 
-    def begun(self) -> dict[str, float]:
+    def read_start_times(self) -> dict[str, float]:
         """When each run began, the newest first."""
-        with explained(self.path):
+        with translate_sqlite_errors(self.path):
             return dict(self._connection.execute("SELECT id, created FROM run ORDER BY created DESC, id").fetchall())
 
-    def unfinished(self, group: Group) -> list[str]:
+    def list_unfinished(self, group: Group) -> list[str]:
         """The runs in a group that have not ended."""
-        with explained(self.path):
+        with translate_sqlite_errors(self.path):
             inside = self._connection.execute("SELECT run FROM placement WHERE place = ?", (group.id,)).fetchall()
             return [run for (run,) in inside if not self._has_ended(run)]
 
     # What the person does
 
-    def rename(self, thing: Group | Placement, name: str | None) -> str:
+    def rename(self, thing: Group | GroupedRun, name: str | None) -> str:
         """Call it so; with None as it was called at first. What it is called now. Raises Mistake."""
-        with self._changing() as now:
+        with self._edit_arrangement() as now:
             if isinstance(thing, Group):
-                thing = _same_group(thing, now)
-                name = thing.home.name if name is None else now.must_be_name_for(thing, name)
-                self._write(Changes(groups=(replace(thing, name=name),)))
+                thing = _find_current_group(thing, now)
+                name = thing.home.default_name if name is None else now.validate_group_name(thing, name)
+                self._write_changes(GroupChanges(groups=(replace(thing, name=name),)))
             else:
-                name = "" if name is None else must_be_name(name)
-                self._write(Changes(placements=(replace(_same_run(thing, now), name=name),)))
+                name = "" if name is None else validate_name(name)
+                self._write_changes(GroupChanges(grouped_runs=(replace(_find_current_run(thing, now), name=name),)))
         return name
 
-    def pin(self, thing: Group | Placement, *, is_pinned: bool) -> None:
+    def pin(self, thing: Group | GroupedRun, *, is_pinned: bool) -> None:
         """Have it stand before all others of its kind, or no longer."""
-        with self._changing() as now:
-            self._write(_changed(replace(_same(thing, now), is_pinned=is_pinned)))
+        with self._edit_arrangement() as now:
+            self._write_changes(_as_changes(replace(_find_current(thing, now), is_pinned=is_pinned)))
 
-    def archive(self, thing: Group | Placement, *, is_archived: bool) -> None:
+    def archive(self, thing: Group | GroupedRun, *, is_archived: bool) -> None:
         """Leave it out of everyday lists, or no longer."""
-        with self._changing() as now:
-            self._write(_changed(replace(_same(thing, now), is_archived=is_archived)))
+        with self._edit_arrangement() as now:
+            self._write_changes(_as_changes(replace(_find_current(thing, now), is_archived=is_archived)))
 
-    def move(self, run: Placement, group: Group) -> None:
+    def move(self, run: GroupedRun, group: Group) -> None:
         """Put a run into a group, where it stays. Raises Mistake for a run of a team or into a team's group."""
-        with self._changing() as now:
-            run, group = _same_run(run, now), _same_group(group, now)
+        with self._edit_arrangement() as now:
+            run, group = _find_current_run(run, now), _find_current_group(group, now)
             was = now.group_of(run.run)
             if was == group:
                 return
@@ -119,34 +119,38 @@ class Groups:
                         f"run {run.run} cannot move from {was} to {group}, because the group of a team has the team's "
                         f"runs and no others; podium group archive {run.run} puts a run aside where it is"
                     )
-            self._write(_changed(replace(run, group=group.id, position=None, is_manual=True)))
+            self._write_changes(_as_changes(replace(run, group=group.id, position=None, is_manual=True)))
 
     def order_groups(self, groups: Sequence[Group]) -> None:
         """Have these groups stand first, in this order; the others follow by their newest run."""
-        with self._changing() as now:
-            places = {_same_group(group, now).id: place for place, group in enumerate(groups, 1)}
-            self._write(Changes(groups=tuple(replace(one, position=places.get(one.id)) for one in now.groups.values())))
+        with self._edit_arrangement() as now:
+            places = {_find_current_group(group, now).id: place for place, group in enumerate(groups, 1)}
+            self._write_changes(
+                GroupChanges(groups=tuple(replace(one, position=places.get(one.id)) for one in now.groups.values()))
+            )
 
-    def order_runs(self, group: Group, runs: Sequence[Placement]) -> None:
+    def order_runs(self, group: Group, runs: Sequence[GroupedRun]) -> None:
         """Have these runs stand first in their group, in this order; the others follow, the newest first."""
-        with self._changing() as now:
-            places = {_same_run(run, now).run: place for place, run in enumerate(runs, 1)}
-            inside = [placement for placement in now.placements.values() if placement.group == group.id]
+        with self._edit_arrangement() as now:
+            places = {_find_current_run(run, now).run: place for place, run in enumerate(runs, 1)}
+            inside = [placement for placement in now.grouped_runs.values() if placement.group == group.id]
             if strangers := places.keys() - {placement.run for placement in inside}:
                 raise Mistake(
                     f"run {min(strangers)} is not in {group}, and runs have an order in their own group; "
                     "order the runs of one group at a time"
                 )
-            self._write(Changes(placements=tuple(replace(one, position=places.get(one.run)) for one in inside)))
+            self._write_changes(
+                GroupChanges(grouped_runs=tuple(replace(one, position=places.get(one.run)) for one in inside))
+            )
 
     def delete(self, group: Group) -> list[str]:
         """Delete a group: a team's with its runs, whose timelines stay; the runs of another go to the default one.
 
         What is returned must end first: with any of it, nothing is deleted. Raises Mistake for the default group.
         """
-        with self._changing() as now:
-            group = _same_group(group, now)
-            inside = [placement for placement in now.placements.values() if placement.group == group.id]
+        with self._edit_arrangement() as now:
+            group = _find_current_group(group, now)
+            inside = [placement for placement in now.grouped_runs.values() if placement.group == group.id]
             match group.home.kind:
                 case "default":
                     raise Mistake(
@@ -154,11 +158,11 @@ class Groups:
                         f"podium group archive {group.tag} puts it aside"
                     )
                 case "team":
-                    if unfinished := self.unfinished(group):
+                    if unfinished := self.list_unfinished(group):
                         return unfinished
                     placed = [replace(one, group=None) for one in inside]
                 case "repo":
-                    default = next(one.id for one in now.groups.values() if one.home == Home("default"))
+                    default = next(one.id for one in now.groups.values() if one.home == GroupKey("default"))
                     placed = [
                         replace(
                             one,
@@ -169,30 +173,30 @@ class Groups:
                         )
                         for one in inside
                     ]
-            self._write(Changes(placements=tuple(placed)))
+            self._write_changes(GroupChanges(grouped_runs=tuple(placed)))
             self._connection.execute("DELETE FROM run_group WHERE id = ?", (group.id,))
         return []
 
     # How it is kept
 
     @contextmanager
-    def _changing(self, *, is_lasting: bool = True) -> Iterator[Arrangement]:
+    def _edit_arrangement(self, *, is_lasting: bool = True) -> Iterator[Arrangement]:
         """The arrangement, with every run in its place, while nobody else changes it.
 
         What the person did reaches the disk at once; what can be worked out again need not.
         """
-        with explained(self.path):
+        with translate_sqlite_errors(self.path):
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_lasting else 'NORMAL'}")
-        with self._transaction("BEGIN IMMEDIATE"):
-            now = self._read()
+        with self._open_transaction("BEGIN IMMEDIATE"):
+            now = self._read_arrangement()
             # Looked for under the lock: another process may have placed some meanwhile, and no run begins now.
-            changes = reconcile(self._placeable(), now, next_id=self._next_id())
-            self._write(changes)
+            changes = reconcile_groups(self._find_ungrouped_runs(), now, next_id=self._next_group_id())
+            self._write_changes(changes)
             yield now.with_changes(changes)
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
-        with explained(self.path):
+    def _open_transaction(self, begin: str) -> Iterator[None]:
+        with translate_sqlite_errors(self.path):
             self._connection.execute(begin)
             try:
                 yield
@@ -202,7 +206,7 @@ class Groups:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def _read(self) -> Arrangement:
+    def _read_arrangement(self) -> Arrangement:
         groups = self._connection.execute(
             "SELECT id, kind, repo, team, name, position, pinned, archived FROM run_group ORDER BY id"
         )
@@ -213,7 +217,7 @@ class Groups:
             groups={
                 id: Group(
                     id=id,
-                    home=Home(kind, repo, team),
+                    home=GroupKey(kind, repo, team),
                     name=name,
                     position=position,
                     is_pinned=bool(pinned),
@@ -221,8 +225,8 @@ class Groups:
                 )
                 for id, kind, repo, team, name, position, pinned, archived in groups
             },
-            placements={
-                run: Placement(
+            grouped_runs={
+                run: GroupedRun(
                     run=run,
                     group=place,
                     name=name,
@@ -235,7 +239,7 @@ class Groups:
             },
         )
 
-    def _write(self, changes: Changes) -> None:
+    def _write_changes(self, changes: GroupChanges) -> None:
         self._connection.executemany(
             "INSERT INTO run_group (id, kind, repo, team, name, position, pinned, archived)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name,"
@@ -247,20 +251,20 @@ class Groups:
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
                 (one.run, one.group, one.name, one.position, one.is_pinned, one.is_archived, one.is_manual)
-                for one in changes.placements
+                for one in changes.grouped_runs
             ],
         )
 
-    def _placeable(self) -> list[Placeable]:
+    def _find_ungrouped_runs(self) -> list[RunOrigin]:
         """The runs that have no place yet, the oldest first."""
         found = self._connection.execute(
             "SELECT id, (SELECT line FROM entry WHERE entry.run = run.id AND seq = 1) FROM run WHERE NOT EXISTS"
             " (SELECT 1 FROM placement WHERE placement.run = run.id"
             " AND (place IS NULL OR place IN (SELECT id FROM run_group))) ORDER BY created, id"
         ).fetchall()
-        return list(_began((id, line) for id, line in found if line is not None))
+        return list(_decode_ungrouped_runs((id, line) for id, line in found if line is not None))
 
-    def _next_id(self) -> int:
+    def _next_group_id(self) -> int:
         """An id that no group has or had."""
         row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'run_group'").fetchone()
         return 1 if row is None else int(row[0]) + 1
@@ -270,36 +274,36 @@ class Groups:
         return bool(last.fetchone() == ("run_ended",))
 
 
-def _began(first_lines: Iterable[tuple[str, bytes]]) -> Iterator[Placeable]:
-    main = cache(_main_repository)
+def _decode_ungrouped_runs(first_lines: Iterable[tuple[str, bytes]]) -> Iterator[RunOrigin]:
+    main = cache(_find_main_repository)
     for run, line in first_lines:
-        started = decode(line).event
+        started = decode_entry(line).event
         if isinstance(started, RunStarted):
             lead = started.agents[0] if started.agents else None
             # One that reflects alone has a team of nobody: its run is listed as that of any agent is.
             is_team = lead is not None and lead.team is not None and bool(lead.team.members)
             team = lead.name if lead is not None and is_team else ""
-            yield Placeable(run, main(started.repo) if started.repo else "", team)
+            yield RunOrigin(run, main(started.repo) if started.repo else "", team)
         else:
-            yield Placeable(run)
+            yield RunOrigin(run)
 
 
-def _main_repository(repo: str) -> str:
+def _find_main_repository(repo: str) -> str:
     """The repository that a folder belongs to, where that is a worktree."""
     mark = Path(repo, ".git")
     try:
         if not os.path.lexists(mark):
-            return _by_name(Path(repo))
+            return _find_repository_by_name(Path(repo))
         # Only a plain file is opened: reading a pipe could take forever.
         if stat.S_ISREG(mark.lstat().st_mode):
             with mark.open(encoding="utf-8") as file:
-                return main_repository(repo, file.read(LONGEST_MARK))
+                return find_main_repository(repo, file.read(LONGEST_MARK))
     except (OSError, ValueError):
         pass  # what cannot be read says nothing: the folder counts as it is
     return repo
 
 
-def _by_name(folder: Path) -> str:
+def _find_repository_by_name(folder: Path) -> str:
     """The repository beside a worktree of ours that is gone; the folder itself for any other."""
     parts = folder.name.split(WORKER)
     for end in range(len(parts) - 1, 0, -1):
@@ -309,22 +313,22 @@ def _by_name(folder: Path) -> str:
     return str(folder)
 
 
-def _same(thing: Group | Placement, now: Arrangement) -> Group | Placement:
+def _find_current(thing: Group | GroupedRun, now: Arrangement) -> Group | GroupedRun:
     """The same as it is now. Raises Mistake when it was deleted meanwhile."""
-    return _same_group(thing, now) if isinstance(thing, Group) else _same_run(thing, now)
+    return _find_current_group(thing, now) if isinstance(thing, Group) else _find_current_run(thing, now)
 
 
-def _same_group(group: Group, now: Arrangement) -> Group:
+def _find_current_group(group: Group, now: Arrangement) -> Group:
     if group.id not in now.groups:
         raise Mistake(f"{group} was deleted meanwhile; podium group list lists the groups there are")
     return now.groups[group.id]
 
 
-def _same_run(run: Placement, now: Arrangement) -> Placement:
-    if now.placements[run.run].group is None:
+def _find_current_run(run: GroupedRun, now: Arrangement) -> GroupedRun:
+    if now.grouped_runs[run.run].group is None:
         raise Mistake(f"run {run.run} was deleted meanwhile, with its group; podium ps lists the runs there are")
-    return now.placements[run.run]
+    return now.grouped_runs[run.run]
 
 
-def _changed(thing: Group | Placement) -> Changes:
-    return Changes(groups=(thing,)) if isinstance(thing, Group) else Changes(placements=(thing,))
+def _as_changes(thing: Group | GroupedRun) -> GroupChanges:
+    return GroupChanges(groups=(thing,)) if isinstance(thing, Group) else GroupChanges(grouped_runs=(thing,))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...values.attachment import Attached
+from ...values.attachment import AttachedFile
 from ...values.event import (
     BudgetChanged,
     MemberChanged,
@@ -27,36 +27,40 @@ from ...values.event import (
     QuestionAnswered,
     StopAsked,
 )
-from ..wakeup import bell_folder, ring_once
-from .attachment_rows import keep
-from .schema import connect, explained
+from ..wakeup import ensure_socket_folder, send_wakeup
+from .attachment_rows import insert_attachments
+from .schema import open_connection, translate_sqlite_errors
 
-Wish = StopAsked | PauseAsked | BudgetChanged | MemberChanged | MessageReceived | PermissionAnswered | QuestionAnswered
+MailboxEvent = (
+    StopAsked | PauseAsked | BudgetChanged | MemberChanged | MessageReceived | PermissionAnswered | QuestionAnswered
+)
 """What may be put into a mailbox."""
 
-_decoder: msgspec.json.Decoder[Wish] = msgspec.json.Decoder(Wish)
+_decoder: msgspec.json.Decoder[MailboxEvent] = msgspec.json.Decoder(MailboxEvent)
 
 
-class Letter(NamedTuple):
+class MailboxMessage(NamedTuple):
     """Something for the owner of a run. `id` orders letters by arrival."""
 
     id: int
     run: str
-    event: Wish
+    event: MailboxEvent
 
 
-def post(path: Path, run: str, event: Wish, *, ref: str = "", files: Sequence[Attached] = ()) -> bool:
+def post_to_mailbox(
+    path: Path, run: str, event: MailboxEvent, *, ref: str = "", files: Sequence[AttachedFile] = ()
+) -> bool:
     """Put a letter into a run's mailbox and ring. False when there is one with this `ref` already.
 
     `files` are what comes with a message.
     """
-    connection = connect(path, create=False)
+    connection = open_connection(path, create=False)
     try:
-        with explained(path):
+        with translate_sqlite_errors(path):
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN IMMEDIATE")
             if files and isinstance(event, MessageReceived):
-                keep(connection, run, event.id, files)
+                insert_attachments(connection, run, event.id, files)
             posted = connection.execute(
                 "INSERT OR IGNORE INTO mail (run, ref, at, line) VALUES (?, ?, ?, ?)",
                 (run, ref or secrets.token_hex(8), time.time(), msgspec.json.encode(event)),
@@ -64,11 +68,11 @@ def post(path: Path, run: str, event: Wish, *, ref: str = "", files: Sequence[At
             connection.execute("COMMIT")
     finally:
         connection.close()
-    ring_once(bell_folder(path), "owner")
+    send_wakeup(ensure_socket_folder(path), "owner")
     return posted == 1
 
 
-def letters(connection: sqlite3.Connection, run: str, after: int) -> list[Letter]:
+def read_mailbox(connection: sqlite3.Connection, run: str, after: int) -> list[MailboxMessage]:
     """The letters for a run that nobody has taken, in the order in which they came.
 
     One that this release cannot read, from a newer one, is left for it.
@@ -79,10 +83,10 @@ def letters(connection: sqlite3.Connection, run: str, after: int) -> list[Letter
     readable = []
     for id, run, line in found:
         with suppress(msgspec.MsgspecError):
-            readable.append(Letter(id, run, _decoder.decode(line)))
+            readable.append(MailboxMessage(id, run, _decoder.decode(line)))
     return readable
 
 
-def addressees(connection: sqlite3.Connection) -> list[str]:
+def find_runs_with_mail(connection: sqlite3.Connection) -> list[str]:
     """The runs for which letters are waiting."""
     return [run for (run,) in connection.execute("SELECT DISTINCT run FROM mail WHERE taken IS NULL")]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...values.errors import Answered, Mistake
+from ...values.errors import AlreadyAnswered, Mistake
 from ...values.event import (
     Entry,
     PermissionAnswered,
@@ -23,11 +23,11 @@ from ...values.event import (
     QuestionAsked,
     RunEnded,
     RunStarted,
-    decode,
+    decode_entry,
 )
-from .mailbox import post
-from .reader import Reader, Summary
-from .schema import connect, explained
+from .mailbox import post_to_mailbox
+from .reader import RunSummary, StoreReader
+from .schema import open_connection, translate_sqlite_errors
 
 Answer = PermissionAnswered | QuestionAnswered
 
@@ -35,33 +35,33 @@ _ASKED = ("permission_asked", "question_asked")
 _ANSWERED = ("permission_answered", "question_answered")
 
 
-class Waiting(NamedTuple):
+class OpenRequest(NamedTuple):
     """One thing that waits for a person, and the run that it belongs to."""
 
-    summary: Summary
+    summary: RunSummary
     entry: Entry
     asked: PermissionAsked | QuestionAsked
 
     @property
-    def worker(self) -> str:
+    def worker_name(self) -> str:
         """What people call the worker that asks, mostly its branch; empty where it is none."""
         started = self.summary.first.event
-        return started.errand.called if isinstance(started, RunStarted) and started.errand is not None else ""
+        return started.errand.worker_name if isinstance(started, RunStarted) and started.errand is not None else ""
 
 
-def waiting(store: Path) -> list[Waiting]:
+def list_open_requests(store: Path) -> list[OpenRequest]:
     """All that waits for a person, the oldest first."""
-    found: list[Waiting] = []
-    with Reader(store) as reader:
-        for summary in reader.runs():
+    found: list[OpenRequest] = []
+    with StoreReader(store) as reader:
+        for summary in reader.list_runs():
             if not isinstance(summary.last.event, RunEnded):
-                found += _of_run(reader, summary)
+                found += _list_run_requests(reader, summary)
     return sorted(found, key=lambda one: one.entry.at)
 
 
-def find(store: Path, prefix: str) -> Waiting:
+def find_open_request(store: Path, prefix: str) -> OpenRequest:
     """The one thing that waits whose id begins so. Raises Answered where somebody was faster, and Mistake."""
-    there = waiting(store)
+    there = list_open_requests(store)
     found = [one for one in there if one.asked.id.startswith(prefix)] if prefix else []
     exact = [one for one in found if one.asked.id == prefix]
     if len(found) == 1 or exact:
@@ -69,31 +69,31 @@ def find(store: Path, prefix: str) -> Waiting:
     if found:
         ids = ", ".join(one.asked.id for one in found)
         raise Mistake(f"{prefix!r} is the beginning of several requests: {ids}; give more of the one you mean")
-    if (before := _posted(store, prefix)) is not None:
-        raise decided(before)
+    if (before := _find_posted_answer(store, prefix)) is not None:
+        raise as_answered_error(before)
     ids = ", ".join(one.asked.id for one in there)
     raise Mistake(f"nothing called {prefix!r} waits for you; " + (f"there is {ids}" if ids else "nothing waits at all"))
 
 
-def answer(store: Path, one: Waiting, answered: Answer) -> Answer:
+def answer_request(store: Path, one: OpenRequest, answered: Answer) -> Answer:
     """Give an answer. What counts is returned: another one where somebody was faster."""
-    if post(store, one.summary.id, answered, ref=answered.id):
+    if post_to_mailbox(store, one.summary.id, answered, ref=answered.id):
         return answered
-    return _posted(store, answered.id, run=one.summary.id) or answered
+    return _find_posted_answer(store, answered.id, run=one.summary.id) or answered
 
 
-def decided(before: Answer) -> Answered:
+def as_answered_error(before: Answer) -> AlreadyAnswered:
     """That somebody has answered before, and how."""
     how = before.decision if isinstance(before, PermissionAnswered) else "answered"
-    return Answered(before.id, how=how, by=before.by)
+    return AlreadyAnswered(before.id, how=how, by=before.by)
 
 
-def _of_run(reader: Reader, summary: Summary) -> list[Waiting]:
-    entries = [decode(row.line) for row in reader.of_kinds(summary.id, (*_ASKED, *_ANSWERED))]
-    over = reader.letters(summary.id)
+def _list_run_requests(reader: StoreReader, summary: RunSummary) -> list[OpenRequest]:
+    entries = [decode_entry(row.line) for row in reader.read_rows_of_kinds(summary.id, (*_ASKED, *_ANSWERED))]
+    over = reader.read_mailbox_refs(summary.id)
     over |= {entry.event.id for entry in entries if isinstance(entry.event, PermissionAnswered | QuestionAnswered)}
     return [
-        Waiting(summary, entry, entry.event)
+        OpenRequest(summary, entry, entry.event)
         for entry in entries
         if isinstance(entry.event, PermissionAsked | QuestionAsked)
         and entry.event.id not in over
@@ -106,11 +106,11 @@ def _is_expired(asked: PermissionAsked | QuestionAsked) -> bool:
     return isinstance(asked, PermissionAsked) and 0 < asked.action.expires_at < time.time()
 
 
-def _posted(store: Path, prefix: str, *, run: str = "*") -> Answer | None:
+def _find_posted_answer(store: Path, prefix: str, *, run: str = "*") -> Answer | None:
     """The one answer that was given to a request whose id begins so, or is that, of a run or of any."""
-    connection = connect(store, create=False)
+    connection = open_connection(store, create=False)
     try:
-        with explained(store):
+        with translate_sqlite_errors(store):
             found = connection.execute(
                 "SELECT line FROM mail WHERE ref GLOB ? AND run GLOB ?", (f"{glob.escape(prefix)}*", run)
             )

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from ...core.timeline import Row
+from ...core.timeline import JournalRow
 from ...values.errors import NoSuchRun
-from ...values.event import Entry, decode
+from ...values.event import Entry, decode_entry
 from .run_leases import Owner
-from .schema import connect, explained
+from .schema import open_connection, translate_sqlite_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class RunSummary:
     """A run as a list shows it: who owns it, how it began and the last thing that happened."""
 
     id: str
@@ -24,14 +24,14 @@ class Summary:
     last: Entry
 
 
-class Reader:
+class StoreReader:
     """Questions to a store."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connection = connect(path, create=False)
+        self._connection = open_connection(path, create=False)
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> StoreReader:
         return self
 
     def __exit__(
@@ -42,47 +42,47 @@ class Reader:
     def close(self) -> None:
         self._connection.close()
 
-    def rows(self, run: str, after: int = 0, most: int = -1) -> list[Row]:
+    def read_rows(self, run: str, after: int = 0, most: int = -1) -> list[JournalRow]:
         """The rows of a run's timeline after a place on it, in order."""
-        with explained(self.path):
+        with translate_sqlite_errors(self.path):
             found = self._connection.execute(
                 "SELECT run, seq, epoch, kind, key, line, hash FROM entry"
                 " WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?",
                 (run, after, most),
             )
-            return [Row._make(row) for row in found]
+            return [JournalRow._make(row) for row in found]
 
-    def entries(self, run: str, after: int = 0) -> list[Entry]:
+    def read_entries(self, run: str, after: int = 0) -> list[Entry]:
         """The timeline itself."""
-        return [decode(row.line) for row in self.rows(run, after)]
+        return [decode_entry(row.line) for row in self.read_rows(run, after)]
 
-    def of_kinds(self, run: str, kinds: Sequence[str]) -> list[Row]:
+    def read_rows_of_kinds(self, run: str, kinds: Sequence[str]) -> list[JournalRow]:
         """The rows of a run's timeline that are of these kinds, in order."""
-        with explained(self.path):
+        with translate_sqlite_errors(self.path):
             found = self._connection.execute(
                 "SELECT run, seq, epoch, kind, key, line, hash FROM entry"
                 f" WHERE run = ? AND kind IN ({','.join('?' * len(kinds))}) ORDER BY seq",
                 (run, *kinds),
             )
-            return [Row._make(row) for row in found]
+            return [JournalRow._make(row) for row in found]
 
-    def letters(self, run: str) -> set[str]:
+    def read_mailbox_refs(self, run: str) -> set[str]:
         """What the letters in a run's mailbox are about, whether the run has taken them or not."""
-        with explained(self.path):
+        with translate_sqlite_errors(self.path):
             return {str(row[0]) for row in self._connection.execute("SELECT ref FROM mail WHERE run = ?", (run,))}
 
-    def summary(self, run: str) -> Summary:
+    def read_summary(self, run: str) -> RunSummary:
         """One run as a list shows it."""
-        for found in self._summaries("WHERE run.id = ?", (run,)):
+        for found in self._query_summaries("WHERE run.id = ?", (run,)):
             return found
         raise NoSuchRun(f"there is no run {run!r}; podium ps lists those there are")
 
-    def runs(self) -> list[Summary]:
+    def list_runs(self) -> list[RunSummary]:
         """Every run, newest first."""
-        return list(self._summaries("ORDER BY run.created DESC, run.id", ()))
+        return list(self._query_summaries("ORDER BY run.created DESC, run.id", ()))
 
-    def _summaries(self, which: str, values: tuple[str, ...]) -> Iterator[Summary]:
-        with explained(self.path):
+    def _query_summaries(self, which: str, values: tuple[str, ...]) -> Iterator[RunSummary]:
+        with translate_sqlite_errors(self.path):
             found = self._connection.execute(
                 "SELECT run.id, owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until,"
                 " (SELECT line FROM entry WHERE entry.run = run.id ORDER BY seq LIMIT 1),"
@@ -90,15 +90,15 @@ class Reader:
                 f" FROM run LEFT JOIN owner ON owner.id = run.owner {which}",
                 values,
             ).fetchall()
-        for id, owner_id, host, boot, pid, birth, until, first, last in found:
+        for id, owner_id, host, boot, pid, process_start, until, first, last in found:
             owner = None
             if owner_id is not None:
-                owner = Owner(id=owner_id, host=host, boot=boot, pid=pid, born=birth, until=until)
-            yield Summary(id=id, owner=owner, first=decode(first), last=decode(last))
+                owner = Owner(id=owner_id, host=host, boot=boot, pid=pid, process_start=process_start, until=until)
+            yield RunSummary(id=id, owner=owner, first=decode_entry(first), last=decode_entry(last))
 
-    def find(self, prefix: str) -> str:
+    def find_run(self, prefix: str) -> str:
         """The one run whose id begins so."""
-        with explained(self.path):
+        with translate_sqlite_errors(self.path):
             found = [
                 str(row[0])
                 for row in self._connection.execute(

@@ -23,33 +23,33 @@ class Owner:
     host: str
     boot: str
     pid: int
-    born: str
+    process_start: str
     until: float
 
     @property
     def is_alive(self) -> bool:
         """Whether its runs must be left to it. On this machine a process that is gone is seen at once."""
-        is_here = (self.host, self.boot) == (socket.gethostname(), boot_id())
-        return self.until > time.time() and (not is_here or born(self.pid) == self.born)
+        is_here = (self.host, self.boot) == (socket.gethostname(), read_boot_id())
+        return self.until > time.time() and (not is_here or read_process_start(self.pid) == self.process_start)
 
 
-def enlist(connection: sqlite3.Connection, id: str) -> None:
+def register_owner(connection: sqlite3.Connection, id: str) -> None:
     """Make this process known as an owner, and forget those whose leases ended long ago."""
     connection.execute("DELETE FROM owner WHERE until < ?", (time.time() - 10 * LEASE_SECONDS,))
-    connection.execute(*renewal(id))
+    connection.execute(*build_lease_renewal(id))
 
 
-def renewal(id: str) -> tuple[str, tuple[object, ...]]:
+def build_lease_renewal(id: str) -> tuple[str, tuple[object, ...]]:
     """The statement that begins an owner's lease, or extends it; also for one that was forgotten meanwhile."""
     until = time.time() + LEASE_SECONDS
     return (
         "INSERT INTO owner (id, host, boot, pid, born, until) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET until = excluded.until",
-        (id, socket.gethostname(), boot_id(), os.getpid(), born(os.getpid()), until),
+        (id, socket.gethostname(), read_boot_id(), os.getpid(), read_process_start(os.getpid()), until),
     )
 
 
-def owner_of(connection: sqlite3.Connection, run: str) -> Owner | None:
+def find_owner(connection: sqlite3.Connection, run: str) -> Owner | None:
     """The process that owns a run, alive or not."""
     found = connection.execute(
         "SELECT owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until"
@@ -58,15 +58,15 @@ def owner_of(connection: sqlite3.Connection, run: str) -> Owner | None:
     ).fetchone()
     if found is None:
         raise NoSuchRun(f"there is no run {run!r}")
-    id, host, boot, pid, birth, until = found
-    return None if id is None else Owner(id=id, host=host, boot=boot, pid=pid, born=birth, until=until)
+    id, host, boot, pid, process_start, until = found
+    return None if id is None else Owner(id=id, host=host, boot=boot, pid=pid, process_start=process_start, until=until)
 
 
-def claim(connection: sqlite3.Connection, run: str, id: str) -> int:
+def take_over_run(connection: sqlite3.Connection, run: str, id: str) -> int:
     """Take a run over from nobody, or from a process that is gone. The epoch that counts from now on."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        owner = owner_of(connection, run)
+        owner = find_owner(connection, run)
         if owner is not None and owner.id != id and owner.is_alive:
             raise RunHeld(run, host=owner.host, pid=owner.pid)
         connection.execute("UPDATE run SET owner = ?, epoch = epoch + 1 WHERE id = ?", (id, run))
@@ -80,7 +80,7 @@ def claim(connection: sqlite3.Connection, run: str, id: str) -> int:
 
 
 @cache
-def boot_id() -> str:
+def read_boot_id() -> str:
     """Which start of this machine, and which space of process ids on it; ids mean nothing across two."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -89,7 +89,7 @@ def boot_id() -> str:
         return ""
 
 
-def born(pid: int) -> str:
+def read_process_start(pid: int) -> str:
     """When a process began, as the system tells it; empty when there is no such process.
 
     Process ids are used again, so that an id alone does not tell one process from another.
@@ -97,12 +97,12 @@ def born(pid: int) -> str:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return _born_without_proc(pid)
+        return _probe_without_proc(pid)
     fields = stat.rpartition(")")[2].split()
     return "" if fields[0] in "ZX" else fields[19]
 
 
-def _born_without_proc(pid: int) -> str:
+def _probe_without_proc(pid: int) -> str:
     if Path("/proc/self/stat").exists():
         return ""
     try:

@@ -117,7 +117,7 @@ MIGRATIONS = (
 )
 
 
-def connect(path: Path, *, create: bool) -> sqlite3.Connection:
+def open_connection(path: Path, *, create: bool) -> sqlite3.Connection:
     """A connection to a store in its current shape, made or migrated when it is not."""
     try:
         if not path.exists():
@@ -127,33 +127,33 @@ def connect(path: Path, *, create: bool) -> sqlite3.Connection:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise StoreFailed(f"the store {path} cannot be made or reached: {error.strerror}") from error
-    with explained(path):
+    with translate_sqlite_errors(path):
         connection = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             # All is read first: a file of somebody else's, or of a newer release, is left as it is.
-            version = _checked_version(connection, path)
+            version = _read_store_version(connection, path)
             if version > len(MIGRATIONS):
                 raise StoreFailed(
                     f"{path} was written by a newer Podium (store version {version}, this one knows "
                     f"{len(MIGRATIONS)}); update Podium, or name another store with PODIUM_STORE"
                 )
-            _write_ahead(connection)
+            _enable_wal(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
             if version < len(MIGRATIONS):
-                _migrate(connection)
+                _migrate_schema(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
 
-def _checked_version(connection: sqlite3.Connection, path: Path) -> int:
+def _read_store_version(connection: sqlite3.Connection, path: Path) -> int:
     """The store's version, 0 for a file that has nothing in it yet; all seen at one moment."""
     connection.execute("BEGIN")
     try:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         application = connection.execute("PRAGMA application_id").fetchone()[0]
-        version = _version(connection)
+        version = _read_user_version(connection)
     finally:
         connection.execute("COMMIT")
     if application != APPLICATION and (version or tables):
@@ -161,7 +161,7 @@ def _checked_version(connection: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
+def _enable_wal(connection: sqlite3.Connection) -> None:
     """Switch to the log, which several processes that come to a new file may want at the same moment.
 
     SQLite does not wait for a lock here, whatever it was told.
@@ -178,16 +178,16 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
             return
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def _read_user_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
+def _migrate_schema(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Read again under the lock: another process may have migrated meanwhile.
-        for number in range(_version(connection), len(MIGRATIONS)):
-            for statement in _statements(MIGRATIONS[number]):
+        for number in range(_read_user_version(connection), len(MIGRATIONS)):
+            for statement in _split_statements(MIGRATIONS[number]):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {number + 1}")
@@ -198,7 +198,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
-def _statements(script: str) -> Iterator[str]:
+def _split_statements(script: str) -> Iterator[str]:
     """The statements one by one: executescript would commit before the first."""
     statement = ""
     for line in script.splitlines():
@@ -209,7 +209,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def translate_sqlite_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into ours."""
     try:
         yield

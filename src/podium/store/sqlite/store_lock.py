@@ -16,7 +16,7 @@ from .schema import LOCK_SECONDS
 
 
 @asynccontextmanager
-async def alone(store: Path, what: str, *, doing: str) -> AsyncIterator[int]:
+async def hold_lock(store: Path, what: str, *, doing: str) -> AsyncIterator[int]:
     """Hold the lock of this name until the block ends; the descriptor that holds it. Raises StoreFailed.
 
     `doing` says of another that has held it for too long what it does.
@@ -28,13 +28,13 @@ async def alone(store: Path, what: str, *, doing: str) -> AsyncIterator[int]:
     except OSError as error:
         raise StoreFailed(f"{name} cannot be opened ({error.strerror}); check its permissions") from error
     try:
-        await _locked(lock, name, doing)
+        await _acquire_lock(lock, name, doing)
         yield lock
     finally:
         os.close(lock)
 
 
-async def _locked(lock: int, name: Path, doing: str) -> None:
+async def _acquire_lock(lock: int, name: Path, doing: str) -> None:
     give_up = time.monotonic() + 20 * LOCK_SECONDS
     while True:
         try:

@@ -16,10 +16,10 @@ from typing import Literal, TypeVar
 
 from anyio import to_thread
 
-from .schema import connect, explained
-from .store_lock import alone
+from .schema import open_connection, translate_sqlite_errors
+from .store_lock import hold_lock
 
-State = Literal["making", "ready", "removing", "gone"]
+WorktreeState = Literal["making", "ready", "removing", "gone"]
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ COLUMNS = "id, path, repository, branch, base, run, git_dir, is_new_branch, stat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class WorktreeRow:
     """One worktree in the ledger.
 
     `repository` is the folder of git's that all its worktrees share, `base` the id of the commit that
@@ -42,7 +42,7 @@ class Recorded:
     run: str
     git_dir: Path
     is_new_branch: bool
-    state: State
+    state: WorktreeState
     created: float
     size: int
 
@@ -53,12 +53,12 @@ class Ledger:
     def __init__(self, store: Path) -> None:
         self.store = store
 
-    async def begin(
+    async def record_new(
         self, path: Path, *, repository: Path, branch: str, base: str, run: str = "", is_new_branch: bool
-    ) -> Recorded | None:
+    ) -> WorktreeRow | None:
         """Note that a worktree is about to be made. None where one has this path, or this branch, already."""
 
-        def write(connection: sqlite3.Connection) -> Recorded | None:
+        def insert_row(connection: sqlite3.Connection) -> WorktreeRow | None:
             values = (str(path), str(repository), branch, base, run, is_new_branch, time.time())
             # Not an error of the store's: who comes second is told by what is returned.
             made = connection.execute(
@@ -66,67 +66,67 @@ class Ledger:
                 " created, size) VALUES (?, ?, ?, ?, ?, '', ?, 'making', ?, 0)",
                 values,
             )
-            return _found(connection, "id = ?", (made.lastrowid,))[0] if made.rowcount == 1 else None
+            return _query_worktrees(connection, "id = ?", (made.lastrowid,))[0] if made.rowcount == 1 else None
 
-        return await self._do(write, create=True)
+        return await self._run_in_thread(insert_row, create=True)
 
-    async def note(
-        self, worktree: Recorded, *, state: State, git_dir: Path | None = None, size: int | None = None
-    ) -> Recorded:
+    async def record_state(
+        self, worktree: WorktreeRow, *, state: WorktreeState, git_dir: Path | None = None, size: int | None = None
+    ) -> WorktreeRow:
         """Note how far it got; the worktree as it stands in the ledger now."""
 
-        def write(connection: sqlite3.Connection) -> Recorded:
+        def update_state(connection: sqlite3.Connection) -> WorktreeRow:
             connection.execute(
                 "UPDATE worktree SET state = ?, git_dir = coalesce(?, git_dir), size = coalesce(?, size) WHERE id = ?",
                 (state, None if git_dir is None else str(git_dir), size, worktree.id),
             )
-            return _found(connection, "id = ?", (worktree.id,))[0]
+            return _query_worktrees(connection, "id = ?", (worktree.id,))[0]
 
-        return await self._do(write, create=True)
+        return await self._run_in_thread(update_state, create=True)
 
-    async def weigh(self, worktree: Recorded, size: int) -> None:
+    async def record_size(self, worktree: WorktreeRow, size: int) -> None:
         """Note what a worktree takes by now, unless it is being removed."""
 
-        def write(connection: sqlite3.Connection) -> None:
+        def update_size(connection: sqlite3.Connection) -> None:
             connection.execute("UPDATE worktree SET size = ? WHERE id = ? AND state = 'ready'", (size, worktree.id))
 
-        await self._do(write, create=False)
+        await self._run_in_thread(update_size, create=False)
 
-    async def worktrees(self, repository: Path | None = None) -> list[Recorded]:
+    async def list_worktrees(self, repository: Path | None = None) -> list[WorktreeRow]:
         """All that are not gone, of one repository or of every one, the oldest first."""
         if not self.store.exists():
             return []
 
-        def read(connection: sqlite3.Connection) -> list[Recorded]:
+        def select_rows(connection: sqlite3.Connection) -> list[WorktreeRow]:
             if repository is None:
-                return _found(connection, "state != 'gone'", ())
-            return _found(connection, "state != 'gone' AND repository = ?", (str(repository),))
+                return _query_worktrees(connection, "state != 'gone'", ())
+            return _query_worktrees(connection, "state != 'gone' AND repository = ?", (str(repository),))
 
-        return await self._do(read, create=False)
+        return await self._run_in_thread(select_rows, create=False)
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[int]:
+    async def hold_worktree_lock(self) -> AsyncIterator[int]:
         """Nobody else makes or removes a worktree of this store meanwhile.
 
         So what is found half made or half removed in this block was left by a process that is gone. The
         descriptor is for programs that work on worktrees: they keep the lock where we are killed.
         """
-        async with alone(self.store, "worktrees", doing="making or removing worktrees") as lock:
+        async with hold_lock(self.store, "worktrees", doing="making or removing worktrees") as lock:
             yield lock
 
-    async def _do(self, work: Callable[[sqlite3.Connection], T], *, create: bool) -> T:
-        def done() -> T:
-            with explained(self.store), closing(connect(self.store, create=create)) as connection:
+    async def _run_in_thread(self, work: Callable[[sqlite3.Connection], T], *, create: bool) -> T:
+        def run_work() -> T:
+            with translate_sqlite_errors(self.store), closing(open_connection(self.store, create=create)) as connection:
                 connection.execute("PRAGMA synchronous = FULL")
                 return work(connection)
 
-        return await to_thread.run_sync(done)
+        return await to_thread.run_sync(run_work)
 
 
-def _found(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[Recorded]:
+def _query_worktrees(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[WorktreeRow]:
     rows = connection.execute(f"SELECT {COLUMNS} FROM worktree WHERE {where} ORDER BY id", values)
     return [
-        Recorded(
+        WorktreeRow(
             id=id,
             path=Path(path),
             repository=Path(repository),

@@ -17,19 +17,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ...core.timeline import Row
+from ...core.timeline import JournalRow
 from ...values.errors import LeaseLost, PodiumError, StoreFailed
-from .schema import connect, explained
+from .schema import open_connection, translate_sqlite_errors
 
-LIGHT_WRITES = 128
-LIGHT_BATCHES = 256
+SMALL_BATCH_WRITES = 128
+MAX_INLINE_BATCHES = 256
 """How many transactions in a row are made on the spot before one goes to the thread, which also
 moves what they wrote from the log into the file."""
 
 Statement = tuple[str, tuple[Any, ...]]
 
 
-class Holder(Protocol):
+class LeaseHolder(Protocol):
     """Who writes to a run: refused when its epoch is not the run's, and for good after a first error."""
 
     run: str
@@ -40,9 +40,9 @@ class Holder(Protocol):
 class Write(NamedTuple):
     """A row with what must go before and after it, all or nothing."""
 
-    holder: Holder | None
+    holder: LeaseHolder | None
     before: Statement | None = None
-    row: Row | None = None
+    row: JournalRow | None = None
     after: Statement | None = None
     survives_power_loss: bool = False
 
@@ -52,41 +52,41 @@ class Batch:
     """What is written in one transaction, and who could not write."""
 
     writes: list[Write] = field(default_factory=list)
-    refused: list[tuple[Holder, PodiumError]] = field(default_factory=list)
+    refused: list[tuple[LeaseHolder, PodiumError]] = field(default_factory=list)
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Writer:
+class StoreWriter:
     """The one way into a store for this process. `written` is called after rows were committed."""
 
-    def __init__(self, path: Path, *, written: Callable[[], None], fault: Callable[[], None] | None = None) -> None:
+    def __init__(self, path: Path, *, on_written: Callable[[], None], fault: Callable[[], None] | None = None) -> None:
         self._path = path
-        self._written = written
+        self._on_written = on_written
         self._fault = fault
         self._refusal: PodiumError | None = None
         self._loop = asyncio.get_running_loop()
-        self._patient = connect(path, create=True)
-        self._quick = connect(path, create=False)
-        self._quick.execute("PRAGMA busy_timeout = 0")
-        self._quick.execute("PRAGMA wal_autocheckpoint = 0")
-        self._light_batches = 0
-        self._gathering = Batch()
+        self._thread_connection = open_connection(path, create=True)
+        self._loop_connection = open_connection(path, create=False)
+        self._loop_connection.execute("PRAGMA busy_timeout = 0")
+        self._loop_connection.execute("PRAGMA wal_autocheckpoint = 0")
+        self._inline_batches = 0
+        self._pending = Batch()
         self._is_due = False
-        self._is_carrying = False
+        self._is_committing = False
         self._is_closed = False
         self._to_thread: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._carry_batches, name="podium-store", daemon=True)
+        self._thread = threading.Thread(target=self._commit_batches, name="podium-store", daemon=True)
         self._thread.start()
 
     def enqueue(self, write: Write) -> Batch:
         """Queue a write; the batch that it will be part of."""
         if self._is_closed:
             raise StoreFailed("this Podium is closed; open another App to go on")
-        if not self._is_due and not self._is_carrying:
+        if not self._is_due and not self._is_committing:
             self._is_due = True
-            self._loop.call_soon(self.hurry)
-        self._gathering.writes.append(write)
-        return self._gathering
+            self._loop.call_soon(self.start_batch)
+        self._pending.writes.append(write)
+        return self._pending
 
     async def aclose(self) -> None:
         """Write what is queued, and end."""
@@ -94,82 +94,82 @@ class Writer:
         self._is_closed = True
         self._to_thread.put(None)
         self._thread.join()
-        self._patient.close()
-        self._quick.close()
+        self._thread_connection.close()
+        self._loop_connection.close()
 
     # On the event loop
 
-    def hurry(self) -> None:
+    def start_batch(self) -> None:
         """Begin to write what has gathered, unless something is being written."""
         self._is_due = False
-        if self._is_carrying or not self._gathering.writes:
+        if self._is_committing or not self._pending.writes:
             return
-        batch, self._gathering = self._gathering, Batch()
+        batch, self._pending = self._pending, Batch()
         # Whoever failed once writes no more, so that no timeline has a gap.
         batch.writes = [write for write in batch.writes if write.holder is None or write.holder.error is None]
-        if self._is_light(batch) and self._committed_here(batch):
+        if self._is_small(batch) and self._try_commit_inline(batch):
             batch.done.set()
         else:
-            self._light_batches = 0
-            self._is_carrying = True
+            self._inline_batches = 0
+            self._is_committing = True
             self._to_thread.put(batch)
 
-    def _is_light(self, batch: Batch) -> bool:
+    def _is_small(self, batch: Batch) -> bool:
         return (
-            len(batch.writes) <= LIGHT_WRITES
-            and self._light_batches < LIGHT_BATCHES
+            len(batch.writes) <= SMALL_BATCH_WRITES
+            and self._inline_batches < MAX_INLINE_BATCHES
             and self._fault is None
             and not any(write.survives_power_loss for write in batch.writes)
         )
 
-    def _committed_here(self, batch: Batch) -> bool:
+    def _try_commit_inline(self, batch: Batch) -> bool:
         """Whether it could be done at once; where anything stands in the way the thread finds out what."""
         try:
-            commit(self._quick, batch.writes)
+            commit_writes(self._loop_connection, batch.writes)
         except (sqlite3.Error, PodiumError):
             return False
-        self._light_batches += 1
-        self._tell(batch)
+        self._inline_batches += 1
+        self._notify_written(batch)
         batch.writes.clear()
         return True
 
-    def _on_carried(self, batch: Batch) -> None:
+    def _on_batch_done(self, batch: Batch) -> None:
         for holder, error in batch.refused:
             holder.error = holder.error or error
         batch.done.set()
-        self._is_carrying = False
-        self.hurry()
+        self._is_committing = False
+        self.start_batch()
 
-    def _tell(self, batch: Batch) -> None:
+    def _notify_written(self, batch: Batch) -> None:
         if any(write.row is not None for write in batch.writes):
-            self._written()
+            self._on_written()
 
     # In the thread
 
-    def _carry_batches(self) -> None:
+    def _commit_batches(self) -> None:
         while (batch := self._to_thread.get()) is not None:
             parts = [batch.writes] if self._fault is None else [[write] for write in batch.writes]
             for writes in parts:
-                self._carry(batch, writes)
-            self._tell(batch)
+                self._commit_or_split(batch, writes)
+            self._notify_written(batch)
             # Who waits for a batch keeps it, and what was written would keep who wrote it.
             batch.writes.clear()
-            self._loop.call_soon_threadsafe(self._on_carried, batch)
+            self._loop.call_soon_threadsafe(self._on_batch_done, batch)
 
-    def _carry(self, batch: Batch, writes: Sequence[Write]) -> None:
+    def _commit_or_split(self, batch: Batch, writes: Sequence[Write]) -> None:
         """Commit them together; where that fails each run's alone, so that one's trouble is not another's."""
         try:
             if self._refusal is not None:
                 raise self._refusal
-            with explained(self._path):
-                commit(self._patient, writes)
+            with translate_sqlite_errors(self._path):
+                commit_writes(self._thread_connection, writes)
         except PodiumError as error:
             holders = {id(write.holder): write.holder for write in writes}
             if len(holders) == 1:
                 batch.refused += [(holder, error) for holder in holders.values() if holder is not None]
                 return
             for holder in holders.values():
-                self._carry(batch, [write for write in writes if write.holder is holder])
+                self._commit_or_split(batch, [write for write in writes if write.holder is holder])
             return
         if self._fault is not None and writes[0].row is not None:
             try:
@@ -178,17 +178,17 @@ class Writer:
                 self._refusal = error
 
 
-def commit(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
+def commit_writes(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
     """Write all of it in one transaction, to the disk itself where one of them asks for that."""
     before: list[Statement] = []
     holders: set[tuple[str, int]] = set()
-    made: set[tuple[str, int]] = set()
-    rows: list[Row] = []
+    new_runs: set[tuple[str, int]] = set()
+    rows: list[JournalRow] = []
     after: list[Statement] = []
     survives_power_loss = False
     for holder, first, row, last, is_full in writes:
         if holder is not None:
-            (holders if first is None else made).add((holder.run, holder.epoch))
+            (holders if first is None else new_runs).add((holder.run, holder.epoch))
         if first is not None:
             before.append(first)
         if row is not None:
@@ -197,7 +197,7 @@ def commit(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
             after.append(last)
         survives_power_loss = survives_power_loss or is_full
     if len(holders) == 1 and not before and not after and not survives_power_loss and 0 < len(rows) <= _FEW_ROWS:
-        insert_held(connection, rows, *next(iter(holders)))
+        insert_if_owned(connection, rows, *next(iter(holders)))
         return
     if survives_power_loss:
         connection.execute("PRAGMA synchronous = FULL")
@@ -206,8 +206,8 @@ def commit(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
         for statement in before:
             connection.execute(*statement)
         # A run that is made in this transaction is ours, or making it has failed.
-        must_hold(connection, holders - made if made else holders)
-        insert(connection, rows)
+        must_own_runs(connection, holders - new_runs if new_runs else holders)
+        insert_rows(connection, rows)
         for statement in after:
             connection.execute(*statement)
         connection.execute("COMMIT")
@@ -220,7 +220,7 @@ def commit(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
             connection.execute("PRAGMA synchronous = NORMAL")
 
 
-def must_hold(connection: sqlite3.Connection, holders: Collection[tuple[str, int]]) -> None:
+def must_own_runs(connection: sqlite3.Connection, holders: Collection[tuple[str, int]]) -> None:
     """Refuse a process that no longer owns one of these runs. Nobody can take a run over before the commit."""
     if not holders:
         return
@@ -239,14 +239,14 @@ def must_hold(connection: sqlite3.Connection, holders: Collection[tuple[str, int
     raise LeaseLost(f"run {lost} was taken over by another process; this one may not write to it any more")
 
 
-def insert_held(connection: sqlite3.Connection, rows: Sequence[Row], run: str, epoch: int) -> None:
+def insert_if_owned(connection: sqlite3.Connection, rows: Sequence[JournalRow], run: str, epoch: int) -> None:
     """Insert a few rows of one run, if it is still ours, in a single statement that is a transaction by itself."""
     values = [value for row in rows for value in row]
-    if connection.execute(_HELD_INSERTS[len(rows)], [*values, run, epoch]).rowcount != len(rows):
+    if connection.execute(_OWNED_INSERTS[len(rows)], [*values, run, epoch]).rowcount != len(rows):
         raise LeaseLost(f"run {run} was taken over by another process; this one may not write to it any more")
 
 
-def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+def insert_rows(connection: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
     """Insert rows, many in one statement.
 
     A statement lets go of the interpreter lock once. One statement a row would have the thread
@@ -267,7 +267,7 @@ _INSERTS = {
     size: "INSERT INTO entry (run, seq, epoch, kind, key, line, hash) VALUES " + ",".join(["(?,?,?,?,?,?,?)"] * size)
     for size in (*range(1, _FEW_ROWS + 1), *(1 << power for power in range(_MOST_ROWS.bit_length())))
 }
-_HELD_INSERTS = {
+_OWNED_INSERTS = {
     size: "INSERT INTO entry (run, seq, epoch, kind, key, line, hash) SELECT * FROM (VALUES "
     + ",".join(["(?,?,?,?,?,?,?)"] * size)
     + ") WHERE EXISTS (SELECT 1 FROM run WHERE id = ? AND epoch = ?)"

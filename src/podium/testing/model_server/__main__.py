@@ -10,8 +10,8 @@ from pathlib import Path
 
 import anyio
 
-from ...engines.model.model_wire import Call
-from ...engines.script import Move, echo
+from ...engines.model.model_wire import ModelCall
+from ...engines.script import Move, echo_request
 from .server import ModelServer
 
 
@@ -26,17 +26,17 @@ def main() -> None:
     parser.add_argument("--log", type=Path, metavar="FILE", help="gets a line of JSON for every call")
     options = parser.parse_args()
 
-    def otherwise(call: Call) -> Move:
-        says = echo(call).says if options.says is None else options.says
+    def make_default_move(call: ModelCall) -> Move:
+        says = echo_request(call).says if options.says is None else options.says
         return Move(says=says, pieces=options.pieces, pace=options.pace)
 
     server = ModelServer(
-        otherwise=otherwise, latency=options.latency, port=options.port, log=options.log, keeps_calls=False
+        otherwise=make_default_move, latency=options.latency, port=options.port, log=options.log, keeps_calls=False
     )
-    anyio.run(_serve, server, backend_options={"use_uvloop": find_spec("uvloop") is not None})
+    anyio.run(_serve_until_signal, server, backend_options={"use_uvloop": find_spec("uvloop") is not None})
 
 
-async def _serve(server: ModelServer) -> None:
+async def _serve_until_signal(server: ModelServer) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with server:
             sys.stdout.write(f"listening on {server.url}\n")

@@ -8,92 +8,102 @@ from typing import Any, Protocol
 
 from ...core.engine import Tool, ToolAnswer
 from ...core.scope import Scope
-from ...engines.model.model_wire import Call
-from ...engines.script import Cue, pieces
+from ...engines.model.model_wire import ModelCall
+from ...engines.script import MoveAttempt, split_text
 from ...values.event import ToolUse
-from .http_connection import STREAM_END, STREAM_HEAD, Answer, encode, whole
+from .http_connection import STREAM_END, STREAM_HEAD, TimedResponse, build_json_response, encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ModelRequest:
     """A request that was understood. `is_counted` when the caller wants to know the usage."""
 
-    call: Call
+    call: ModelCall
     is_streaming: bool
-    is_counted: bool = True
+    wants_usage: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class ScriptedReply:
     """What is to be said to whom; `number` tells replies apart."""
 
-    cue: Cue
-    asked: Asked
+    attempt: MoveAttempt
+    request: ModelRequest
     number: int
 
 
-class Rendering(Protocol):
+class ReplyRenderer(Protocol):
     """A reply as one API puts it: as a document, or as events before, for and after the pieces of its text."""
 
-    def document(self) -> dict[str, Any]: ...
+    def render_document(self) -> dict[str, Any]: ...
 
-    def opening(self) -> bytes: ...
+    def render_opening(self) -> bytes: ...
 
-    def piece(self, text: str) -> bytes: ...
+    def render_piece(self, text: str) -> bytes: ...
 
-    def ending(self) -> bytes: ...
+    def render_ending(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Speech:
+class ModelApi:
     """One API: where it is spoken, where the key stands, what a request asks, and how errors and replies look."""
 
     path: str
-    key: Callable[[Mapping[str, str]], str]
-    asked: Callable[[bytes, str], Asked]
-    error: Callable[[int, str], object]
-    rendering: Callable[[Reply], Rendering]
+    read_api_key: Callable[[Mapping[str, str]], str]
+    parse_request: Callable[[bytes, str], ModelRequest]
+    format_error: Callable[[int, str], object]
+    make_renderer: Callable[[ScriptedReply], ReplyRenderer]
 
-    def refused(self, status: int, message: str, *, retry_after: float | None = None) -> Answer:
+    def build_error_response(self, status: int, message: str, *, retry_after: float | None = None) -> TimedResponse:
         """An error as an answer."""
-        return whole(status, self.error(status, message), retry_after=retry_after)
+        return build_json_response(status, self.format_error(status, message), retry_after=retry_after)
 
-    def answer(self, reply: Reply) -> Answer:
+    def build_response(self, reply: ScriptedReply) -> TimedResponse:
         """The reply as it is sent, with whatever goes wrong this time."""
-        move, fault = reply.cue.move, reply.cue.fault
+        move, fault = reply.attempt.move, reply.attempt.fault
         if fault == "silent":
-            return Answer(parts=())
+            return TimedResponse(parts=())
         if fault == "fails" and move.fails is not None:
-            refused = self.refused(move.fails.status, move.fails.message, retry_after=move.fails.retry_after)
-            return Answer(parts=refused.parts, delay=move.delay)
-        rendering = self.rendering(reply)
-        return _streamed(rendering, reply.cue) if reply.asked.is_streaming else _whole(rendering, reply.cue)
+            response = self.build_error_response(
+                move.fails.status, move.fails.message, retry_after=move.fails.retry_after
+            )
+            return TimedResponse(parts=response.parts, delay=move.delay)
+        renderer = self.make_renderer(reply)
+        return (
+            _build_stream_response(renderer, reply.attempt)
+            if reply.request.is_streaming
+            else _build_document_response(renderer, reply.attempt)
+        )
 
 
-def _whole(rendering: Rendering, cue: Cue) -> Answer:
-    document = encode(rendering.document())
-    if cue.fault == "garbled" and not cue.move.calls:
+def _build_document_response(renderer: ReplyRenderer, attempt: MoveAttempt) -> TimedResponse:
+    document = encode(renderer.render_document())
+    if attempt.fault == "garbled" and not attempt.move.calls:
         document = document[: len(document) // 2]
-    sent = whole(200, document).parts[0]
-    breaks = cue.fault == "half"
-    return Answer(parts=[sent[: -(len(document) // 2)] if breaks else sent], delay=cue.move.delay, breaks=breaks)
+    sent = build_json_response(200, document).parts[0]
+    breaks = attempt.fault == "half"
+    return TimedResponse(
+        parts=[sent[: -(len(document) // 2)] if breaks else sent], delay=attempt.move.delay, breaks=breaks
+    )
 
 
-def _streamed(rendering: Rendering, cue: Cue) -> Answer:
+def _build_stream_response(renderer: ReplyRenderer, attempt: MoveAttempt) -> TimedResponse:
     """One part for each piece of the text; all in one where nothing passes between them."""
-    move = cue.move
-    parts = [rendering.piece(text) for text in pieces(cue)] or [b""]
-    parts[0] = STREAM_HEAD + rendering.opening() + parts[0]
-    breaks = cue.fault == "half"
+    move = attempt.move
+    parts = [renderer.render_piece(text) for text in split_text(attempt)] or [b""]
+    parts[0] = STREAM_HEAD + renderer.render_opening() + parts[0]
+    breaks = attempt.fault == "half"
     if not breaks:
-        parts[-1] += rendering.ending() + STREAM_END
-    return Answer(parts=parts if move.pace else [b"".join(parts)], delay=move.delay, pace=move.pace, breaks=breaks)
+        parts[-1] += renderer.render_ending() + STREAM_END
+    return TimedResponse(
+        parts=parts if move.pace else [b"".join(parts)], delay=move.delay, pace=move.pace, breaks=breaks
+    )
 
 
-def tool(name: str, description: str, parameters: dict[str, Any]) -> Tool:
+def make_caller_tool(name: str, description: str, parameters: dict[str, Any]) -> Tool:
     """A tool of the caller's, who alone can run it."""
-    return Tool(name=name, description=description, parameters=parameters, answer=_belongs_to_the_caller)
+    return Tool(name=name, description=description, parameters=parameters, answer=_refuse_tool_call)
 
 
-async def _belongs_to_the_caller(use: ToolUse, scope: Scope) -> ToolAnswer:
+async def _refuse_tool_call(use: ToolUse, scope: Scope) -> ToolAnswer:
     return ToolAnswer(text=f"{use.name} runs where the model is called from.", is_error=True)

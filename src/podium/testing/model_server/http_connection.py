@@ -22,16 +22,16 @@ encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class RequestHead:
     """A request up to its body."""
 
     method: str
     path: str
     headers: Mapping[str, str]
-    body: int
+    body_size: int
 
     @classmethod
-    def parse(cls, head: bytes) -> Head:
+    def parse(cls, head: bytes) -> RequestHead:
         """Raises ValueError for what is no request, or one whose end cannot be told."""
         first, *lines = head.decode().split("\r\n")
         method, target, version = first.split(" ", 2)
@@ -43,11 +43,11 @@ class Head:
         body = int(headers.get("content-length", 0))
         if not 0 <= body <= LARGEST_BODY:
             raise ValueError(f"a body of {body} bytes is not taken")
-        return cls(method=method, path=target.partition("?")[0], headers=headers, body=body)
+        return cls(method=method, path=target.partition("?")[0], headers=headers, body_size=body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class TimedResponse:
     """Bytes to send: the first part after `delay` seconds, each further one `pace` seconds later.
 
     Where it `breaks`, the connection is cut after the last; without any part nothing ever comes.
@@ -63,27 +63,30 @@ STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-E
 STREAM_END = b"0\r\n\r\n"
 
 
-def whole(status: int, document: object, *, retry_after: float | None = None) -> Answer:
+def build_json_response(status: int, document: object, *, retry_after: float | None = None) -> TimedResponse:
     """A document as an answer; bytes are one already."""
     body = document if isinstance(document, bytes) else encode(document)
     more = "" if retry_after is None else f"Retry-After: {retry_after:g}\r\n"
-    head = f"HTTP/1.1 {status} {_reason(status)}\r\nContent-Type: application/json\r\n{more}Content-Length: {len(body)}"
-    return Answer(parts=[f"{head}\r\n\r\n".encode() + body])
+    head = (
+        f"HTTP/1.1 {status} {_reason_phrase(status)}\r\nContent-Type: "
+        f"application/json\r\n{more}Content-Length: {len(body)}"
+    )
+    return TimedResponse(parts=[f"{head}\r\n\r\n".encode() + body])
 
 
-def chunk(data: bytes) -> bytes:
+def encode_chunk(data: bytes) -> bytes:
     """A part of a stream."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def _reason(status: int) -> str:
+def _reason_phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
     except ValueError:
         return "Unknown"
 
 
-class Traffic:
+class ConnectionTracker:
     """The connections that are open, the calls that are being answered, and those who wait for a change."""
 
     def __init__(self) -> None:
@@ -92,27 +95,27 @@ class Traffic:
         self._connections: set[Connection] = set()
         self._waiting: dict[anyio.Event, Callable[[], bool]] = {}
 
-    def joined(self, connection: Connection) -> None:
+    def add_connection(self, connection: Connection) -> None:
         self._connections.add(connection)
 
-    def left(self, connection: Connection) -> None:
+    def remove_connection(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        self.changed()
+        self.notify_waiters()
 
-    def began(self) -> None:
+    def start_call(self) -> None:
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
 
-    def ended(self) -> None:
+    def finish_call(self) -> None:
         self.in_flight -= 1
-        self.changed()
+        self.notify_waiters()
 
-    def changed(self) -> None:
+    def notify_waiters(self) -> None:
         for event, holds in self._waiting.items():
             if holds():
                 event.set()
 
-    async def wait(self, holds: Callable[[], bool]) -> None:
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
         """Return when this holds; whatever it looks at is followed by `changed`."""
         while not holds():
             event = anyio.Event()
@@ -122,62 +125,62 @@ class Traffic:
             finally:
                 del self._waiting[event]
 
-    async def hang_up(self) -> None:
+    async def abort_connections(self) -> None:
         """Cut every connection."""
         for connection in list(self._connections):
             connection.abort()
-        await self.wait(lambda: not self._connections)
+        await self.wait_until(lambda: not self._connections)
 
 
 class Connection(asyncio.Protocol):
     """One client: its requests are answered one after the other. Replies are small, so nothing holds them back."""
 
-    def __init__(self, traffic: Traffic, answer: Callable[[Head, bytes], Answer]) -> None:
-        self._traffic = traffic
-        self._answered = answer
+    def __init__(self, tracker: ConnectionTracker, respond: Callable[[RequestHead, bytes], TimedResponse]) -> None:
+        self._tracker = tracker
+        self._respond = respond
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
-        self._head: Head | None = None
-        self._answer: Answer | None = None
+        self._head: RequestHead | None = None
+        self._response: TimedResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do the same and are no subclass.
         self._transport = cast("asyncio.Transport", transport)
-        self._traffic.joined(self)
+        self._tracker.add_connection(self)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        self._next()
+        self._answer_requests()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._traffic.left(self)
+        self._tracker.remove_connection(self)
         if self._timer is not None:
             self._timer.cancel()
-        if self._answer is not None:
-            self._answer = None
-            self._traffic.ended()
+        if self._response is not None:
+            self._response = None
+            self._tracker.finish_call()
 
     def abort(self) -> None:
         self._transport.abort()
 
-    def _next(self) -> None:
+    def _answer_requests(self) -> None:
         """Answer what has arrived, as far as it can be answered now."""
-        while self._answer is None and not self._transport.is_closing():
+        while self._response is None and not self._transport.is_closing():
             try:
-                request = self._request()
+                request = self._take_request()
             except ValueError as error:
-                self._transport.write(whole(400, {"error": {"message": str(error)}}).parts[0])
+                self._transport.write(build_json_response(400, {"error": {"message": str(error)}}).parts[0])
                 self._transport.close()
                 return
             if request is None:
                 return
-            self._traffic.began()
-            self._answer = self._answered(*request)
-            if self._answer.parts:
-                self._send(self._answer, 0, self._loop.time() + self._answer.delay)
+            self._tracker.start_call()
+            self._response = self._respond(*request)
+            if self._response.parts:
+                self._send_parts(self._response, 0, self._loop.time() + self._response.delay)
 
-    def _request(self) -> tuple[Head, bytes] | None:
+    def _take_request(self) -> tuple[RequestHead, bytes] | None:
         """The next request, once it has arrived as a whole."""
         if self._head is None:
             end = self._received.find(b"\r\n\r\n")
@@ -185,31 +188,31 @@ class Connection(asyncio.Protocol):
                 if len(self._received) > LONGEST_HEAD:
                     raise ValueError("the head of the request is too long")
                 return None
-            self._head = Head.parse(bytes(self._received[:end]))
+            self._head = RequestHead.parse(bytes(self._received[:end]))
             del self._received[: end + 4]
         head = self._head
-        if len(self._received) < head.body:
+        if len(self._received) < head.body_size:
             return None
-        body = bytes(self._received[: head.body])
-        del self._received[: head.body]
+        body = bytes(self._received[: head.body_size])
+        del self._received[: head.body_size]
         self._head = None
         return head, body
 
-    def _send(self, answer: Answer, place: int, moment: float) -> None:
+    def _send_parts(self, response: TimedResponse, place: int, moment: float) -> None:
         """Send the parts from `place` on, the first of them at `moment`. A timer goes on with what is not due."""
-        while place < len(answer.parts):
+        while place < len(response.parts):
             if moment > self._loop.time():
-                self._timer = self._loop.call_at(moment, self._go_on, answer, place, moment)
+                self._timer = self._loop.call_at(moment, self._continue_sending, response, place, moment)
                 return
-            self._transport.write(answer.parts[place])
+            self._transport.write(response.parts[place])
             place += 1
-            moment += answer.pace
-        if answer.breaks:
+            moment += response.pace
+        if response.breaks:
             self._transport.close()
         else:
-            self._answer = None
-            self._traffic.ended()
+            self._response = None
+            self._tracker.finish_call()
 
-    def _go_on(self, answer: Answer, place: int, moment: float) -> None:
-        self._send(answer, place, moment)
-        self._next()
+    def _continue_sending(self, response: TimedResponse, place: int, moment: float) -> None:
+        self._send_parts(response, place, moment)
+        self._answer_requests()

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ...engines.model.model_wire import Call, Message
-from ...engines.model.stream_events import used
-from ...engines.script import stop, usage, uses
+from ...engines.model.model_wire import Message, ModelCall
+from ...engines.model.stream_events import parse_tool_use
+from ...engines.script import compute_move_usage, make_tool_uses, stop_reason
 from ...values.attachment import Image
 from ...values.event import ToolUse
-from .api_reply import Asked, Reply, Speech, tool
-from .http_connection import chunk, encode
+from .api_reply import ModelApi, ModelRequest, ScriptedReply, make_caller_tool
+from .http_connection import encode, encode_chunk
 
 # Requests
 
@@ -27,24 +27,24 @@ class _Function(Struct, frozen=True):
     parameters: dict[str, Any] = {}
 
 
-class _Named(Struct, frozen=True):
+class _FunctionEntry(Struct, frozen=True):
     id: str = ""
     function: _Function = _Function()
 
 
-class _Address(Struct, frozen=True):
+class _ImageUrl(Struct, frozen=True):
     url: str = ""
 
 
 class _Part(Struct, frozen=True):
     text: str = ""
-    image_url: _Address | None = None
+    image_url: _ImageUrl | None = None
 
 
 class _Message(Struct, frozen=True):
     role: str
     content: str | list[_Part] | None = None
-    tool_calls: list[_Named] | None = None
+    tool_calls: list[_FunctionEntry] | None = None
     tool_call_id: str | None = None
 
     @property
@@ -55,7 +55,7 @@ class _Message(Struct, frozen=True):
     @property
     def images(self) -> tuple[Image, ...]:
         parts = self.content if isinstance(self.content, list) else []
-        return tuple(_image(part.image_url.url) for part in parts if part.image_url is not None)
+        return tuple(_decode_image(part.image_url.url) for part in parts if part.image_url is not None)
 
 
 class _StreamOptions(Struct, frozen=True):
@@ -65,7 +65,7 @@ class _StreamOptions(Struct, frozen=True):
 class _Request(Struct, frozen=True):
     model: str
     messages: list[_Message]
-    tools: list[_Named] | None = None
+    tools: list[_FunctionEntry] | None = None
     stream: bool = False
     stream_options: _StreamOptions | None = None
 
@@ -73,101 +73,105 @@ class _Request(Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Request).decode
 
 
-def _key(headers: Mapping[str, str]) -> str:
+def _read_api_key(headers: Mapping[str, str]) -> str:
     return headers.get("authorization", "").removeprefix("Bearer ")
 
 
-def _asked(body: bytes, key: str) -> Asked:
+def _parse_request(body: bytes, key: str) -> ModelRequest:
     request = _decode(body)
-    is_counted = not request.stream or (request.stream_options or _StreamOptions()).include_usage
-    return Asked(call=_call(request, key), is_streaming=request.stream, is_counted=is_counted)
+    wants_usage = not request.stream or (request.stream_options or _StreamOptions()).include_usage
+    return ModelRequest(call=_build_call(request, key), is_streaming=request.stream, wants_usage=wants_usage)
 
 
-def _call(request: _Request, key: str) -> Call:
+def _build_call(request: _Request, key: str) -> ModelCall:
     ruled = ("system", "developer")
     functions = [named.function for named in request.tools or ()]
-    return Call(
+    return ModelCall(
         agent=request.model,
         model=request.model,
         system="\n\n".join(message.text for message in request.messages if message.role in ruled),
-        messages=tuple(_message(message) for message in request.messages if message.role not in ruled),
-        tools=tuple(tool(function.name, function.description, function.parameters) for function in functions),
+        messages=tuple(_parse_message(message) for message in request.messages if message.role not in ruled),
+        tools=tuple(
+            make_caller_tool(function.name, function.description, function.parameters) for function in functions
+        ),
         key=key,
     )
 
 
-def _image(url: str) -> Image:
+def _decode_image(url: str) -> Image:
     """An image that stands in its own address."""
     media, _, data = url.removeprefix("data:").partition(";base64,")
     return Image(media, b64decode(data))
 
 
-def _message(message: _Message) -> Message:
+def _parse_message(message: _Message) -> Message:
     if message.role == "tool":
         return Message(role="tool", text=message.text, answers=message.tool_call_id or "")
     if message.role != "assistant":
         return Message(role="user", text=message.text, images=message.images)
-    calls = tuple(used(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ())
+    calls = tuple(
+        parse_tool_use(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()
+    )
     return Message(role="assistant", text=message.text, calls=calls)
 
 
 # Replies
 
 
-def _error(status: int, message: str) -> object:
+def _format_error(status: int, message: str) -> object:
     return {"error": {"message": message, "type": "scripted", "code": status}}
 
 
-class _Rendering:
+class _OpenAIRenderer:
     """A move as this API puts it."""
 
-    def __init__(self, reply: Reply) -> None:
-        self._cue = reply.cue
-        self._asked = reply.asked
+    def __init__(self, reply: ScriptedReply) -> None:
+        self._attempt = reply.attempt
+        self._request = reply.request
         self._id = f"chatcmpl-{reply.number}"
 
-    def document(self) -> dict[str, Any]:
-        move = self._cue.move
+    def render_document(self) -> dict[str, Any]:
+        move = self._attempt.move
         message: dict[str, Any] = {"role": "assistant", "content": move.says or None}
         if move.reasoning:
             message["reasoning_content"] = move.reasoning
         if move.calls:
-            message["tool_calls"] = [_rendered(use) for use in uses(self._cue)]
-        choice = {"index": 0, "message": message, "finish_reason": stop(move)}
-        return self._document("chat.completion", choice) | {"usage": self._usage()}
+            message["tool_calls"] = [_encode_tool_use(use) for use in make_tool_uses(self._attempt)]
+        choice = {"index": 0, "message": message, "finish_reason": stop_reason(move)}
+        return self._build_document("chat.completion", choice) | {"usage": self._format_usage()}
 
-    def opening(self) -> bytes:
-        reasoning = self._cue.move.reasoning
-        opening = self._event({"role": "assistant", "content": ""})
-        return opening + self._event({"reasoning_content": reasoning}) if reasoning else opening
+    def render_opening(self) -> bytes:
+        reasoning = self._attempt.move.reasoning
+        opening = self._encode_delta({"role": "assistant", "content": ""})
+        return opening + self._encode_delta({"reasoning_content": reasoning}) if reasoning else opening
 
-    def piece(self, text: str) -> bytes:
-        return self._event({"content": text})
+    def render_piece(self, text: str) -> bytes:
+        return self._encode_delta({"content": text})
 
-    def ending(self) -> bytes:
+    def render_ending(self) -> bytes:
         end = b""
-        if self._cue.fault == "garbled" and not self._cue.move.calls:
-            end += chunk(b'data: {"choices": [{"delta": {"content": "br\n\n')
-        for n, use in enumerate(uses(self._cue)):
-            whole = _rendered(use)
+        if self._attempt.fault == "garbled" and not self._attempt.move.calls:
+            end += encode_chunk(b'data: {"choices": [{"delta": {"content": "br\n\n')
+        for n, use in enumerate(make_tool_uses(self._attempt)):
+            whole = _encode_tool_use(use)
             text = whole["function"]["arguments"]
             opened = {"index": n, **whole, "function": {"name": use.name, "arguments": ""}}
             deltas = [opened, *({"index": n, "function": {"arguments": part}} for part in (text[:7], text[7:]) if part)]
-            end += b"".join(self._event({"tool_calls": [delta]}) for delta in deltas)
-        end += self._event({}, finish=stop(self._cue.move))
-        if self._asked.is_counted:
-            end += _data(self._document("chat.completion.chunk") | {"usage": self._usage()})
-        return end + chunk(b"data: [DONE]\n\n")
+            end += b"".join(self._encode_delta({"tool_calls": [delta]}) for delta in deltas)
+        end += self._encode_delta({}, finish=stop_reason(self._attempt.move))
+        if self._request.wants_usage:
+            end += _encode_data(self._build_document("chat.completion.chunk") | {"usage": self._format_usage()})
+        return end + encode_chunk(b"data: [DONE]\n\n")
 
-    def _event(self, delta: dict[str, Any], *, finish: str | None = None) -> bytes:
+    def _encode_delta(self, delta: dict[str, Any], *, finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return _data(self._document("chat.completion.chunk", choice))
+        return _encode_data(self._build_document("chat.completion.chunk", choice))
 
-    def _document(self, kind: str, *choices: object) -> dict[str, Any]:
-        return {"id": self._id, "object": kind, "created": 0, "model": self._asked.call.model, "choices": choices}
+    def _build_document(self, kind: str, *choices: object) -> dict[str, Any]:
+        return {"id": self._id, "object": kind, "created": 0, "model": self._request.call.model, "choices": choices}
 
-    def _usage(self) -> dict[str, Any]:
-        spent = usage(self._cue.move, self._asked.call)
+    def _format_usage(self) -> dict[str, Any]:
+        spent = compute_move_usage(self._attempt.move, self._request.call)
         return {
             "prompt_tokens": spent.input_tokens,
             "completion_tokens": spent.output_tokens,
@@ -176,13 +180,19 @@ class _Rendering:
         }
 
 
-def _rendered(use: ToolUse) -> dict[str, Any]:
+def _encode_tool_use(use: ToolUse) -> dict[str, Any]:
     arguments = use.unreadable or encode(use.arguments).decode()
     return {"id": use.id, "type": "function", "function": {"name": use.name, "arguments": arguments}}
 
 
-def _data(document: object) -> bytes:
-    return chunk(b"data: %b\n\n" % encode(document))
+def _encode_data(document: object) -> bytes:
+    return encode_chunk(b"data: %b\n\n" % encode(document))
 
 
-OPENAI = Speech(path="/chat/completions", key=_key, asked=_asked, error=_error, rendering=_Rendering)
+OPENAI = ModelApi(
+    path="/chat/completions",
+    read_api_key=_read_api_key,
+    parse_request=_parse_request,
+    format_error=_format_error,
+    make_renderer=_OpenAIRenderer,
+)

@@ -16,22 +16,22 @@ from typing import Self
 import anyio
 import msgspec
 
-from ...engines.model.model_wire import Call
-from ...engines.script import Move, Repertoire, Scripts, echo
+from ...engines.model.model_wire import ModelCall
+from ...engines.script import Move, Scripts, ScriptSet, echo_request
 from ...values.errors import OutsideFailed
 from .anthropic_api import ANTHROPIC
-from .api_reply import Reply, Speech
-from .http_connection import Answer, Connection, Head, Traffic, encode, whole
+from .api_reply import ModelApi, ScriptedReply
+from .http_connection import Connection, ConnectionTracker, RequestHead, TimedResponse, build_json_response, encode
 from .openai_api import OPENAI
 
-SPEECHES = (OPENAI, ANTHROPIC)
+MODEL_APIS = (OPENAI, ANTHROPIC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
     """A call as it arrived; the agent of `call` is the model that was asked for."""
 
-    call: Call
+    call: ModelCall
     headers: Mapping[str, str]
     is_streaming: bool
 
@@ -48,7 +48,7 @@ class ModelServer:
         self,
         scripts: Scripts = (),
         *,
-        otherwise: Callable[[Call], Move] = echo,
+        otherwise: Callable[[ModelCall], Move] = echo_request,
         latency: float = 0.0,
         api_key: str = "",
         port: int = 0,
@@ -56,7 +56,7 @@ class ModelServer:
         keeps_calls: bool = True,
     ) -> None:
         self.calls: list[Received] = []
-        self._repertoire = Repertoire(scripts, otherwise=otherwise)
+        self._scripts = ScriptSet(scripts, otherwise=otherwise)
         self._latency = latency
         self._api_key = api_key
         self._port = port
@@ -65,11 +65,11 @@ class ModelServer:
         self._keeps_calls = keeps_calls
         self._total = 0
         self._counts: Counter[str] = Counter()
-        self._traffic = Traffic()
+        self._tracker = ConnectionTracker()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self._traffic, self._answer), "127.0.0.1", self._port, backlog=4096
+            lambda: Connection(self._tracker, self._respond_to_request), "127.0.0.1", self._port, backlog=4096
         )
         self._port = self._server.sockets[0].getsockname()[1]
         if self._log_path is not None:
@@ -81,7 +81,7 @@ class ModelServer:
     ) -> None:
         self._server.close()
         with anyio.move_on_after(1, shield=True):
-            await self._traffic.hang_up()
+            await self._tracker.abort_connections()
             await self._server.wait_closed()
         if self._log is not None:
             os.close(self._log)
@@ -94,12 +94,12 @@ class ModelServer:
     @property
     def in_flight(self) -> int:
         """How many calls are being answered."""
-        return self._traffic.in_flight
+        return self._tracker.in_flight
 
     @property
     def most_in_flight(self) -> int:
         """How many there were at most at the same time."""
-        return self._traffic.most_in_flight
+        return self._tracker.most_in_flight
 
     def count(self, key: str) -> int:
         """How many calls came with this idempotency key."""
@@ -107,39 +107,41 @@ class ModelServer:
 
     async def wait_calls(self, count: int) -> None:
         """Wait until so many calls have arrived, from the start of the server on."""
-        await self._traffic.wait(lambda: self._total >= count)
+        await self._tracker.wait_until(lambda: self._total >= count)
 
     async def wait_idle(self) -> None:
         """Wait until every call is answered in full or its caller has hung up."""
-        await self._traffic.wait(lambda: not self._traffic.in_flight)
+        await self._tracker.wait_until(lambda: not self._tracker.in_flight)
 
-    def _answer(self, head: Head, body: bytes) -> Answer:
+    def _respond_to_request(self, head: RequestHead, body: bytes) -> TimedResponse:
         """What to send for a request, and when."""
         if head.method == "GET" and head.path.endswith("/models"):
-            names = self._repertoire.agents or ["scripted"]
-            return whole(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
-        speech = next((speech for speech in SPEECHES if head.path.endswith(speech.path)), None)
-        if speech is None or head.method != "POST":
-            return (speech or OPENAI).refused(404, f"there is nothing at {head.method} {head.path}")
-        if self._api_key and (given := speech.key(head.headers)) != self._api_key:
-            return speech.refused(403 if given else 401, f"this is not the right key: {given}")
-        return self._reply(speech, head, body)
+            names = self._scripts.agent_names or ["scripted"]
+            return build_json_response(
+                200, {"object": "list", "data": [{"id": name, "object": "model"} for name in names]}
+            )
+        api = next((api for api in MODEL_APIS if head.path.endswith(api.path)), None)
+        if api is None or head.method != "POST":
+            return (api or OPENAI).build_error_response(404, f"there is nothing at {head.method} {head.path}")
+        if self._api_key and (given := api.read_api_key(head.headers)) != self._api_key:
+            return api.build_error_response(403 if given else 401, f"this is not the right key: {given}")
+        return self._reply_to_call(api, head, body)
 
-    def _reply(self, speech: Speech, head: Head, body: bytes) -> Answer:
+    def _reply_to_call(self, api: ModelApi, head: RequestHead, body: bytes) -> TimedResponse:
         key = head.headers.get("idempotency-key", "")
         try:
-            asked = speech.asked(body, key or sha256(body).hexdigest())
+            request = api.parse_request(body, key or sha256(body).hexdigest())
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return speech.refused(400, f"the request cannot be read: {error}")
-        self._record(Received(call=asked.call, headers=head.headers, is_streaming=asked.is_streaming), key)
+            return api.build_error_response(400, f"the request cannot be read: {error}")
+        self._record_call(Received(call=request.call, headers=head.headers, is_streaming=request.is_streaming), key)
         try:
-            cue = self._repertoire.cue(asked.call)
+            attempt = self._scripts.next_attempt(request.call)
         except OutsideFailed as error:
-            return speech.refused(400, str(error))
-        answer = speech.answer(Reply(cue=cue, asked=asked, number=self._total))
-        return replace(answer, delay=self._latency + answer.delay)
+            return api.build_error_response(400, str(error))
+        response = api.build_response(ScriptedReply(attempt=attempt, request=request, number=self._total))
+        return replace(response, delay=self._latency + response.delay)
 
-    def _record(self, received: Received, key: str) -> None:
+    def _record_call(self, received: Received, key: str) -> None:
         self._total += 1
         self._counts[key] += 1
         if self._keeps_calls:
@@ -148,4 +150,4 @@ class ModelServer:
             line = {"at": time.time(), "key": key, "model": received.call.model, "stream": received.is_streaming}
             # One write of the whole line, past every buffer: it is there even if the next moment kills us.
             os.write(self._log, encode(line) + b"\n")
-        self._traffic.changed()
+        self._tracker.notify_waiters()

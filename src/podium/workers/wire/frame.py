@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...values.errors import PodiumError
 
-LONGEST = 1024 * 1024
+MAX_FRAME_BYTES = 1024 * 1024
 """How many bytes a line has at most, its end not counted."""
 
 
@@ -16,7 +16,7 @@ class BadFrame(PodiumError):
     """A line that is no message. What it held is not repeated, since that may be a secret."""
 
 
-class TooLong(BadFrame):
+class FrameTooLong(BadFrame):
     """A line, or a message that would be one, of more bytes than the limit."""
 
     def __init__(self, limit: int) -> None:
@@ -24,41 +24,41 @@ class TooLong(BadFrame):
         self.limit = limit
 
 
-Line = bytes | TooLong
+Line = bytes | FrameTooLong
 
 
-class Frames:
+class FrameDecoder:
     """A stream as it comes in, in pieces of any size, and the lines that it is made of."""
 
-    def __init__(self, limit: int = LONGEST) -> None:
+    def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:
         self._limit = limit
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._is_skipping = False
 
     @property
-    def held(self) -> int:
+    def pending_bytes(self) -> int:
         """How many bytes of an unfinished line are kept."""
-        return len(self._held)
+        return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Line]:
         """The lines that `data` completes, in order; a line that grows too long is one TooLong as soon as it does."""
         found: list[Line] = []
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
-            found += self._hold(data[start:end])
+            found += self._buffer_piece(data[start:end])
             if not self._is_skipping:
-                found.append(bytes(self._held))
-            self._held.clear()
+                found.append(bytes(self._buffer))
+            self._buffer.clear()
             self._is_skipping = False
             start = end + 1
-        return found + self._hold(data[start:])
+        return found + self._buffer_piece(data[start:])
 
-    def _hold(self, piece: bytes) -> list[Line]:
+    def _buffer_piece(self, piece: bytes) -> list[Line]:
         if self._is_skipping:
             return []
-        if len(self._held) + len(piece) <= self._limit:
-            self._held += piece
+        if len(self._buffer) + len(piece) <= self._limit:
+            self._buffer += piece
             return []
-        self._held.clear()
+        self._buffer.clear()
         self._is_skipping = True
-        return [TooLong(self._limit)]
+        return [FrameTooLong(self._limit)]

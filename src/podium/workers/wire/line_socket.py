@@ -18,68 +18,68 @@ from math import inf
 from anyio import ClosedResourceError, move_on_after, notify_closing, wait_writable
 
 from ...values.errors import PodiumError
-from .frame import Frames, Line
+from .frame import FrameDecoder, Line
 
 CHUNK = 64 * 1024
 
 
-class Gone(PodiumError):
+class ConnectionClosed(PodiumError):
     """The other side is not there any more; the text says how that came."""
 
 
-class Pipe:
+class LineStream:
     """One task at a time may read from it, and one may write to it."""
 
     def __init__(self, connection: socket.socket, *, longest: int) -> None:
         connection.setblocking(False)
         self._loop = get_running_loop()
         self._socket = connection
-        self._frames = Frames(longest)
+        self._frames = FrameDecoder(longest)
         self._lines: deque[Line] = deque()
         self._unsent = memoryview(b"")
-        self._came = Event()
-        self._hear: Callable[[], object] = self._came.set
+        self._has_data = Event()
+        self._callback: Callable[[], object] = self._has_data.set
         self._is_listening = False
         self._silence = inf
-        self._heard_at = 0.0
+        self._received_at = 0.0
         self._timer: TimerHandle | None = None
         self._ending = ""
 
-    async def line(self) -> Line:
+    async def read_line(self) -> Line:
         """The next line. Raises Gone."""
-        while (line := self.take()) is None:
-            self._came.clear()
-            await self._came.wait()
+        while (line := self.poll_line()) is None:
+            self._has_data.clear()
+            await self._has_data.wait()
         return line
 
-    def call(self, hear: Callable[[], object], *, silence: float) -> None:
+    def set_callback(self, callback: Callable[[], object], *, silence: float) -> None:
         """Call `hear` now and whenever there is something to take, or nothing at all comes for so many seconds."""
-        self._hear, self._silence = hear, silence
+        self._callback, self._silence = callback, silence
         if silence < inf:
-            self._heard_at = self._loop.time()
-            self._watch()
-        hear()
+            self._received_at = self._loop.time()
+            self._watch_silence()
+        callback()
 
-    def take(self) -> Line | None:
+    def poll_line(self) -> Line | None:
         """The next line that has come; None where none has. Raises Gone, after all that came before."""
         if self._lines:
             return self._lines.popleft()
         if self._ending:
-            raise Gone(self._ending)
+            raise ConnectionClosed(self._ending)
         if not self._is_listening:
             self._is_listening = True
-            self._heard_at = self._loop.time()
-            self._loop.add_reader(self._socket, self._receive)
+            self._received_at = self._loop.time()
+            self._loop.add_reader(self._socket, self._receive_chunk)
         return None
 
-    async def write(self, line: bytes, *, within: float) -> None:
+    async def write_line(self, line: bytes, *, within: float) -> None:
         """Hand a line to the system. Raises Gone, also where the other side makes no room for it in so many seconds.
 
         A line that was begun when its writer was cancelled is finished by the next one, so that lines stay whole.
         """
         if not self._unsent:
             self._unsent = memoryview(line)
-            if self._is_flushed():
+            if self._try_flush():
                 return
             line = b""
         with move_on_after(within) as waiting:
@@ -87,82 +87,82 @@ class Pipe:
             self._unsent = memoryview(line)
             await self._flush()
         if waiting.cancelled_caught:
-            raise Gone(f"the other side has not read for {within:g} s")
+            raise ConnectionClosed(f"the other side has not read for {within:g} s")
 
-    def cut(self) -> None:
+    def shut_down(self) -> None:
         """End the connection both ways; whoever reads or writes learns of it."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:
-            self._end("the connection was closed here")
+            self._mark_ended("the connection was closed here")
             notify_closing(self._socket)
             self._socket.close()
-            self._hear()
+            self._callback()
 
     # What comes
 
-    def _receive(self, *, is_late: bool = False) -> None:
+    def _receive_chunk(self, *, is_late: bool = False) -> None:
         """Take what is there, once: a peer that never stops must not keep others from running."""
         try:
             data = self._socket.recv(CHUNK)
         except BlockingIOError:
             if not is_late:
                 return
-            self._end(f"the other side was silent for {self._silence:g} s")
+            self._mark_ended(f"the other side was silent for {self._silence:g} s")
         except OSError:
-            self._end("the other side closed the connection")
+            self._mark_ended("the other side closed the connection")
         else:
-            self._heard_at = self._loop.time()
+            self._received_at = self._loop.time()
             self._lines.extend(self._frames.feed(data))
             if not data:
-                self._end("the other side closed the connection")
-        self._hear()
+                self._mark_ended("the other side closed the connection")
+        self._callback()
         if self._lines:
-            self._rest()
+            self._stop_reading()
 
-    def _watch(self) -> None:
+    def _watch_silence(self) -> None:
         """Look whether it has been silent for too long, now and when it may have been next."""
         now = self._loop.time()
-        if self._is_listening and self._heard_at + self._silence <= now:
-            self._receive(is_late=True)
+        if self._is_listening and self._received_at + self._silence <= now:
+            self._receive_chunk(is_late=True)
         if not self._ending:
-            since = self._heard_at if self._is_listening else now
-            self._timer = self._loop.call_at(since + self._silence, self._watch)
+            since = self._received_at if self._is_listening else now
+            self._timer = self._loop.call_at(since + self._silence, self._watch_silence)
 
-    def _rest(self) -> None:
+    def _stop_reading(self) -> None:
         if self._is_listening:
             self._is_listening = False
             self._loop.remove_reader(self._socket)
 
-    def _end(self, why: str) -> None:
-        self._rest()
+    def _mark_ended(self, why: str) -> None:
+        self._stop_reading()
         self._ending = self._ending or why
         if self._timer is not None:
             self._timer.cancel()
 
     # What goes
 
-    def _is_flushed(self) -> bool:
+    def _try_flush(self) -> bool:
         """Whether the system has taken all that was to be sent, as much as it has room for. Raises Gone."""
         if self._socket.fileno() < 0:
-            raise Gone("the connection was closed here")
+            raise ConnectionClosed("the connection was closed here")
         try:
             self._unsent = self._unsent[self._socket.send(self._unsent) :]
         except BlockingIOError:
             return False
         except OSError:
-            raise Gone("the other side closed the connection") from None
+            raise ConnectionClosed("the other side closed the connection") from None
         return not self._unsent
 
     async def _flush(self) -> None:
-        while self._unsent and not self._is_flushed():
+        while self._unsent and not self._try_flush():
             with suppress(ClosedResourceError):
                 await wait_writable(self._socket)
 
 
-def peer(connection: socket.socket) -> int | None:
+def read_peer_uid(connection: socket.socket) -> int | None:
     """Whose process is at the other end, as the system knows it; None where it does not tell."""
     if not hasattr(socket, "SO_PEERCRED"):
         # The directory and the token have to do there.

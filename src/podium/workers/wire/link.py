@@ -18,9 +18,9 @@ from typing import Any, Generic, TypeVar
 from anyio import Lock, create_task_group, move_on_after, sleep
 from anyio.lowlevel import checkpoint
 
-from ...values.plain_text import cut, plain
-from .frame import LONGEST, BadFrame, Line, TooLong
-from .line_socket import Gone, Pipe
+from ...values.plain_text import escape_unprintable, truncate_text
+from .frame import MAX_FRAME_BYTES, BadFrame, FrameTooLong, Line
+from .line_socket import ConnectionClosed, LineStream
 from .wire_message import (
     FromCommander,
     FromWorker,
@@ -32,13 +32,13 @@ from .wire_message import (
     Report,
     decode_from_commander,
     decode_from_worker,
-    encode,
-    stamped,
+    encode_message,
+    stamp_message,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class LinkLimits:
     """What a connection may take. `frame` and `early` are bytes, the rest up to `unread` seconds.
 
     `unread` is how long the other side may leave a message unread, `early` how much may be said before the
@@ -46,29 +46,29 @@ class Limits:
     connections may be open at once that have not said who they are.
     """
 
-    frame: int = LONGEST
-    early: int = LONGEST
+    frame: int = MAX_FRAME_BYTES
+    early: int = MAX_FRAME_BYTES
     handshake: float = 10.0
     ping: float = 30.0
     silence: float = 60.0
     unread: float = 60.0
     bad_lines: int = 3
     inbox: int = 16
-    strangers: int = 64
+    unauthenticated: int = 64
 
 
-class Rejected(Gone):
+class HandshakeRejected(ConnectionClosed):
     """The handshake was refused; the text says why."""
 
 
-STANDARD = Limits()
+DEFAULT_LIMITS = LinkLimits()
 
-OnBad = Callable[[BadFrame], None]
+OnBadFrame = Callable[[BadFrame], None]
 """Who is told of a bad line, which is then skipped."""
 
 Heard = TypeVar("Heard", bound=Report | Order)
 Said = TypeVar("Said", bound=Report | Order)
-Control = Handshake | HandshakeAck | Ping | Pong
+ControlMessage = Handshake | HandshakeAck | Ping | Pong
 """What the wire says for itself, and neither end sees."""
 
 
@@ -79,9 +79,14 @@ class Link(Generic[Heard, Said]):
     """
 
     def __init__(
-        self, pipe: Pipe, decode: Callable[[bytes], Heard | Control], *, limits: Limits, on_bad: OnBad
+        self,
+        stream: LineStream,
+        decode: Callable[[bytes], Heard | ControlMessage],
+        *,
+        limits: LinkLimits,
+        on_bad: OnBadFrame,
     ) -> None:
-        self._pipe = pipe
+        self._stream = stream
         self._decode = decode
         self._limits = limits
         self._on_bad = on_bad
@@ -95,7 +100,7 @@ class Link(Generic[Heard, Said]):
         self._is_answered = Event()
         self._is_open = Event()
         self._was_pinged = Event()
-        self._ending: Gone | None = None
+        self._ending: ConnectionClosed | None = None
 
     async def send(self, message: Said) -> None:
         """Say it, after all that was said before. Raises Gone, and BadFrame for what cannot be sent.
@@ -103,13 +108,13 @@ class Link(Generic[Heard, Said]):
         Before the handshake is answered it is kept, up to a limit, and then waits. Afterwards it waits while
         the other side does not read, up to a limit, and then the other side is gone.
         """
-        line = line_of(message, self._limits)
+        line = encode_line(message, self._limits)
         async with self._sending:
             if not self._is_open.is_set() and len(self._early) + len(line) <= self._limits.early:
                 self._early += line
                 return
             await self._is_open.wait()
-            await self._write(line)
+            await self._write_line(line)
 
     async def receive(self) -> Heard:
         """What the other side says next. Raises Gone, after everything that came before."""
@@ -118,11 +123,11 @@ class Link(Generic[Heard, Said]):
             await checkpoint()
         while not self._inbox:
             if self._is_over:
-                raise self._gone()
+                raise self._make_closed_error()
             self._has_news.clear()
             await self._has_news.wait()
         message = self._inbox.popleft()
-        self._take_in()
+        self._receive_pending()
         return message
 
     def __aiter__(self) -> Link[Heard, Said]:
@@ -131,48 +136,48 @@ class Link(Generic[Heard, Said]):
     async def __anext__(self) -> Heard:
         try:
             return await self.receive()
-        except Rejected:
+        except HandshakeRejected:
             raise
-        except Gone:
+        except ConnectionClosed:
             raise StopAsyncIteration from None
 
-    async def accepted(self) -> dict[str, Any]:
+    async def wait_accepted(self) -> dict[str, Any]:
         """What the commander gave the worker to begin with, as soon as it did. Raises Rejected, or Gone."""
         await self._is_open.wait()
         if self._ack is None or self._ending is not None:
-            raise self._gone()
+            raise self._make_closed_error()
         return self._ack.config
 
     @property
-    def ending(self) -> str:
+    def end_reason(self) -> str:
         """How it ended; empty while it has not."""
         return "" if self._ending is None else str(self._ending)
 
     # What comes
 
-    def _take_in(self) -> None:
+    def _receive_pending(self) -> None:
         """Hear what has come, as far as there is room for it."""
         if self._is_over:
             return
         try:
-            while len(self._inbox) < self._limits.inbox and (line := self._pipe.take()) is not None:
+            while len(self._inbox) < self._limits.inbox and (line := self._stream.poll_line()) is not None:
                 try:
-                    self._hear(self._decode(whole(line)))
+                    self._handle_message(self._decode(unwrap_line(line)))
                     self._bad = 0
                 except BadFrame as error:
                     self._bad += 1
                     self._on_bad(error)
                 if self._bad == self._limits.bad_lines:
-                    raise Gone(f"the other side sent {self._bad} bad lines in a row")
-        except Gone as gone:
-            self._end(gone)
+                    raise ConnectionClosed(f"the other side sent {self._bad} bad lines in a row")
+        except ConnectionClosed as gone:
+            self._mark_closed(gone)
             self._is_over = True
         if self._inbox or self._is_over:
             self._has_news.set()
 
-    def _hear(self, message: Heard | Control) -> None:
+    def _handle_message(self, message: Heard | ControlMessage) -> None:
         if isinstance(message, HandshakeAck):
-            self._answered(message)
+            self._handle_ack(message)
         elif isinstance(message, Handshake) or not (self._is_open.is_set() or self._ack):
             raise BadFrame("a message came out of its order: a handshake comes first, is answered, and comes once")
         elif isinstance(message, Ping):
@@ -180,93 +185,105 @@ class Link(Generic[Heard, Said]):
         elif not isinstance(message, Pong):
             self._inbox.append(message)
 
-    def _answered(self, ack: HandshakeAck) -> None:
+    def _handle_ack(self, ack: HandshakeAck) -> None:
         if self._ack is not None:
             raise BadFrame("a message came out of its order: the handshake was answered before")
         if not ack.accepted:
-            raise Rejected(f"the commander refused the handshake: {cut(plain(ack.error), 500)}")
+            raise HandshakeRejected(
+                f"the commander refused the handshake: {truncate_text(escape_unprintable(ack.error), 500)}"
+            )
         self._ack = ack
         self._is_answered.set()
 
     # Its tasks
 
-    async def _ping(self) -> None:
+    async def _send_pings(self) -> None:
         """The commander's beat."""
-        with suppress(Gone):
+        with suppress(ConnectionClosed):
             while True:
                 await sleep(self._limits.ping)
-                await self._say(Ping())
+                await self._send_control(Ping())
 
-    async def _pong(self) -> None:
+    async def _answer_pings(self) -> None:
         """The worker's: what was said early, once the handshake is answered, and then an answer to each ping."""
-        with suppress(Gone):
+        with suppress(ConnectionClosed):
             with move_on_after(self._limits.handshake):
                 await self._is_answered.wait()
             if self._ack is None:
-                self._end(Gone(f"the handshake was not answered within {self._limits.handshake:g} s"))
+                self._mark_closed(
+                    ConnectionClosed(f"the handshake was not answered within {self._limits.handshake:g} s")
+                )
                 return
             # Whoever sends meanwhile only adds to it, so the pipe is free.
             while self._early:
                 said, self._early = bytes(self._early), bytearray()
-                await self._write(said)
+                await self._write_line(said)
             self._is_open.set()
             while True:
                 await self._was_pinged.wait()
                 self._was_pinged.clear()
-                await self._say(Pong())
+                await self._send_control(Pong())
 
-    async def _say(self, message: Ping | Pong) -> None:
+    async def _send_control(self, message: Ping | Pong) -> None:
         async with self._sending:
-            await self._write(line_of(message, self._limits))
+            await self._write_line(encode_line(message, self._limits))
 
-    async def _write(self, line: bytes) -> None:
+    async def _write_line(self, line: bytes) -> None:
         if self._ending is not None:
-            raise self._gone()
+            raise self._make_closed_error()
         try:
-            await self._pipe.write(line, within=self._limits.unread)
-        except Gone as gone:
-            self._end(gone)
+            await self._stream.write_line(line, within=self._limits.unread)
+        except ConnectionClosed as gone:
+            self._mark_closed(gone)
             raise
 
-    def _end(self, gone: Gone) -> None:
+    def _mark_closed(self, gone: ConnectionClosed) -> None:
         self._ending = self._ending or gone
         self._is_open.set()
-        self._pipe.cut()
+        self._stream.shut_down()
 
     def _close(self) -> None:
-        self._end(Gone("the connection was closed here"))
+        self._mark_closed(ConnectionClosed("the connection was closed here"))
         self._inbox.clear()
-        self._pipe.close()
+        self._stream.close()
 
-    def _gone(self) -> Gone:
-        return type(self._ending)(str(self._ending)) if self._ending else Gone("the connection was closed here")
+    def _make_closed_error(self) -> ConnectionClosed:
+        return (
+            type(self._ending)(str(self._ending))
+            if self._ending
+            else ConnectionClosed("the connection was closed here")
+        )
 
 
 @asynccontextmanager
-async def worker_end(pipe: Pipe, *, limits: Limits, on_bad: OnBad) -> AsyncIterator[Link[Order, Report]]:
+async def open_worker_link(
+    stream: LineStream, *, limits: LinkLimits, on_bad: OnBadFrame
+) -> AsyncIterator[Link[Order, Report]]:
     """The end of a worker whose handshake is not answered yet, until the block ends."""
-    link: Link[Order, Report] = Link(pipe, decode_from_commander, limits=limits, on_bad=on_bad)
-    async with _kept(link, link._pong):
+    link: Link[Order, Report] = Link(stream, decode_from_commander, limits=limits, on_bad=on_bad)
+    async with _run_link(link, link._answer_pings):
         yield link
 
 
 @asynccontextmanager
-async def commander_end(pipe: Pipe, *, limits: Limits, on_bad: OnBad) -> AsyncIterator[Link[Report, Order]]:
+async def open_commander_link(
+    stream: LineStream, *, limits: LinkLimits, on_bad: OnBadFrame
+) -> AsyncIterator[Link[Report, Order]]:
     """The end of a commander that has let the worker in, until the block ends."""
-    link: Link[Report, Order] = Link(pipe, decode_from_worker, limits=limits, on_bad=on_bad)
+    link: Link[Report, Order] = Link(stream, decode_from_worker, limits=limits, on_bad=on_bad)
     link._is_open.set()
-    async with _kept(link, link._ping):
+    async with _run_link(link, link._send_pings):
         yield link
 
 
 @asynccontextmanager
-async def _kept(link: Link[Heard, Said], beat: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+async def _run_link(link: Link[Heard, Said], keepalive: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
     """Let the link hear, with its beat, until the block ends, and close it."""
     trouble: Exception | None = None
     try:
         async with create_task_group() as group:
-            group.start_soon(beat)
-            link._pipe.call(link._take_in, silence=link._limits.silence)
+            group.start_soon(keepalive)
+            link._stream.set_callback(link._receive_pending, silence=link._limits.silence)
             try:
                 yield
             except Exception as error:
@@ -279,16 +296,16 @@ async def _kept(link: Link[Heard, Said], beat: Callable[[], Coroutine[Any, Any, 
         raise trouble
 
 
-def line_of(message: FromWorker | FromCommander, limits: Limits) -> bytes:
+def encode_line(message: FromWorker | FromCommander, limits: LinkLimits) -> bytes:
     """The message as it goes over the wire now. Raises BadFrame."""
-    line = encode(stamped(message, id=secrets.token_hex(8), timestamp=time.time_ns() // 1_000_000))
+    line = encode_message(stamp_message(message, id=secrets.token_hex(8), timestamp=time.time_ns() // 1_000_000))
     if len(line) > limits.frame + 1:
-        raise TooLong(limits.frame)
+        raise FrameTooLong(limits.frame)
     return line
 
 
-def whole(line: Line) -> bytes:
+def unwrap_line(line: Line) -> bytes:
     """The line, where it is one. Raises TooLong."""
-    if isinstance(line, TooLong):
+    if isinstance(line, FrameTooLong):
         raise line
     return line

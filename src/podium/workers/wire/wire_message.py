@@ -13,24 +13,26 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from ...values.action import Action
-from ...values.plain_text import cut, plain
+from ...values.plain_text import escape_unprintable, truncate_text
 from .frame import BadFrame
 
-State = Literal["starting", "idle", "thinking", "tool_call", "waiting_permission", "complete", "failed", "cancelled"]
+ReportedState = Literal[
+    "starting", "idle", "thinking", "tool_call", "waiting_permission", "complete", "failed", "cancelled"
+]
 """What a worker is doing, or how it ended."""
 
-FINAL: frozenset[State] = frozenset({"complete", "failed", "cancelled"})
+FINAL: frozenset[ReportedState] = frozenset({"complete", "failed", "cancelled"})
 """The states that never change again."""
 
-Scope = Literal["once", "run", "always"]
-Level = Literal["debug", "info", "warning", "error"]
+ApprovalScope = Literal["once", "run", "always"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Amount = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
-def moved(before: State, after: State) -> State:
+def next_state(before: ReportedState, after: ReportedState) -> ReportedState:
     """The state of a worker that was in one and says another: a final state stays."""
     return before if before in FINAL else after
 
@@ -78,7 +80,7 @@ class PermissionRequest(_Message, frozen=True, kw_only=True, tag="permission_req
 class StatusUpdate(_Message, frozen=True, kw_only=True, tag="status_update"):
     """What the worker does now. `progress` is the share that is done, where that is known."""
 
-    state: State
+    state: ReportedState
     tool: str = ""
     progress: Share | None = None
     tokens: Count = 0
@@ -108,10 +110,10 @@ class TaskError(_Message, frozen=True, kw_only=True, tag="task_error"):
     recoverable: bool = False
 
 
-class Log(_Message, frozen=True, kw_only=True, tag="log"):
+class LogLine(_Message, frozen=True, kw_only=True, tag="log"):
     """A line for the worker's log."""
 
-    level: Level
+    level: LogLevel
     content: str
 
 
@@ -136,7 +138,7 @@ class HandshakeAck(_Message, frozen=True, kw_only=True, tag="handshake_ack"):
 class Approve(Struct, frozen=True, kw_only=True, tag_field="type", tag="approve"):
     """It may be done: this time, this and its like in the run, or always."""
 
-    scope: Scope = "once"
+    scope: ApprovalScope = "once"
 
 
 class Deny(Struct, frozen=True, kw_only=True, tag_field="type", tag="deny"):
@@ -190,7 +192,7 @@ class Ping(_Message, frozen=True, kw_only=True, tag="ping"):
     """The commander is there, and asks whether the worker is."""
 
 
-Report = PermissionRequest | StatusUpdate | TaskComplete | TaskError | Log
+Report = PermissionRequest | StatusUpdate | TaskComplete | TaskError | LogLine
 """What a worker says of its work."""
 Order = PermissionResponse | Cancel | Pause | Resume | InjectContext
 """What a commander says about it."""
@@ -203,12 +205,12 @@ _from_worker: msgspec.json.Decoder[FromWorker] = msgspec.json.Decoder(FromWorker
 _from_commander: msgspec.json.Decoder[FromCommander] = msgspec.json.Decoder(FromCommander)
 
 
-def stamped(message: _Any, *, id: str, timestamp: int) -> _Any:
+def stamp_message(message: _Any, *, id: str, timestamp: int) -> _Any:
     """The message as it is sent: with an id, unless it has one, and the moment."""
     return structs.replace(message, id=message.id or id, timestamp=timestamp)
 
 
-def encode(message: FromWorker | FromCommander) -> bytes:
+def encode_message(message: FromWorker | FromCommander) -> bytes:
     """The message as a line, its end included. Raises BadFrame."""
     try:
         return msgspec.json.encode(message) + b"\n"
@@ -219,19 +221,19 @@ def encode(message: FromWorker | FromCommander) -> bytes:
 
 def decode_from_worker(line: bytes) -> FromWorker:
     """What a worker says in a line. Raises BadFrame."""
-    return _decoded(_from_worker, line)
+    return _decode_line(_from_worker, line)
 
 
 def decode_from_commander(line: bytes) -> FromCommander:
     """What a commander says in a line. Raises BadFrame."""
-    return _decoded(_from_commander, line)
+    return _decode_line(_from_commander, line)
 
 
-def _decoded(decoder: msgspec.json.Decoder[_Any], line: bytes) -> _Any:
+def _decode_line(decoder: msgspec.json.Decoder[_Any], line: bytes) -> _Any:
     try:
         message = decoder.decode(line)
     except msgspec.ValidationError as error:
-        raise BadFrame(f"a line is no message: {cut(plain(str(error)), 200)}") from None
+        raise BadFrame(f"a line is no message: {truncate_text(escape_unprintable(str(error)), 200)}") from None
     except (msgspec.MsgspecError, ValueError):
         raise BadFrame("a line is no message: it is not JSON in UTF-8") from None
     except RecursionError:

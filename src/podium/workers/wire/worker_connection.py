@@ -22,15 +22,25 @@ from msgspec import structs
 
 from ...values.errors import PodiumError
 from .frame import BadFrame
-from .line_socket import Gone, Pipe, peer
-from .link import STANDARD, Limits, Link, OnBad, Rejected, commander_end, line_of, whole, worker_end
+from .line_socket import ConnectionClosed, LineStream, read_peer_uid
+from .link import (
+    DEFAULT_LIMITS,
+    HandshakeRejected,
+    Link,
+    LinkLimits,
+    OnBadFrame,
+    encode_line,
+    open_commander_link,
+    open_worker_link,
+    unwrap_line,
+)
 from .wire_message import Handshake, HandshakeAck, Order, Report, decode_from_worker
 
 RETRY_SECONDS = 0.02
 """How long to wait where the system has no room for a connection just now."""
 
 
-def _unheard(*_: object) -> None:
+def _ignore_error(*_: object) -> None:
     """Nobody wants to know."""
 
 
@@ -38,38 +48,38 @@ def _unheard(*_: object) -> None:
 
 
 @asynccontextmanager
-async def connect(
-    path: Path, handshake: Handshake, *, limits: Limits = STANDARD, on_bad: OnBad = _unheard
+async def connect_to_commander(
+    path: Path, handshake: Handshake, *, limits: LinkLimits = DEFAULT_LIMITS, on_bad: OnBadFrame = _ignore_error
 ) -> AsyncIterator[Link[Order, Report]]:
     """A worker's link to the commander that listens at `path`. Raises Gone where there is none.
 
     The handshake is on its way when the block begins, and not answered yet.
     """
-    pipe = Pipe(await _connected(path, limits), longest=limits.frame)
-    async with worker_end(pipe, limits=limits, on_bad=on_bad) as link:
-        await pipe.write(line_of(handshake, limits), within=limits.handshake)
+    stream = LineStream(await _open_connection(path, limits), longest=limits.frame)
+    async with open_worker_link(stream, limits=limits, on_bad=on_bad) as link:
+        await stream.write_line(encode_line(handshake, limits), within=limits.handshake)
         yield link
 
 
-async def _connected(path: Path, limits: Limits) -> socket.socket:
+async def _open_connection(path: Path, limits: LinkLimits) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.setblocking(False)
         with fail_after(limits.handshake):
-            await _reach(connection, path)
-        if peer(connection) not in (os.getuid(), None):
-            raise Gone(f"{path} is held by another user's process; a worker talks to its own user's only")
+            await _connect_with_retries(connection, path)
+        if read_peer_uid(connection) not in (os.getuid(), None):
+            raise ConnectionClosed(f"{path} is held by another user's process; a worker talks to its own user's only")
     except OSError as error:
         connection.close()
         why = error.strerror or str(error) or "it takes no connections"
-        raise Gone(f"no commander can be reached at {path}: {why}") from error
+        raise ConnectionClosed(f"no commander can be reached at {path}: {why}") from error
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-async def _reach(connection: socket.socket, path: Path) -> None:
+async def _connect_with_retries(connection: socket.socket, path: Path) -> None:
     while True:
         try:
             connection.connect(str(path))
@@ -83,31 +93,31 @@ async def _reach(connection: socket.socket, path: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guest:
+class ExpectedWorker:
     """A worker that is expected, and what it is given to begin with."""
 
     worker: str
     config: Mapping[str, Any]
 
 
-class Welcome:
+class WorkerTokens:
     """The workers that are expected, each with a token that counts once."""
 
     def __init__(self) -> None:
-        self._expected: dict[bytes, Guest] = {}
+        self._expected: dict[bytes, ExpectedWorker] = {}
 
-    def expect(self, worker: str, config: Mapping[str, Any]) -> str:
+    def issue_token(self, worker: str, config: Mapping[str, Any]) -> str:
         """The token with which this worker may come. One that it was given before no longer counts."""
-        self.forget(worker)
+        self.revoke_token(worker)
         token = secrets.token_urlsafe(32)
-        self._expected[token.encode()] = Guest(worker=worker, config=config)
+        self._expected[token.encode()] = ExpectedWorker(worker=worker, config=config)
         return token
 
-    def forget(self, worker: str) -> None:
+    def revoke_token(self, worker: str) -> None:
         """Expect it no longer."""
-        self._expected = {token: guest for token, guest in self._expected.items() if guest.worker != worker}
+        self._expected = {token: expected for token, expected in self._expected.items() if expected.worker != worker}
 
-    def admit(self, token: str) -> Guest | None:
+    def redeem_token(self, token: str) -> ExpectedWorker | None:
         """Who comes with this token; None where it is nobody's. It counts no more."""
         given = token.encode()
         # All are compared, and each in full, so that the time it takes tells nothing.
@@ -115,59 +125,59 @@ class Welcome:
         return self._expected.pop(found[0]) if found else None
 
 
-Handle = Callable[[Link[Report, Order], Handshake], Awaitable[None]]
+HandleWorker = Callable[[Link[Report, Order], Handshake], Awaitable[None]]
 """What is done with a worker that was let in. Its handshake names the worker that the token was made for."""
 
-OnTrouble = Callable[[str, PodiumError], None]
+OnConnectionError = Callable[[str, PodiumError], None]
 """Who is told of bad lines and refused connections, with the worker's name where that is known."""
 
 
-async def serve(
+async def serve_workers(
     listener: socket.socket,
-    welcome: Welcome,
-    handle: Handle,
+    tokens: WorkerTokens,
+    handle: HandleWorker,
     *,
-    limits: Limits = STANDARD,
-    on_trouble: OnTrouble = _unheard,
+    limits: LinkLimits = DEFAULT_LIMITS,
+    on_error: OnConnectionError = _ignore_error,
 ) -> None:
     """Let workers in as they come, and handle each of them beside the others, until cancelled.
 
     A worker's connection ends with `handle`. That it was lost before is no error here.
     """
     listener.setblocking(False)
-    strangers: list[CancelScope] = []
+    unauthenticated: list[CancelScope] = []
 
-    async def meet(connection: socket.socket) -> None:
-        pipe = Pipe(connection, longest=limits.frame)
+    async def handle_connection(connection: socket.socket) -> None:
+        stream = LineStream(connection, longest=limits.frame)
         handshake: Handshake | None = None
         try:
-            with CancelScope() as meeting:
-                strangers.append(meeting)
+            with CancelScope() as handshake_scope:
+                unauthenticated.append(handshake_scope)
                 try:
-                    handshake = await _greeted(pipe, peer(connection), welcome, limits)
+                    handshake = await _complete_handshake(stream, read_peer_uid(connection), tokens, limits)
                 finally:
-                    strangers.remove(meeting)
+                    unauthenticated.remove(handshake_scope)
             if handshake is not None:
-                on_bad = partial(on_trouble, handshake.worker)
-                async with commander_end(pipe, limits=limits, on_bad=on_bad) as link:
+                on_bad = partial(on_error, handshake.worker)
+                async with open_commander_link(stream, limits=limits, on_bad=on_bad) as link:
                     await handle(link, handshake)
-        except Rejected as error:
-            on_trouble("", error)
-        except Gone:
+        except HandshakeRejected as error:
+            on_error("", error)
+        except ConnectionClosed:
             pass
         finally:
-            pipe.close()
+            stream.close()
 
     async with create_task_group() as group:
         while True:
-            connection = await _taken(listener)
-            if len(strangers) >= limits.strangers:
+            connection = await _accept_connection(listener)
+            if len(unauthenticated) >= limits.unauthenticated:
                 # Who is in earnest says at once who it is, so the one that has waited longest goes.
-                strangers[0].cancel()
-            group.start_soon(meet, connection)
+                unauthenticated[0].cancel()
+            group.start_soon(handle_connection, connection)
 
 
-async def _taken(listener: socket.socket) -> socket.socket:
+async def _accept_connection(listener: socket.socket) -> socket.socket:
     while True:
         await wait_readable(listener)
         try:
@@ -179,34 +189,42 @@ async def _taken(listener: socket.socket) -> socket.socket:
             await sleep(RETRY_SECONDS)
 
 
-async def _greeted(pipe: Pipe, user: int | None, welcome: Welcome, limits: Limits) -> Handshake:
+async def _complete_handshake(
+    stream: LineStream, user: int | None, tokens: WorkerTokens, limits: LinkLimits
+) -> Handshake:
     """The handshake of a worker that was let in and told so. Raises Rejected to whom it was refused, and Gone."""
     try:
-        handshake, config = await _introduced(pipe, user, welcome, limits)
-    except Rejected as error:
-        await pipe.write(line_of(HandshakeAck(accepted=False, error=str(error)), limits), within=limits.handshake)
+        handshake, config = await _verify_handshake(stream, user, tokens, limits)
+    except HandshakeRejected as error:
+        await stream.write_line(
+            encode_line(HandshakeAck(accepted=False, error=str(error)), limits), within=limits.handshake
+        )
         raise
-    await pipe.write(line_of(HandshakeAck(accepted=True, config=dict(config)), limits), within=limits.handshake)
+    await stream.write_line(
+        encode_line(HandshakeAck(accepted=True, config=dict(config)), limits), within=limits.handshake
+    )
     return handshake
 
 
-async def _introduced(
-    pipe: Pipe, user: int | None, welcome: Welcome, limits: Limits
+async def _verify_handshake(
+    stream: LineStream, user: int | None, tokens: WorkerTokens, limits: LinkLimits
 ) -> tuple[Handshake, Mapping[str, Any]]:
     """The handshake, with the name that the token stands for and without the token; and what the worker is given."""
     if user not in (os.getuid(), None):
-        raise Rejected("the connection comes from another user; a commander talks to its own user's workers only")
+        raise HandshakeRejected(
+            "the connection comes from another user; a commander talks to its own user's workers only"
+        )
     try:
         with fail_after(limits.handshake):
-            line = await pipe.line()
-        message = decode_from_worker(whole(line))
+            line = await stream.read_line()
+        message = decode_from_worker(unwrap_line(line))
     except TimeoutError:
-        raise Rejected(f"no handshake came within {limits.handshake:g} s") from None
+        raise HandshakeRejected(f"no handshake came within {limits.handshake:g} s") from None
     except BadFrame as error:
-        raise Rejected(f"no handshake came first: {error}") from None
+        raise HandshakeRejected(f"no handshake came first: {error}") from None
     if not isinstance(message, Handshake):
-        raise Rejected("no handshake came first: another message did")
-    guest = welcome.admit(message.token)
-    if guest is None:
-        raise Rejected("the token is nobody's; every worker has its own, and it counts once")
-    return structs.replace(message, worker=guest.worker, token=""), guest.config
+        raise HandshakeRejected("no handshake came first: another message did")
+    expected = tokens.redeem_token(message.token)
+    if expected is None:
+        raise HandshakeRejected("the token is nobody's; every worker has its own, and it counts once")
+    return structs.replace(message, worker=expected.worker, token=""), expected.config

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...values.errors import Mistake, OutsideFailed
-from ...values.located_yaml import quoted
-from .repository import Place, git, git_output
+from ...values.located_yaml import quote_text
+from .repository import GitLocation, call_git, read_git_output
 
 LONGEST = 200
 USUAL = re.compile(r"\w[\w-]*(/\w[\w-]*)*", re.ASCII)
@@ -25,18 +25,22 @@ class Worktree:
     branch: str
 
 
-async def must_be_name(place: Place, branch: str) -> None:
+async def must_be_branch_name(place: GitLocation, branch: str) -> None:
     """Raise Mistake where no branch of ours could be called so."""
     if not branch:
         raise Mistake("a worktree needs the name of a branch, and none was given; feat/login would do")
-    why = _refused(branch)
-    if not why and not USUAL.fullmatch(branch) and (await git(place, "check-ref-format", f"{HEADS}{branch}")).code != 0:
+    why = _find_name_problem(branch)
+    if (
+        not why
+        and not USUAL.fullmatch(branch)
+        and (await call_git(place, "check-ref-format", f"{HEADS}{branch}")).code != 0
+    ):
         why = "git allows no such name"
     if why:
-        raise Mistake(f"{quoted(branch)} cannot be the name of a branch: {why}; feat/login would do")
+        raise Mistake(f"{quote_text(branch)} cannot be the name of a branch: {why}; feat/login would do")
 
 
-def _refused(branch: str) -> str:
+def _find_name_problem(branch: str) -> str:
     if branch.startswith("-"):
         return "it looks like an option"
     if not branch.isprintable():
@@ -52,13 +56,13 @@ def _refused(branch: str) -> str:
     return ""
 
 
-async def branches(place: Place) -> list[str]:
+async def list_branches(place: GitLocation) -> list[str]:
     """The names of all local branches."""
-    listed = await git_output(place, "for-each-ref", "--format=%(refname)", HEADS)
+    listed = await read_git_output(place, "for-each-ref", "--format=%(refname)", HEADS)
     return [line.removeprefix(HEADS) for line in listed.splitlines()]
 
 
-def must_have_room(branch: str, there: Collection[str]) -> None:
+def must_not_overlap_branches(branch: str, there: Collection[str]) -> None:
     """Raise Mistake where git cannot keep a branch of this name beside those that there are."""
     for other in there:
         if other.startswith(f"{branch}/") or branch.startswith(f"{other}/"):
@@ -68,9 +72,9 @@ def must_have_room(branch: str, there: Collection[str]) -> None:
             )
 
 
-async def worktrees(place: Place) -> list[Worktree]:
+async def list_git_worktrees(place: GitLocation) -> list[Worktree]:
     """All worktrees that git knows, the repository's own first."""
-    found, listed = [], await git_output(place, "worktree", "list", "--porcelain", "-z")
+    found, listed = [], await read_git_output(place, "worktree", "list", "--porcelain", "-z")
     for part in listed.split("\0\0"):
         lines = dict(line.partition(" ")[::2] for line in part.split("\0") if line)
         if "worktree" in lines:
@@ -78,19 +82,19 @@ async def worktrees(place: Place) -> list[Worktree]:
     return found
 
 
-async def advance(place: Place, branch: str, *, old: str, new: str, tree: str) -> None:
+async def advance_branch(place: GitLocation, branch: str, *, old: str, new: str, tree: str) -> None:
     """Move a branch from the commit `old` to its descendant `new`, whose tree is the one that was approved.
 
     Raises Mistake, and moves nothing, where any of that is not so any more. A checkout that is on the
     branch keeps the files that it has; bringing those up to date is for the caller.
     """
-    if await git_output(place, "rev-parse", "--verify", "--end-of-options", f"{new}^{{tree}}") != tree:
+    if await read_git_output(place, "rev-parse", "--verify", "--end-of-options", f"{new}^{{tree}}") != tree:
         raise Mistake(f"{new[:12]} is not what was approved for {branch}; look at it again and approve that")
-    if (await git(place, "merge-base", "--is-ancestor", old, new)).code != 0:
+    if (await call_git(place, "merge-base", "--is-ancestor", old, new)).code != 0:
         raise Mistake(f"{new[:12]} does not contain what {branch} has; merge {branch} into it first")
-    moved = await git(place, "update-ref", f"{HEADS}{branch}", new, old)
+    moved = await call_git(place, "update-ref", f"{HEADS}{branch}", new, old)
     if moved.code != 0:
-        now = await git(place, "rev-parse", "--verify", "--quiet", f"{HEADS}{branch}")
+        now = await call_git(place, "rev-parse", "--verify", "--quiet", f"{HEADS}{branch}")
         if now.out.decode().strip() == old:
             raise OutsideFailed(f"git could not move {branch}: {moved.err}")
         raise Mistake(f"{branch} has moved since {new[:12]} was approved; merge again and approve that")

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from anyio import BrokenResourceError, create_task_group, fail_after, open_process
 
-from ...values.errors import Inconsistent, Mistake, OutsideFailed
+from ...values.errors import JournalMismatch, Mistake, OutsideFailed
 
 LARGEST_OUTPUT = 64 * 1024 * 1024
 LONGEST_PATH = 8192
@@ -64,7 +64,7 @@ ENVIRONMENT = {
 COMPARING = frozenset(("diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show"))
 LOOKING_INTO_SUBMODULES = COMPARING | {"status"}
 
-INSTEAD = (
+SETTING_REPLACEMENTS = (
     (r"filter\..*\.(clean|smudge|process)", ""),
     (r"filter\..*\.required", "false"),
     # A driver that fails is a conflict, a comparison that fails is an error: neither goes unnoticed.
@@ -84,11 +84,11 @@ INSTEAD = (
 STARTING_NOTHING = frozenset(("check-ref-format", "for-each-ref", "merge-base", "rev-parse"))
 """Commands that look at refs and commits only: they start no program, whatever the repository's settings name."""
 
-DRIVERS = f"^({'|'.join(pattern for pattern, _ in INSTEAD)})$"
+DRIVERS = f"^({'|'.join(pattern for pattern, _ in SETTING_REPLACEMENTS)})$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class GitResult:
     """What git came back with."""
 
     code: int
@@ -96,7 +96,7 @@ class Done:
     err: str
 
 
-def trusted_program(name: str, *, outside: Path) -> str | None:
+def find_trusted_program(name: str, *, outside: Path) -> str | None:
     """The absolute path of a program that is not in the directory `outside`, where workers write."""
     kept_out = outside.resolve()
     for folder in (*TRUSTED, *os.environ.get("PATH", "").split(os.pathsep)):
@@ -126,11 +126,11 @@ class Repository:
         start = path.resolve()
         for folder in (start, *start.parents):
             if os.path.lexists(folder / ".git"):
-                return _read(folder)
+                return _read_repository(folder)
         raise Mistake(f"{path} is not in a git repository; git init makes one")
 
     @property
-    def main(self) -> Path:
+    def main_folder(self) -> Path:
         """The folder of the repository itself, wherever in it the person works."""
         return self.common_dir.parent if self.common_dir.name == ".git" else self.root
 
@@ -149,53 +149,55 @@ class Checkout:
     base: str
 
 
-Place = Path | Repository | Checkout
+GitLocation = Path | Repository | Checkout
 """Where git works. In a mere path it looks for the repository itself, each time anew."""
 
 
-async def git(
-    place: Place,
+async def call_git(
+    place: GitLocation,
     *args: str,
     stdin: bytes | None = None,
     timeout: float = 60.0,
     index: Path | None = None,
     lock: int | None = None,
-) -> Done:
+) -> GitResult:
     """Run git in a place. That git fails is told by what is returned; OutsideFailed, that it could not be run.
 
     `index` is a file to use in place of the checkout's own index. `lock` is a descriptor that git holds,
     too: where we are killed, what it locks stays locked until git has ended.
     """
     if not args or args[0].startswith("-"):
-        raise Inconsistent(f"git was called with {args[:1]}, which is no command of git's")
-    directory = folder_of(place)
-    program = trusted_program("git", outside=directory)
+        raise JournalMismatch(f"git was called with {args[:1]}, which is no command of git's")
+    directory = root_folder(place)
+    program = find_trusted_program("git", outside=directory)
     if program is None:
         raise OutsideFailed("git is needed and is not installed; install it with your system's package manager")
     if not isinstance(place, Path):
-        _must_share(place)
-    told = _told(place, index)
+        _must_match_common_dir(place)
+    location = _location_variables(place, index)
     try:
         with fail_after(timeout):
             # Asked anew each time: a list that is kept could miss what an included file says by now.
             settings = dict(SETTINGS)
             if args[0] not in STARTING_NOTHING:
                 listing = ("config", "--name-only", "-z", "--get-regexp", DRIVERS)
-                drivers = await _run(program, directory, _environment(program, SETTINGS, told), listing)
+                drivers = await _run_process(
+                    program, directory, _build_environment(program, SETTINGS, location), listing
+                )
                 named = (key for key in drivers.out.decode(errors="surrogateescape").split("\0") if key)
-                settings |= {key: _harmless(key) for key in named}
+                settings |= {key: _find_replacement(key) for key in named}
             if index is not None:
                 settings["core.splitIndex"] = "false"
-            environment = _environment(program, settings, told)
-            return await _run(program, directory, environment, _plain(args), stdin=stdin, lock=lock)
+            environment = _build_environment(program, settings, location)
+            return await _run_process(program, directory, environment, _add_safe_options(args), stdin=stdin, lock=lock)
     except TimeoutError:
         raise OutsideFailed(f"git {args[0]} was stopped after {timeout:g} s", retryable=True) from None
     except OSError as error:
         raise OutsideFailed(f"git {args[0]} could not be started: {error}") from error
 
 
-async def git_output(
-    place: Place,
+async def read_git_output(
+    place: GitLocation,
     *args: str,
     stdin: bytes | None = None,
     timeout: float = 60.0,
@@ -203,13 +205,13 @@ async def git_output(
     lock: int | None = None,
 ) -> str:
     """What git says, without the line break at its end. Raises OutsideFailed where git fails."""
-    done = await git(place, *args, stdin=stdin, timeout=timeout, index=index, lock=lock)
+    done = await call_git(place, *args, stdin=stdin, timeout=timeout, index=index, lock=lock)
     if done.code != 0:
-        raise OutsideFailed(f"git {args[0]} failed in {folder_of(place)}: {done.err or f'exit code {done.code}'}")
+        raise OutsideFailed(f"git {args[0]} failed in {root_folder(place)}: {done.err or f'exit code {done.code}'}")
     return os.fsdecode(done.out).removesuffix("\n")
 
 
-def place_of(directory: Path) -> Place:
+def locate_checkout(directory: Path) -> GitLocation:
     """A checkout as git is to see it from now on: its repository, found once; the path where it is none's root."""
     with suppress(Mistake):
         found = Repository.at(directory)
@@ -218,7 +220,7 @@ def place_of(directory: Path) -> Place:
     return directory
 
 
-def folder_of(place: Place) -> Path:
+def root_folder(place: GitLocation) -> Path:
     """The folder with the files."""
     match place:
         case Repository(root=folder) | Checkout(path=folder):
@@ -226,37 +228,37 @@ def folder_of(place: Place) -> Path:
     return place
 
 
-def pinned(place: Place) -> Repository | Checkout:
+def resolve_location(place: GitLocation) -> Repository | Checkout:
     """The place, found by now. Raises Mistake where a path is in no repository."""
     return Repository.at(place) if isinstance(place, Path) else place
 
 
-def names(out: str) -> list[str]:
+def split_nul_paths(out: str) -> list[str]:
     """The paths of an output in which each ends with a zero byte."""
     return [name for name in out.split("\0") if name]
 
 
-def _read(root: Path) -> Repository:
+def _read_repository(root: Path) -> Repository:
     """The repository that the `.git` in a folder means, or a Mistake."""
     own = root / ".git"
     try:
         if own.is_symlink():
             raise Mistake(f"{own} is a link, which could lead anywhere; a folder or a worktree's file would do")
-        _must_be_ours(own)
+        _must_be_own_file(own)
         if own.is_dir():
             found = Repository(root=root, git_dir=own, common_dir=own)
         else:
-            git_dir = _named(own, "gitdir: ")
+            git_dir = _read_path_file(own, "gitdir: ")
             if git_dir.parent.name == "worktrees":
                 common = git_dir.parent.parent
-                if _named(git_dir / "gitdir") != own or _named(git_dir / "commondir") != common:
+                if _read_path_file(git_dir / "gitdir") != own or _read_path_file(git_dir / "commondir") != common:
                     raise Mistake(f"{own} names {git_dir}, which is not its own; git worktree repair mends that")
                 found = Repository(root=root, git_dir=git_dir, common_dir=common)
             elif any(git_dir.is_relative_to(above / ".git" / "modules") for above in root.parents):
                 found = Repository(root=root, git_dir=git_dir, common_dir=git_dir)
             else:
                 raise Mistake(f"{own} names {git_dir}, which is no worktree or submodule; work in an ordinary clone")
-        _must_be_ours(found.common_dir)
+        _must_be_own_file(found.common_dir)
         if not (found.git_dir / "HEAD").is_file() or not (found.common_dir / "objects").is_dir():
             raise Mistake(f"{root} is not a git repository: {found.git_dir} is not one of git's; git init makes one")
     except (OSError, ValueError) as error:
@@ -264,14 +266,14 @@ def _read(root: Path) -> Repository:
     return found
 
 
-def _must_be_ours(path: Path) -> None:
+def _must_be_own_file(path: Path) -> None:
     """What another user made is not used: they could change it at any moment."""
     owners = {os.geteuid(), int(os.environ.get("SUDO_UID") or 0)} if os.geteuid() == 0 else {os.geteuid()}
     if (owner := path.lstat().st_uid) not in owners:
         raise Mistake(f"{path} belongs to another user (number {owner}); work in a clone of your own")
 
 
-def _named(file: Path, start: str = "") -> Path:
+def _read_path_file(file: Path, start: str = "") -> Path:
     """The whole path that one of git's small files names."""
     if not stat.S_ISREG(file.lstat().st_mode) or file.stat().st_size > LONGEST_PATH:
         raise ValueError(f"{file} is not one of git's files")
@@ -281,13 +283,13 @@ def _named(file: Path, start: str = "") -> Path:
     return Path(os.path.normpath(file.parent / text.removeprefix(start)))
 
 
-def _must_share(place: Repository | Checkout) -> None:
+def _must_match_common_dir(place: Repository | Checkout) -> None:
     """Whatever git is told, it looks for refs in the folder that this file names."""
     file = place.git_dir / "commondir"
     if not place.git_dir.is_dir():
-        raise OutsideFailed(f"{place.git_dir} is gone, so that {folder_of(place)} is no checkout of git's any more")
+        raise OutsideFailed(f"{place.git_dir} is gone, so that {root_folder(place)} is no checkout of git's any more")
     try:
-        named = _named(file)
+        named = _read_path_file(file)
     except FileNotFoundError:
         named = place.git_dir
     except (OSError, ValueError) as error:
@@ -298,7 +300,7 @@ def _must_share(place: Repository | Checkout) -> None:
         )
 
 
-def _told(place: Place, index: Path | None) -> dict[str, str]:
+def _location_variables(place: GitLocation, index: Path | None) -> dict[str, str]:
     """Where everything is; git discovers nothing where it is told."""
     found = {} if index is None else {"GIT_INDEX_FILE": str(index)}
     if isinstance(place, Path):
@@ -306,11 +308,11 @@ def _told(place: Place, index: Path | None) -> dict[str, str]:
     return found | {
         "GIT_DIR": str(place.git_dir),
         "GIT_COMMON_DIR": str(place.common_dir),
-        "GIT_WORK_TREE": str(folder_of(place)),
+        "GIT_WORK_TREE": str(root_folder(place)),
     }
 
 
-def _plain(args: tuple[str, ...]) -> tuple[str, ...]:
+def _add_safe_options(args: tuple[str, ...]) -> tuple[str, ...]:
     """The arguments; a command that compares does so itself, and stays out of submodules."""
     command, *rest = args
     own = ("--no-ext-diff", "--no-textconv") if command in COMPARING else ()
@@ -319,12 +321,12 @@ def _plain(args: tuple[str, ...]) -> tuple[str, ...]:
     return (command, *own, *around, *rest)
 
 
-def _harmless(key: str) -> str:
+def _find_replacement(key: str) -> str:
     """What a setting that names a command is set to instead."""
-    return next(value for pattern, value in INSTEAD if re.fullmatch(pattern, key, re.DOTALL))
+    return next(value for pattern, value in SETTING_REPLACEMENTS if re.fullmatch(pattern, key, re.DOTALL))
 
 
-def _environment(program: str, settings: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
+def _build_environment(program: str, settings: Mapping[str, str], location: Mapping[str, str]) -> dict[str, str]:
     """Settings go by environment, because a key may have any character in it."""
     kept = {name: value for name in ("HOME", "TMPDIR", "USER") if (value := os.environ.get(name))}
     kept["PATH"] = os.pathsep.join((*TRUSTED, str(Path(program).parent)))
@@ -333,7 +335,7 @@ def _environment(program: str, settings: Mapping[str, str], told: Mapping[str, s
         for number, (key, value) in enumerate(settings.items())
         for part, value in (("KEY", key), ("VALUE", value))
     }
-    return kept | ENVIRONMENT | {"GIT_CONFIG_COUNT": str(len(settings))} | numbered | dict(told)
+    return kept | ENVIRONMENT | {"GIT_CONFIG_COUNT": str(len(settings))} | numbered | dict(location)
 
 
 class _Stream(Protocol):
@@ -342,7 +344,7 @@ class _Stream(Protocol):
     async def __anext__(self) -> bytes: ...
 
 
-async def _run(
+async def _run_process(
     program: str,
     directory: Path,
     environment: Mapping[str, str],
@@ -350,7 +352,7 @@ async def _run(
     *,
     stdin: bytes | None = None,
     lock: int | None = None,
-) -> Done:
+) -> GitResult:
     out, err = bytearray(), bytearray()
     async with await open_process(
         [program, "--no-pager", *args],
@@ -361,7 +363,7 @@ async def _run(
         pass_fds=() if lock is None else (lock,),
     ) as process:
 
-        async def take(stream: _Stream, into: bytearray) -> None:
+        async def collect_output(stream: _Stream, into: bytearray) -> None:
             async for chunk in stream:
                 into += chunk
                 if len(into) > LARGEST_OUTPUT:
@@ -373,8 +375,8 @@ async def _run(
         assert process.stderr is not None
         try:
             async with create_task_group() as group:
-                group.start_soon(take, process.stdout, out)
-                group.start_soon(take, process.stderr, err)
+                group.start_soon(collect_output, process.stdout, out)
+                group.start_soon(collect_output, process.stderr, err)
                 if process.stdin is not None:
                     with suppress(BrokenResourceError):  # git ended without hearing all of it, and says why
                         await process.stdin.send(stdin or b"")
@@ -382,4 +384,4 @@ async def _run(
                 await process.wait()
         except* OutsideFailed as errors:
             raise errors.exceptions[0] from None
-    return Done(code=process.returncode or 0, out=bytes(out), err=err.decode(errors="replace").strip())
+    return GitResult(code=process.returncode or 0, out=bytes(out), err=err.decode(errors="replace").strip())

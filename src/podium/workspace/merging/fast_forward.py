@@ -13,10 +13,10 @@ from pathlib import Path
 from anyio import CancelScope, to_thread
 
 from ...values.errors import Mistake, OutsideFailed, PodiumError
-from ...values.plain_text import cut, plain
-from ..git.repository import Checkout, Place, Repository, git, git_output, names
-from ..git.revision import HEADS, SHORT, contains, path_text, pinned, tip, tree_of
-from ..git.snapshot import commit_id
+from ...values.plain_text import escape_unprintable, truncate_text
+from ..git.repository import Checkout, GitLocation, Repository, call_git, read_git_output, split_nul_paths
+from ..git.revision import HEADS, SHORT, branch_tip, contains_commit, decode_path, resolve_location, resolve_tree
+from ..git.snapshot import resolve_commit
 
 LONGEST = 600.0
 NAMES_SHOWN = 5
@@ -29,55 +29,61 @@ UNDER_WAY = {
 REWRITING = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
 
 
-async def fast_forward(repo: Place, target: str, *, commit: str, expected_tree: str, expected_old: str) -> None:
+async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_tree: str, expected_old: str) -> None:
     """Move the branch `target` from `expected_old` to `commit`, which holds `expected_tree`. Raises Mistake.
 
     Nothing happens where it is at `commit` already.
     """
-    place = pinned(repo)
-    new = await commit_id(place, commit)
-    if (tree := await tree_of(place, new)) != expected_tree:
+    place = resolve_location(repo)
+    new = await resolve_commit(place, commit)
+    if (tree := await resolve_tree(place, new)) != expected_tree:
         raise Mistake(
             f"{new[:SHORT]} holds the tree {tree[:SHORT]} and {expected_tree[:SHORT]} was approved; "
             "look at it again and approve what is there now"
         )
-    old = await tip(place, target)
+    old = await branch_tip(place, target)
     if old == new:
         return
     if old != expected_old:
         raise Mistake(
-            f"{plain(target)} was at {expected_old[:SHORT]} when the merge was checked and is at {old[:SHORT]} now; "
+            f"{escape_unprintable(target)} was at {expected_old[:SHORT]} when the merge was checked "
+            f"and is at {old[:SHORT]} now; "
             "merge again onto what is there"
         )
-    if not await contains(place, new, old):
-        raise Mistake(f"{new[:SHORT]} does not build on {plain(target)} at {old[:SHORT]}; merge again onto it")
-    await to_thread.run_sync(_must_not_be_rewritten, place.common_dir, target)
-    checkout = await _checkout_of(place, target)
+    if not await contains_commit(place, new, old):
+        raise Mistake(
+            f"{new[:SHORT]} does not build on {escape_unprintable(target)} at {old[:SHORT]}; merge again onto it"
+        )
+    await to_thread.run_sync(_must_not_be_rebasing, place.common_dir, target)
+    checkout = await _find_branch_checkout(place, target)
     if checkout is None:
-        await _moved(place, target, old, new)
+        await _move_branch(place, target, old, new)
         return
-    await _must_be_free(checkout, target, old, new)
+    await _must_be_safe_to_update(checkout, target, old, new)
     # Once files change, the branch follows or they change back, whoever presses stop meanwhile.
     with CancelScope(shield=True):
-        await _bring_along(checkout, target, old, new)
+        await _update_checkout_files(checkout, target, old, new)
         try:
-            await _moved(checkout, target, old, new)
+            await _move_branch(checkout, target, old, new)
         except PodiumError:
-            if await tip(checkout, target) != new:
-                await git(checkout, "read-tree", "-m", "-u", new, old, timeout=LONGEST)
+            if await branch_tip(checkout, target) != new:
+                await call_git(checkout, "read-tree", "-m", "-u", new, old, timeout=LONGEST)
             raise
 
 
-async def _moved(place: Place, target: str, old: str, new: str) -> None:
+async def _move_branch(place: GitLocation, target: str, old: str, new: str) -> None:
     """The branch alone. Git compares and moves in one step, so that nobody else's commit is passed over."""
-    done = await git(place, "update-ref", "-m", "podium: fast-forward", HEADS + target, new, old)
+    done = await call_git(place, "update-ref", "-m", "podium: fast-forward", HEADS + target, new, old)
     if done.code != 0:
-        raise Mistake(f"{plain(target)} could not be moved to {new[:SHORT]}: {plain(cut(done.err, 300))}; merge again")
+        raise Mistake(
+            f"{escape_unprintable(target)} could not be moved to {new[:SHORT]}: "
+            f"{escape_unprintable(truncate_text(done.err, 300))}; merge again"
+        )
 
 
-async def _checkout_of(place: Repository | Checkout, target: str) -> Repository | None:
+async def _find_branch_checkout(place: Repository | Checkout, target: str) -> Repository | None:
     """The checkout that has the branch, with its own git folder."""
-    listed = await git_output(place, "worktree", "list", "--porcelain", "-z")
+    listed = await read_git_output(place, "worktree", "list", "--porcelain", "-z")
     having = [
         Path(record[0].removeprefix("worktree "))
         for record in (part.split("\0") for part in listed.split("\0\0"))
@@ -87,11 +93,12 @@ async def _checkout_of(place: Repository | Checkout, target: str) -> Repository 
         return None
     if len(having) > 1:
         where = " and ".join(str(path) for path in having)
-        raise Mistake(f"{plain(target)} is checked out in {where}; switch all but one to another branch")
+        raise Mistake(f"{escape_unprintable(target)} is checked out in {where}; switch all but one to another branch")
     path = having[0]
     if not await to_thread.run_sync(path.exists):
         raise Mistake(
-            f"{plain(target)} is checked out in {path}, which is not there; bring it back, or run git worktree prune"
+            f"{escape_unprintable(target)} is checked out in {path}, which is not there; bring it "
+            "back, or run git worktree prune"
         )
     found = await to_thread.run_sync(Repository.at, path)
     if found.common_dir != place.common_dir or found.root != path.resolve():
@@ -99,7 +106,7 @@ async def _checkout_of(place: Repository | Checkout, target: str) -> Repository 
     return found
 
 
-def _must_not_be_rewritten(common: Path, target: str) -> None:
+def _must_not_be_rebasing(common: Path, target: str) -> None:
     """A rebase or a bisection works on no branch, and comes back to this one at its end."""
     for own in (common, *common.glob("worktrees/*")):
         for name in REWRITING:
@@ -109,69 +116,76 @@ def _must_not_be_rewritten(common: Path, target: str) -> None:
                 continue
             if named.removeprefix(HEADS) == target:
                 what = "bisection" if name == "BISECT_START" else "rebase"
-                raise Mistake(f"a {what} of {plain(target)} is under way; finish it or give it up, then try again")
+                raise Mistake(
+                    f"a {what} of {escape_unprintable(target)} is under way; finish it or give it up, then try again"
+                )
 
 
-async def _must_be_free(checkout: Repository, target: str, old: str, new: str) -> None:
+async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, new: str) -> None:
     """Nothing in the checkout may get lost, or be written otherwise than the person's own git would."""
     for name, what in UNDER_WAY.items():
         if (checkout.git_dir / name).exists():
             raise Mistake(f"{what} is under way in {checkout.root}; finish it or give it up, then try again")
     # Files that were touched and not changed are no changes.
-    await git(checkout, "update-index", "-q", "--refresh", timeout=LONGEST)
-    if await _is_there_already(checkout, new):
+    await call_git(checkout, "update-index", "-q", "--refresh", timeout=LONGEST)
+    if await _has_files_of_commit(checkout, new):
         return
-    status = await git_output(
+    status = await read_git_output(
         checkout, "status", "--porcelain", "-z", "--untracked-files=no", "--no-renames", timeout=LONGEST
     )
-    if changed := [entry[3:] for entry in names(status)]:
+    if changed := [entry[3:] for entry in split_nul_paths(status)]:
         raise Mistake(
-            f"{plain(target)} is checked out in {checkout.root}, which has changes of its own ({shown(changed)}); "
+            f"{escape_unprintable(target)} is checked out in {checkout.root}, which has changes of its "
+            f"own ({format_paths(changed)}); "
             "commit or stash them, then try again"
         )
-    added, others = await _differences(checkout, old, new)
-    if blocking := await to_thread.run_sync(lambda: list(in_the_way(checkout.root, added, others))):
+    added, others = await _diff_paths(checkout, old, new)
+    if blocking := await to_thread.run_sync(lambda: list(find_blocking_paths(checkout.root, added, others))):
         raise Mistake(
-            f"the merge brings {shown(blocking)}, and files that git does not keep stand there in {checkout.root}; "
+            f"the merge brings {format_paths(blocking)}, and files that git does not keep stand there "
+            f"in {checkout.root}; "
             "move them away, then try again"
         )
-    if filtered := await _filtered(checkout, new, [*added, *others]):
+    if filtered := await _find_filter_paths(checkout, new, [*added, *others]):
         raise Mistake(
-            f"{shown(filtered)} would go through a filter of git's, which Podium does not run; "
-            f"bring {plain(target)} along yourself: git merge --ff-only {new[:SHORT]}"
+            f"{format_paths(filtered)} would go through a filter of git's, which Podium does not run; "
+            f"bring {escape_unprintable(target)} along yourself: git merge --ff-only {new[:SHORT]}"
         )
 
 
-async def _bring_along(checkout: Repository, target: str, old: str, new: str) -> None:
+async def _update_checkout_files(checkout: Repository, target: str, old: str, new: str) -> None:
     """The files of the checkout, from the old commit to the new one; git refuses as a whole or does it all."""
-    if await _is_there_already(checkout, new):
+    if await _has_files_of_commit(checkout, new):
         return
-    done = await git(checkout, "read-tree", "-m", "-u", old, new, timeout=LONGEST)
+    done = await call_git(checkout, "read-tree", "-m", "-u", old, new, timeout=LONGEST)
     if done.code != 0:
         raise Mistake(
-            f"{plain(target)} is checked out in {checkout.root}, where its files could not be brought along: "
-            f"{plain(cut(done.err, 300))}; mend that and try again"
+            f"{escape_unprintable(target)} is checked out in {checkout.root}, where its files could "
+            "not be brought along: "
+            f"{escape_unprintable(truncate_text(done.err, 300))}; mend that and try again"
         )
 
 
-async def _is_there_already(checkout: Repository, new: str) -> bool:
+async def _has_files_of_commit(checkout: Repository, new: str) -> bool:
     """Whether the files are those of the new commit: an earlier try ended just before the branch moved."""
-    done = await git(checkout, "diff-index", "--quiet", new, timeout=LONGEST)
-    staged = await git(checkout, "diff-index", "--quiet", "--cached", new, timeout=LONGEST)
+    done = await call_git(checkout, "diff-index", "--quiet", new, timeout=LONGEST)
+    staged = await call_git(checkout, "diff-index", "--quiet", "--cached", new, timeout=LONGEST)
     if done.code not in (0, 1):
-        raise OutsideFailed(f"git diff-index failed: {plain(cut(done.err, 300))}")
+        raise OutsideFailed(f"git diff-index failed: {escape_unprintable(truncate_text(done.err, 300))}")
     return done.code == staged.code == 0
 
 
-async def _differences(checkout: Repository, old: str, new: str) -> tuple[list[str], list[str]]:
+async def _diff_paths(checkout: Repository, old: str, new: str) -> tuple[list[str], list[str]]:
     """The paths that are new, and the others that differ."""
-    told = names(await git_output(checkout, "diff-tree", "-r", "-z", "--name-status", "--no-renames", old, new))
+    told = split_nul_paths(
+        await read_git_output(checkout, "diff-tree", "-r", "-z", "--name-status", "--no-renames", old, new)
+    )
     by_path = dict(zip(told[1::2], told[::2], strict=True))
     added = [path for path, state in by_path.items() if state == "A"]
     return added, [path for path, state in by_path.items() if state != "A"]
 
 
-def in_the_way(root: Path, added: list[str], others: list[str]) -> Iterator[str]:
+def find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iterator[str]:
     """The new paths where something stands that git does not keep.
 
     Git itself spares what is untracked and overwrites what is ignored; we spare both.
@@ -186,12 +200,12 @@ def in_the_way(root: Path, added: list[str], others: list[str]) -> Iterator[str]
             is_folder = (root / here).is_dir() and not (root / here).is_symlink()
             if depth < len(parts) and is_folder:
                 continue
-            if here not in kept and not (is_folder and _has_only(root, root / here, kept)):
+            if here not in kept and not (is_folder and _holds_only_tracked(root, root / here, kept)):
                 yield path
             break
 
 
-def _has_only(root: Path, folder: Path, kept: frozenset[str]) -> bool:
+def _holds_only_tracked(root: Path, folder: Path, kept: frozenset[str]) -> bool:
     """Whether all files of a folder are git's, so that it can go."""
     return all(
         os.path.relpath(os.path.join(where, file), root) in kept  # noqa: PTH118 - thousands of them
@@ -200,7 +214,7 @@ def _has_only(root: Path, folder: Path, kept: frozenset[str]) -> bool:
     )
 
 
-async def _filtered(checkout: Repository, new: str, paths: list[str]) -> list[str]:
+async def _find_filter_paths(checkout: Repository, new: str, paths: list[str]) -> list[str]:
     """The paths that a filter has a part in, such as large files that are kept elsewhere.
 
     Which filters the person has is in settings that we do not read; that one is named is enough.
@@ -208,17 +222,17 @@ async def _filtered(checkout: Repository, new: str, paths: list[str]) -> list[st
     if not paths:
         return []
     fed = b"".join(os.fsencode(path) + b"\0" for path in paths)
-    told = (await git_output(checkout, "check-attr", "-z", "--stdin", "filter", stdin=fed)).split("\0")
+    told = (await read_git_output(checkout, "check-attr", "-z", "--stdin", "filter", stdin=fed)).split("\0")
     found = [path for path, value in zip(told[::3], told[2::3], strict=False) if value not in ("unspecified", "unset")]
     for path in paths:
         if path.rsplit("/", 1)[-1] == ".gitattributes":
-            rules = await git(checkout, "cat-file", "blob", f"{new}:{path}")
+            rules = await call_git(checkout, "cat-file", "blob", f"{new}:{path}")
             if rules.code == 0 and b"filter=" in rules.out:
                 found.append(path)
     return found
 
 
-def shown(paths: list[str]) -> str:
+def format_paths(paths: list[str]) -> str:
     """A few of the paths, in a sentence."""
-    few = ", ".join(plain(path_text(os.fsencode(path))) for path in paths[:NAMES_SHOWN])
+    few = ", ".join(escape_unprintable(decode_path(os.fsencode(path))) for path in paths[:NAMES_SHOWN])
     return few if len(paths) <= NAMES_SHOWN else f"{few} and {len(paths) - NAMES_SHOWN} more"

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Literal
 
 from ...values.errors import Mistake, OutsideFailed
-from ...values.plain_text import cut, plain
-from ..git.repository import Checkout, Place, Repository, git
-from ..git.revision import HEADS, SHORT, contains, pinned, tip, tips, tree_of
-from ..git.snapshot import committed, detached
-from .resolution_commit import begun_in, unresolved
-from .trial_merge import Clash, Side, attempt, excerpt
+from ...values.plain_text import escape_unprintable, truncate_text
+from ..git.repository import Checkout, GitLocation, Repository, call_git
+from ..git.revision import HEADS, SHORT, branch_tip, contains_commit, resolve_location, resolve_tree, tips
+from ..git.snapshot import temporary_checkout, write_commit
+from .resolution_commit import find_resolution_starts, find_unresolved_files
+from .trial_merge import ConflictingMerge, MergeSide, format_conflict_excerpt, try_merge
 
 LINES_KEPT = 40
 LONGEST_OUTPUT = 8 * 1024
@@ -30,7 +30,7 @@ Reason = Literal["conflict", "unresolved", "check", "dependency", "moved", "miss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Car:
+class TrainBranch:
     """A branch that wants to go along: the commit that was looked at, and the branches that it builds on."""
 
     branch: str
@@ -52,7 +52,7 @@ Check = Callable[[Path], Awaitable[CheckResult]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coupled:
+class MergedBranch:
     """A branch that is in: the commit of the train that has it, and the tree that was checked."""
 
     branch: str
@@ -61,7 +61,7 @@ class Coupled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOutBranch:
     """A branch that is not in, and why.
 
     `onto` is the commit that it was tried on, `files` are those that clash or in which marks of a clash are
@@ -89,52 +89,60 @@ class Train:
     commit: str
     tree: str
     ref: str | None
-    coupled: tuple[Coupled, ...]
-    left_out: tuple[LeftOut, ...]
+    coupled: tuple[MergedBranch, ...]
+    left_out: tuple[LeftOutBranch, ...]
 
 
-async def train(repo: Place, cars: Sequence[Car], *, onto: str, integration: str, check: Check) -> Train:
+async def train(
+    repo: GitLocation, branches: Sequence[TrainBranch], *, onto: str, integration: str, check: Check
+) -> Train:
     """Merge the cars, in the order of what they build on, onto a new branch that begins where `onto` is.
 
     Where a branch of the name `integration` exists, the new one gets a number.
     """
-    place = pinned(repo)
-    ordered = in_order(cars)
-    await _must_be_a_branch_name(place, integration)
-    base = await tip(place, onto)
-    building = _Building(place, check, Side(name=onto, commit=base))
-    await building.look_up(ordered)
-    for car in ordered:
-        await building.take(car)
-    ref = await _made(place, integration, building.head) if building.coupled else None
+    place = resolve_location(repo)
+    ordered = sort_by_dependency(branches)
+    await _must_be_branch_name(place, integration)
+    base = await branch_tip(place, onto)
+    building = _TrainBuilder(place, check, MergeSide(name=onto, commit=base))
+    await building.look_up_tips(ordered)
+    for train_branch in ordered:
+        await building.add_branch(train_branch)
+    ref = await _create_branch(place, integration, building.head) if building.coupled else None
     return Train(
         target=onto,
         base=base,
         commit=building.head,
-        tree=await tree_of(place, building.head),
+        tree=await resolve_tree(place, building.head),
         ref=ref,
         coupled=tuple(building.coupled),
         left_out=tuple(building.left_out),
     )
 
 
-def in_order(cars: Sequence[Car]) -> list[Car]:
+def sort_by_dependency(branches: Sequence[TrainBranch]) -> list[TrainBranch]:
     """The cars in the order given, each moved behind those that it builds on. Raises Mistake for a cycle."""
-    waiting = {car.branch: car for car in cars}
-    if len(waiting) < len(cars):
-        twice = next(car.branch for car in cars if sum(car.branch == other.branch for other in cars) > 1)
-        raise Mistake(f"the branch {plain(twice)} stands in the train twice; once would be right")
-    ordered: list[Car] = []
+    waiting = {train_branch.branch: train_branch for train_branch in branches}
+    if len(waiting) < len(branches):
+        twice = next(
+            train_branch.branch
+            for train_branch in branches
+            if sum(train_branch.branch == other.branch for other in branches) > 1
+        )
+        raise Mistake(f"the branch {escape_unprintable(twice)} stands in the train twice; once would be right")
+    ordered: list[TrainBranch] = []
     while waiting:
-        ready = next((car for car in waiting.values() if waiting.keys().isdisjoint(car.after)), None)
+        ready = next(
+            (train_branch for train_branch in waiting.values() if waiting.keys().isdisjoint(train_branch.after)), None
+        )
         if ready is None:
-            circle = " → ".join(plain(branch) for branch in _cycle(waiting))
+            circle = " → ".join(escape_unprintable(branch) for branch in _find_cycle(waiting))
             raise Mistake(f"these branches wait for each other: {circle}; take one of the dependencies away")
         ordered.append(waiting.pop(ready.branch))
     return ordered
 
 
-def _cycle(waiting: Mapping[str, Car]) -> list[str]:
+def _find_cycle(waiting: Mapping[str, TrainBranch]) -> list[str]:
     """One way round, in which every car waits for the next."""
     way = [next(iter(waiting))]
     while True:
@@ -144,47 +152,56 @@ def _cycle(waiting: Mapping[str, Car]) -> list[str]:
         way.append(following)
 
 
-class _Building:
+class _TrainBuilder:
     """A train that is being put together."""
 
-    def __init__(self, place: Repository | Checkout, check: Check, target: Side) -> None:
+    def __init__(self, place: Repository | Checkout, check: Check, target: MergeSide) -> None:
         self._place = place
         self._check = check
         self._target = target
         self._tips: dict[str, str] = {}
         self.head = target.commit
-        self.coupled: list[Coupled] = []
-        self.left_out: list[LeftOut] = []
+        self.coupled: list[MergedBranch] = []
+        self.left_out: list[LeftOutBranch] = []
 
-    async def look_up(self, cars: Sequence[Car]) -> None:
+    async def look_up_tips(self, branches: Sequence[TrainBranch]) -> None:
         """Find where the branches are, and those that they build on, once for the whole train."""
-        self._tips = await tips(self._place, {name for car in cars for name in (car.branch, *car.after)})
+        self._tips = await tips(
+            self._place, {name for train_branch in branches for name in (train_branch.branch, *train_branch.after)}
+        )
 
-    async def take(self, car: Car) -> None:
+    async def add_branch(self, train_branch: TrainBranch) -> None:
         """Couple a car, or leave it out and say why."""
-        left_out = await self._unfit(car) or await self._merge(car)
+        left_out = await self._find_obstacle(train_branch) or await self._merge_branch(train_branch)
         if left_out is not None:
             self.left_out.append(left_out)
 
-    async def _unfit(self, car: Car) -> LeftOut | None:
+    async def _find_obstacle(self, train_branch: TrainBranch) -> LeftOutBranch | None:
         """Why a car cannot even be tried."""
-        now = self._tips.get(car.branch)
+        now = self._tips.get(train_branch.branch)
         if now is None:
-            return self._out(car, "missing", f"there is no branch {plain(car.branch)}")
-        if now != car.commit:
-            moved = f"was looked at as {car.commit[:SHORT]} and is at {now[:SHORT]} by now; look at it again"
-            return self._out(car, "moved", f"{plain(car.branch)} {moved}")
-        for earlier in car.after:
-            if lacking := await self._lacking(earlier):
-                return self._out(car, "dependency", f"it builds on {plain(earlier)}, which {lacking}")
-        for beginning in await begun_in(self._place, car.commit, beyond=self.head):
-            if files := await unresolved(self._place, car.commit, beginning):
-                return self._out(
-                    car, "unresolved", "marks of a conflict are left in it, which has to be resolved first", files=files
+            return self._leave_out(
+                train_branch, "missing", f"there is no branch {escape_unprintable(train_branch.branch)}"
+            )
+        if now != train_branch.commit:
+            moved = f"was looked at as {train_branch.commit[:SHORT]} and is at {now[:SHORT]} by now; look at it again"
+            return self._leave_out(train_branch, "moved", f"{escape_unprintable(train_branch.branch)} {moved}")
+        for earlier in train_branch.after:
+            if lacking := await self._describe_missing_dependency(earlier):
+                return self._leave_out(
+                    train_branch, "dependency", f"it builds on {escape_unprintable(earlier)}, which {lacking}"
+                )
+        for start in await find_resolution_starts(self._place, train_branch.commit, beyond=self.head):
+            if files := await find_unresolved_files(self._place, train_branch.commit, start):
+                return self._leave_out(
+                    train_branch,
+                    "unresolved",
+                    "marks of a conflict are left in it, which has to be resolved first",
+                    files=files,
                 )
         return None
 
-    async def _lacking(self, earlier: str) -> str:
+    async def _describe_missing_dependency(self, earlier: str) -> str:
         """Why what a car builds on is not there; nothing where it is, or where its branch is gone by now."""
         if any(one.branch == earlier for one in self.coupled):
             return ""
@@ -192,97 +209,118 @@ class _Building:
             return "was left out"
         commit = self._tips.get(earlier)
         # Merged some time ago and cleaned up: there is nothing left to wait for.
-        if commit is None or await contains(self._place, self._target.commit, commit):
+        if commit is None or await contains_commit(self._place, self._target.commit, commit):
             return ""
-        return f"is neither in this train nor in {plain(self._target.name)}; merge it, too"
+        return f"is neither in this train nor in {escape_unprintable(self._target.name)}; merge it, too"
 
-    async def _merge(self, car: Car) -> LeftOut | None:
+    async def _merge_branch(self, train_branch: TrainBranch) -> LeftOutBranch | None:
         """Merge a car onto the train as it is, and keep that if the check passes."""
-        if await contains(self._place, self.head, car.commit):
+        if await contains_commit(self._place, self.head, train_branch.commit):
             self.coupled.append(
-                Coupled(branch=car.branch, commit=self.head, tree=await tree_of(self._place, self.head))
+                MergedBranch(
+                    branch=train_branch.branch, commit=self.head, tree=await resolve_tree(self._place, self.head)
+                )
             )
             return None
-        ours = Side(name=so_far(self._target.name, self.coupled), commit=self.head)
-        theirs = Side(name=car.branch, commit=car.commit)
-        outcome = await attempt(self._place, ours, theirs)
-        if isinstance(outcome, Clash):
-            return await clashing(self._place, outcome, ours, theirs)
-        message = f"Merge branch '{car.branch}'"
-        commit = await committed(self._place, outcome.tree, [self.head, car.commit], message)
-        async with detached(self._place, commit) as checkout:
+        ours = MergeSide(name=describe_merged(self._target.name, self.coupled), commit=self.head)
+        theirs = MergeSide(name=train_branch.branch, commit=train_branch.commit)
+        outcome = await try_merge(self._place, ours, theirs)
+        if isinstance(outcome, ConflictingMerge):
+            return await leave_out_conflict(self._place, outcome, ours, theirs)
+        message = f"Merge branch '{train_branch.branch}'"
+        commit = await write_commit(self._place, outcome.tree, [self.head, train_branch.commit], message)
+        async with temporary_checkout(self._place, commit) as checkout:
             result = await self._check(checkout.path)
         if not result.passed:
-            failed = plain(result.command) or "the check"
-            return self._out(car, "check", f"{failed} fails with it", output=last_lines(result.output))
+            failed = escape_unprintable(result.command) or "the check"
+            return self._leave_out(train_branch, "check", f"{failed} fails with it", output=tail_output(result.output))
         self.head = commit
-        self.coupled.append(Coupled(branch=car.branch, commit=commit, tree=outcome.tree))
+        self.coupled.append(MergedBranch(branch=train_branch.branch, commit=commit, tree=outcome.tree))
         return None
 
-    def _out(self, car: Car, reason: Reason, why: str, *, files: tuple[str, ...] = (), output: str = "") -> LeftOut:
-        return LeftOut(
-            branch=car.branch, commit=car.commit, reason=reason, why=why, onto=self.head, files=files, output=output
+    def _leave_out(
+        self, train_branch: TrainBranch, reason: Reason, why: str, *, files: tuple[str, ...] = (), output: str = ""
+    ) -> LeftOutBranch:
+        return LeftOutBranch(
+            branch=train_branch.branch,
+            commit=train_branch.commit,
+            reason=reason,
+            why=why,
+            onto=self.head,
+            files=files,
+            output=output,
         )
 
 
-async def clashing(place: Place, clash: Clash, ours: Side, theirs: Side) -> LeftOut:
+async def leave_out_conflict(
+    place: GitLocation, clash: ConflictingMerge, ours: MergeSide, theirs: MergeSide
+) -> LeftOutBranch:
     """The branch of `theirs`, left out because it clashes with `ours`."""
-    why = "; ".join(plain(one.text) for one in clash.conflicts) or "it clashes with the train"
-    return LeftOut(
+    why = "; ".join(escape_unprintable(one.text) for one in clash.conflicts) or "it clashes with the train"
+    return LeftOutBranch(
         branch=theirs.name,
         commit=theirs.commit,
         reason="conflict",
-        why=cut(why, 1000),
+        why=truncate_text(why, 1000),
         onto=ours.commit,
         files=clash.files,
-        output=await excerpt(place, clash, ours, theirs),
+        output=await format_conflict_excerpt(place, clash, ours, theirs),
     )
 
 
-def so_far(target: str, coupled: Sequence[Coupled]) -> str:
+def describe_merged(target: str, coupled: Sequence[MergedBranch]) -> str:
     """What a car is merged onto, in words."""
     return " + ".join((target, *(one.branch for one in coupled)))
 
 
-def last_lines(output: str) -> str:
+def tail_output(output: str) -> str:
     """The end of what a command printed."""
     return "\n".join(output.rstrip()[-LONGEST_OUTPUT:].splitlines()[-LINES_KEPT:])
 
 
-def conflict_text(left_out: LeftOut) -> str:
+def format_conflict(left_out: LeftOutBranch) -> str:
     """What someone needs to resolve a conflict: the commits, the files, and both sides of what clashes."""
-    files = "\n".join(f"- {plain(file)}" for file in left_out.files) or "- none in particular"
+    files = "\n".join(f"- {escape_unprintable(file)}" for file in left_out.files) or "- none in particular"
     told = (
-        f"Merging {plain(left_out.branch)} (commit {left_out.commit}) onto commit {left_out.onto} clashes: "
+        f"Merging {escape_unprintable(left_out.branch)} (commit {left_out.commit}) onto commit "
+        f"{left_out.onto} clashes: "
         f"{left_out.why}\n\nFiles:\n{files}"
     )
     if not left_out.output:
         return told
-    return f"{told}\n\nBoth sides, the train's first:\n{fenced(left_out.output)}"
+    return f"{told}\n\nBoth sides, the train's first:\n{fence_output(left_out.output)}"
 
 
-def fenced(output: str) -> str:
+def fence_output(output: str) -> str:
     """What is quoted in a text for an agent, between marks that are not in it."""
     fence = "`" * max(3, *(len(run) + 1 for run in ("", *re.findall("`+", output))))
     return f"{fence}\n{output}\n{fence}"
 
 
-async def _must_be_a_branch_name(place: Place, name: str) -> None:
-    done = await git(place, "check-ref-format", "--branch", name) if name.isprintable() else None
+async def _must_be_branch_name(place: GitLocation, name: str) -> None:
+    done = await call_git(place, "check-ref-format", "--branch", name) if name.isprintable() else None
     if done is None or done.code != 0 or done.out.decode().strip() != name:
-        raise Mistake(f"{plain(name)!r} cannot be the name of the integration branch; one like podium/merge would work")
+        raise Mistake(
+            f"{escape_unprintable(name)!r} cannot be the name of the integration branch; one like "
+            "podium/merge would work"
+        )
 
 
-async def _made(place: Place, name: str, commit: str) -> str:
+async def _create_branch(place: GitLocation, name: str, commit: str) -> str:
     """The ref of a new branch at a commit; never one that exists."""
     for number in range(1, MOST_NAMES):
         numbered = name if number == 1 else f"{name}-{number}"
         if numbered in await tips(place, [numbered]):
             continue
         # An empty old value: git makes the ref only if there is none at that moment.
-        done = await git(place, "update-ref", "-m", "merge train", HEADS + numbered, commit, "")
+        done = await call_git(place, "update-ref", "-m", "merge train", HEADS + numbered, commit, "")
         if done.code == 0:
             return HEADS + numbered
         if numbered not in await tips(place, [numbered]):
-            raise Mistake(f"the branch {plain(numbered)} cannot be made: {plain(cut(done.err, 300))}; try another name")
-    raise OutsideFailed(f"there are {MOST_NAMES} branches like {plain(name)} already; remove those that are done")
+            raise Mistake(
+                f"the branch {escape_unprintable(numbered)} cannot be made: "
+                f"{escape_unprintable(truncate_text(done.err, 300))}; try another name"
+            )
+    raise OutsideFailed(
+        f"there are {MOST_NAMES} branches like {escape_unprintable(name)} already; remove those that are done"
+    )

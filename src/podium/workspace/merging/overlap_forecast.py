@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from ..git.repository import Place, git, git_output
-from ..git.revision import contains, path_text, pinned, tip
-from ..git.snapshot import commit_id
-from .trial_merge import Attempt, Clash, Conflict, Side, attempts
+from ..git.repository import GitLocation, call_git, read_git_output
+from ..git.revision import branch_tip, contains_commit, decode_path, resolve_location
+from ..git.snapshot import resolve_commit
+from .trial_merge import Conflict, ConflictingMerge, MergeOutcome, MergeSide, try_merges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class FileChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class BranchChanges:
     """What a branch brings: its files, its lines, and its commits, oldest first."""
 
     files: tuple[FileChange, ...]
@@ -38,7 +38,7 @@ class Changed:
     commits: tuple[str, ...]
 
     @property
-    def touched(self) -> frozenset[str]:
+    def all_paths(self) -> frozenset[str]:
         """The names of the files; where one was renamed, both."""
         return frozenset(name for file in self.files for name in (file.path, file.was) if name is not None)
 
@@ -60,7 +60,7 @@ class Overlap:
     is_in: bool = False
 
     @property
-    def clashing(self) -> tuple[str, ...]:
+    def conflict_files(self) -> tuple[str, ...]:
         """The files that clash, each once."""
         return tuple(dict.fromkeys(file for clash in self.conflicts for file in clash.files))
 
@@ -73,34 +73,35 @@ class Forecast:
     """
 
     onto: str
-    changes: Mapping[str, Changed]
+    changes: Mapping[str, BranchChanges]
     pairs: tuple[Overlap, ...]
     onto_target: tuple[Overlap, ...]
 
 
-async def changed(repo: Place, base: str, branch: str) -> Changed:
+async def read_branch_changes(repo: GitLocation, base: str, branch: str) -> BranchChanges:
     """What `branch` brings since it parted from `base`; all that it has where the two never met."""
-    place = pinned(repo)
-    return await _changed(place, await commit_id(place, base), await tip(place, branch))
+    place = resolve_location(repo)
+    return await _read_commit_changes(place, await resolve_commit(place, base), await branch_tip(place, branch))
 
 
-async def forecast(repo: Place, branches: Mapping[str, str], *, onto: str) -> Forecast:
+async def forecast(repo: GitLocation, branches: Mapping[str, str], *, onto: str) -> Forecast:
     """How the branches, each given with its base, would go together with one another and with the branch `onto`."""
-    place = pinned(repo)
-    target = Side(name=onto, commit=await tip(place, onto))
-    sides = [Side(name=branch, commit=await tip(place, branch)) for branch in branches]
-    bases = {side.name: await commit_id(place, branches[side.name]) for side in sides}
-    changes = {side.name: await _changed(place, bases[side.name], side.commit) for side in sides}
+    place = resolve_location(repo)
+    target = MergeSide(name=onto, commit=await branch_tip(place, onto))
+    sides = [MergeSide(name=branch, commit=await branch_tip(place, branch)) for branch in branches]
+    bases = {side.name: await resolve_commit(place, branches[side.name]) for side in sides}
+    changes = {side.name: await _read_commit_changes(place, bases[side.name], side.commit) for side in sides}
     pairs = list(combinations(sides, 2))
-    tried = iter(await attempts(place, [*pairs, *((target, side) for side in sides)]))
+    tried = iter(await try_merges(place, [*pairs, *((target, side) for side in sides)]))
     between = [
-        _overlap(one, two, changes[one.name].touched & changes[two.name].touched, next(tried)) for one, two in pairs
+        _make_overlap(one, two, changes[one.name].all_paths & changes[two.name].all_paths, next(tried))
+        for one, two in pairs
     ]
     onto_target = []
     for side in sides:
-        meanwhile = await _changed(place, side.commit, target.commit)
-        overlap = _overlap(side, target, changes[side.name].touched & meanwhile.touched, next(tried))
-        onto_target.append(replace(overlap, is_in=await contains(place, target.commit, side.commit)))
+        meanwhile = await _read_commit_changes(place, side.commit, target.commit)
+        overlap = _make_overlap(side, target, changes[side.name].all_paths & meanwhile.all_paths, next(tried))
+        onto_target.append(replace(overlap, is_in=await contains_commit(place, target.commit, side.commit)))
     below = {
         name: [other for other, change in changes.items() if other != name and base in change.commits]
         for name, base in bases.items()
@@ -109,45 +110,47 @@ async def forecast(repo: Place, branches: Mapping[str, str], *, onto: str) -> Fo
     return Forecast(
         onto=onto,
         changes=changes,
-        pairs=tuple(_traced(one, clashes, below) for one in between if one.files or not one.merges),
-        onto_target=tuple(_traced(one, clashes, below) for one in onto_target),
+        pairs=tuple(_trace_conflict_origin(one, clashes, below) for one in between if one.files or not one.merges),
+        onto_target=tuple(_trace_conflict_origin(one, clashes, below) for one in onto_target),
     )
 
 
-def _traced(one: Overlap, clashes: Mapping[frozenset[str], Overlap], below: Mapping[str, Sequence[str]]) -> Overlap:
+def _trace_conflict_origin(
+    one: Overlap, clashes: Mapping[frozenset[str], Overlap], below: Mapping[str, Sequence[str]]
+) -> Overlap:
     """The overlap with the branch whose clash it is, where one of the two only has it from that."""
     if one.merges:
         return one
     for built, other in ((one.first, one.second), (one.second, one.first)):
         for earlier in below.get(built, ()):
             same = clashes.get(frozenset((earlier, other)))
-            if same is not None and set(one.clashing) <= set(same.clashing):
-                return replace(one, through=_traced(same, clashes, below).through or earlier)
+            if same is not None and set(one.conflict_files) <= set(same.conflict_files):
+                return replace(one, through=_trace_conflict_origin(same, clashes, below).through or earlier)
     return one
 
 
-def _overlap(first: Side, second: Side, files: frozenset[str], outcome: Attempt) -> Overlap:
-    conflicts = outcome.conflicts if isinstance(outcome, Clash) else ()
+def _make_overlap(first: MergeSide, second: MergeSide, files: frozenset[str], outcome: MergeOutcome) -> Overlap:
+    conflicts = outcome.conflicts if isinstance(outcome, ConflictingMerge) else ()
     return Overlap(
         first=first.name,
         second=second.name,
         files=tuple(sorted(files)),
         conflicts=conflicts,
-        merges=not isinstance(outcome, Clash),
+        merges=not isinstance(outcome, ConflictingMerge),
     )
 
 
-async def _changed(repo: Place, base: str, commit: str) -> Changed:
-    met = await git(repo, "merge-base", base, commit)
+async def _read_commit_changes(repo: GitLocation, base: str, commit: str) -> BranchChanges:
+    met = await call_git(repo, "merge-base", base, commit)
     if met.code == 0:
         begin = met.out.decode().split()[0]
-        listed = await git_output(repo, "rev-list", "--reverse", f"{begin}..{commit}")
+        listed = await read_git_output(repo, "rev-list", "--reverse", f"{begin}..{commit}")
     else:
-        begin = await git_output(repo, "hash-object", "-t", "tree", "--stdin", stdin=b"")  # the empty tree
-        listed = await git_output(repo, "rev-list", "--reverse", commit)
-    counted = await git_output(repo, "diff-tree", "-r", "-M", "--numstat", "-z", begin, commit)
-    files = tuple(_counted(os.fsencode(counted)))
-    return Changed(
+        begin = await read_git_output(repo, "hash-object", "-t", "tree", "--stdin", stdin=b"")  # the empty tree
+        listed = await read_git_output(repo, "rev-list", "--reverse", commit)
+    counted = await read_git_output(repo, "diff-tree", "-r", "-M", "--numstat", "-z", begin, commit)
+    files = tuple(_parse_numstat(os.fsencode(counted)))
+    return BranchChanges(
         files=files,
         added=sum(file.added for file in files),
         removed=sum(file.removed for file in files),
@@ -155,13 +158,13 @@ async def _changed(repo: Place, base: str, commit: str) -> Changed:
     )
 
 
-def _counted(numstat: bytes) -> Iterator[FileChange]:
+def _parse_numstat(numstat: bytes) -> Iterator[FileChange]:
     """What `--numstat -z` says: both names follow a count whose own name is empty."""
     words = iter(numstat.split(b"\0"))
     while word := next(words, b""):
         added, removed, name = word.split(b"\t", 2)
-        was = None if name else path_text(next(words))
-        path = path_text(name or next(words))
+        was = None if name else decode_path(next(words))
+        path = decode_path(name or next(words))
         if is_binary := added == b"-":
             added = removed = b"0"
         yield FileChange(path=path, added=int(added), removed=int(removed), was=was, is_binary=is_binary)

@@ -21,25 +21,32 @@ from pathlib import Path
 from typing import Literal
 
 from ...policy.path_rules import is_protected
-from ...system.child_process import Wrapped, environment
+from ...system.child_process import SandboxedCommand, build_environment
 from ...values.errors import Mistake
-from ..git.repository import trusted_program
+from ..git.repository import find_trusted_program
 from . import seccomp
-from .mounts import Mount, arguments, git_folders, own_home, system, tools
+from .mounts import (
+    Mount,
+    build_mount_arguments,
+    build_system_arguments,
+    choose_sandbox_home,
+    find_git_mounts,
+    find_tool_mounts,
+)
 from .placeholders import Placeholders
-from .resource_limits import ControlGroup, Limits
-from .sealed_files import Seals
+from .resource_limits import ControlGroup, SandboxLimits
+from .sealed_files import SealedFiles
 from .secret_files import find_secrets
-from .self_test import can_disable_users, failures
+from .self_test import can_disable_users, find_failures
 
 Profile = Literal["read-only", "workspace"]
 
 SHELL = "/bin/sh"
-FILTER = 9
+FILTER_DESCRIPTOR = 9
 """The descriptor that bubblewrap reads the filter from; a shell can name no higher one."""
 
 NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
-GUARDED = (
+PROTECTED_NAMES = (
     *(".git", ".podium", ".claude", ".mcp.json", ".envrc", ".githooks", ".husky"),
     *(".bashrc", ".bash_profile", ".bash_login", ".profile", ".zprofile", ".zshrc", ".zshenv"),
 )
@@ -68,8 +75,8 @@ class Sandbox:
     store: Path | None = None
     readable: tuple[Path, ...] = ()
     secrets: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
-    environ: Mapping[str, str] = field(default_factory=environment, hash=False)
+    limits: SandboxLimits = field(default_factory=SandboxLimits)
+    environ: Mapping[str, str] = field(default_factory=build_environment, hash=False)
     can_disable_users: bool = True
 
     @classmethod
@@ -82,25 +89,25 @@ class Sandbox:
         store: Path | None = None,
         readable: Sequence[Path] = (),
         shown: Sequence[str] = (),
-        limits: Limits | None = None,
+        limits: SandboxLimits | None = None,
     ) -> Sandbox:
         """The sandbox for a checkout. A mistake where there is none, or where its self-test finds a hole.
 
         `readable` are folders outside the checkout that commands may read, `shown` files inside that they
         may, although files of such names usually hold secrets.
         """
-        checkout = _fit(checkout, profile)
-        program = bubblewrap(outside=checkout)
-        seccomp.program()
+        checkout = _resolve_checkout(checkout, profile)
+        program = find_bubblewrap(outside=checkout)
+        seccomp.compile_filter()
         found = cls(
             program=program,
             checkout=checkout,
-            home=_made(home),
+            home=_make_home(home),
             profile=profile,
-            store=store and _whole(store),
+            store=store and _resolve_path(store),
             readable=tuple(readable),
             secrets=tuple(path for path in await find_secrets(checkout) if path not in shown),
-            limits=limits or Limits(),
+            limits=limits or SandboxLimits(),
             can_disable_users=await can_disable_users(program),
         )
         if failed := await found.self_test():
@@ -109,86 +116,86 @@ class Sandbox:
 
     async def self_test(self) -> list[str]:
         """What a command could do here and should not; nothing, where the sandbox holds. Done once a process."""
-        return await failures(self)
+        return await find_failures(self)
 
     def wrap(self, argv: list[str], sealed: Mapping[str, bytes] | None = None) -> list[str]:
         """The command line that runs `argv` in the sandbox, started in a folder that is seen from inside.
 
         `sealed` are files of the checkout with what they hold for the command, whatever happens to them.
         """
-        copies = Seals(self.home / "sandbox").of(self.checkout, sealed or {})
+        copies = SealedFiles(self.home / "sandbox").make_copies(self.checkout, sealed or {})
         # The first process inside stays in the group that is killed with the command; only the command leaves it. With
         # bubblewrap's own --new-session both would, and a command that is ended while it begins would go on.
-        inside = f'{self.limits.script()} && echo >&0 && read -r _ && exec setsid "$@" </dev/null'
-        held = self._placeholders.hold() if self.profile == "workspace" else ()
+        inside = f'{self.limits.ulimit_script()} && echo >&0 && read -r _ && exec setsid "$@" </dev/null'
+        held = self._placeholders.acquire() if self.profile == "workspace" else ()
         bwrap = [
             self.program,
-            *self._always,
+            *self._base_arguments,
             # What is closed stays closed: of two mounts for one place the last one counts.
-            *arguments((*copies.mounts, *self._seen(held)), size=self.limits.temporary),
+            *build_mount_arguments((*copies.mounts, *self._visible_mounts(held)), size=self.limits.temporary),
             *("--remount-ro", "/dev", "--remount-ro", "/"),
             *("--", SHELL, "-c", inside, "sh", *argv),
         ]
 
-        def put_away() -> None:
+        def clean_up() -> None:
             copies.remove()
-            self._put_away()
+            self._release_placeholders()
 
-        return Wrapped([SHELL, "-c", self._entering(), "sh", *bwrap], put_away)
+        return SandboxedCommand([SHELL, "-c", self._entry_script(), "sh", *bwrap], clean_up)
 
-    def tidy(self) -> None:
+    def remove_placeholders(self) -> None:
         """Leave nothing of ours in the checkout; it happens by itself a moment after the last command, too."""
         if self.profile == "workspace":
             self._placeholders.remove()
 
-    def _put_away(self) -> None:
+    def _release_placeholders(self) -> None:
         if self.profile == "workspace":
             self._placeholders.release()
 
-    def _entering(self) -> str:
+    def _entry_script(self) -> str:
         """What a shell does outside: enter the control groups, open the filter, become bubblewrap."""
-        enter = "".join(f"echo 0 >{shlex.quote(file)} && " for file in self._group.entrances)
-        return f'{enter}exec "$@" {FILTER}</proc/{os.getpid()}/fd/{seccomp.program()}'
+        enter = "".join(f"echo 0 >{shlex.quote(file)} && " for file in self._control_group.entrances)
+        return f'{enter}exec "$@" {FILTER_DESCRIPTOR}</proc/{os.getpid()}/fd/{seccomp.compile_filter()}'
 
     @cached_property
-    def _always(self) -> list[str]:
+    def _base_arguments(self) -> list[str]:
         """What is the same for every command."""
-        own = own_home(self.environ, self.checkout)
+        own = choose_sandbox_home(self.environ, self.checkout)
         given = {**self.environ, "HOME": str(own), "TMPDIR": "/tmp"}
         told = [*NAMESPACES, "--unshare-cgroup-try", "--cap-drop", "ALL", "--die-with-parent"]
         told += ["--disable-userns"] if self.can_disable_users else []
-        told += ["--hostname", "sandbox", "--seccomp", str(FILTER), "--clearenv"]
+        told += ["--hostname", "sandbox", "--seccomp", str(FILTER_DESCRIPTOR), "--clearenv"]
         for name, value in sorted(given.items()):
             told += ["--setenv", name, value]
-        return told + system()
+        return told + build_system_arguments()
 
     @cached_property
-    def _places(self) -> tuple[Mount, ...]:
-        own = own_home(self.environ, self.checkout)
+    def _base_mounts(self) -> tuple[Mount, ...]:
+        own = choose_sandbox_home(self.environ, self.checkout)
         person = Path(self.environ.get("HOME", own))
         return (
             *(Mount("private", place) for place in (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), own)),
-            *tools(self.environ, home=person, checkout=self.checkout),
+            *find_tool_mounts(self.environ, home=person, checkout=self.checkout),
             *(Mount("read", folder) for folder in self.readable if folder.exists()),
-            *git_folders(self.checkout),
+            *find_git_mounts(self.checkout),
             Mount("write" if self.profile == "workspace" else "read", self.checkout),
-            *self._own_interpreter(),
+            *self._interpreter_mounts(),
         )
 
-    def _seen(self, held: Sequence[str]) -> Iterator[Mount]:
+    def _visible_mounts(self, held: Sequence[str]) -> Iterator[Mount]:
         """All places. Of the Podium home nothing is shown but a checkout that lies in it."""
-        guards = (*self._guards(held), Mount("empty", self.home))
-        for mount in (*self._places, *self._anchors(guards), *guards[:-1]):
+        guards = (*self._guard_mounts(held), Mount("empty", self.home))
+        for mount in (*self._base_mounts, *self._anchor_mounts(guards), *guards[:-1]):
             is_checkout = mount.place.is_relative_to(self.checkout) and self.checkout.is_relative_to(self.home)
             if is_checkout or not mount.place.is_relative_to(self.home):
                 yield mount
         yield Mount("empty", self.home)
 
-    def _anchors(self, guards: Sequence[Mount]) -> Iterator[Mount]:
+    def _anchor_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
         """The folders between the checkout and what is closed in it: a mount of its own cannot be moved away."""
         if self.profile != "workspace":
             return
-        closed = [mount.place for mount in (*guards, *self._own_interpreter())]
+        closed = [mount.place for mount in (*guards, *self._interpreter_mounts())]
         closed = [place for place in closed if place.is_relative_to(self.checkout) and place != self.checkout]
         for place in closed:
             for folder in place.parents[: len(place.relative_to(self.checkout).parts) - 1]:
@@ -196,33 +203,33 @@ class Sandbox:
                 if folder.is_dir() and not any(folder.is_relative_to(other) for other in closed):
                     yield Mount("write", folder)
 
-    def _own_interpreter(self) -> Iterator[Mount]:
+    def _interpreter_mounts(self) -> Iterator[Mount]:
         """What we ourselves run with, where that lies in the checkout: a command must not change it."""
         prefix = Path(sys.prefix).resolve()
         if prefix.is_relative_to(self.checkout) and prefix != self.checkout:
             yield Mount("read", prefix)
 
-    def _guards(self, held: Sequence[str]) -> Iterator[Mount]:
+    def _guard_mounts(self, held: Sequence[str]) -> Iterator[Mount]:
         """What is protected or secret in the checkout, as it is now. Links are left: they would lead a mount astray."""
-        for name in self._guarded:
+        for name in self._names_to_protect:
             place = self.checkout / name
             if name in held and place.is_dir():
                 yield Mount("empty", place)
             elif place.exists() and not place.is_symlink():
                 yield Mount("read", place)
-        yield from self._around_store()
+        yield from self._store_mounts()
         for path in self.secrets:
             place = self.checkout / path
             if place.exists() and not place.is_symlink():
                 yield Mount("empty" if place.is_dir() else "secret", place)
 
-    def _around_store(self) -> Iterator[Mount]:
+    def _store_mounts(self) -> Iterator[Mount]:
         """A store in the checkout is hidden with the files that come and go beside it; what else is there is shown."""
         if self.store is None:
             return
         folder = self.store.parent
         if not self.store.is_relative_to(self.checkout):
-            shown = [mount.place for mount in self._places if mount.kind == "read"]
+            shown = [mount.place for mount in self._base_mounts if mount.kind == "read"]
             if any(folder.is_relative_to(place) for place in shown):
                 yield Mount("empty", folder)
             return
@@ -237,37 +244,39 @@ class Sandbox:
                 yield Mount("read", Path(entry.path))
 
     @cached_property
-    def _guarded(self) -> tuple[str, ...]:
+    def _names_to_protect(self) -> tuple[str, ...]:
         existing = (entry.name for entry in os.scandir(self.checkout) if is_protected(entry.name))
-        return tuple(dict.fromkeys((*GUARDED, *existing)))
+        return tuple(dict.fromkeys((*PROTECTED_NAMES, *existing)))
 
     @cached_property
     def _placeholders(self) -> Placeholders:
-        return Placeholders(self.checkout, GUARDED, home=self.home)
+        return Placeholders(self.checkout, PROTECTED_NAMES, home=self.home)
 
     @cached_property
-    def _group(self) -> ControlGroup:
+    def _control_group(self) -> ControlGroup:
         return ControlGroup(self.limits)
 
 
-def bubblewrap(*, outside: Path) -> str:
+def find_bubblewrap(*, outside: Path) -> str:
     """The absolute path of bubblewrap; a mistake, with what installs it, where it is not there."""
     if sys.platform != "linux":
         raise Mistake("commands need a sandbox, and there is none for this system; --no-sandbox runs them without")
-    program = trusted_program("bwrap", outside=outside)
+    program = find_trusted_program("bwrap", outside=outside)
     if program is None:
-        raise Mistake(f"commands need a sandbox, and bubblewrap is not installed; get it with: {_installer()}")
+        raise Mistake(
+            f"commands need a sandbox, and bubblewrap is not installed; get it with: {_find_install_command()}"
+        )
     return program
 
 
-def _installer() -> str:
+def _find_install_command() -> str:
     fallback = "your system's package manager (the package is called bubblewrap)"
     return next((command for manager, command in INSTALLERS if shutil.which(manager)), fallback)
 
 
-def _fit(checkout: Path, profile: Profile) -> Path:
+def _resolve_checkout(checkout: Path, profile: Profile) -> Path:
     """The whole path of a checkout; a mistake where no sandbox could protect what it holds."""
-    checkout = _whole(checkout)
+    checkout = _resolve_path(checkout)
     homes = [Path(os.environ.get("HOME", "/"))]
     with suppress(KeyError):  # a user without a name
         homes.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
@@ -278,10 +287,10 @@ def _fit(checkout: Path, profile: Profile) -> Path:
     return checkout
 
 
-def _made(home: Path) -> Path:
+def _make_home(home: Path) -> Path:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return _whole(home)
+    return _resolve_path(home)
 
 
-def _whole(path: Path) -> Path:
+def _resolve_path(path: Path) -> Path:
     return path.resolve()

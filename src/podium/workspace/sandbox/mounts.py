@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["read", "write", "private", "empty", "secret"]
+MountKind = Literal["read", "write", "private", "empty", "secret"]
 """Readable; writable; an empty folder of its own; an empty folder; a file that cannot be opened."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys/devices/system/cpu")
@@ -42,11 +42,11 @@ SPARE_HOME = Path("/tmp/home")
 class Mount:
     """A place, and what a command finds there; `source` where that is something else than the place itself."""
 
-    kind: Kind
+    kind: MountKind
     place: Path
     source: Path | None = None
 
-    def arguments(self, *, size: int) -> Iterator[str]:
+    def bwrap_arguments(self, *, size: int) -> Iterator[str]:
         """What bubblewrap is told."""
         place, source = str(self.place), str(self.source or self.place)
         match self.kind:
@@ -63,13 +63,13 @@ class Mount:
                 yield from ("--ro-bind", os.devnull, place)
 
 
-def arguments(mounts: Iterable[Mount], *, size: int) -> list[str]:
+def build_mount_arguments(mounts: Iterable[Mount], *, size: int) -> list[str]:
     """All of them, in an order in which what lies deeper comes later. Of two for one place, the last one counts."""
     by_place = {mount.place: mount for mount in mounts}
-    return [part for place in sorted(by_place) for part in by_place[place].arguments(size=size)]
+    return [part for place in sorted(by_place) for part in by_place[place].bwrap_arguments(size=size)]
 
 
-def system() -> list[str]:
+def build_system_arguments() -> list[str]:
     """The system's own files, the processes of the sandbox, and a few devices."""
     told: list[str] = []
     for path in (*map(Path, SYSTEM), *(Path("/etc", name) for name in CONFIGURATION)):
@@ -85,33 +85,38 @@ def system() -> list[str]:
     return told
 
 
-def own_home(environ: Mapping[str, str], checkout: Path) -> Path:
+def choose_sandbox_home(environ: Mapping[str, str], checkout: Path) -> Path:
     """Where a command finds its home, which is empty: the place where the person's is, if that can be."""
     home = Path(environ.get("HOME", ""))
-    if not home.is_absolute() or home == Path("/") or home.is_relative_to(checkout) or _is_system(home):
+    if not home.is_absolute() or home == Path("/") or home.is_relative_to(checkout) or _is_system_path(home):
         return SPARE_HOME
     return home
 
 
-def tools(environ: Mapping[str, str], *, home: Path, checkout: Path) -> Iterator[Mount]:
+def find_tool_mounts(environ: Mapping[str, str], *, home: Path, checkout: Path) -> Iterator[Mount]:
     """The folders that programs on the PATH, interpreters and virtual environments consist of.
 
     Never the home, nor a folder that holds it.
     """
     found = [Path(sys.prefix), Path(sys.base_prefix)]
     found += [Path(environ[name]) for name in OWN_FOLDERS if environ.get(name)]
-    found += [_whole(Path(entry), home) for entry in environ.get("PATH", "").split(os.pathsep)]
+    found += [_find_installation(Path(entry), home) for entry in environ.get("PATH", "").split(os.pathsep)]
     found += [home / name for name in TOOLS_AT_HOME]
-    found += [folder for folder in (_python_of(one) for one in (*found, checkout / ".venv")) if folder]
+    found += [folder for folder in (_find_python_installation(one) for one in (*found, checkout / ".venv")) if folder]
     shown: set[Path] = set()
     for folder in sorted(found):
         is_ours = folder.is_absolute() and not home.is_relative_to(folder) and not folder.is_relative_to(checkout)
-        if is_ours and not _is_system(folder) and shown.isdisjoint((folder, *folder.parents)) and _can_read(folder):
+        if (
+            is_ours
+            and not _is_system_path(folder)
+            and shown.isdisjoint((folder, *folder.parents))
+            and _can_read(folder)
+        ):
             shown.add(folder)
             yield Mount("read", folder)
 
 
-def _whole(folder: Path, home: Path) -> Path:
+def _find_installation(folder: Path, home: Path) -> Path:
     """An entry of the PATH, or the whole of what its programs belong to, where they need that."""
     above = folder.parent
     # ~/.local holds much else beside programs, keys among it.
@@ -119,7 +124,7 @@ def _whole(folder: Path, home: Path) -> Path:
     return above if is_part and any(_can_read(above / name) for name in ("lib", "libexec")) else folder
 
 
-def _python_of(environment: Path) -> Path | None:
+def _find_python_installation(environment: Path) -> Path | None:
     """The installation that a virtual environment's interpreter is a part of.
 
     Commands may have written what leads there. So it has to be an installation of Python, and nothing else will do.
@@ -136,17 +141,17 @@ def _can_read(path: Path) -> bool:
     return os.access(path, os.R_OK)
 
 
-def _is_system(path: Path) -> bool:
+def _is_system_path(path: Path) -> bool:
     return any(path.is_relative_to(name) for name in (*SYSTEM, "/etc", "/proc", "/dev", "/sys"))
 
 
-def git_folders(checkout: Path) -> Iterator[Mount]:
+def find_git_mounts(checkout: Path) -> Iterator[Mount]:
     """Where git keeps what it knows about a checkout, outside of it: readable, so that git works."""
     own = checkout / ".git"
     try:
         if stat.S_ISREG(own.lstat().st_mode):
-            own = _named(own, "gitdir: ")
-        common = _named(own / "commondir") if (own / "commondir").is_file() else own
+            own = _read_path_file(own, "gitdir: ")
+        common = _read_path_file(own / "commondir") if (own / "commondir").is_file() else own
         if not (own / "HEAD").is_file() or not (common / "objects").is_dir():
             return
         borrowed = common / "objects" / "info" / "alternates"
@@ -159,7 +164,7 @@ def git_folders(checkout: Path) -> Iterator[Mount]:
             yield Mount("read", folder)
 
 
-def _named(file: Path, start: str = "") -> Path:
+def _read_path_file(file: Path, start: str = "") -> Path:
     """The folder that one of git's small files names."""
     text = file.read_text(encoding="utf-8").removesuffix("\n")
     if not text.startswith(start):

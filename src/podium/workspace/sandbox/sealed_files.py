@@ -15,7 +15,7 @@ from .mounts import Mount
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class SealedCopies:
     """The copies for one command."""
 
     mounts: tuple[Mount, ...] = ()
@@ -29,15 +29,15 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True)
-class Seals:
+class SealedFiles:
     """Where copies are kept while their command runs."""
 
     folder: Path
 
-    def of(self, checkout: Path, files: Mapping[str, bytes]) -> Copies:
+    def make_copies(self, checkout: Path, files: Mapping[str, bytes]) -> SealedCopies:
         """Copies of these files of a checkout, as they are given."""
         if not files:
-            return Copies()
+            return SealedCopies()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         mounts: list[Mount] = []
         for name, content in files.items():
@@ -45,12 +45,12 @@ class Seals:
             mounts.append(Mount("read", checkout / name, copy))
             copy.write_bytes(content)
             # As its original: git would take another mode for a change.
-            is_executable = bool(_mode(checkout / name) & 0o100)
+            is_executable = bool(_read_mode(checkout / name) & 0o100)
             copy.chmod(0o555 if is_executable else 0o444)
-        return Copies(tuple(mounts))
+        return SealedCopies(tuple(mounts))
 
 
-def _mode(path: Path) -> int:
+def _read_mode(path: Path) -> int:
     try:
         return path.lstat().st_mode
     except OSError:

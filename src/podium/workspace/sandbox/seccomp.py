@@ -60,7 +60,7 @@ BORROWED_IDENTITY = (stat.S_ISUID, stat.S_ISGID)
 
 
 @cache
-def program() -> int:
+def compile_filter() -> int:
     """A descriptor of this process that holds the compiled filter. A mistake where there is no seccomp."""
     try:
         # Here, because it looks for a library of the system, which only those who run commands need.
@@ -72,18 +72,18 @@ def program() -> int:
         ) from error
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     for name in DENIED:
-        _add(rules, errno.EPERM, name)
+        _add_rule(rules, errno.EPERM, name)
     for name in ABSENT:
-        _add(rules, errno.ENOSYS, name)
-    for name, arguments in _by_argument():
-        _add(rules, errno.EPERM, name, *arguments)
+        _add_rule(rules, errno.ENOSYS, name)
+    for name, arguments in _iter_argument_rules():
+        _add_rule(rules, errno.EPERM, name, *arguments)
     descriptor = os.memfd_create("seccomp", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(descriptor), "wb") as file:
         rules.export_bpf(file)
     return descriptor
 
 
-def _add(rules: SyscallFilter, number: int, name: str, *arguments: Arg) -> None:
+def _add_rule(rules: SyscallFilter, number: int, name: str, *arguments: Arg) -> None:
     import pyseccomp
 
     if pyseccomp.resolve_syscall(pyseccomp.system_arch(), name) != UNKNOWN:
@@ -92,7 +92,7 @@ def _add(rules: SyscallFilter, number: int, name: str, *arguments: Arg) -> None:
         rules.add_rule(pyseccomp.ERRNO(number), NEWER[name], *arguments)
 
 
-def _by_argument() -> Iterator[tuple[str, tuple[Arg, ...]]]:
+def _iter_argument_rules() -> Iterator[tuple[str, tuple[Arg, ...]]]:
     """Calls that are denied with some arguments."""
     from pyseccomp import MASKED_EQ, Arg
 

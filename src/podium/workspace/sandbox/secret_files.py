@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from ...policy.path_rules import is_sensitive
 from ...values.errors import OutsideFailed
-from ..git.repository import git
+from ..git.repository import call_git
 
 MOST = 20_000
 """So many files are looked at, those at the top first."""
@@ -22,14 +22,14 @@ LEFT_OUT = frozenset((".git", ".podium", "node_modules", "__pycache__", ".tox", 
 
 async def find_secrets(checkout: Path) -> tuple[str, ...]:
     """Their paths, relative to the checkout; a folder stands for all that is in it."""
-    found = await to_thread.run_sync(_walked, checkout)
+    found = await to_thread.run_sync(_find_sensitive_paths, checkout)
     if not found:
         return ()
-    kept = await _kept_by_git(checkout, found)
+    kept = await _list_tracked_paths(checkout, found)
     return tuple(path for path in found if not any(one == path or one.startswith(f"{path}/") for one in kept))
 
 
-def _walked(checkout: Path) -> list[str]:
+def _find_sensitive_paths(checkout: Path) -> list[str]:
     found: list[str] = []
     folders = deque((checkout,))
     seen = 0
@@ -54,10 +54,10 @@ def _walked(checkout: Path) -> list[str]:
     return sorted(found)
 
 
-async def _kept_by_git(checkout: Path, paths: list[str]) -> list[str]:
+async def _list_tracked_paths(checkout: Path, paths: list[str]) -> list[str]:
     literally = [f":(literal){path}" for path in paths]
     try:
-        done = await git(checkout, "ls-files", "-z", "--cached", "--", *literally)
+        done = await call_git(checkout, "ls-files", "-z", "--cached", "--", *literally)
     except OutsideFailed:
         return []
     return done.out.decode(errors="replace").split("\0") if done.code == 0 else []

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...system.child_process import run
+from ...system.child_process import run_process
 
 if TYPE_CHECKING:
     from .bubblewrap import Sandbox
@@ -38,18 +38,18 @@ echo "tried everything"
 """
 WANTED = {"CapEff:": 0, "CapPrm:": 0, "CapBnd:": 0, "NoNewPrivs:": 1, "Seccomp:": 2}
 
-_found: dict[Sandbox, list[str]] = {}
+_failures_by_sandbox: dict[Sandbox, list[str]] = {}
 """What was found in this process. A sandbox is a value: an equal one is not tried again."""
 
 
-async def failures(sandbox: Sandbox) -> list[str]:
+async def find_failures(sandbox: Sandbox) -> list[str]:
     """What is wrong with a sandbox, as sentences without an end; nothing, where it holds."""
-    if sandbox not in _found:
-        _found[sandbox] = await _tried(sandbox)
-    return _found[sandbox]
+    if sandbox not in _failures_by_sandbox:
+        _failures_by_sandbox[sandbox] = await _probe_sandbox(sandbox)
+    return _failures_by_sandbox[sandbox]
 
 
-async def _tried(sandbox: Sandbox) -> list[str]:
+async def _probe_sandbox(sandbox: Sandbox) -> list[str]:
     probe = f"probe-{secrets.token_hex(8)}"
     seen = sandbox.home / f"{probe}-seen"
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
@@ -59,19 +59,19 @@ async def _tried(sandbox: Sandbox) -> list[str]:
         try:
             port = str(listener.getsockname()[1])
             asked = (folder, str(sandbox.home), port, str(sandbox.checkout), probe)
-            said = await _output(sandbox.wrap([SHELL, "-c", ATTEMPTS, "bash", *asked]), str(sandbox.checkout))
+            said = await _run_for_output(sandbox.wrap([SHELL, "-c", ATTEMPTS, "bash", *asked]), str(sandbox.checkout))
             # What counts is not only what it says about itself, but what can be seen from here.
-            seen_here = _written(sandbox, outside, probe) + _reached(listener)
+            seen_here = _find_written_probes(sandbox, outside, probe) + _find_network_access(listener)
         finally:
             seen.unlink(missing_ok=True)
             with suppress(
                 OSError
             ):  # it is there only where the trial was cut short, and its file system may be read-only
                 (sandbox.checkout / probe).unlink()
-    return list(dict.fromkeys((*seen_here, *_judged(said, sandbox))))
+    return list(dict.fromkeys((*seen_here, *_evaluate_output(said, sandbox))))
 
 
-def _written(sandbox: Sandbox, outside: Path, probe: str) -> list[str]:
+def _find_written_probes(sandbox: Sandbox, outside: Path, probe: str) -> list[str]:
     """Where the command left something; it is removed."""
     places = [
         outside,
@@ -88,7 +88,7 @@ def _written(sandbox: Sandbox, outside: Path, probe: str) -> list[str]:
     return [f"a command wrote to {place}" for place in written if place not in may]
 
 
-def _reached(listener: socket.socket) -> list[str]:
+def _find_network_access(listener: socket.socket) -> list[str]:
     listener.setblocking(False)
     with suppress(BlockingIOError):
         listener.accept()[0].close()
@@ -96,10 +96,10 @@ def _reached(listener: socket.socket) -> list[str]:
     return []
 
 
-def _judged(said: list[str], sandbox: Sandbox) -> list[str]:
+def _evaluate_output(said: list[str], sandbox: Sandbox) -> list[str]:
     """What the command itself found that should not be."""
     if END not in said:
-        return [f"{' '.join(said) or 'bubblewrap said nothing'} ({remedy()})"]
+        return [f"{' '.join(said) or 'bubblewrap said nothing'} ({suggest_remedy()})"]
     facts = {name: value for name, _, value in (line.partition(" ") for line in said)}
     wrong = [
         f"{name.removesuffix(':')} is {facts.get(name, 'not told')} in it, and should be {wanted}"
@@ -120,7 +120,7 @@ SWITCHES = (
 )
 
 
-def remedy() -> str:
+def suggest_remedy() -> str:
     """The command that turns on what bubblewrap needs, as far as one can tell."""
     for name, off, on in SWITCHES:
         with suppress(OSError):
@@ -131,18 +131,18 @@ def remedy() -> str:
 
 async def can_disable_users(program: str) -> bool:
     """Whether this bubblewrap can forbid further user namespaces. Where not, the filter alone does."""
-    return any("--disable-userns" in line for line in await _output([program, "--help"], "/"))
+    return any("--disable-userns" in line for line in await _run_for_output([program, "--help"], "/"))
 
 
-async def _output(argv: list[str], directory: str) -> list[str]:
+async def _run_for_output(argv: list[str], directory: str) -> list[str]:
     said = bytearray()
 
-    def take(chunk: bytes) -> bool:
+    def collect_output(chunk: bytes) -> bool:
         said.extend(chunk)
         return len(said) < 1_000_000
 
     try:
-        await run(argv, directory=directory, timeout=TIMEOUT, take=take)
+        await run_process(argv, directory=directory, timeout=TIMEOUT, take=collect_output)
     except OSError as error:
         return [f"{argv[0]} cannot be started: {error.strerror}"]
     return said.decode(errors="replace").splitlines()

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 from anyio import CancelScope
 
-from ...values.plain_text import cut, plain
-from ..git.branch import advance
-from ..git.repository import Checkout, git_output
-from ..git.revision import tree_of
-from ..git.snapshot import committed, snapshot
-from .worktree_status import standing
+from ...values.plain_text import escape_unprintable, truncate_text
+from ..git.branch import advance_branch
+from ..git.repository import Checkout, read_git_output
+from ..git.revision import resolve_tree
+from ..git.snapshot import take_snapshot, write_commit
+from .worktree_status import read_worktree_status
 
 LONGEST_SUBJECT = 72
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
+class WorkCommit:
     """What a worker's branch holds since its base; `commit` is its newest."""
 
     commit: str
@@ -31,28 +31,28 @@ class Brought:
     removed: int
 
 
-async def brought_home(checkout: Checkout, *, subject: str, body: str = "") -> Brought:
+async def commit_work(checkout: Checkout, *, subject: str, body: str = "") -> WorkCommit:
     """Commit what the checkout holds and the branch does not. Doing it again finds nothing to do."""
-    old = await git_output(checkout, "rev-parse", "--verify", "HEAD^{commit}")
-    tree = await tree_of(checkout, await snapshot(checkout))
+    old = await read_git_output(checkout, "rev-parse", "--verify", "HEAD^{commit}")
+    tree = await resolve_tree(checkout, await take_snapshot(checkout))
     head = old
     # Not to be cut short: git that is killed while it writes leaves a lock behind.
     with CancelScope(shield=True):
-        if tree != await tree_of(checkout, old):
-            head = await committed(checkout, tree, [old], _message(subject, body))
-            await advance(checkout, checkout.branch, old=old, new=head, tree=tree)
+        if tree != await resolve_tree(checkout, old):
+            head = await write_commit(checkout, tree, [old], _format_message(subject, body))
+            await advance_branch(checkout, checkout.branch, old=old, new=head, tree=tree)
         # Also where a crash came between: the index may still be that of the commit before.
-        await git_output(checkout, "read-tree", head)
-    stands = await standing(checkout, main=checkout.base)
-    return Brought(
+        await read_git_output(checkout, "read-tree", head)
+    status = await read_worktree_status(checkout, main=checkout.base)
+    return WorkCommit(
         commit=head,
-        commits=tuple(one.id for one in stands.commits),
-        files=tuple(one.path for one in stands.files),
-        added=stands.added,
-        removed=stands.removed,
+        commits=tuple(one.id for one in status.commits),
+        files=tuple(one.path for one in status.files),
+        added=status.added,
+        removed=status.removed,
     )
 
 
-def _message(subject: str, body: str) -> str:
-    first = cut(" ".join(plain(subject).split()), LONGEST_SUBJECT) or "Work of an agent"
+def _format_message(subject: str, body: str) -> str:
+    first = truncate_text(" ".join(escape_unprintable(subject).split()), LONGEST_SUBJECT) or "Work of an agent"
     return f"{first}\n\n{body.strip()}\n" if body.strip() else f"{first}\n"

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from anyio import move_on_after, to_thread
 
-from ...store.sqlite.worker_index import Crew
-from ...store.sqlite.worktree_ledger import Ledger, Recorded
-from ...values.byte_size import sized
+from ...store.sqlite.worker_index import WorkerIndex
+from ...store.sqlite.worktree_ledger import Ledger, WorktreeRow
+from ...values.byte_size import format_size
 from ...values.errors import Mistake
 
 MOST_NAMED = 3
@@ -25,68 +25,68 @@ MEASURING_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class WorktreeDiskUsage:
     """What the worktrees of a store take, the largest first, and how much they may; None is as much as there is."""
 
-    worktrees: tuple[Recorded, ...]
+    worktrees: tuple[WorktreeRow, ...]
     quota: int | None
 
     @property
-    def size(self) -> int:
+    def total_size(self) -> int:
         return sum(one.size for one in self.worktrees)
 
     @property
     def is_reached(self) -> bool:
         """Whether there is no room for another."""
-        return self.quota is not None and self.size >= self.quota
+        return self.quota is not None and self.total_size >= self.quota
 
     def __str__(self) -> str:
         repositories = len({one.repository for one in self.worktrees})
         where = f" in {repositories} repositories" if repositories > 1 else ""
-        of = "" if self.quota is None else f" of the {sized(self.quota)} that worktrees.quota allows"
-        return f"the worktrees of workers{where} take {sized(self.size)}{of}"
+        of = "" if self.quota is None else f" of the {format_size(self.quota)} that worktrees.quota allows"
+        return f"the worktrees of workers{where} take {format_size(self.total_size)}{of}"
 
 
-async def taken(ledger: Ledger, quota: int | None) -> Taken:
+async def read_disk_usage(ledger: Ledger, quota: int | None) -> WorktreeDiskUsage:
     """What they take, as far as it is remembered."""
-    there = sorted(await ledger.worktrees(), key=lambda one: one.size, reverse=True)
-    return Taken(worktrees=tuple(there), quota=quota)
+    there = sorted(await ledger.list_worktrees(), key=lambda one: one.size, reverse=True)
+    return WorktreeDiskUsage(worktrees=tuple(there), quota=quota)
 
 
 async def must_be_within_quota(ledger: Ledger, quota: int | None) -> None:
     """Raises Mistake where the worktrees of a store take all that they may, with those that take most."""
     if quota is None:
         return
-    there = await taken(ledger, quota)
+    there = await read_disk_usage(ledger, quota)
     if not there.is_reached:
         # By branches, because a checkout that workers share belongs to the run of their team.
-        at_work = {hired.name for hired in await to_thread.run_sync(Crew(ledger.store).open)}
+        at_work = {hired.name for hired in await to_thread.run_sync(WorkerIndex(ledger.store).list_open)}
         grown = [one for one in there.worktrees if one.branch in at_work or not one.run]
         with move_on_after(MEASURING_SECONDS):
             # The newest first: of them only is known what they took when they were made.
-            await measure(ledger, sorted(grown, key=lambda one: one.created, reverse=True))
-        there = await taken(ledger, quota)
+            await measure_worktrees(ledger, sorted(grown, key=lambda one: one.created, reverse=True))
+        there = await read_disk_usage(ledger, quota)
     if there.is_reached:
-        await measure(ledger, there.worktrees)
-        there = await taken(ledger, quota)
+        await measure_worktrees(ledger, there.worktrees)
+        there = await read_disk_usage(ledger, quota)
     if there.is_reached:
-        largest = ", ".join(f"{one.path} ({sized(one.size)})" for one in there.worktrees[:MOST_NAMED])
+        largest = ", ".join(f"{one.path} ({format_size(one.size)})" for one in there.worktrees[:MOST_NAMED])
         raise Mistake(
             f"no worktree can be made, because {there}; the largest: {largest}; "
             "podium worktrees cleanup makes room, and a higher quota would do as well"
         )
 
 
-async def measure(ledger: Ledger, worktrees: Iterable[Recorded]) -> None:
+async def measure_worktrees(ledger: Ledger, worktrees: Iterable[WorktreeRow]) -> None:
     """Look what these take by now, and remember it."""
     for one in worktrees:
         if one.state == "ready":
-            size = await to_thread.run_sync(size_of, one.path, abandon_on_cancel=True)
+            size = await to_thread.run_sync(measure_folder, one.path, abandon_on_cancel=True)
             if size != one.size:
-                await ledger.weigh(one, size)
+                await ledger.record_size(one, size)
 
 
-def size_of(folder: Path) -> int:
+def measure_folder(folder: Path) -> int:
     """The bytes of the files in a folder, without what its links lead to; 0 where there is none."""
     total, left = 0, [str(folder)]
     while left:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...values.errors import Mistake
 
-FOLDER = "../{repo}-worker-{branch}"
+DEFAULT_FOLDER_PATTERN = "../{repo}-worker-{branch}"
 LONGEST_NAME = 255
 
 _FIELD = re.compile(r"\{(repo|branch)\}")
@@ -21,7 +21,7 @@ _ANY = Path("/above/{repo}")
 """A repository as patterns see it, wherever it is."""
 
 
-def must_be_pattern(pattern: str) -> None:
+def must_be_folder_pattern(pattern: str) -> None:
     """Raises Mistake for a pattern that is wrong for every repository."""
     if not pattern.isprintable():
         raise Mistake(f"{pattern!r} has a character in it that does not show; a plain path would be right")
@@ -32,27 +32,33 @@ def must_be_pattern(pattern: str) -> None:
     if pattern.startswith("~") and not pattern.startswith("~/"):
         raise Mistake(f"{pattern!r} is in somebody else's home folder; ~/ is yours")
     if not pattern.startswith(("~", "/")):
-        must_be_outside(Path(os.path.normpath(_ANY / pattern)), _ANY, told=repr(pattern))
+        must_be_outside_repository(Path(os.path.normpath(_ANY / pattern)), _ANY, label=repr(pattern))
 
 
-def folder_for(pattern: str, *, main: Path, branch: str) -> Path:
+def resolve_worktree_folder(pattern: str, *, main: Path, branch: str) -> Path:
     """Where the worktree of a branch is, in the repository whose own folder is `main`. Raises Mistake."""
-    must_be_pattern(pattern)
+    must_be_folder_pattern(pattern)
     values = {"repo": main.name, "branch": branch.replace("/", "-")}
     # Where there is no home folder the ~ stays, and is refused below as a folder of the repository.
     whole = os.path.expanduser(pattern)  # noqa: PTH111
-    told = _FIELD.sub(lambda found: values[found[1]], whole)
-    path = Path(os.path.normpath(main / told))
+    expanded = _FIELD.sub(lambda found: values[found[1]], whole)
+    path = Path(os.path.normpath(main / expanded))
     path = path.parent.resolve() / path.name
-    must_be_outside(path, main, told=str(path))
+    must_be_outside_repository(path, main, label=str(path))
     if len(os.fsencode(path.name)) > LONGEST_NAME:
         raise Mistake(f"the folder for {branch!r} would have too long a name; a shorter branch would do")
     return path
 
 
-def must_be_outside(path: Path, main: Path, *, told: str) -> None:
+def must_be_outside_repository(path: Path, main: Path, *, label: str) -> None:
     """Raises Mistake for a folder, `told` to the person, in which a worktree would be in a repository's way."""
     if any(part.casefold() in (".git", "git~1") for part in path.parts):
-        raise Mistake(f"{told} would be in a folder of git's own; one beside the repository, as {FOLDER}, would do")
+        raise Mistake(
+            f"{label} would be in a folder of git's own; one beside the repository, as "
+            f"{DEFAULT_FOLDER_PATTERN}, would do"
+        )
     if path.is_relative_to(main) or main.is_relative_to(path):
-        raise Mistake(f"{told} would be inside the repository, or around it; one beside it, as {FOLDER}, would do")
+        raise Mistake(
+            f"{label} would be inside the repository, or around it; one beside it, as "
+            f"{DEFAULT_FOLDER_PATTERN}, would do"
+        )

@@ -15,32 +15,34 @@ from pathlib import Path, PurePosixPath
 from anyio import to_thread
 
 from ...values.errors import Mistake
-from ..git.repository import Checkout, Repository, git_output, names
+from ..git.repository import Checkout, Repository, read_git_output, split_nul_paths
 
 NAME = ".worktreeinclude"
 LARGEST = 256 * 1024
 LISTING_SECONDS = 300.0
 
 
-async def include(repository: Repository, checkout: Checkout) -> list[str]:
+async def copy_included_files(repository: Repository, checkout: Checkout) -> list[str]:
     """Copy what the repository wants in its worktrees; the paths of what was copied."""
-    wanted = await to_thread.run_sync(_wanted, repository.root)
+    wanted = await to_thread.run_sync(_read_patterns, repository.root)
     if not wanted:
         return []
     listing = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard")
-    ignored = names(await git_output(repository, *listing, timeout=LISTING_SECONDS))
+    ignored = split_nul_paths(await read_git_output(repository, *listing, timeout=LISTING_SECONDS))
 
-    def copied() -> list[str]:
+    def copy_matching() -> list[str]:
         # Only those who have such a file pay for what reads it.
         from pathspec import GitIgnoreSpec
 
         matching = GitIgnoreSpec.from_lines(wanted)
-        return [path for path in ignored if matching.match_file(path) and _copy(repository.root, checkout.path, path)]
+        return [
+            path for path in ignored if matching.match_file(path) and _copy_file(repository.root, checkout.path, path)
+        ]
 
-    return await to_thread.run_sync(copied)
+    return await to_thread.run_sync(copy_matching)
 
 
-def _wanted(root: Path) -> list[str]:
+def _read_patterns(root: Path) -> list[str]:
     """The lines of the file, where there is a plain one."""
     try:
         file = os.open(root / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -54,19 +56,19 @@ def _wanted(root: Path) -> list[str]:
         return opened.read(LARGEST).decode("utf-8", "replace").splitlines()
 
 
-def _copy(source: Path, target: Path, path: str) -> bool:
+def _copy_file(source: Path, target: Path, path: str) -> bool:
     """Copy one file; False where it is no plain file, lies behind a link, or exists there."""
     *folders, name = PurePosixPath(path).parts
     if ".." in folders or ".git" in {part.casefold() for part in (*folders, name)}:
         return False
     with ExitStack() as stack, suppress(OSError):
-        read_from = _opened(stack, source, folders, is_made=False)
+        read_from = _open_folder(stack, source, folders, is_made=False)
         plain = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=read_from)
         reading = stack.enter_context(os.fdopen(plain, "rb"))
         found = os.fstat(plain)
         if not stat.S_ISREG(found.st_mode):
             return False
-        write_to = _opened(stack, target, folders, is_made=True)
+        write_to = _open_folder(stack, target, folders, is_made=True)
         made = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         copy = os.open(name, made, found.st_mode & 0o777, dir_fd=write_to)
         with os.fdopen(copy, "wb") as writing:
@@ -75,7 +77,7 @@ def _copy(source: Path, target: Path, path: str) -> bool:
     return False
 
 
-def _opened(stack: ExitStack, root: Path, folders: list[str], *, is_made: bool) -> int:
+def _open_folder(stack: ExitStack, root: Path, folders: list[str], *, is_made: bool) -> int:
     """A folder below `root`, reached without following a link."""
     at = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     stack.callback(os.close, at)

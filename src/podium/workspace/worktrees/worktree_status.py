@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from ..git.repository import Checkout, git, git_output, names
+from ..git.repository import Checkout, call_git, read_git_output, split_nul_paths
 
 MOST_COMMITS = 200
 LOOKING_SECONDS = 300.0
@@ -20,7 +20,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class ChangedFile:
     """A file that differs from the base; lines are 0 for what is not text."""
 
     path: str
@@ -29,7 +29,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class WorktreeStatus:
     """A worktree against its base and against the repository.
 
     `ahead` counts commits since the base, `behind` those of the repository's own branch that it lacks,
@@ -43,7 +43,7 @@ class Standing:
     modified: int
     untracked: int
     commits: tuple[Commit, ...]
-    files: tuple[Changed, ...]
+    files: tuple[ChangedFile, ...]
 
     @property
     def added(self) -> int:
@@ -58,7 +58,7 @@ class Standing:
         """Whether all of it is in commits that are somewhere else, too."""
         return not (self.modified or self.untracked or self.unmerged)
 
-    def unsaved(self) -> str:
+    def describe_unsaved(self) -> str:
         """What would be left behind, in a few words."""
         parts = [
             (self.modified, "changed file that is not committed", "changed files that are not committed"),
@@ -68,37 +68,43 @@ class Standing:
         return " and ".join(f"{number} {one if number == 1 else many}" for number, one, many in parts if number)
 
 
-async def standing(checkout: Checkout, *, main: str) -> Standing:
+async def read_worktree_status(checkout: Checkout, *, main: str) -> WorktreeStatus:
     """How a worktree stands. `main` is the id of the commit that the repository itself is at."""
-    told = names(await git_output(checkout, "status", "--porcelain=v1", "-z", "--no-renames", timeout=LOOKING_SECONDS))
+    told = split_nul_paths(
+        await read_git_output(checkout, "status", "--porcelain=v1", "-z", "--no-renames", timeout=LOOKING_SECONDS)
+    )
     untracked = sum(1 for line in told if line.startswith("??"))
-    log = await git_output(
+    log = await read_git_output(
         checkout, "log", "-z", f"--max-count={MOST_COMMITS}", "--format=%H %s", f"{checkout.base}..HEAD"
     )
-    commits = tuple(Commit(id=id, subject=subject) for id, _, subject in (line.partition(" ") for line in names(log)))
-    return Standing(
-        ahead=await _count(checkout, "HEAD", f"^{checkout.base}"),
-        behind=await _count(checkout, main, "^HEAD"),
-        unmerged=await _count(checkout, "HEAD", f"^{checkout.base}", f"^{main}", "--not", "--remotes"),
+    commits = tuple(
+        Commit(id=id, subject=subject) for id, _, subject in (line.partition(" ") for line in split_nul_paths(log))
+    )
+    return WorktreeStatus(
+        ahead=await _count_commits(checkout, "HEAD", f"^{checkout.base}"),
+        behind=await _count_commits(checkout, main, "^HEAD"),
+        unmerged=await _count_commits(checkout, "HEAD", f"^{checkout.base}", f"^{main}", "--not", "--remotes"),
         modified=len(told) - untracked,
         untracked=untracked,
         commits=commits,
-        files=await _changed(checkout),
+        files=await _list_changed_files(checkout),
     )
 
 
-async def _count(checkout: Checkout, *which: str) -> int:
-    return int(await git_output(checkout, "rev-list", "--count", *which, "--"))
+async def _count_commits(checkout: Checkout, *which: str) -> int:
+    return int(await read_git_output(checkout, "rev-list", "--count", *which, "--"))
 
 
-async def _changed(checkout: Checkout) -> tuple[Changed, ...]:
-    done = await git(checkout, "diff", "--numstat", "-z", "--no-renames", checkout.base, "--", timeout=LOOKING_SECONDS)
+async def _list_changed_files(checkout: Checkout) -> tuple[ChangedFile, ...]:
+    done = await call_git(
+        checkout, "diff", "--numstat", "-z", "--no-renames", checkout.base, "--", timeout=LOOKING_SECONDS
+    )
     found = []
-    for line in names(os.fsdecode(done.out)):
+    for line in split_nul_paths(os.fsdecode(done.out)):
         added, removed, path = line.split("\t", 2)
-        found.append(Changed(path=path, added=_lines(added), removed=_lines(removed)))
+        found.append(ChangedFile(path=path, added=_parse_line_count(added), removed=_parse_line_count(removed)))
     return tuple(found)
 
 
-def _lines(text: str) -> int:
+def _parse_line_count(text: str) -> int:
     return int(text) if text.isdecimal() else 0
