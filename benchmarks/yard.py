@@ -74,7 +74,7 @@ def yard(bench: Bench, *, idlers: int = 1) -> Iterator[Yard]:
         sender = stack.enter_context(child("children.podium_delegating", name="podium"))
         about = {"environ": environ, "home": str(home), "repo": str(repository(folder / "repo")), "log": str(log)}
         sender.ask("enlist", **about, branches=[f"idle-{next(_numbers)}" for _ in range(idlers)])
-        argv = [sys.executable, "-m", "podium.workers.commander"]
+        argv = [sys.executable, "-m", "podium.processes.commander_main"]
         stack.enter_context(_process(argv, environ=environ))
         wait_for_calls(log, idlers)
         there = Yard(sender=sender, about=about)

@@ -27,7 +27,7 @@ async def main(folder: Path) -> None:
     (home / "config.yaml").write_text(RULES)
     environ = {"PODIUM_HOME": str(home)}
     async with App(Settings.load(environ), environ=environ) as app:
-        commander = Commander(app, environ)
+        commander = Commander(app.launcher, environ)
         commander._active_workers[WORKER] = ActiveWorker(
             run=WORKER, worker_task=WorkerTask(root=str(folder), path=str(folder)), task=""
         )

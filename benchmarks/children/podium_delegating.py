@@ -53,7 +53,7 @@ def _app(request: dict[str, Any]) -> App:
 
 
 async def _sent(app: App, request: dict[str, Any], branch: str, task: str) -> str:
-    return await delegate_to_worker(app, AGENT, task, at=Path(request["repo"]), branch=branch)
+    return await delegate_to_worker(app.launcher, AGENT, task, at=Path(request["repo"]), branch=branch)
 
 
 async def _ended(store: Path, run: str) -> bool:

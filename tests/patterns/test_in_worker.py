@@ -97,7 +97,7 @@ async def test_a_member_with_a_process_of_its_own_answers_and_leaves_its_work_on
 
     async with App(settings, environ={}) as app:
         result = await app.run(lead, "Make a file.", repo=repo, agents=[away, here])
-        entries = await app.read_entries(result.run_id)
+        entries = await app.launcher.read_entries(result.run_id)
 
     assert [part.outcome for part in result.parts] == ["succeeded", "succeeded"]
     assert result.parts[0].text.startswith("I made it.")
@@ -153,7 +153,7 @@ async def test_a_run_that_waits_for_a_worker_has_another_commander_see_to_it_whe
 
 def commanders(settings: Settings) -> list[int]:
     ours = [one for one in Path("/proc").glob("[0-9]*") if f"={settings.home}\0".encode() in _environ(one)]
-    return [int(one.name) for one in ours if b"podium.workers.commander" in (one / "cmdline").read_bytes()]
+    return [int(one.name) for one in ours if b"podium.processes.commander_main" in (one / "cmdline").read_bytes()]
 
 
 async def test_an_agent_sends_a_worker_waits_for_it_and_uses_what_it_brought(repo: Path, settings: Settings) -> None:
@@ -173,7 +173,7 @@ async def test_an_agent_sends_a_worker_waits_for_it_and_uses_what_it_brought(rep
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Have it done.", repo=repo)
-        entries = await app.read_entries(result.run_id)
+        entries = await app.launcher.read_entries(result.run_id)
 
     assert result.text == "All is done."
     told = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
@@ -197,7 +197,7 @@ async def test_a_run_that_dies_while_its_worker_is_away_finds_it_again(repo: Pat
     bury(settings.store)
     async with App(settings, environ={}) as app, app.resume(died.run_id) as resumed:
         result = await resumed.result()
-        entries = await app.read_entries(died.run_id)
+        entries = await app.launcher.read_entries(died.run_id)
 
     assert result.succeeded, result.error
     sent = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
@@ -228,7 +228,7 @@ async def test_a_team_with_one_checkout_works_in_it_as_a_whole(repo: Path, setti
 
     async with App(settings, environ={}) as app:
         result = await app.run(lead, "Make files.", repo=repo, agents=members)
-        entries = await app.read_entries(result.run_id)
+        entries = await app.launcher.read_entries(result.run_id)
 
     assert result.succeeded, result.error
     assert "one is done." in result.text
@@ -290,7 +290,7 @@ async def test_a_worker_is_held_to_its_part_of_the_runs_budget(repo: Path, setti
 
     async with App(settings, environ={}) as app:
         result = await app.run(lead, "Make files.", repo=repo, agents=[away], budget=Budget(turns=8))
-        entries = await app.read_entries(result.run_id)
+        entries = await app.launcher.read_entries(result.run_id)
 
     [sent] = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
     assert sent.budget == Budget(turns=2)
@@ -313,7 +313,7 @@ async def test_what_is_kept_for_workers_is_not_lent_or_spent_twice(repo: Path, s
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Have it done.", repo=repo, budget=Budget(turns=10))
-        entries = await app.read_entries(result.run_id)
+        entries = await app.launcher.read_entries(result.run_id)
 
     sent = [entry.event.budget for entry in entries if isinstance(entry.event, WorkerSent)]
     assert sent == [Budget(turns=2), Budget(turns=1)]  # a quarter of nine, and of six
@@ -340,7 +340,7 @@ async def test_a_worker_whose_answer_nobody_asks_for_counts_once_and_what_was_ke
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Have it done.", repo=repo, tools=[wait], budget=Budget(turns=20))
-        entries = await app.read_entries(result.run_id)
+        entries = await app.launcher.read_entries(result.run_id)
 
     assert result.succeeded, result.error
     sent = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
@@ -379,9 +379,9 @@ async def test_an_agent_says_who_works_after_whom_with_what_and_within_which_lim
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Have it done.", repo=repo, agents=[writer, small], budget=Budget(turns=40))
-        entries = await app.read_entries(result.run_id)
+        entries = await app.launcher.read_entries(result.run_id)
         sent = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
-        started = [(await app.read_entries(one.run))[0].event for one in sent]
+        started = [(await app.launcher.read_entries(one.run))[0].event for one in sent]
 
     told = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
     assert told[3] == "There is no agent 'stranger' here; there are: boss, writer, small."

@@ -9,6 +9,7 @@ from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.store.sqlite.worker_index import WorkerIndex
 from podium.values.event import PauseAsked, StopAsked
 from podium.values.worker_task import WorkerTask
+from podium.workers.delegate import enqueue_worker_run
 
 
 @pytest.fixture
@@ -16,7 +17,9 @@ async def runs(tmp_path: Path) -> list[str]:
     """Three workers of two repositories."""
     async with App(Settings.load({}, home=tmp_path, model="rehearsal"), environ={}) as app:
         return [
-            await app.enqueue_worker_run(Agent(name="a"), "go", WorkerTask(root=root, path=root, branch=branch))
+            await enqueue_worker_run(
+                app.launcher, Agent(name="a"), "go", WorkerTask(root=root, path=root, branch=branch)
+            )
             for root, branch in (("/one", "x"), ("/one", "y"), ("/two", "x"))
         ]
 

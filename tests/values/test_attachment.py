@@ -108,7 +108,7 @@ async def test_what_came_with_a_message_that_nobody_heard_is_dropped_with_it(tmp
             before = kept(settings)
             await run.stop()
             result = await run.result()
-            entries = await app.read_entries(result.run_id)
+            entries = await app.launcher.read_entries(result.run_id)
 
     notices = [entry.event.text for entry in entries if isinstance(entry.event, Noticed)]
     assert "looker did not hear the message: What is this?" in notices

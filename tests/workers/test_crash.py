@@ -10,6 +10,7 @@ import pytest
 from anyio import create_task_group
 
 from podium import App
+from podium.runs.run_handle import drive_run
 from podium.store.fault import refuse_after
 from podium.store.sqlite.worktree_ledger import Ledger
 from podium.store.wakeup import ensure_socket_folder
@@ -57,7 +58,7 @@ DIES_AT_ITS_FIRST_BIRTH = """
 import os, signal, sys
 from pathlib import Path
 
-if "podium.workers.fork_server" in sys.orig_argv:
+if "podium.processes.fork_server_main" in sys.orig_argv:
     died = Path(__file__).with_name("died")
     if not died.exists():
         died.touch()
@@ -102,7 +103,8 @@ def end(code, end=os._exit):
     import anyio
     from pathlib import Path
     from podium.cli.workers.resume import mark_runs_resumed
-    from podium.setup.settings import Settings
+    from podium.runs.run_handle import drive_run
+from podium.setup.settings import Settings
 
     resumed = Path(__file__).with_name("resumed")
     if not resumed.exists():
@@ -114,7 +116,7 @@ def end(code, end=os._exit):
         os.waitpid(somebody, 0)
     end(code)
 
-if "podium.workers.fork_server" in sys.orig_argv:
+if "podium.processes.fork_server_main" in sys.orig_argv:
     os._exit = end
 """
 
@@ -140,7 +142,7 @@ async def test_a_paused_worker_that_goes_on_before_its_process_has_ended_has_not
 async def test_a_worker_that_says_nothing_any_more_is_ended_and_started_again(yard: Yard) -> None:
     run = await yard.hire("feat/one", {"says": "done", "silent": 1})
     async with App(yard.settings(), environ=yard.environ) as app, create_task_group() as group:
-        commander = Commander(app, yard.environ, limits=LinkLimits(ping=0.3, silence=4.0))
+        commander = Commander(app.launcher, yard.environ, limits=LinkLimits(ping=0.3, silence=4.0))
         group.start_soon(commander.run_until_done)
         worker = await yard.worker(run)
         await yard.called(1)
@@ -162,7 +164,7 @@ def wait():
         told.touch()
         told.with_name("tell").read_text()
 
-if "podium.workers.fork_server" in sys.orig_argv:
+if "podium.processes.fork_server_main" in sys.orig_argv:
     told = Path(__file__).with_name("told")
     os.register_at_fork(after_in_parent=wait)
 """
@@ -176,7 +178,7 @@ async def test_a_worker_that_came_before_its_birth_was_told_of_is_ended_when_it_
     run = await yard.hire("feat/one", {"says": "done", "silent": 1})
     async with App(yard.settings(), environ=yard.environ) as app, create_task_group() as group:
         environ = {**yard.environ, "PYTHONPATH": str(modules)}
-        group.start_soon(Commander(app, environ, limits=LinkLimits(ping=0.3, silence=4.0)).run_until_done)
+        group.start_soon(Commander(app.launcher, environ, limits=LinkLimits(ping=0.3, silence=4.0)).run_until_done)
         worker = await yard.worker(run)
         await yard.called(1)
         (modules / "tell").write_text("now")
@@ -215,8 +217,9 @@ async def broken_off(yard: Yard, run: str, branch: str, entries: int) -> None:
     async with App(yard.settings(), environ=yard.environ, fault=refuse_after(entries)) as app:
         of = Worktrees(repository=Repository.at(yard.repo.path), ledger=Ledger(yard.store))
         checkout = await of.create(branch, run=run)
-        async with app.resume(run, is_attended=True) as work:
-            work.record_checkout(checkout.base)
+        driver = await app.launcher.take_over_run(run, is_attended=True)
+        driver.record_checkout(checkout.base)
+        async with drive_run(driver) as work:
             assert (await work.result()).outcome == "interrupted"
     bury(yard.store)
     yard.command()

@@ -11,7 +11,7 @@ from podium.store.sqlite.worker_index import WorkerIndex
 from podium.values.errors import Mistake
 from podium.values.event import RunStarted
 from podium.values.worker_task import WorkerTask
-from podium.workers.delegate import delegate_to_worker
+from podium.workers.delegate import delegate_to_worker, enqueue_worker_run
 from podium.workers.unfinished_workers import load_unfinished_workers
 
 from .worker_lab import Yard, hand
@@ -24,7 +24,9 @@ async def test_of_several_that_delegate_on_one_branch_at_once_one_is_accepted(ya
     async def hire() -> None:
         async with App(yard.settings(), environ=yard.environ) as app:
             try:
-                accepted.append(await delegate_to_worker(app, hand("done"), "go", at=yard.repo.path, branch="feat/one"))
+                accepted.append(
+                    await delegate_to_worker(app.launcher, hand("done"), "go", at=yard.repo.path, branch="feat/one")
+                )
             except Mistake as error:
                 refused.append(str(error))
 
@@ -68,7 +70,7 @@ async def test_who_is_hired_by_one_that_is_cut_short_is_left_to_a_commander_all_
     async with App(yard.settings(), environ=yard.environ) as app:
         with CancelScope() as hiring:
             hiring.cancel()
-            await app.enqueue_worker_run(hand("done"), "go", WorkerTask(root=yard.root, path=yard.root))
+            await enqueue_worker_run(app.launcher, hand("done"), "go", WorkerTask(root=yard.root, path=yard.root))
 
         outlook = load_unfinished_workers(yard.store, ours=())
 
@@ -80,9 +82,13 @@ async def test_who_shares_a_checkout_is_hired_while_the_first_one_s_is_still_in_
     branch, path = "team/members", yard.path("team/members")
 
     async with App(yard.settings(), environ=yard.environ) as app:
-        one = await delegate_to_worker(app, hand("done"), "go", at=yard.repo.path, branch=branch, is_shared=True)
+        one = await delegate_to_worker(
+            app.launcher, hand("done"), "go", at=yard.repo.path, branch=branch, is_shared=True
+        )
         yard.repo.git("worktree", "add", "-q", "-b", branch, str(path))  # and nobody has noted it yet
-        other = await delegate_to_worker(app, hand("done"), "go", at=yard.repo.path, branch=branch, is_shared=True)
+        other = await delegate_to_worker(
+            app.launcher, hand("done"), "go", at=yard.repo.path, branch=branch, is_shared=True
+        )
 
     assert [hired.run for hired in WorkerIndex(yard.store).list_all()] == [one, other]
     with StoreReader(yard.store) as reader:

@@ -174,7 +174,7 @@ async def test_nobody_is_let_in_with_a_token_that_is_none(yard: Yard) -> None:
 
 async def test_a_worker_process_that_is_told_nothing_ends(yard: Yard) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "podium.workers.worker_process"],
+        [sys.executable, "-m", "podium.processes.worker_main"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -188,7 +188,7 @@ async def test_a_worker_process_whose_commander_is_gone_ends(yard: Yard) -> None
     hello = {"socket": str(yard.folder / "nowhere"), "run": "r", "token": "t", "parent": 1}
 
     done = subprocess.run(
-        [sys.executable, "-m", "podium.workers.worker_process"], input=json.dumps(hello), capture_output=True, text=True
+        [sys.executable, "-m", "podium.processes.worker_main"], input=json.dumps(hello), capture_output=True, text=True
     )
 
     assert done.returncode == 3

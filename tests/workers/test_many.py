@@ -9,8 +9,8 @@ from typing import Any
 from anyio import create_task_group
 
 from podium import App
+from podium.processes.commander_main import open_and_command
 from podium.values.event import RunEnded, RunResumed
-from podium.workers.commander import run_commander
 from podium.workers.delegate import delegate_to_worker
 
 from .worker_lab import SILENT, Yard, gone, hand
@@ -113,10 +113,15 @@ async def test_nobody_is_forgotten_who_is_hired_while_a_commander_ends(yard: Yar
     async with App(yard.settings(), environ=yard.environ) as app, create_task_group() as group:
         for number in range(6):
             hire = partial(
-                delegate_to_worker, app, hand("done", tools=None), "go", at=yard.repo.path, branch=f"feat/{number}"
+                delegate_to_worker,
+                app.launcher,
+                hand("done", tools=None),
+                "go",
+                at=yard.repo.path,
+                branch=f"feat/{number}",
             )
             run = await hire(is_reader=True)
-            group.start_soon(run_commander, yard.environ)
+            group.start_soon(open_and_command, yard.environ)
 
             assert (await yard.ended(run)).outcome == "succeeded"
     await yard.deserted()

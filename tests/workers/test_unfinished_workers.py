@@ -29,7 +29,7 @@ async def test_who_has_ended_is_noted_as_such_and_those_that_follow_are_told_how
     first = await yard.hire("feat/one", "one")
     second = await yard.hire("feat/two", "two", follows=["feat/one"])
     async with App(yard.settings(), environ=yard.environ) as app:
-        await app.fail_run(first, "it could not be")
+        await app.launcher.fail_run(first, "it could not be")
 
     outlook = load_unfinished_workers(yard.store, ours=())
 

@@ -50,7 +50,7 @@ TOOLS = ("Read", "Write", "Edit", "Bash")
 EVERYTHING = ("Write", "Edit", "Bash")
 """What is allowed to workers that ask nothing."""
 
-COMMANDER = "podium.workers.commander"
+COMMANDER = "podium.processes.commander_main"
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -158,7 +158,12 @@ class Yard:
         async with App(self.settings(allow), environ=self.environ) as app:
             return [
                 await delegate_to_worker(
-                    app, hand(*moves, tools=tools), f"work on {branch}", at=self.repo.path, branch=branch, **given
+                    app.launcher,
+                    hand(*moves, tools=tools),
+                    f"work on {branch}",
+                    at=self.repo.path,
+                    branch=branch,
+                    **given,
                 )
                 for branch, moves in crew.items()
             ]

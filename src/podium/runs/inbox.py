@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from anyio import sleep, to_thread, wait_readable
 
-from ..cli.terminal.request_prompt import RequestPrompter
 from ..store.clients import register_client
 from ..store.sqlite.mailbox import post_to_mailbox
 from ..store.sqlite.open_requests import Answer, OpenRequest, list_open_requests
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..store.sqlite.worker_index import WorkerIndex
 from ..store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
-from ..values.event import Decision, PermissionAnswered, QuestionAnswered, RunEnded, RunStarted, decode_entry
+from ..values.event import Decision, Entry, PermissionAnswered, QuestionAnswered, RunEnded, RunStarted, decode_entry
 from ..values.request import replace_surrogates
 
 LOOK_SECONDS = 0.5
@@ -60,15 +60,27 @@ class AnswerMailbox:
         )
 
 
+class RequestListener(Protocol):
+    """Receives the requests of workers, and learns when one needs no answer any more."""
+
+    def handle_entry(self, entry: Entry, worker: str = "") -> None:
+        """Take in an entry that asks a person something."""
+        ...
+
+    def withdraw_request(self, id: str, by: str) -> None:
+        """Drop a request that somebody else has answered."""
+        ...
+
+
 class WorkerRequestWatcher:
-    """Looks for what the workers of a store ask, or those of one run, and hands it to `asking`."""
+    """Watches what the workers of a store ask, or those of one run, and hands it to a listener."""
 
     def __init__(
-        self, store: Path, prompter: RequestPrompter, answer_mailbox: AnswerMailbox, *, sent_by: str = ""
+        self, store: Path, listener: RequestListener, answer_mailbox: AnswerMailbox, *, sent_by: str = ""
     ) -> None:
         self._store = store
         self._sent_by = sent_by
-        self._prompter = prompter
+        self._listener = listener
         self._answer_mailbox = answer_mailbox
         self._open: dict[str, str] = {}
         """What was asked and had no answer at the last look, and by which run."""
@@ -122,13 +134,13 @@ class WorkerRequestWatcher:
 
     def _forward_changes(self, asked: dict[str, OpenRequest], answered: dict[str, str]) -> None:
         for id, by in answered.items():
-            self._prompter.withdraw_request(id, by)
+            self._listener.withdraw_request(id, by)
             del self._open[id]
         for id, one in asked.items():
             if id not in self._open:
                 self._open[id] = one.entry.run
                 self._answer_mailbox.register_request(id, one.entry.run)
-                self._prompter.handle_entry(one.entry, one.worker_name)
+                self._listener.handle_entry(one.entry, one.worker_name)
 
 
 def walk_parent_runs(reader: StoreReader, summary: RunSummary) -> Iterator[str]:

@@ -6,7 +6,6 @@ workers' runs and in the list of who was hired; when it dies its workers end, an
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -20,12 +19,12 @@ import msgspec
 from anyio import CancelScope, Lock, create_task_group, move_on_after, to_thread, wait_readable
 from anyio.abc import TaskGroup
 
-from ..app import KEY_NAMES, App
-from ..setup.settings import Settings
+from ..engines.model.providers import KEY_NAMES
+from ..runs.run_launcher import RunLauncher
 from ..store.sqlite.reader import StoreReader
 from ..store.sqlite.worker_index import WorkerIndex
 from ..store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
-from ..values.errors import OutsideFailed, PodiumError, RunHeld, RunOver, find_first_error
+from ..values.errors import OutsideFailed, PodiumError, RunHeld, RunOver
 from ..values.plain_text import escape_unprintable
 from .active_worker import ActiveWorker
 from .answer_deadlines import ApprovalDeadlines
@@ -71,12 +70,17 @@ class Commander:
     """The workers of one store, from their hiring to their end."""
 
     def __init__(
-        self, app: App, environ: Mapping[str, str], *, delivery_run: str = "", limits: LinkLimits = DEFAULT_LIMITS
+        self,
+        launcher: RunLauncher,
+        environ: Mapping[str, str],
+        *,
+        delivery_run: str = "",
+        limits: LinkLimits = DEFAULT_LIMITS,
     ) -> None:
-        self._app = app
+        self._launcher = launcher
         self._environ = environ
         self._limits = limits
-        self._store = app.settings.store
+        self._store = launcher.settings.store
         self._worker_index = WorkerIndex(self._store)
         self._settings_cache = SettingsCache(environ)
         self._deadlines = ApprovalDeadlines(self._store)
@@ -88,7 +92,7 @@ class Commander:
         """The runs that can neither go on nor be ended: others are not kept waiting by them."""
         self._shared_checkout_lock = Lock()
         self._socket = commander_socket_path(self._store)
-        self._logs = WorkerLogs(app.settings.home)
+        self._logs = WorkerLogs(launcher.settings.home)
 
     async def run_until_done(self) -> None:
         """Work until nothing is left to do. Raises Held where another commander does."""
@@ -137,7 +141,7 @@ class Commander:
             for run in unfinished.stop_requested:
                 await self._stop_worker(run, group)
             for run, why in plan.unstartable:
-                await self._end_run(run, partial(self._app.fail_run, run, why))
+                await self._end_run(run, partial(self._launcher.fail_run, run, why))
             for run in plan.start:
                 if run not in unfinished.stop_requested:
                     worker = self._active_workers[run] = ActiveWorker.from_run_started(run, unfinished.started[run])
@@ -154,7 +158,7 @@ class Commander:
         try:
             return self._settings_cache.get_settings(root).workers
         except PodiumError:
-            return self._app.settings.workers  # no reason to stop: who works there is told what is wrong
+            return self._launcher.settings.workers  # no reason to stop: who works there is told what is wrong
 
     # One worker
 
@@ -165,7 +169,9 @@ class Commander:
             await record_checkout_size(self._store, worker.checkout)
         except Exception as error:  # the edge of one worker: its trouble is not the others'
             self._logs.write_line(worker.run, f"its commander could not go on with it: {error!r}")
-            await self._end_run(worker.run, partial(self._app.fail_run, worker.run, f"its commander broke: {error}"))
+            await self._end_run(
+                worker.run, partial(self._launcher.fail_run, worker.run, f"its commander broke: {error}")
+            )
         finally:
             del self._active_workers[worker.run]
             self._key_receiver.discard_keys(worker.run)
@@ -178,25 +184,25 @@ class Commander:
                 # Of those that share a checkout one makes it, and the others find it.
                 async with self._shared_checkout_lock if worker.worker_task.is_shared else nullcontext():
                     worker.checkout = await ensure_worker_checkout(
-                        self._app, self._environ, worker.run, worker.worker_task
+                        self._launcher, self._environ, worker.run, worker.worker_task
                     )
                 await self._key_receiver.wait_for_keys(worker.run)
         except PodiumError as error:
-            await self._end_run(worker.run, partial(self._app.fail_run, worker.run, str(error)))
+            await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, str(error)))
             return
         if worker.checkout_scope.cancelled_caught:
-            await self._end_run(worker.run, partial(self._app.stop, worker.run))
+            await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run))
             return
         for attempt in range(worker.worker_task.max_restarts + 1):
             how = await self._run_process_once(worker)
             if not how or await to_thread.run_sync(self._read_run_status, worker.run) != "open":
                 return
             if worker.is_ending:
-                await self._end_run(worker.run, partial(self._app.stop, worker.run))
+                await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run))
                 return
             self._logs.write_line(worker.run, f"{how} (start {attempt + 1})")
         why = f"{how}: {self._logs.read_tail(worker.run)}"
-        await self._end_run(worker.run, partial(self._app.fail_run, worker.run, why))
+        await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, why))
 
     async def _run_process_once(self, worker: ActiveWorker) -> str:
         """One process of a worker, from its start to its end; how it crashed, and nothing where it has paused its run.
@@ -257,7 +263,7 @@ class Commander:
         """End a worker that somebody wants to end, whether it works or waits."""
         worker = self._active_workers.get(run)
         if worker is None:
-            await self._end_run(run, partial(self._app.stop, run))
+            await self._end_run(run, partial(self._launcher.stop_run, run))
         elif not worker.is_ending:
             worker.is_ending = True
             group.start_soon(self._terminate_worker, worker)
@@ -366,43 +372,25 @@ async def _send_denial(link: Link[Report, Order], request: str, seconds: float) 
     await link.send(PermissionResponse(request_id=request, result=denial))
 
 
-async def run_commander(environ: Mapping[str, str], delivery_run: str = "") -> None:
-    """Be the commander of the store that the environment names, for as long as there is work.
+async def run_commander(launcher: RunLauncher, environ: Mapping[str, str], delivery_run: str = "") -> None:
+    """Be the commander of the launcher's store for as long as there is work.
 
-    Where another is that, it is brought the keys for the run that they were promised for.
+    Where another process is its commander, that one gets the keys for the run `delivery_run`.
     """
-    settings = Settings.load(environ)
-    async with App(settings, environ=environ) as app:
-        # The same all the time: keys may come for a worker that is seen only after the socket was gone.
-        commander, is_needed = Commander(app, environ, delivery_run=delivery_run), True
-        tried_until = anyio.current_time() + KEYS_TIMEOUT_SECONDS
-        while is_needed:
-            try:
-                await commander.run_until_done()
-            except SocketInUse:
-                if not delivery_run or anyio.current_time() > tried_until:
-                    return
-                if send_keys(settings.store, delivery_run, app.provider_variables):
-                    finish_delivery(settings.store, delivery_run)
-                    return
-                await anyio.sleep(KEY_RETRY_SECONDS)
-                continue
-            # Somebody may have hired just before the socket was gone, and found a commander there.
-            is_needed = await to_thread.run_sync(has_work, settings.store, commander.abandoned_runs)
-
-
-def main() -> int:
-    """Run in the background; end quietly where there is a commander already."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    os.chdir("/")
-    try:
-        anyio.run(run_commander, dict(os.environ), "".join(sys.argv[1:2]))
-    except (PodiumError, ExceptionGroup) as error:
-        why = find_first_error(error)
-        sys.stderr.write(f"podium: {why if isinstance(why, PodiumError) else repr(why)}\n")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    store = launcher.settings.store
+    # The same all the time: keys may come for a worker that is seen only after the socket was gone.
+    commander, is_needed = Commander(launcher, environ, delivery_run=delivery_run), True
+    tried_until = anyio.current_time() + KEYS_TIMEOUT_SECONDS
+    while is_needed:
+        try:
+            await commander.run_until_done()
+        except SocketInUse:
+            if not delivery_run or anyio.current_time() > tried_until:
+                return
+            if send_keys(store, delivery_run, launcher.provider_variables):
+                finish_delivery(store, delivery_run)
+                return
+            await anyio.sleep(KEY_RETRY_SECONDS)
+            continue
+        # Somebody may have delegated just before the socket was gone, and found a commander there.
+        is_needed = await to_thread.run_sync(has_work, store, commander.abandoned_runs)

@@ -16,7 +16,7 @@ from typing import Unpack
 
 from anyio import to_thread
 
-from ..app import App, RunOptions
+from ..runs.run_launcher import RunLauncher, RunOptions
 from ..store.sqlite.worker_index import WorkerIndex
 from ..values.agent import Agent
 from ..values.errors import Mistake
@@ -48,7 +48,7 @@ class ResolverRun:
 
 
 async def delegate_resolution(
-    app: App,
+    launcher: RunLauncher,
     agent: str | Agent,
     left_out: LeftOutBranch,
     result: Train,
@@ -75,8 +75,10 @@ async def delegate_resolution(
         task = format_conflict_task(
             told, tried.conflicts, ours=ours, marked=await find_marked_files(repository, beginning.commit, beginning)
         )
-    on = await _choose_branch_name(repository, WorkerIndex(app.settings.store), left_out.branch)
-    run = await delegate_to_worker(app, agent, task, at=at, branch=on, base=beginning.commit, run=run, **run_options)
+    on = await _choose_branch_name(repository, WorkerIndex(launcher.settings.store), left_out.branch)
+    run = await delegate_to_worker(
+        launcher, agent, task, at=at, branch=on, base=beginning.commit, run=run, **run_options
+    )
     return ResolverRun(branch=left_out.branch, run=run, on=on)
 
 

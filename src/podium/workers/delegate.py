@@ -10,14 +10,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Unpack
 
-from anyio import to_thread
+from anyio import CancelScope, to_thread
 from msgspec import structs
 
-from ..app import App, RunOptions
+from ..config.worktree_settings import WorktreeSettings
+from ..runs.run_launcher import RunLauncher, RunOptions
 from ..setup.settings import Settings
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..store.sqlite.worker_index import WorkerIndex, WorkerRow
 from ..store.sqlite.worktree_ledger import Ledger
+from ..store.wakeup import ensure_socket_folder, send_wakeup
 from ..values.agent import Agent
 from ..values.errors import Mistake, StoreCorrupt
 from ..values.event import RunEnded
@@ -29,11 +31,12 @@ from ..workspace.git.snapshot import resolve_commit
 from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
 from .key_promise import KeyDelivery
+from .provider_keys import send_keys
 from .unfinished_workers import get_run_started
 
 
 async def delegate_to_worker(
-    app: App,
+    launcher: RunLauncher,
     agent: str | Agent,
     task: str,
     *,
@@ -59,11 +62,11 @@ async def delegate_to_worker(
     `max_restarts` is how often it is started again after a crash, where that is not as the settings say. `run` is an
     id that was chosen before, `settings` are those to work with where they are not this process's own.
     """
-    if run and await app.has_run(run):
+    if run and await launcher.has_run(run):
         return run
     repository = Repository.at(at)
     root = str(repository.main_folder)
-    worker_index = WorkerIndex(app.settings.store)
+    worker_index = WorkerIndex(launcher.settings.store)
     waits = tuple(await to_thread.run_sync(_find_preceding_runs, worker_index, root, follows, branch))
     worker_task = WorkerTask(
         root=root,
@@ -73,27 +76,71 @@ async def delegate_to_worker(
         parent=parent,
         operation=operation,
         is_unattended=is_unattended,
-        max_restarts=(settings or app.settings).max_restarts if max_restarts is None else max_restarts,
+        max_restarts=(settings or launcher.settings).max_restarts if max_restarts is None else max_restarts,
     )
     run_options["repo"] = repository.main_folder
-    # What was found to be free stays so until the worker is hired.
+    # What was found to be free stays so until the worker is in the index.
     async with worker_index.hold_delegation_lock():
         if is_reader:
             worker_task = structs.replace(worker_task, name=branch)
         else:
-            worktree_settings, ledger = (settings or app.settings).worktrees, Ledger(app.settings.store)
-            of = Worktrees(
-                repository=repository,
-                ledger=ledger,
-                folder=worktree_settings.folder or DEFAULT_FOLDER_PATTERN,
-                quota=worktree_settings.quota,
+            worker_task = structs.replace(worker_task, branch=branch, base=base, is_shared=is_shared)
+            worktree_settings = (settings or launcher.settings).worktrees
+            worker_task = await _place_checkout(
+                launcher.settings.store, worker_index, repository, worker_task, worktree_settings
             )
-            path = await _choose_checkout_path(app.settings.store, worker_index, of, branch, base, is_shared=is_shared)
-            if base or not waits:
-                # What is meant now, by whoever delegates, in the checkout that they are in.
-                base = await resolve_commit(repository, base or "HEAD")
-            worker_task = structs.replace(worker_task, path=str(path), branch=branch, base=base, is_shared=is_shared)
-        return await app.enqueue_worker_run(agent, task, worker_task, run=run, settings=settings, **run_options)
+        return await enqueue_worker_run(launcher, agent, task, worker_task, run=run, settings=settings, **run_options)
+
+
+async def _place_checkout(
+    store: Path,
+    worker_index: WorkerIndex,
+    repository: Repository,
+    worker_task: WorkerTask,
+    worktree_settings: WorktreeSettings,
+) -> WorkerTask:
+    """Return the task with the path of its checkout and the commit that it begins at. Raises Mistake."""
+    base = worker_task.base
+    worktrees = Worktrees(
+        repository=repository,
+        ledger=Ledger(store),
+        folder=worktree_settings.folder or DEFAULT_FOLDER_PATTERN,
+        quota=worktree_settings.quota,
+    )
+    path = await _choose_checkout_path(
+        store, worker_index, worktrees, worker_task.branch, base, is_shared=worker_task.is_shared
+    )
+    if base or not worker_task.after:
+        # What is meant now, in the checkout that the task is delegated from.
+        base = await resolve_commit(repository, base or "HEAD")
+    return structs.replace(worker_task, path=str(path), base=base)
+
+
+async def enqueue_worker_run(
+    launcher: RunLauncher,
+    agent: str | Agent,
+    request: str,
+    worker_task: WorkerTask,
+    *,
+    run: str = "",
+    settings: Settings | None = None,
+    **run_options: Unpack[RunOptions],
+) -> str:
+    """Write a run to the store for a commander to work on, and return its id.
+
+    `run` is an id that was chosen before; where there is a run with it already, nothing is done. `settings` are
+    those that it works with, where they are not the launcher's.
+    """
+    if run and await launcher.has_run(run):
+        return run
+    created = await launcher.create_run(agent, request, run_options, worker_task=worker_task, id=run, settings=settings)
+    store = launcher.settings.store
+    # Not to be cancelled half-way: nobody could claim a run that is written and never released.
+    with CancelScope(shield=True):
+        await to_thread.run_sync(send_keys, store, created.id, launcher.provider_variables)
+        await created.release()
+    send_wakeup(ensure_socket_folder(store), "owner")
+    return created.id
 
 
 async def _choose_checkout_path(
@@ -206,7 +253,7 @@ def start_commander(
     pid = os.posix_spawn(
         sys.executable,
         # Without -P a module of the folder that it is started in would be taken for one of ours.
-        [sys.executable, "-P", "-m", "podium.workers.commander", *([delivery.run] if delivery else [])],
+        [sys.executable, "-P", "-m", "podium.processes.commander_main", *([delivery.run] if delivery else [])],
         {**environ, "PODIUM_HOME": str(settings.home), "PODIUM_STORE": str(settings.store)},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, delivery.descriptor, 0)

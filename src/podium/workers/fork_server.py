@@ -1,7 +1,7 @@
-"""The cradle: a process that has loaded all that a worker needs, so that a copy of it is one at once.
+"""The fork server: a process that has loaded everything a worker needs, so that a fork of it is a worker at once.
 
-It runs a single thread, holds no key, and does nothing but wait, fork and bury. What it is asked comes over its
-standard input, a socket, one line of JSON each, and so go its answers. Only Linux has all that this takes.
+It runs a single thread, holds no key, and only waits, forks and reaps. Requests come over its standard input, a
+socket, as one line of JSON each, and its answers go back the same way. It needs Linux.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 from msgspec import Struct
 
-from ..values.errors import PodiumError
 from .wire.frame import MAX_FRAME_BYTES, FrameDecoder
 from .wire.link import unwrap_line
+from .worker_process import EXIT_FAILED
 
 
-class SpawnRequest(Struct, frozen=True, kw_only=True, tag="birth"):
+class SpawnRequest(Struct, frozen=True, kw_only=True, tag="spawn"):
     """What a worker is born with: the line that its standard input has, its log, and its folder."""
 
     number: int
@@ -39,7 +38,7 @@ class KillRequest(Struct, frozen=True, kw_only=True, tag="kill"):
     sign: int
 
 
-class Spawned(Struct, frozen=True, kw_only=True, tag="born"):
+class Spawned(Struct, frozen=True, kw_only=True, tag="spawned"):
     """A worker has a process now; or has none, and why."""
 
     number: int
@@ -47,85 +46,19 @@ class Spawned(Struct, frozen=True, kw_only=True, tag="born"):
     trouble: str = ""
 
 
-class Exited(Struct, frozen=True, kw_only=True, tag="buried"):
+class Exited(Struct, frozen=True, kw_only=True, tag="exited"):
     """A worker's process is over, and so is what was left of its group."""
 
     pid: int
     code: int
 
 
-def main() -> int:
-    """Wait, fork and bury, until the commander is gone."""
-    from .worker_process import exit_with_parent
-
-    exit_with_parent(int(sys.argv[1]))
-    connection = socket.socket(fileno=os.dup(0))
-    _preload_worker_code()
-    with suppress(ConnectionError):
-        _ForkServer(connection).serve()
-    return 0
-
-
-PRELOADED_MODULES = (
-    "aiohttp",
-    "podium.config.settings_reading",
-    "podium.engines.model.anthropic_wire",
-    "podium.engines.model.http_wire",
-    "podium.engines.model.openai_wire",
-    "podium.policy.shell_command",
-    "podium.workers.local_placement",
-    "podium.store.sqlite.worktree_ledger",
-    "podium.tools.toolset",
-    "podium.setup.sandbox_choice",
-    "podium.workspace.worktrees.changes_commit",
-    "podium.workspace.sandbox.bubblewrap",
-    "podium.workspace.sandbox.self_test",
-    "podium.workspace.worktrees.worktree",
-)
-"""What a worker loads only when it comes to it, and nearly every worker does."""
-
-
-def _preload_worker_code() -> None:
-    """Load all that a worker needs, so that nobody has to do it after being born."""
-    import gc
-    from importlib import import_module
-    from tempfile import TemporaryDirectory
-
-    import anyio
-
-    from ..engines.model import model_prices
-    from ..engines.names import REHEARSAL
-    from ..workspace.sandbox import seccomp
-
-    for module in PRELOADED_MODULES:
-        import_module(module)
-    model_prices.load_prices()
-    # What cannot be done here cannot be done by a worker either, and that says so.
-    with suppress(PodiumError, OSError), TemporaryDirectory() as home:
-        seccomp.compile_filter()
-        Path(home, "config.yaml").write_text(f"model: {REHEARSAL}\n", encoding="utf-8")
-        anyio.run(_run_rehearsal, home)
-    # What is shared stays shared for longer where no collector goes over it.
-    gc.collect()
-    gc.freeze()
-
-
-async def _run_rehearsal(home: str) -> None:
-    """Work on something once, so that whatever is made at its first use is made. No thread is left when it is done."""
-    from ..app import App
-    from ..setup.settings import Settings
-    from ..values.agent import Agent
-
-    environ = {"PODIUM_HOME": home}
-    async with App(Settings.load(environ), environ=environ) as app:
-        await app.run(Agent(name="worker", prompt="Rehearse."), "Rehearse.")
-
-
-class _ForkServer:
+class ForkServer:
     """The children of this process, and who is told of them."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, worker_main: Callable[[], int]) -> None:
         self._connection = connection
+        self._worker_main = worker_main
         self._frames = FrameDecoder(MAX_FRAME_BYTES)
         self._alive: set[int] = set()
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -164,9 +97,8 @@ class _ForkServer:
         waiting, ready_fd = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
-            _run_forked_worker(
-                request, close_fds=(self._connection.fileno(), self._woken, self._wake, waiting), ready_fd=ready_fd
-            )
+            close_fds = (self._connection.fileno(), self._woken, self._wake, waiting)
+            _run_forked_worker(request, self._worker_main, close_fds=close_fds, ready_fd=ready_fd)
         os.close(ready_fd)
         os.read(waiting, 1)
         os.close(waiting)
@@ -189,10 +121,10 @@ class _ForkServer:
         self._connection.sendall(msgspec.json.encode(message) + b"\n")
 
 
-def _run_forked_worker(request: SpawnRequest, *, close_fds: Iterable[int], ready_fd: int) -> NoReturn:
+def _run_forked_worker(
+    request: SpawnRequest, worker_main: Callable[[], int], *, close_fds: Iterable[int], ready_fd: int
+) -> NoReturn:
     """Be a worker, in a process that was just forked, and end with it."""
-    from .worker_process import EXIT_FAILED, main
-
     code = EXIT_FAILED
     try:
         os.setsid()
@@ -202,7 +134,7 @@ def _run_forked_worker(request: SpawnRequest, *, close_fds: Iterable[int], ready
             os.close(descriptor)
         _set_up_streams(request)
         os.close(ready_fd)
-        code = main()
+        code = worker_main()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else EXIT_FAILED
     except BaseException:
@@ -226,7 +158,3 @@ def _set_up_streams(request: SpawnRequest) -> None:
     for done in {told, tell, log} - {0, 1, 2}:
         os.close(done)
     os.chdir(request.folder)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

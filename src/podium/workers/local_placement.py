@@ -11,10 +11,10 @@ from pathlib import Path
 from anyio import move_on_after, to_thread
 from msgspec import structs
 
-from ..app import App
 from ..core.budget import combine_strictest
 from ..core.placement import Idle, PlacementOptions
 from ..roster.discovery import load_roster
+from ..runs.run_launcher import RunLauncher
 from ..setup.settings import Settings
 from ..store.follower import Follower
 from ..store.sqlite.mailbox import post_to_mailbox
@@ -62,7 +62,7 @@ class LocalPlacement:
 
     def __init__(
         self,
-        app: App,
+        launcher: RunLauncher,
         settings: Settings,
         run: str,
         directory: Path,
@@ -71,13 +71,13 @@ class LocalPlacement:
         is_unattended: bool,
     ) -> None:
         self.is_worker = worker_task is not None and worker_task.has_checkout
-        self._app = app
+        self._launcher = launcher
         self._settings = settings
         self._run = run
         self._directory = directory
         self._worker_task = worker_task
         self._is_unattended = is_unattended
-        self._store = app.settings.store
+        self._store = launcher.settings.store
 
     async def send_worker(
         self,
@@ -109,7 +109,7 @@ class LocalPlacement:
             settings = structs.replace(settings, permission_mode="plan")  # for all of its team
         with announce_keys(self._store, sent.run) as delivery:
             await delegate_to_worker(
-                self._app,
+                self._launcher,
                 first,
                 sent.task,
                 at=self._directory,
@@ -125,8 +125,8 @@ class LocalPlacement:
                 agents=rest,
             )
             # A worker has its keys from its commander, and not in its environment.
-            environ = {**os.environ, **self._app.provider_variables}
-            await to_thread.run_sync(partial(start_commander, self._app.settings, environ, delivery=delivery))
+            environ = {**os.environ, **self._launcher.provider_variables}
+            await to_thread.run_sync(partial(start_commander, self._launcher.settings, environ, delivery=delivery))
 
     def _must_not_be_too_deep(self) -> None:
         """Workers may send workers, but not without end. Raises Mistake."""
@@ -139,7 +139,7 @@ class LocalPlacement:
             raise Mistake(f"workers send workers no more than {MAX_DEPTH} deep; do this part without another one")
 
     def _load_default_team(self) -> list[Agent]:
-        return list(load_roster(self._directory, self._app.settings.home).resolve_team(DEFAULT_AGENT))
+        return list(load_roster(self._directory, self._launcher.settings.home).resolve_team(DEFAULT_AGENT))
 
     async def wait_for_result(self, run: str, *, idle: Idle = nullcontext) -> WorkerReturned:
         after, waiting = 0, IdleTracker(idle)
@@ -164,7 +164,7 @@ class LocalPlacement:
 
     def _ensure_commander(self) -> None:
         if not is_commander_listening(commander_socket_path(self._store)) and has_work(self._store):
-            start_commander(self._app.settings)
+            start_commander(self._launcher.settings)
 
     async def poll_result(self, run: str) -> WorkerReturned | None:
         view = await to_thread.run_sync(self._load_run_view, run)

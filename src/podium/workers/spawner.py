@@ -205,7 +205,7 @@ async def _run_fork_server(
     stream = LineStream(ours, longest=MAX_FRAME_BYTES)
     try:
         process = await open_process(
-            [*_python_command("fork_server"), str(os.getpid())],
+            [*_python_command("fork_server_main"), str(os.getpid())],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=None,
@@ -233,7 +233,7 @@ async def _start_fresh_process(line: str, *, log: Path, folder: Path, environ: M
     try:
         with log.open("ab") as file:
             process = await open_process(
-                _python_command("worker_process"),
+                _python_command("worker_main"),
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=file,
@@ -252,4 +252,4 @@ async def _start_fresh_process(line: str, *, log: Path, folder: Path, environ: M
 
 def _python_command(module: str) -> list[str]:
     """How a module of ours is started: modules in the folder that it is started in are not ours, and not loaded."""
-    return [sys.executable, "-P", "-m", f"podium.workers.{module}"]
+    return [sys.executable, "-P", "-m", f"podium.processes.{module}"]

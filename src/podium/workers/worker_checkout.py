@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ..app import App
+from ..runs.run_launcher import RunLauncher
 from ..setup.settings import Settings
 from ..setup.worktree_setup import make_worktree_hook
 from ..store.sqlite.worktree_ledger import Ledger
@@ -22,13 +22,13 @@ from ..workspace.worktrees.worktree import Worktrees, checkout_from_record
 
 
 async def ensure_worker_checkout(
-    app: App, environ: Mapping[str, str], run: str, worker_task: WorkerTask
+    launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> Checkout | None:
     """The checkout of a worker, made where there is none yet; None for one that needs none. Raises Mistake."""
     if not worker_task.has_checkout:
         return None
     repository = Repository.at(Path(worker_task.root))
-    ledger = Ledger(app.settings.store)
+    ledger = Ledger(launcher.settings.store)
     settings = Settings.load(environ, repo=Path(worker_task.root))
     of = Worktrees(repository=repository, ledger=ledger, quota=settings.worktrees.quota)
     await of.reconcile()
@@ -36,7 +36,7 @@ async def ensure_worker_checkout(
         settings.worktrees.setup,
         what="setup",
         home=settings.home,
-        store=app.settings.store,
+        store=launcher.settings.store,
         is_sandboxed=settings.sandbox,
     )
     # What is shared belongs to the run of the team: it is in use for as long as that goes on.
@@ -46,12 +46,12 @@ async def ensure_worker_checkout(
             checkout = checkout_from_record(noted)
             # A commander that died may have left it half prepared; who has begun was given it whole.
             is_whole = worker_task.is_shared or any(
-                isinstance(one.event, WorkerPlaced) for one in await app.read_entries(run)
+                isinstance(one.event, WorkerPlaced) for one in await launcher.read_entries(run)
             )
             if setup is not None and not is_whole:
                 await setup(checkout)
             return checkout
-    base = await resolve_base_commit(app, repository, worker_task)
+    base = await resolve_base_commit(launcher, repository, worker_task)
     # Where it was delegated to, whatever the settings name by now: its timeline says that it works there.
     return await of.create(worker_task.branch, base=base, at=Path(worker_task.path), run=owner, setup=setup)
 
@@ -67,11 +67,11 @@ async def record_checkout_size(store: Path, checkout: Checkout | None) -> None:
         await measure_worktrees(ledger, noted)
 
 
-async def resolve_base_commit(app: App, repository: Repository, worker_task: WorkerTask) -> str | None:
+async def resolve_base_commit(launcher: RunLauncher, repository: Repository, worker_task: WorkerTask) -> str | None:
     """Where a branch begins: at its base, with what the workers that it follows have brought. Raises Mistake."""
     sides = [
         side
-        for side in [await _find_worker_side(app, repository, run) for run in worker_task.after]
+        for side in [await _find_worker_side(launcher, repository, run) for run in worker_task.after]
         if side is not None
     ]
     if not sides:
@@ -98,9 +98,9 @@ async def _merge_sides(repository: Repository, whole: MergeSide, side: MergeSide
     return await write_commit(repository, tried.tree, [whole.commit, side.commit], subject)
 
 
-async def _find_worker_side(app: App, repository: Repository, run: str) -> MergeSide | None:
+async def _find_worker_side(launcher: RunLauncher, repository: Repository, run: str) -> MergeSide | None:
     """What a worker left, with what was added to its branch since, where that is still there; None without a branch."""
-    entries = await app.read_entries(run)
+    entries = await launcher.read_entries(run)
     started = entries[0].event
     assert isinstance(started, RunStarted)
     if started.errand is None or not started.errand.has_checkout:

@@ -11,9 +11,9 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
 from functools import partial
-from math import inf
 from pathlib import Path
 
 import anyio
@@ -21,10 +21,8 @@ import msgspec
 from anyio import CancelScope, create_task_group
 from msgspec import Struct
 
-from ..app import App
 from ..runs.run_handle import Run
-from ..setup.settings import Settings
-from ..values.errors import Mistake, PodiumError, find_first_error
+from ..values.errors import Mistake, PodiumError
 from ..values.event import (
     ActionBegan,
     Decision,
@@ -96,23 +94,6 @@ class WorkerConfig(Struct, frozen=True, kw_only=True):
     environ: dict[str, str] = {}
 
 
-def main() -> int:
-    """Work on the run that standard input names."""
-    try:
-        startup_message = msgspec.json.decode(sys.stdin.buffer.readline(), type=StartupMessage)
-    except msgspec.MsgspecError as error:
-        sys.stderr.write(f"podium: whoever started this worker has not said what to do: {error}\n")
-        return EXIT_FAILED
-    exit_with_parent(startup_message.parent)
-    try:
-        # Not uvloop, although it may be there: it copies this process for each program that is started, and a worker
-        # starts many programs and has few connections.
-        return anyio.run(run_worker, startup_message)
-    except PodiumError as error:
-        sys.stderr.write(f"podium: {error}\n")
-        return EXIT_FAILED
-
-
 def exit_with_parent(parent: int) -> None:
     """Let the system end this process when its parent is gone, whatever it is doing then."""
     if sys.platform == "linux":
@@ -121,8 +102,20 @@ def exit_with_parent(parent: int) -> None:
         sys.exit(EXIT_INTERRUPTED)
 
 
-async def run_worker(startup_message: StartupMessage) -> int:
-    """Come to the commander, work, and say how it went."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumedRun:
+    """The run of a worker while its process works on it, and how its timeline is read."""
+
+    run: Run
+    read_entries: Callable[[], Awaitable[list[Entry]]]
+
+
+ResumeRun = Callable[[str, WorkerConfig], AbstractAsyncContextManager[ResumedRun]]
+"""Opens the store and resumes a run in it, with what the commander has configured."""
+
+
+async def run_worker(startup_message: StartupMessage, resume_run: ResumeRun) -> int:
+    """Connect to the commander, work on the run, and report the result."""
     handshake = Handshake(
         worker=startup_message.run,
         token=startup_message.token,
@@ -135,27 +128,22 @@ async def run_worker(startup_message: StartupMessage) -> int:
     try:
         async with connect_to_commander(Path(startup_message.socket), handshake) as link:
             config = msgspec.convert(await link.wait_accepted(), WorkerConfig)
-            return await _work_on_run(startup_message.run, config, link)
+            return await _work_on_run(link, resume_run(startup_message.run, config))
     except ConnectionClosed:
         return EXIT_INTERRUPTED
 
 
-async def _work_on_run(run: str, config: WorkerConfig, link: Link[Order, Report]) -> int:
-    environ = {**os.environ, **config.environ}
-    # Nobody may be there for hours: what a worker asks waits until somebody is.
-    # A reader only reads, with all of its team, whatever mode the person's settings name.
-    mode = "plan" if config.is_reader else None
-    settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
+async def _work_on_run(link: Link[Order, Report], resuming: AbstractAsyncContextManager[ResumedRun]) -> int:
     with CancelScope() as working:
-        async with App(settings, environ=environ) as app, app.resume(run, is_attended=config.is_attended) as work:
-            work.record_checkout(config.base)
+        async with resuming as resumed:
+            run = resumed.run
             async with create_task_group() as beside:
                 beside.start_soon(_cancel_on_signals, working)
-                beside.start_soon(_run_or_cancel, partial(_handle_orders, link, work), working)
-                beside.start_soon(_run_or_cancel, partial(_send_reports, link, work), working)
-                result = await work.result()
+                beside.start_soon(_run_or_cancel, partial(_handle_orders, link, run), working)
+                beside.start_soon(_run_or_cancel, partial(_send_reports, link, run), working)
+                result = await run.result()
                 beside.cancel_scope.cancel()
-            await _report_result(link, result, await app.read_entries(run))
+            await _report_result(link, result, await resumed.read_entries())
             return EXIT_INTERRUPTED if result.outcome == "interrupted" else EXIT_DONE
     return EXIT_INTERRUPTED
 
@@ -292,11 +280,3 @@ async def _report_result(link: Link[Order, Report], result: Result, entries: lis
 def without_secrets(environ: Mapping[str, str], secret: frozenset[str]) -> dict[str, str]:
     """The environment of a worker process: that of its commander, without what is secret."""
     return {name: value for name, value in environ.items() if name not in secret}
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BaseExceptionGroup as group:
-        sys.stderr.write(f"podium: {find_first_error(group)!r}\n")
-        sys.exit(EXIT_FAILED)

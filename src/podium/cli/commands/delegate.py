@@ -137,7 +137,7 @@ async def _delegate_task(
     async with App(settings) as app:
         with announce_keys(settings.store) as delivery:
             run = await delegate_to_worker(
-                app,
+                app.launcher,
                 agent,
                 task,
                 at=place,

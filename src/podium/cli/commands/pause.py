@@ -21,7 +21,7 @@ async def _pause_idle_run(settings: Settings, run: str) -> bool:
 
     async with App(settings) as app:
         try:
-            await app.pause_run(run)
+            await app.launcher.pause_run(run)
         except RunHeld:
             return False
     return True

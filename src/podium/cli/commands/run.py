@@ -129,7 +129,7 @@ async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str
     """Write a run down for a commander, which works on it in the repository itself; its id."""
     from ...app import App  # here, because the help needs none of it
     from ...values.worker_task import WorkerTask
-    from ...workers.delegate import start_commander
+    from ...workers.delegate import enqueue_worker_run, start_commander
     from ...workers.key_promise import announce_keys
 
     async with App(settings) as app:
@@ -141,6 +141,6 @@ async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str
             max_restarts=settings.max_restarts,
         )
         with announce_keys(settings.store) as delivery:
-            run = await app.enqueue_worker_run(agent, request, worker_task, run=delivery.run, **run_options)
+            run = await enqueue_worker_run(app.launcher, agent, request, worker_task, run=delivery.run, **run_options)
             start_commander(settings, delivery=delivery)
     return run

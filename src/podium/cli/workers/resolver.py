@@ -49,7 +49,7 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
             try:
                 with announce_keys(context.settings.store) as delivery:
                     resolver_run = delegate_resolution(
-                        app, team[0], one, result, at=context.folder, run=delivery.run, agents=team[1:]
+                        app.launcher, team[0], one, result, at=context.folder, run=delivery.run, agents=team[1:]
                     )
                     resolver_runs.append(await resolver_run)
                     start_commander(context.settings, delivery=delivery)

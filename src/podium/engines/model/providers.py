@@ -107,6 +107,11 @@ PROVIDERS = {
 }
 """In the order in which they are looked for. llama.cpp has one model, whatever it is called."""
 
+KEY_NAMES = frozenset(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
+ADDRESS_NAMES = frozenset(
+    name for provider in PROVIDERS.values() for name in (provider.url_name, provider.host_name) if name is not None
+)
+
 ALIASES = {
     "sonnet": "anthropic:claude-sonnet-5-5",
     "opus": "anthropic:claude-opus-5-5",
@@ -160,6 +165,14 @@ def find_configured_provider(environ: Mapping[str, str]) -> Provider | None:
         if provider.default_model and any(environ.get(name, "").strip() for name in names if name is not None):
             return provider
     return None
+
+
+def read_provider_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with keys and addresses of providers, empty where they are not set.
+
+    Each is there, so that no key goes to an address that another shell has set.
+    """
+    return {name: environ.get(name, "") for name in KEY_NAMES | ADDRESS_NAMES}
 
 
 def without_credentials(url: str) -> str:

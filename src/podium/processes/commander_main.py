@@ -1,0 +1,38 @@
+"""The commander's program: `python -m podium.processes.commander_main`, started when there is work to delegate."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+
+import anyio
+
+from ..app import App
+from ..setup.settings import Settings
+from ..values.errors import PodiumError, find_first_error
+from ..workers.commander import run_commander
+
+
+async def open_and_command(environ: Mapping[str, str], delivery_run: str = "") -> None:
+    """Open the store that the environment names, and be its commander for as long as there is work."""
+    async with App(Settings.load(environ), environ=environ) as app:
+        await run_commander(app.launcher, environ, delivery_run)
+
+
+def main() -> int:
+    """Run in the background; exit quietly where there is a commander already."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.chdir("/")
+    try:
+        anyio.run(open_and_command, dict(os.environ), "".join(sys.argv[1:2]))
+    except (PodiumError, ExceptionGroup) as error:
+        why = find_first_error(error)
+        sys.stderr.write(f"podium: {why if isinstance(why, PodiumError) else repr(why)}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""The fork server's program: it loads everything that a worker needs, then forks workers for its commander."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio
+
+from ..app import App
+from ..engines.model import model_prices
+from ..engines.names import REHEARSAL
+from ..setup.settings import Settings
+from ..values.agent import Agent
+from ..values.errors import PodiumError
+from ..workers.fork_server import ForkServer
+from ..workers.worker_process import exit_with_parent
+from ..workspace.sandbox import seccomp
+from .worker_main import main as worker_main
+
+PRELOADED_MODULES = (
+    "aiohttp",
+    "podium.config.settings_reading",
+    "podium.engines.model.anthropic_wire",
+    "podium.engines.model.http_wire",
+    "podium.engines.model.openai_wire",
+    "podium.policy.shell_command",
+    "podium.workers.local_placement",
+    "podium.store.sqlite.worktree_ledger",
+    "podium.tools.toolset",
+    "podium.setup.sandbox_choice",
+    "podium.workspace.worktrees.changes_commit",
+    "podium.workspace.sandbox.bubblewrap",
+    "podium.workspace.sandbox.self_test",
+    "podium.workspace.worktrees.worktree",
+)
+"""Modules that are imported only when they are needed, and that nearly every worker needs."""
+
+
+def main() -> int:
+    """Fork workers on request, until the commander is gone."""
+    exit_with_parent(int(sys.argv[1]))
+    connection = socket.socket(fileno=os.dup(0))
+    _preload_worker_code()
+    with suppress(ConnectionError):
+        ForkServer(connection, worker_main).serve()
+    return 0
+
+
+def _preload_worker_code() -> None:
+    """Load everything that a worker needs, so that no worker has to load it after the fork."""
+    for module in PRELOADED_MODULES:
+        import_module(module)
+    model_prices.load_prices()
+    # What fails here fails in the worker, too, and is reported there.
+    with suppress(PodiumError, OSError), TemporaryDirectory() as home:
+        seccomp.compile_filter()
+        Path(home, "config.yaml").write_text(f"model: {REHEARSAL}\n", encoding="utf-8")
+        anyio.run(_run_rehearsal, home)
+    # Pages stay shared for longer when no collection writes to them.
+    gc.collect()
+    gc.freeze()
+
+
+async def _run_rehearsal(home: str) -> None:
+    """Work on one run, so that everything that is made at its first use is made. No thread is left when it is done."""
+    environ = {"PODIUM_HOME": home}
+    async with App(Settings.load(environ), environ=environ) as app:
+        await app.run(Agent(name="worker", prompt="Rehearse."), "Rehearse.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""A worker's program: it resumes the run that its standard input names, for the commander that started it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from math import inf
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from ..app import App
+from ..runs.run_handle import drive_run
+from ..setup.settings import Settings
+from ..values.errors import PodiumError, find_first_error
+from ..workers.worker_process import (
+    EXIT_FAILED,
+    ResumedRun,
+    StartupMessage,
+    WorkerConfig,
+    exit_with_parent,
+    run_worker,
+)
+
+
+@asynccontextmanager
+async def resume_run(run: str, config: WorkerConfig) -> AsyncIterator[ResumedRun]:
+    """Open the store and resume the run of a worker in it."""
+    environ = {**os.environ, **config.environ}
+    # Nobody may be there for hours: a request of a worker waits until somebody is.
+    # A reader only reads, with all of its team, whatever mode the person's settings name.
+    mode = "plan" if config.is_reader else None
+    settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
+    async with App(settings, environ=environ) as app:
+        driver = await app.launcher.take_over_run(run, is_attended=config.is_attended)
+        driver.record_checkout(config.base)
+        async with drive_run(driver) as resumed:
+            yield ResumedRun(run=resumed, read_entries=partial(app.launcher.read_entries, run))
+
+
+def main() -> int:
+    """Work on the run that standard input names."""
+    try:
+        startup_message = msgspec.json.decode(sys.stdin.buffer.readline(), type=StartupMessage)
+    except msgspec.MsgspecError as error:
+        sys.stderr.write(f"podium: whoever started this worker has not said what to do: {error}\n")
+        return EXIT_FAILED
+    exit_with_parent(startup_message.parent)
+    try:
+        # Not uvloop, although it may be there: it copies this process for each program that is started, and a worker
+        # starts many programs and has few connections.
+        return anyio.run(run_worker, startup_message, resume_run)
+    except PodiumError as error:
+        sys.stderr.write(f"podium: {error}\n")
+        return EXIT_FAILED
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except BaseExceptionGroup as group:
+        sys.stderr.write(f"podium: {find_first_error(group)!r}\n")
+        sys.exit(EXIT_FAILED)

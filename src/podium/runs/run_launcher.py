@@ -1,0 +1,378 @@
+"""Runs of one store as this process starts, takes over and ends them.
+
+The composition root builds one launcher for each open store and hands in what differs between products: which engine
+an agent gets, how workers are placed, and how the work of a worker is committed before its run ends.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import TypedDict
+
+from anyio import to_thread
+from anyio.abc import TaskGroup
+from msgspec import structs
+
+from .. import __version__
+from ..core.budget import Allowance
+from ..core.earlier_runs import read_earlier_run
+from ..core.engine import Engine, PastTurn
+from ..core.engine_sessions import EngineSessionTasks
+from ..core.gate import ActingTool
+from ..core.operation import ExecutionPatterns, RunContext
+from ..core.placement import Placement
+from ..core.redaction import Redaction
+from ..core.timeline import Timeline
+from ..engines.model.providers import KEY_NAMES, read_provider_variables
+from ..patterns.discuss import Discussion
+from ..patterns.registry import PATTERNS, Patterns, find_pattern
+from ..setup.preflight import (
+    apply_run_mode,
+    require_not_ended,
+    require_repository,
+    validate_request,
+)
+from ..setup.run_agents import RunAgents, extract_functions
+from ..setup.run_tools import RunTools
+from ..setup.settings import Settings
+from ..store.sqlite.mailbox import post_to_mailbox
+from ..store.sqlite.reader import RunSummary, StoreReader
+from ..store.sqlite.store import SqliteLease, SqliteStore
+from ..store.sqlite.worker_index import build_worker_insert
+from ..system.locations import find_repo
+from ..values.agent import Agent, Budget, Mode, as_budget
+from ..values.errors import Mistake, RunHeld, RunOver, StoreFailed
+from ..values.event import Entry, Noticed, RunResumed, RunStarted, StopAsked, decode_entry
+from ..values.limits import Unattended
+from ..values.request import Request, replace_surrogates
+from ..values.worker_task import WorkerTask
+from .run_driver import RunDriver
+
+BYPASS_NOTICE = "Permissions are bypassed: what no rule denies is done without asking."
+
+EngineFor = Callable[[Settings, Agent], Engine]
+CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
+"""Commits what a worker changed, with the settings and whether its run succeeded; returns what went wrong."""
+
+
+class RunOptions(TypedDict, total=False):
+    """What may be given with a request.
+
+    `repo` is the repository to work in; `agents` are those built in code that the first one refers to,
+    `tools` functions that agents may call, and `is_attended` says that somebody follows the run and
+    answers what agents ask. `mode` is how the first agent's team works, whatever its file says; an agent
+    without a team may `reflect` alone. `max_iterations` bounds that. `on_discussion` is called with each
+    discussion as it begins. `after` is an earlier run, whose conversation this one goes on with.
+    """
+
+    repo: str | Path | None
+    agents: Iterable[Agent]
+    tools: Sequence[Callable[..., object]]
+    budget: Budget | Mapping[str, float] | None
+    is_attended: bool
+    mode: Mode | None
+    max_iterations: int | None
+    on_discussion: Callable[[Discussion], object] | None
+    after: str
+
+
+class RunLauncher:
+    """Starts, takes over and ends runs of one open store."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: SqliteStore,
+        background_tasks: TaskGroup,
+        environ: Mapping[str, str],
+        *,
+        engine_for: EngineFor,
+        make_placement: MakePlacement,
+        commit_work: CommitWork,
+    ) -> None:
+        self.settings = settings
+        self._store = store
+        self._background_tasks = background_tasks
+        self._environ = environ
+        self._engine_for = engine_for
+        self._make_placement = make_placement
+        self._commit_work = commit_work
+        self._redaction = Redaction.from_environment(environ, KEY_NAMES)
+        self._run_agents = RunAgents(settings, self._redaction, engine_for)
+        self._settings_record = settings.to_record()
+        self._rules = settings.build_rules()
+        self._turn_limits = settings.build_turn_limits()
+
+    @property
+    def provider_variables(self) -> dict[str, str]:
+        """Return the variables with keys and addresses that models are called with here."""
+        return read_provider_variables(self._environ)
+
+    async def create_run(
+        self,
+        agent: str | Agent,
+        request: str,
+        options: RunOptions,
+        *,
+        worker_task: WorkerTask | None = None,
+        id: str = "",
+        settings: Settings | None = None,
+    ) -> RunDriver:
+        """Write a new run to the store and return it, ready to be driven or released.
+
+        `id` is one that was chosen before. `settings` are those that the run works with, where they are not the
+        launcher's own. Raises Mistake for whatever would keep the run from starting.
+        """
+        earlier_turns = await self._load_earlier_turns(options.get("after", ""))
+        settings = settings or self.settings
+        if (budget := options.get("budget")) is not None:
+            settings = structs.replace(settings, budget=as_budget(budget))
+        validate_request(request)
+        repo = options.get("repo")
+        place = None if repo is None else find_repo(Path(repo))
+        tools = options.get("tools", ())
+        team, functions, notices = self._select_team(agent, options, place, settings)
+        started = RunStarted(
+            agent=team[0].name,
+            request=Request(text=self._redaction.redact_text(request)),
+            agents=team,
+            settings=self._settings_record if settings is self.settings else settings.to_record(),
+            repo=_choose_directory(place, worker_task),
+            version=__version__,
+            errand=worker_task,
+            after=options.get("after", ""),
+        )
+        bypass_notices = [BYPASS_NOTICE] if settings.permission_mode == "bypass" else []
+        lease, timeline, begun = self._write_run_start(started, id, (*settings.notices, *notices, *bypass_notices))
+        return self._build_run(
+            lease,
+            timeline,
+            begun,
+            settings,
+            functions=functions,
+            for_all=len(tools),
+            is_attended=options.get("is_attended", False),
+            patterns=_choose_patterns(options.get("on_discussion")),
+            earlier_turns=earlier_turns,
+        )
+
+    def _select_team(
+        self, agent: str | Agent, options: RunOptions, place: Path | None, settings: Settings
+    ) -> tuple[tuple[Agent, ...], tuple[ActingTool, ...], list[str]]:
+        """Return the agents of a new run, their functions as tools, and what the person should know about them."""
+        tools = options.get("tools", ())
+        first, *others = map(extract_functions, (agent, *options.get("agents", ())))
+        team, notices = self._run_agents.select_agents(
+            first.agent, tuple(one.agent for one in others if isinstance(one.agent, Agent)), place
+        )
+        mode, max_iterations = options.get("mode"), options.get("max_iterations")
+        if mode is not None or max_iterations is not None:
+            team = (apply_run_mode(team[0], mode, max_iterations), *team[1:])
+        find_pattern(team[0])
+        require_repository(team, place)
+        own = [function for one in (first, *others) for function in one.functions if function not in tools]
+        functions = _wrap_functions(tuple(dict.fromkeys((*tools, *own))))
+        self._run_agents.check_budget(settings.budget, team, settings)
+        return team, functions, notices
+
+    async def take_over_run(
+        self,
+        id: str,
+        *,
+        tools: Sequence[Callable[..., object]] = (),
+        is_attended: bool = False,
+        on_discussion: Callable[[Discussion], object] | None = None,
+    ) -> RunDriver:
+        """Claim a run that was interrupted or paused and return it, ready to be driven."""
+        started = await self._read_run_start(id)
+        self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings))
+        return await self._claim_run(
+            id, functions=_wrap_functions(tools), is_attended=is_attended, patterns=_choose_patterns(on_discussion)
+        )
+
+    async def has_run(self, run: str) -> bool:
+        """Whether there is a run with this id."""
+        return bool(await self._store.read_rows(run))
+
+    async def read_entries(self, run: str) -> list[Entry]:
+        """A run's timeline as it stands."""
+        return [decode_entry(row.line) for row in await self._store.read_rows(run)]
+
+    async def fail_run(self, run: str, why: str) -> None:
+        """End a run that nobody works on and that cannot go on."""
+        await self._read_run_start(run)
+        claimed = await self._claim_run(run)
+        await claimed.record_failure(why)
+
+    async def pause_run(self, run: str) -> None:
+        """Pause a run that nobody works on: it goes on only when it is named. Raises RunHeld where somebody does."""
+        await self._read_run_start(run)
+        claimed = await self._claim_run(run)
+        await claimed.record_pause()
+
+    async def stop_run(self, run: str, by: str = "") -> None:
+        """End a run with what there is, whoever works on it; where nobody does, it is ended here."""
+        await self._read_run_start(run)
+        await to_thread.run_sync(partial(post_to_mailbox, self.settings.store, run, StopAsked(by=by)))
+        try:
+            claimed = await self._claim_run(run)
+        except (RunHeld, RunOver):  # whoever works on it has heard, and may be through by now
+            return
+        result = await claimed.drive()
+        if result.outcome == "interrupted":
+            raise StoreFailed(f"run {run} could not be ended: {result.error}")
+
+    def _write_run_start(
+        self, started: RunStarted, id: str, notices: Iterable[str]
+    ) -> tuple[SqliteLease, Timeline, Entry]:
+        """A new run on its timeline, with what the person should know about it."""
+        id = id or secrets.token_hex(6)
+        lease = self._store.begin_run(id, None if started.errand is None else build_worker_insert(id, started.errand))
+        timeline = Timeline(lease.run, lease, redaction=self._redaction)
+        begun = timeline.append(started, scope="")
+        for notice in notices:
+            timeline.append(Noticed(text=notice), scope="")
+        return lease, timeline, begun
+
+    async def _read_run_start(self, run: str) -> RunStarted:
+        """How a run began; raises Mistake when it has ended."""
+
+        def read_summary() -> RunSummary:
+            with StoreReader(self.settings.store) as reader:
+                return reader.read_summary(run)
+
+        summary = await to_thread.run_sync(read_summary)
+        require_not_ended(run, summary.last)
+        assert isinstance(summary.first.event, RunStarted)
+        return summary.first.event
+
+    async def _claim_run(
+        self,
+        id: str,
+        *,
+        functions: Sequence[ActingTool] = (),
+        is_attended: bool = False,
+        patterns: ExecutionPatterns = PATTERNS,
+    ) -> RunDriver:
+        lease = await self._store.claim_run(id)
+        try:
+            rows = await self._store.read_rows(id)
+            require_not_ended(id, decode_entry(rows[-1].line))
+            first = decode_entry(rows[0].line)
+            started = first.event
+            assert isinstance(started, RunStarted)
+            timeline = Timeline(id, lease, redaction=self._redaction)
+            timeline.load(rows)
+            settings = self.settings.with_record(started.settings)
+            earlier_turns = await self._load_earlier_turns(started.after)
+            run = self._build_run(
+                lease,
+                timeline,
+                first,
+                settings,
+                functions=functions,
+                is_attended=is_attended,
+                patterns=patterns,
+                earlier_turns=earlier_turns,
+            )
+            # Letters first: a pause that was asked for before the run is resumed is over with that.
+            self._store.deliver_mail(lease)
+            timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
+            if settings.permission_mode == "bypass":
+                timeline.append(Noticed(text=BYPASS_NOTICE), scope="")
+            await timeline.wait_written()
+        except BaseException:
+            self._store.release_run(lease)
+            raise
+        return run
+
+    async def _load_earlier_turns(self, run: str) -> tuple[PastTurn, ...]:
+        """What was said in a run and in those that it went on from, the first of them first."""
+        turns: list[PastTurn] = []
+        while run:
+            if not (rows := await self._store.read_rows(run)):
+                raise Mistake(f"there is no run {run!r} to go on from; podium ps lists those there are")
+            earlier = read_earlier_run(rows)
+            turns[:0], run = earlier.turns, earlier.after
+        return tuple(turns)
+
+    def _build_run(
+        self,
+        lease: SqliteLease,
+        timeline: Timeline,
+        first: Entry,
+        settings: Settings,
+        *,
+        functions: Sequence[ActingTool],
+        for_all: int | None = None,
+        is_attended: bool,
+        patterns: ExecutionPatterns = PATTERNS,
+        earlier_turns: tuple[PastTurn, ...] = (),
+    ) -> RunDriver:
+        started = first.event
+        assert isinstance(started, RunStarted)
+
+        unattended = None if is_attended else settings.unattended
+
+        def record_notice(text: str) -> None:
+            timeline.append(Noticed(text=replace_surrogates(text)), scope="")
+
+        run_tools = RunTools(
+            settings,
+            started.agents,
+            directory=Path(started.repo) if started.repo else None,
+            functions=functions,
+            for_all=for_all,
+            environ=self._environ,
+            unattended=unattended,
+            notice=record_notice,
+        )
+        context = RunContext(
+            timeline=timeline,
+            agents={agent.name: agent for agent in started.agents},
+            patterns=patterns,
+            engine_for=partial(self._engine_for, settings),
+            session_tasks=EngineSessionTasks(self._background_tasks, on_notice=record_notice),
+            offer_tools=run_tools.offer_tools,
+            make_check_tool=run_tools.make_check_tool if started.repo else None,
+            get_placement=cache(partial(self._make_placement, self, settings, timeline.run, started, unattended))
+            if started.repo
+            else None,
+            build_system_prompt=settings.build_system_prompt,
+            allowance=Allowance(timeline, "", settings.budget, of=""),
+            rules=self._rules if settings is self.settings else settings.build_rules(),
+            mode=settings.permission_mode,
+            directory=started.repo,
+            unattended=unattended,
+            turn_limits=self._turn_limits if settings is self.settings else settings.build_turn_limits(),
+            earlier_turns=earlier_turns,
+        )
+        before_end = None if started.errand is None else partial(self._commit_work, timeline, started, self.settings)
+        return RunDriver(self._store, lease, first=first, context=context, tools=run_tools, before_end=before_end)
+
+
+MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | None], Placement]
+"""Makes what places the workers of a run: the launcher, the run's settings, its id, how it began, and who answers."""
+
+
+def _choose_directory(repo: Path | None, worker_task: WorkerTask | None) -> str:
+    if worker_task is not None:
+        return worker_task.path
+    return "" if repo is None else str(repo)
+
+
+def _wrap_functions(tools: Sequence[Callable[..., object]]) -> tuple[ActingTool, ...]:
+    if not tools:
+        return ()
+    from ..tools.toolset import function_tools  # here, because most runs have no use for it
+
+    return function_tools(tools)
+
+
+def _choose_patterns(on_discussion: Callable[[Discussion], object] | None) -> ExecutionPatterns:
+    return PATTERNS if on_discussion is None else Patterns(on_discussion)
