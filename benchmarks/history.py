@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from podium.core.journal import JournalRow
 from podium.core.scope import Scope
-from podium.core.timeline import JournalRow, Timeline
+from podium.core.timeline import Timeline
 from podium.store.sqlite.store import SqliteStore
 from podium.values.action import Action
 from podium.values.agent import Agent

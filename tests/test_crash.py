@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from podium import Agent, App, Result, Settings
-from podium.core.timeline import find_chain_break
+from podium.core.journal import find_chain_break
 from podium.store.fault import EXIT_CODE, refuse_after
 from podium.store.sqlite.reader import StoreReader
 from podium.testing import ModelServer

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.core.timeline import find_chain_break
+from podium.core.journal import find_chain_break
 from podium.store.fault import EXIT_CODE
 from podium.store.sqlite.reader import StoreReader
 from podium.values.event import ModelReplied, RunEnded

@@ -10,7 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from podium.core.timeline import JournalRow, Timeline
+from podium.core.journal import JournalRow
+from podium.core.timeline import Timeline
 from podium.store.sqlite.schema import open_connection
 
 from ..child import Clock, serve

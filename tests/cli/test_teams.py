@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podium.cli.commands.team import NAMES
-from podium.cli.terminal.measure import display_width
+from podium.cli.terminal.text import display_width
 
 from ..roster.test_squad import TEAM, files, put, squad
 from .conftest import Desk

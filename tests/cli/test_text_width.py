@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.cli.terminal.measure import (
+from podium.cli.terminal.text import (
     align_columns,
     display_width,
     drop_columns,

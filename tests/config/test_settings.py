@@ -11,8 +11,8 @@ import pytest
 from podium.config.confirmed_servers import ConfirmedServer, save_confirmed_server
 from podium.config.model_role import Role
 from podium.config.repo_proposal import list_proposals
+from podium.config.settings_document import WorktreeSettings
 from podium.config.trust import Trust
-from podium.config.worktree_settings import WorktreeSettings
 from podium.setup.settings import Settings
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import Mistake

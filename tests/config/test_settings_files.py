@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from podium.config.launch import Launch
 from podium.config.model_role import Role
-from podium.config.settings_document import ProviderLimits, SettingsDocument
+from podium.config.settings_document import Launch, ProviderLimits, SettingsDocument, WorktreeSettings
 from podium.config.settings_files import read_settings_files
-from podium.config.worktree_settings import WorktreeSettings
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import Mistake
 from podium.values.mcp_server import McpServer

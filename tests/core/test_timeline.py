@@ -7,8 +7,9 @@ from anyio import create_task_group
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podium.core.journal import GENESIS, JournalRow, chain_hash, compute_digest, find_chain_break
 from podium.core.scope import Scope
-from podium.core.timeline import GENESIS, JournalRow, Timeline, chain_hash, compute_digest, find_chain_break
+from podium.core.timeline import Timeline
 from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.store import SqliteStore
 from podium.values.errors import JournalMismatch

@@ -152,7 +152,7 @@ import podium.engines.model.model_prices as prices
 from podium.values.usage import Usage
 
 assert not any(name.startswith("genai_prices") for name in sys.modules), "imported before it was needed"
-assert prices.price("openai", "gpt-5-mini", Usage(calls=1, input_tokens=1))
+assert prices.calculate_cost("openai", "gpt-5-mini", Usage(calls=1, input_tokens=1))
 assert threading.enumerate() == [threading.main_thread()]
 """
 

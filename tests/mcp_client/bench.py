@@ -11,8 +11,8 @@ from typing import Any
 from podium.config.trust import Trust
 from podium.core.engine import ToolAnswer
 from podium.core.gate import ActingTool
-from podium.mcp_client.limits import McpTimeouts
 from podium.mcp_client.run_servers import Servers
+from podium.mcp_client.server_limits import McpTimeouts
 from podium.mcp_client.server_table import McpServer, Source, build_trust_name
 from podium.values.event import ToolUse
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.mcp_client.limits import McpTimeouts
+from podium.mcp_client.server_limits import McpTimeouts
 from podium.mcp_client.server_table import McpServer
 
 from .bench import QUICK, RAW, SDK, Bench, called, is_alive, python, tool

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from podium.roster import agent_check
-from podium.roster.schema_fit import find_schema_mismatches
+from podium.roster.agent_check import find_schema_mismatches
 from podium.values.agent import Agent, Member, Mode, Router, Team
 
 

@@ -318,7 +318,7 @@ def die(statement):
         os._exit(9)
 
 with Groups(pathlib.Path(sys.argv[1])) as groups:
-    squad = None if sys.argv[3] == "look" else groups.load_arrangement().group("squad")
+    squad = None if sys.argv[3] == "look" else groups.load_arrangement().find_group("squad")
     groups._connection.set_trace_callback(die)
     groups.load_arrangement() if squad is None else groups.delete(squad)
 """

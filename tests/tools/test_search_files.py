@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from podium.core.gate import InvalidCall
 from podium.tools.file_listing import holds_secrets
 from podium.tools.line_search import GrepQuery, Hit, parse_ripgrep_hits, search_files
-from podium.tools.path_glob import compile_glob
-from podium.tools.search_files import SHOWN_FILES, Glob, Grep
+from podium.tools.search_files import SHOWN_FILES, Glob, Grep, compile_glob
 
 from .doing import call, do, repository, run_git
 

@@ -52,7 +52,7 @@ async def test_with_nobody_there_a_request_waits_longer_than_one_who_is_there_wo
 async def test_who_died_is_not_there_any_more(yard: Yard) -> None:
     yard.home.mkdir()
     script = "import sys; from pathlib import Path; from podium.store.clients import register_client\n"
-    script += "with present(Path(sys.argv[1])): print('there', flush=True); sys.stdin.read()"
+    script += "with register_client(Path(sys.argv[1])): print('there', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-P", "-c", script, str(yard.store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as client:

@@ -13,7 +13,7 @@ from podium.testing import ModelServer
 from podium.values.event import PermissionAsked, ToolAnswered
 from podium.workers.commander_socket import commander_socket_path
 from podium.workers.delegate import start_commander
-from podium.workers.key_promise import announce_keys
+from podium.workers.provider_keys import announce_keys
 
 from .wire.meeting import raw
 from .worker_lab import KEY, SILENT, Yard, bash, write

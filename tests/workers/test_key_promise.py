@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from podium.values.errors import OutsideFailed
-from podium.workers.key_promise import announce_keys, is_delivery_pending
-from podium.workers.provider_keys import KeyReceiver, send_keys
+from podium.workers.provider_keys import KeyReceiver, announce_keys, is_delivery_pending, send_keys
 
 
 def test_keys_are_promised_until_whoever_promised_them_lets_go_and_nothing_is_left_of_it(tmp_path: Path) -> None:

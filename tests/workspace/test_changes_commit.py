@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from podium.store.sqlite.worktree_ledger import Ledger
+from podium.workers.work_commit import commit_work
 from podium.workspace.git.repository import Checkout, Repository
-from podium.workspace.worktrees.changes_commit import commit_work
 from podium.workspace.worktrees.worktree import Worktrees
 
 from .merging import Repo

@@ -15,9 +15,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from ..values.mcp_server import McpServer, build_trust_name, qualify_with_directory
-from .settings_document import ProviderLimits, SettingsDocument
+from .settings_document import ProviderLimits, SettingsDocument, WorktreeSettings
 from .trust import Trust
-from .worktree_settings import WorktreeSettings
 
 SERVER = "mcpServers."
 

@@ -9,9 +9,7 @@ from msgspec import Struct, structs
 
 from ..values.agent import Budget, Permissions
 from ..values.mcp_server import McpServer
-from .launch import Launch
 from .model_role import Role
-from .worktree_settings import WorktreeSettings
 
 PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"]
 MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "plan", "dont-ask", "bypass")
@@ -27,6 +25,31 @@ SPELLED = {
 """How a field is called in files, where that is not its name."""
 
 S = TypeVar("S", bound=Struct)
+
+
+class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A program with its arguments and variables."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+
+
+class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the worktrees of workers are kept; empty is not said.
+
+    `setup` is run in a worktree when it is made, `teardown` before it goes. `folder` is the pattern of where
+    it is made, `quota` how many bytes all of a store may take.
+    """
+
+    setup: tuple[str, ...] = ()
+    teardown: tuple[str, ...] = ()
+    folder: str = ""
+    quota: int | None = None
+
+    def explicit_fields(self) -> dict[str, tuple[str, ...] | str | int]:
+        """What is said, by its key."""
+        return {key: value for key, value in structs.asdict(self).items() if value}
 
 
 class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -12,11 +12,9 @@ from ..values.errors import Mistake
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text
 from ..values.mcp_server import NAME_RULE, VARIABLE, McpServer, is_server_name
 from ..workspace.worktrees.worktree_folder import must_be_folder_pattern
-from .launch import Launch
 from .model_role import Role
-from .settings_document import MODES, PermissionMode, ProviderLimits, SettingsDocument
+from .settings_document import MODES, Launch, PermissionMode, ProviderLimits, SettingsDocument, WorktreeSettings
 from .settings_field import SettingValue
-from .worktree_settings import WorktreeSettings
 
 if TYPE_CHECKING:
     from ..policy.rule_entry import Kind

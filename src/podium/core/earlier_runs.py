@@ -13,9 +13,10 @@ from typing import NamedTuple
 from ..values.errors import JournalMismatch
 from ..values.event import OperationEnded, RunEnded, RunStarted, decode_entry
 from .engine import PastTurn
+from .journal import JournalRow
 from .scope import Scope
 from .session import read_past_turns
-from .timeline import JournalRow, Timeline
+from .timeline import Timeline
 
 UNFINISHED_MARK = "[this was not finished]"
 

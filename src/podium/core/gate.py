@@ -24,9 +24,10 @@ from ..values.event import ActionBegan, ActionRefused, PermissionAnswered, Permi
 from ..values.limits import Unattended
 from .budget import Allowance
 from .engine import Tool, ToolAnswer
+from .journal import compute_digest
 from .rate_limit import RateLimit
 from .scope import Scope
-from .timeline import Denial, compute_digest
+from .timeline import Denial
 
 # What acting tools are
 

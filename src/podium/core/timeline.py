@@ -17,10 +17,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import cache, cached_property
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
-
-import msgspec
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..values.agent import Budget
 from ..values.errors import JournalMismatch
@@ -49,7 +47,7 @@ from ..values.event import (
     event_kind,
 )
 from ..values.usage import NO_USAGE, Usage, sum_usage
-from .effect import Effect
+from .journal import GENESIS, JournalRow, Lease, chain_hash
 from .redaction import NO_REDACTION, Redaction
 
 if TYPE_CHECKING:
@@ -57,69 +55,7 @@ if TYPE_CHECKING:
 
     from .clock import RunTimeouts
 
-GENESIS = b"\0" * 32
-
 E = TypeVar("E", bound=Event)
-
-
-class JournalRow(NamedTuple):
-    """An entry as it is stored. `line` is the entry in JSON; `hash` covers it and all lines before it."""
-
-    run: str
-    seq: int
-    epoch: int
-    kind: str
-    key: str
-    line: bytes
-    hash: bytes
-
-
-class Lease(Protocol):
-    """The right to write to one run, as long as nobody else has taken it over."""
-
-    @property
-    def epoch(self) -> int: ...
-
-    def append(self, row: JournalRow, *, survives_power_loss: bool, mail: int | None) -> None:
-        """Queue a row. With `mail`, the letter of that number is taken in the same transaction."""
-        ...
-
-    async def wait_written(self, *, is_alone: bool = True) -> None:
-        """Return when everything queued so far is written; raise when it could not be.
-
-        Where the caller is not alone, others of the run may want the same in a moment.
-        """
-        ...
-
-
-def chain_hash(previous: bytes, line: bytes) -> bytes:
-    """The hash of a line that follows the line with the hash `previous`."""
-    return sha256(previous + line).digest()
-
-
-def find_chain_break(rows: Iterable[JournalRow]) -> str | None:
-    """Where a timeline is not what was once written: one sentence, or None when it is whole.
-
-    Every change, removal, insertion and swap shows, except that entries at the very end are gone.
-    """
-    previous, last_seq, epoch = GENESIS, 0, 0
-    for row in rows:
-        if row.seq != last_seq + 1:
-            return f"entry {last_seq + 1} is missing: entry {row.seq} follows entry {last_seq}"
-        if chain_hash(previous, row.line) != row.hash:
-            return f"entry {row.seq} is not what was written there"
-        entry = decode_entry(row.line)
-        if (entry.run, entry.seq, entry.key, event_kind(entry.event)) != (row.run, row.seq, row.key, row.kind):
-            return f"entry {row.seq} is filed under another place than its own"
-        if row.epoch < epoch:
-            return f"entry {row.seq} was written by a process that had lost the run"
-        previous, last_seq, epoch = row.hash, row.seq, row.epoch
-    return None
-
-
-def compute_digest(*parts: Any) -> str:
-    """A short fingerprint of plain values, the same in every process and release."""
-    return sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]
 
 
 class UnreturnedWorker(NamedTuple):
@@ -405,3 +341,33 @@ _INDEXED_KINDS = frozenset(
         WorkerSent,
     )
 )
+
+
+class Effect:
+    """The block around anything that acts on the outside.
+
+    Entering it waits until all that led to the effect is written, and for ever while the run is
+    being paused; the run is quiet when no such block is open any more.
+    """
+
+    __slots__ = ("_timeline",)
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    async def __aenter__(self) -> None:
+        timeline = self._timeline
+        await timeline.wait_while_paused()
+        timeline.running_effects += 1
+        try:
+            await timeline.wait_written(is_alone=timeline.running_effects == 1)
+        except BaseException:
+            timeline.running_effects -= 1
+            raise
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._timeline.running_effects -= 1
+        if self._timeline.is_pausing:
+            self._timeline.pause()

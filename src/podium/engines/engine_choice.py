@@ -14,9 +14,8 @@ from .model import model_prices
 from .model.model_caller import Model, add_zero_cost
 from .model.model_wire import Wire
 from .model.provider_traffic import ProviderThrottle
-from .model.providers import Provider, parse_model, resolve_base_url
+from .model.providers import REHEARSAL, Provider, parse_model, resolve_base_url
 from .model.tool_loop import ModelEngine
-from .names import REHEARSAL
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession

@@ -11,7 +11,7 @@ from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall, make_interrupted_answer
 from ..values.action import Action
 from ..values.event import ToolUse
-from .plain import escape_unprintable, truncate_text
+from ..values.plain_text import escape_unprintable, truncate_text
 from .shared_server import SharedServer
 from .tool_definition import ToolDefinition
 

@@ -13,10 +13,9 @@ from anyio.abc import TaskGroup
 from ..config.trust import Trust
 from ..core.gate import ActingTool
 from ..values.errors import Mistake
-from .gone import ServerUnavailable
-from .limits import McpTimeouts
+from ..values.plain_text import escape_unprintable, truncate_text
 from .mcp_tool import McpTool
-from .plain import escape_unprintable, truncate_text
+from .server_limits import McpTimeouts, ServerUnavailable
 from .server_table import McpServer
 from .shared_server import SharedServer
 from .tool_definition import ToolDefinition, build_mcp_tool_name

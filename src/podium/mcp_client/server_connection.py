@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 from anyio import CancelScope, Event, Lock, create_task_group, current_time, move_on_after
 from mcp import Client
 from mcp.client.session import IncomingMessage
@@ -24,18 +25,29 @@ from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, Implementation, Tool, ToolListChangedNotification
+from mcp_types import (
+    CONNECTION_CLOSED,
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    Implementation,
+    ResourceLink,
+    TextContent,
+    Tool,
+    ToolListChangedNotification,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ..core.engine import ToolAnswer
 from ..values.errors import Mistake, find_first_error
-from .gone import ServerUnavailable
-from .limits import McpTimeouts
-from .plain import escape_unprintable, truncate_text
+from ..values.plain_text import cut_middle, escape_unprintable, truncate_text
+from .server_limits import McpTimeouts, ServerUnavailable
 from .server_process import ServerProcess, launch_server_process
 from .server_table import McpServer, ResolvedServer
 from .tool_definition import ToolDefinition
-from .tool_result import convert_result
 
 CLOSE_SECONDS = 5.0
 MOST_PAGES = 100
@@ -295,3 +307,53 @@ def _explain_end(error: Exception) -> str:
     if isinstance(first, httpx2.HTTPError):
         return f"it cannot be reached: {escape_unprintable(truncate_text(str(first) or type(first).__name__, 300))}"
     return escape_unprintable(truncate_text(f"{first}" or type(first).__name__, 500))
+
+
+LONGEST = 256 * 1024
+
+
+def convert_result(result: CallToolResult) -> ToolAnswer:
+    """The texts of a result; what is no text is named, not shown."""
+    parts = [_describe_block(block) for block in result.content]
+    has_text = any(isinstance(block, TextContent) and block.text for block in result.content)
+    if not has_text and result.structured_content is not None:
+        parts.insert(0, msgspec.json.encode(result.structured_content).decode())
+    text = "\n".join(part for part in parts if part) or "(nothing)"
+    return ToolAnswer(text=cut_middle(text, LONGEST), is_error=bool(result.is_error))
+
+
+def _describe_block(block: ContentBlock) -> str:
+    match block:
+        case TextContent():
+            return block.text
+        case ImageContent():
+            return (
+                f"[an image, {_format_mime_type(block.mime_type)}, "
+                f"{_count_decoded_bytes(block.data):,} bytes, not shown]"
+            )
+        case AudioContent():
+            return (
+                f"[a sound, {_format_mime_type(block.mime_type)}, {_count_decoded_bytes(block.data):,} "
+                "bytes, not shown]"
+            )
+        case ResourceLink():
+            return f"[a link to the resource {escape_unprintable(truncate_text(block.uri, 500))}]"
+        case EmbeddedResource(resource=inner):
+            size = (
+                _count_decoded_bytes(inner.blob)
+                if isinstance(inner, BlobResourceContents)
+                else len(inner.text.encode())
+            )
+            return (
+                f"[the resource {escape_unprintable(truncate_text(inner.uri, 500))}, "
+                f"{_format_mime_type(inner.mime_type)}, {size:,} bytes, not shown]"
+            )
+
+
+def _format_mime_type(mime_type: str | None) -> str:
+    return escape_unprintable(truncate_text(mime_type or "of unknown kind", 100))
+
+
+def _count_decoded_bytes(data: str) -> int:
+    """How many bytes base64 text stands for."""
+    return len(data.rstrip("=")) * 3 // 4

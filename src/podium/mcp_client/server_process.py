@@ -28,7 +28,7 @@ from anyio.abc import ByteReceiveStream, Process
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from .plain import escape_unprintable
+from ..values.plain_text import escape_unprintable
 
 LONGEST_MESSAGE = 16 * 1024 * 1024
 KEPT_OUTPUT_BYTES = 4096

@@ -17,9 +17,8 @@ from anyio.abc import TaskGroup
 from ..config.trust import Trust, TrustRecord
 from ..core.engine import ToolAnswer
 from ..values.mcp_server import McpServer, build_tool_trust_name, build_trust_name
-from .gone import ServerUnavailable
-from .limits import McpTimeouts
-from .plain import escape_unprintable, truncate_text
+from ..values.plain_text import escape_unprintable, truncate_text
+from .server_limits import McpTimeouts, ServerUnavailable
 from .tool_definition import ToolDefinition, build_mcp_tool_name, describe_change
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .plain import escape_unprintable, truncate_text
+from ..values.plain_text import escape_unprintable, truncate_text
 
 LONGEST = 64
 """How long the name of a tool may be for every model that we know."""

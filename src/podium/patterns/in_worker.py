@@ -13,9 +13,9 @@ from functools import partial
 
 from msgspec import structs
 
+from ..core.journal import compute_digest
 from ..core.operation import Operation
 from ..core.placement import DEFAULT_OPTIONS, PlacementOptions
-from ..core.timeline import compute_digest
 from ..values.agent import Agent, Permissions
 from ..values.errors import AgentFailed, FailureKind, Mistake
 from ..values.event import WorkerReturned, WorkerSent

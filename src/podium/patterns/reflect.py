@@ -6,13 +6,15 @@ A team without members is an agent that reflects alone. Whether a judge's word h
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from anyio import sleep
 
 from ..core.operation import Operation
+from ..values.agent import Agent
 from ..values.errors import AgentFailed, FailureKind
-from ..values.event import Evaluated, IterationFailed, ReflectEnd, ReflectEnded
+from ..values.event import AdjustmentProposed, Evaluated, IterationFailed, MemberChanged, ReflectEnd, ReflectEnded
 from ..values.request import Answer, Request
 from .delegation_tools import make_delegation_tools
 from .dispatch import Plan
@@ -27,7 +29,6 @@ from .orchestrate import (
     require_success,
 )
 from .subagents import make_subagent_tools
-from .team_adjustment import propose_adjustments
 from .team_members import TaskResult, TeamOptions, get_team_options, resolve_members, run_assignments
 from .team_prompts import render_prompt
 from .verdict import describe_missing, is_complete, neutralise, parse_score, self_score, strip_verdict
@@ -257,3 +258,54 @@ def _describe_end(end: ReflectEnd) -> str:
         "error_budget": "too many errors in a row",
         "budget_exhausted": "the budget is used up",
     }.get(end, end)
+
+
+SHORT = 100
+"""Fewer characters than this are hardly an answer."""
+
+DROP = 0.15
+"""An evaluation that is worse by more than this asks for a change."""
+
+
+def propose_adjustments(
+    op: Operation,
+    own: TeamOptions,
+    state: LoopState,
+    workers: Mapping[str, Agent],
+    results: Sequence[TaskResult],
+    iteration: int,
+) -> None:
+    """Record what might be changed; with `adjust: auto` it holds from the next iteration on."""
+    is_applied = own.adjust == "auto"
+    for text, member in _find_adjustments(state, results, iteration):
+        model = _choose_other_model(op, workers, member, results) if member else ""
+        proposed = op.scope.record(
+            AdjustmentProposed(iteration=iteration, text=text, member=member, model=model, is_applied=is_applied)
+        )
+        if proposed.is_applied:
+            state.advice.append(text)
+            if proposed.model:
+                op.scope.record(MemberChanged(member=member, model=proposed.model, by="podium"))
+
+
+def _find_adjustments(state: LoopState, results: Sequence[TaskResult], iteration: int) -> Iterator[tuple[str, str]]:
+    """What to say, and the member that another model is proposed for, if any."""
+    for result in results:
+        if result.state != "succeeded":
+            yield f"{result.worker} {result.state.replace('_', ' ')}; another model may do better", result.worker
+        elif iteration > 1 and len(result.part.text) < SHORT:
+            yield f"{result.worker} answered with {len(result.part.text)} characters; its task may be too vague", ""
+    if state.score_drop > DROP:
+        yield f"the score fell by {state.score_drop:.2f}; go back to what worked before", ""
+    if state.trend == "degrading":
+        yield "the work is getting worse; other models may do better", ""
+    if state.is_repeating:
+        yield "the work repeats itself; ask for something else, or of somebody else", ""
+
+
+def _choose_other_model(op: Operation, workers: Mapping[str, Agent], member: str, results: Sequence[TaskResult]) -> str:
+    """A model that this member does not think with: that of one who succeeded, else the lead's; empty for none."""
+    change = op.scope.timeline.member_changes.get(member)
+    own = workers[member].model if change is None or not change.model else change.model
+    good = [workers[result.worker].model for result in results if result.state == "succeeded"]
+    return next((model for model in (*good, op.agent.model) if model and model not in (own, "inherit")), "")

@@ -15,7 +15,7 @@ import anyio
 
 from ..app import App
 from ..engines.model import model_prices
-from ..engines.names import REHEARSAL
+from ..engines.model.providers import REHEARSAL
 from ..setup.settings import Settings
 from ..values.agent import Agent
 from ..values.errors import PodiumError
@@ -35,7 +35,7 @@ PRELOADED_MODULES = (
     "podium.store.sqlite.worktree_ledger",
     "podium.tools.toolset",
     "podium.setup.sandbox_choice",
-    "podium.workspace.worktrees.changes_commit",
+    "podium.workers.work_commit",
     "podium.workspace.sandbox.bubblewrap",
     "podium.workspace.sandbox.self_test",
     "podium.workspace.worktrees.worktree",

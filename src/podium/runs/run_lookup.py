@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
-from ..store.sqlite.reader import StoreReader
+from anyio import move_on_after, to_thread
+
+from ..store.follower import Follower
+from ..store.sqlite.reader import RunSummary, StoreReader
 from ..system.locations import find_repo
 from ..values.errors import Mistake, NoSuchRun
+from ..values.event import Noticed, RunEnded, RunPaused, RunStarted
+from ..values.request import Outcome
 
 NO_RUNS = 'no runs yet; podium run AGENT "request" begins one'
 
@@ -40,3 +46,53 @@ def find_worker_run(store: Path, name: str) -> str:
         return ""  # in no repository, where nobody has a branch
     known = WorkerIndex(store).find_by_name(str(root), name) if name else []
     return known[-1].run if known else ""
+
+
+POLL_SECONDS = 1.0
+
+
+async def wait_for_end_or_pause(store: Path, run: str) -> RunEnded | RunPaused | None:
+    """The event that ended or paused the run; None when its process is gone and left it unfinished."""
+    with StoreReader(store) as reader:
+        while True:
+            summary = await to_thread.run_sync(reader.read_summary, run)
+            if isinstance(summary.last.event, RunEnded | RunPaused):
+                return summary.last.event
+            if derive_run_state(summary) in ("queued", "resumable"):
+                return None
+            # Entries ring; the death of a process does not, so that it is looked for now and then.
+            with move_on_after(POLL_SECONDS), Follower(store, run, summary.last.seq) as entries:
+                async for entry in entries:
+                    if isinstance(entry.event, RunEnded | RunPaused):
+                        break
+
+
+RunState = Outcome | Literal["running", "queued", "resumable"]
+
+
+def derive_run_state(summary: RunSummary) -> RunState:
+    """`running`, `paused`, `queued` (a worker that nobody has begun yet), `resumable`, or how it ended.
+
+    A resumable run has not ended, and nobody works on it.
+    """
+    match summary.last.event:
+        case RunEnded(outcome=outcome):
+            return outcome
+        case RunPaused():
+            return "paused"
+    if summary.owner is not None and summary.owner.is_alive:
+        return "running"
+    # What the person should know is noted when a worker is hired, before anybody begins.
+    is_not_started = summary.owner is None and isinstance(summary.last.event, RunStarted | Noticed)
+    return "queued" if is_not_started and is_worker_run(summary) else "resumable"
+
+
+def is_worker_run(summary: RunSummary) -> bool:
+    """Whether the run is a worker's, which a commander works on."""
+    started = summary.first.event
+    return isinstance(started, RunStarted) and started.errand is not None
+
+
+def is_over(summary: RunSummary) -> bool:
+    """Whether the run has ended and will not change again."""
+    return isinstance(summary.last.event, RunEnded)

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from ..core.engine import Engine
 from ..core.redaction import Redaction
-from ..engines.names import REHEARSAL
+from ..engines.model.providers import REHEARSAL
 from ..patterns.json_output import validate_output_schema
 from ..patterns.registry import find_pattern
 from ..patterns.team_members import validate_team_options

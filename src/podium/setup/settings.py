@@ -20,20 +20,26 @@ if TYPE_CHECKING:
 
 from ..config.allowed_rules import load_allowed_rules
 from ..config.confirmed_servers import load_confirmed_servers
-from ..config.launch import Launch
 from ..config.model_role import Role, resolve_models
-from ..config.settings_document import MODES, PermissionMode, ProviderLimits, SettingsDocument, merge_documents
+from ..config.settings_document import (
+    MODES,
+    Launch,
+    PermissionMode,
+    ProviderLimits,
+    SettingsDocument,
+    WorktreeSettings,
+    merge_documents,
+)
 from ..config.settings_files import SettingsFiles, read_settings_files
-from ..config.worktree_settings import WorktreeSettings
 from ..engines.model.providers import (
     PROVIDERS,
+    REHEARSAL,
     find_configured_provider,
     find_provider,
     parse_model,
     resolve_base_url,
     without_credentials,
 )
-from ..engines.names import REHEARSAL
 from ..values.agent import Agent, Budget, Permissions
 from ..values.errors import Mistake
 from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended

@@ -15,3 +15,12 @@ def truncate_text(text: str, longest: int) -> str:
 
 def _escape_character(one: str) -> str:
     return " " if one in "\n\t" else one.encode("unicode_escape").decode("ascii")
+
+
+def cut_middle(text: str, most: int) -> str:
+    """`text` in at most about `most` bytes: its beginning and its end, and how much is missing between them."""
+    data = text.encode(errors="surrogatepass")
+    if len(data) <= most:
+        return text
+    head, tail = (part.decode(errors="ignore") for part in (data[: most // 2], data[-(most // 2) :]))
+    return f"{head}\n[… {len(data) - 2 * (most // 2):,} bytes left out …]\n{tail}"

@@ -30,8 +30,7 @@ from .active_worker import ActiveWorker
 from .answer_deadlines import ApprovalDeadlines
 from .commander_socket import SocketInUse, bind_socket, commander_socket_path
 from .current_rules import decide_by_rules
-from .key_promise import finish_delivery
-from .provider_keys import KEYS_TIMEOUT_SECONDS, KeyReceiver, send_keys
+from .provider_keys import KEYS_TIMEOUT_SECONDS, KeyReceiver, finish_delivery, send_keys
 from .settings_cache import SettingsCache
 from .spawner import ForkedProcess, FreshProcess, open_spawner
 from .unfinished_workers import derive_run_status, has_work, load_unfinished_workers, was_paused_by

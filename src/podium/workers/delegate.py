@@ -13,7 +13,7 @@ from typing import Unpack
 from anyio import CancelScope, to_thread
 from msgspec import structs
 
-from ..config.worktree_settings import WorktreeSettings
+from ..config.settings_document import WorktreeSettings
 from ..runs.run_launcher import RunLauncher, RunOptions
 from ..setup.settings import Settings
 from ..store.sqlite.reader import RunSummary, StoreReader
@@ -30,8 +30,7 @@ from ..workspace.git.revision import must_contain_commits
 from ..workspace.git.snapshot import resolve_commit
 from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
-from .key_promise import KeyDelivery
-from .provider_keys import send_keys
+from .provider_keys import KeyDelivery, send_keys
 from .unfinished_workers import get_run_started
 
 

@@ -40,7 +40,7 @@ from ..values.worker_task import WorkerTask
 from ..views.run_view import RunView
 from .commander_socket import commander_socket_path, is_commander_listening
 from .delegate import delegate_to_worker, start_commander
-from .key_promise import announce_keys
+from .provider_keys import announce_keys
 from .unfinished_workers import get_run_started, has_work
 from .worker_options import WorkerOptions, apply_worker_options
 

@@ -8,19 +8,22 @@ another's was just starting or ending, they are brought to it, and it waits for 
 
 from __future__ import annotations
 
+import fcntl
 import os
+import secrets
 import socket
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from anyio import move_on_after, sleep, wait_readable
 from msgspec import Struct
 
+from ..store.wakeup import ensure_socket_folder
 from ..values.errors import OutsideFailed
 from .commander_socket import commander_socket_path
-from .key_promise import is_delivery_pending
 
 MAX_KEYS_BYTES = 65536
 SEND_TIMEOUT_SECONDS = 1.0
@@ -107,3 +110,55 @@ class KeyReceiver:
 
 def _keys_socket_path(store: Path) -> Path:
     return commander_socket_path(store).with_suffix(".keys")
+
+
+class KeyDelivery(NamedTuple):
+    """A run whose keys are promised, and the open lock, which can be left to another process as its standard input."""
+
+    run: str
+    descriptor: int
+
+
+@contextmanager
+def announce_keys(store: Path, run: str = "") -> Iterator[KeyDelivery]:
+    """Promise the keys for a run, which may be one that is still to begin, for as long as the block lasts."""
+    run = run or secrets.token_hex(6)
+    path = _delivery_lock_path(store, run)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield KeyDelivery(run, descriptor)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def is_delivery_pending(store: Path, run: str) -> bool:
+    """Whether somebody will bring the keys for a run."""
+    path = _delivery_lock_path(store, run)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        path.unlink(missing_ok=True)
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def finish_delivery(store: Path, run: str) -> None:
+    """Be done with the promise that was left to this process."""
+    with Path(os.devnull).open() as nothing:
+        os.dup2(nothing.fileno(), 0)
+    _delivery_lock_path(store, run).unlink(missing_ok=True)
+
+
+def _delivery_lock_path(store: Path, run: str) -> Path:
+    return ensure_socket_folder(store) / f"keys-{run}"

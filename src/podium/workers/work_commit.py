@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from anyio import to_thread
+from anyio import CancelScope, to_thread
 
 from ..core.timeline import Timeline
 from ..setup.settings import Settings
 from ..store.sqlite.worktree_ledger import Ledger
 from ..values.errors import OutsideFailed, PodiumError
 from ..values.event import KINDS, Noticed, RunStarted, WorkCommitted, WorkerPlaced
-from ..workspace.git.repository import Checkout, Repository
-from ..workspace.git.snapshot import find_nested_repositories
+from ..values.plain_text import escape_unprintable, truncate_text
+from ..workspace.git.branch import advance_branch
+from ..workspace.git.repository import Checkout, Repository, read_git_output
+from ..workspace.git.revision import resolve_tree
+from ..workspace.git.snapshot import find_nested_repositories, take_snapshot, write_commit
 from ..workspace.sandbox.bubblewrap import PROTECTED_NAMES
 from ..workspace.sandbox.placeholders import Placeholders
-from ..workspace.worktrees.changes_commit import WorkCommit, commit_work
 from ..workspace.worktrees.worktree import Worktrees
+from ..workspace.worktrees.worktree_status import read_worktree_status
 
 TRIES = 10
 """How often work is brought home from a checkout in which others go on working, before that has failed."""
@@ -73,3 +77,44 @@ def make_commit_subject(request: str, *, is_sent: bool) -> str:
     headings = [place for place, line in enumerate(lines) if line.startswith("#")]
     begin = headings[-1] + 1 if is_sent and headings else 0
     return next(iter(lines[begin:]), "").lstrip("# ")
+
+
+LONGEST_SUBJECT = 72
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkCommit:
+    """What a worker's branch holds since its base; `commit` is its newest."""
+
+    commit: str
+    commits: tuple[str, ...]
+    files: tuple[str, ...]
+    added: int
+    removed: int
+
+
+async def commit_work(checkout: Checkout, *, subject: str, body: str = "") -> WorkCommit:
+    """Commit what the checkout holds and the branch does not. Doing it again finds nothing to do."""
+    old = await read_git_output(checkout, "rev-parse", "--verify", "HEAD^{commit}")
+    tree = await resolve_tree(checkout, await take_snapshot(checkout))
+    head = old
+    # Not to be cut short: git that is killed while it writes leaves a lock behind.
+    with CancelScope(shield=True):
+        if tree != await resolve_tree(checkout, old):
+            head = await write_commit(checkout, tree, [old], _format_message(subject, body))
+            await advance_branch(checkout, checkout.branch, old=old, new=head, tree=tree)
+        # Also where a crash came between: the index may still be that of the commit before.
+        await read_git_output(checkout, "read-tree", head)
+    status = await read_worktree_status(checkout, main=checkout.base)
+    return WorkCommit(
+        commit=head,
+        commits=tuple(one.id for one in status.commits),
+        files=tuple(one.path for one in status.files),
+        added=status.added,
+        removed=status.removed,
+    )
+
+
+def _format_message(subject: str, body: str) -> str:
+    first = truncate_text(" ".join(escape_unprintable(subject).split()), LONGEST_SUBJECT) or "Work of an agent"
+    return f"{first}\n\n{body.strip()}\n" if body.strip() else f"{first}\n"

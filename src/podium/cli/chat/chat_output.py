@@ -31,7 +31,7 @@ from ...values.event import (
     TurnStarted,
 )
 from ..terminal.entry_text import format_entry, parse_agent_name
-from ..terminal.measure import display_width
+from ..terminal.text import display_width
 from .console import ChatConsole
 
 HIDDEN_EVENTS = (

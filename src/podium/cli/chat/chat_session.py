@@ -26,10 +26,10 @@ from ...values.event import Entry, MessageReceived, MessagesDelivered, Permissio
 from ...values.result import Result
 from ...values.usage import NO_USAGE, Usage
 from ..terminal import exit_codes
-from ..terminal.measure import format_count, format_duration, format_usage
 from ..terminal.outcome_text import format_parts
 from ..terminal.request_prompt import BY, RequestPrompter, escape_hidden_text
 from ..terminal.run_display import SilentView
+from ..terminal.text import format_count, format_duration, format_usage
 from .chat_output import TranscriptPrinter
 from .console import ChatConsole
 from .slash_commands import (

@@ -29,8 +29,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from ..terminal.measure import format_duration
-from ..terminal.text import escape_for_terminal
+from ..terminal.text import escape_for_terminal, format_duration
 
 QUIET_SECONDS = 0.5
 MENU_ROWS = 6

@@ -24,7 +24,7 @@ from ...store.sqlite.open_requests import list_open_requests
 from ...values.errors import Mistake, PodiumError
 from ...workspace.git.branch import list_branches
 from ...workspace.git.repository import Repository
-from ..terminal.measure import align_columns
+from ..terminal.text import align_columns
 
 ENDLESS = frozenset({"wait", "-f", "--follow"})
 """What of `podium workers` would not come back before something else has happened."""

@@ -12,8 +12,7 @@ from ...system.locations import find_repo, find_user_home
 from ...values.agent import Agent
 from ...values.diagnostic import filter_errors
 from ...values.event import SCHEMA
-from ..terminal.measure import fit_columns
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import as_json, escape_for_terminal, fit_columns
 
 
 @click.command("agents")

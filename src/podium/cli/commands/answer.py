@@ -9,7 +9,7 @@ from ...store.sqlite.open_requests import find_open_request
 from ...values.errors import Mistake
 from ...values.event import QuestionAnswered, QuestionAsked
 from ..terminal.answering import get_username, submit_answer
-from ..terminal.spoken import read_text_argument
+from ..terminal.options import read_text_argument
 
 
 @click.command("answer")

@@ -9,15 +9,13 @@ from typing import Any
 
 import click
 
-from ...runs.run_state import derive_run_state
+from ...runs.run_lookup import derive_run_state
 from ...setup.settings import Settings
 from ...store.sqlite.open_requests import OpenRequest, list_open_requests
 from ...values.event import SCHEMA, PermissionAsked
 from ..terminal.entry_text import parse_agent_name
-from ..terminal.measure import format_age, truncate_line
 from ..terminal.request_prompt import format_asker, format_permission_request, format_question
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import as_json, escape_for_terminal, format_age, print_to_stderr, truncate_line
 
 
 @click.command("approvals")

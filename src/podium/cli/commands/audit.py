@@ -13,9 +13,7 @@ from ...setup.settings import Settings
 from ...values.action import Action
 from ...values.event import SCHEMA, ActionBegan, ActionRefused, Entry, PermissionAnswered, PermissionAsked, ToolAnswered
 from ..terminal.entry_text import parse_agent_name
-from ..terminal.measure import truncate_line
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import as_json, escape_for_terminal, print_to_stderr, truncate_line
 
 
 @click.command("audit")

@@ -11,9 +11,7 @@ from anyio import move_on_after, to_thread
 from msgspec import structs
 
 from ...core.budget import BUDGET_UNCHANGED
-from ...runs.run_lookup import find_run_id, open_reader
-from ...runs.run_rest import POLL_SECONDS
-from ...runs.run_state import derive_run_state, is_over
+from ...runs.run_lookup import POLL_SECONDS, derive_run_state, find_run_id, is_over, open_reader
 from ...setup.settings import Settings
 from ...store.follower import Follower
 from ...store.sqlite.mailbox import post_to_mailbox
@@ -23,9 +21,7 @@ from ...values.errors import Mistake
 from ...values.event import SCHEMA, BudgetChanged, Entry, Noticed, RunEnded
 from ...views.run_report import Report
 from ..terminal.budget_text import BudgetParamType, format_limits
-from ..terminal.measure import format_duration, format_usage
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json
+from ..terminal.text import as_json, format_duration, format_usage, print_to_stderr
 
 
 @click.command("budget")

@@ -24,7 +24,7 @@ from ..chat.console import ChatConsole
 from ..chat.plain_console import PlainConsole
 from ..chat.slash_commands import SlashCompletionSource
 from ..terminal.exit_codes import SIGNALLED
-from ..terminal.permission_option import permissions_option
+from ..terminal.options import permissions_option
 
 AGENT = "answer"
 HISTORY = "chat_history"

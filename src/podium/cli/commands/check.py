@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ...roster.agent_review import CheckReport, check_path
+from ...roster.discovery import CheckReport, check_path
 from ...system.locations import find_repo, find_user_home
 from ...values.diagnostic import filter_errors
 from ...values.event import SCHEMA

@@ -19,8 +19,7 @@ from ...values.diagnostic import Diagnostic
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ..terminal import exit_codes
-from ..terminal.measure import align_columns, format_count
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import align_columns, as_json, escape_for_terminal, format_count
 
 repo_option = click.option(
     "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to look in."

@@ -11,17 +11,23 @@ from typing import Any, NamedTuple
 import click
 from msgspec import structs
 
-from ...runs.run_lookup import NO_RUNS, open_reader
-from ...runs.run_state import RunState, derive_run_state
+from ...runs.run_lookup import NO_RUNS, RunState, derive_run_state, open_reader
 from ...setup.settings import Settings
 from ...store.sqlite.reader import RunSummary, StoreReader
 from ...values.event import SCHEMA, decode_entry
 from ...values.usage import Usage, sum_usage
 from ...views.run_view import USAGE_KINDS, OperationNode, RunView, usage_of_event
-from ..terminal.measure import display_width, format_age, format_count, format_duration, truncate_line
 from ..terminal.run_tree import TreeSymbols, choose_symbols
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import (
+    as_json,
+    display_width,
+    escape_for_terminal,
+    format_age,
+    format_count,
+    format_duration,
+    print_to_stderr,
+    truncate_line,
+)
 from .ps import run_summary_fields as run_fields
 
 NARROWEST_NAME = 8

@@ -18,11 +18,10 @@ from ...system.locations import find_repo
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...workers.worker_options import WorkerOptions, allow_approved_rules, apply_worker_options
-from ..terminal.attendance import is_input_disabled, no_input_option
 from ..terminal.budget_text import BudgetParamType
-from ..terminal.say import print_to_stderr
-from ..terminal.spoken import read_text_argument
-from ..terminal.text import as_json
+from ..terminal.options import read_text_argument
+from ..terminal.prompting import is_input_disabled, no_input_option
+from ..terminal.text import as_json, print_to_stderr
 
 AGENT = "worker"
 
@@ -130,7 +129,7 @@ async def _delegate_task(
 ) -> str:
     from ...app import App  # here, because the help needs none of it
     from ...workers.delegate import delegate_to_worker, start_commander
-    from ...workers.key_promise import announce_keys
+    from ...workers.provider_keys import announce_keys
 
     team = load_roster(place, settings.home).resolve_team(agent_name)
     agent = apply_worker_options(team[0], options, settings)

@@ -17,8 +17,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from ...core.timeline import find_chain_break
-from ...engines.names import REHEARSAL
+from ...core.journal import find_chain_break
+from ...engines.model.providers import REHEARSAL
 from ...roster.discovery import load_roster
 from ...roster.workflow_graph import render_tree as graph
 from ...store.fault import EXIT_CODE

@@ -19,10 +19,9 @@ import click
 from ... import __version__
 from ...config.settings_files import SettingsFiles, read_settings_files
 from ...engines.local_servers import find_coding_agents, find_servers, list_local_addresses
-from ...engines.model.providers import PROVIDERS
-from ...engines.names import REHEARSAL
+from ...engines.model.providers import PROVIDERS, REHEARSAL
 from ...roster.discovery import load_roster
-from ...runs.run_state import derive_run_state
+from ...runs.run_lookup import derive_run_state
 from ...setup.settings import Settings, find_home_folder
 from ...store.sqlite.reader import StoreReader
 from ...system.locations import find_repo
@@ -30,8 +29,7 @@ from ...values.diagnostic import filter_errors
 from ...values.errors import Mistake, PodiumError
 from ...values.event import SCHEMA
 from ..terminal import exit_codes
-from ..terminal.measure import align_columns, format_count
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import align_columns, as_json, escape_for_terminal, format_count
 from .models import default_model_fields
 
 KEYS = tuple(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)

@@ -21,9 +21,15 @@ from ...values.errors import Mistake, NoSuchRun
 from ...values.event import SCHEMA
 from ...views.groups import Group, GroupedRun, GroupSection, build_sections
 from ..terminal import exit_codes
-from ..terminal.measure import align_columns, format_age, format_count, truncate_line
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import (
+    align_columns,
+    as_json,
+    escape_for_terminal,
+    format_age,
+    format_count,
+    print_to_stderr,
+    truncate_line,
+)
 from .ps import LONGEST_HEADING, format_flags, format_group_origin, group_fields
 
 MOST_ENDING = 16
@@ -222,8 +228,7 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
     import anyio
 
     from ...app import App
-    from ...runs.run_rest import wait_for_end_or_pause
-    from ...runs.run_state import is_over
+    from ...runs.run_lookup import is_over, wait_for_end_or_pause
     from ...store.sqlite.reader import StoreReader
     from ...values.event import RunEnded
 

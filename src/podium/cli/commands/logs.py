@@ -8,13 +8,12 @@ from pathlib import Path
 import anyio
 import click
 
-from ...runs.run_lookup import open_reader
-from ...runs.run_state import derive_run_state
+from ...runs.run_lookup import derive_run_state, open_reader
 from ...setup.settings import Settings
 from ...store.follower import Follower
 from ...values.event import Entry
 from ..terminal.entry_text import format_entry, format_entry_json
-from ..terminal.say import print_to_stderr
+from ..terminal.text import print_to_stderr
 
 
 @click.command("logs")

@@ -25,9 +25,8 @@ from ...workspace.merging.fast_forward import fast_forward
 from ...workspace.merging.merge_train import CheckResult, LeftOutBranch, Train, TrainBranch, train
 from ...workspace.merging.overlap_forecast import Forecast
 from ..terminal import exit_codes
-from ..terminal.attendance import is_attended
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.prompting import is_attended
+from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 from ..workers import forecast as forecasts
 from ..workers.merge_candidates import MergeCandidate, find_merge_candidates
 from ..workers.resolver import load_resolver_team, print_resolvers, send_resolvers

@@ -15,15 +15,12 @@ from ...config.confirmed_servers import ConfirmedServer, load_confirmed_servers,
 from ...config.model_role import resolve_models
 from ...config.settings_files import USER_FILE, format_path
 from ...engines.local_servers import LocalServer, find_coding_agents, find_servers, list_local_addresses
-from ...engines.model.providers import ALIASES, PROVIDERS, parse_model, resolve_base_url, without_credentials
-from ...engines.names import REHEARSAL
+from ...engines.model.providers import ALIASES, PROVIDERS, REHEARSAL, parse_model, resolve_base_url, without_credentials
 from ...setup.settings import Settings, find_home_folder
 from ...system.locations import find_repo
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
-from ..terminal.measure import align_columns
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr
 
 MOST_NAMES = 8
 

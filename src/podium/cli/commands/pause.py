@@ -5,14 +5,12 @@ from __future__ import annotations
 import anyio
 import click
 
-from ...runs.run_lookup import find_run_id, open_reader
-from ...runs.run_rest import wait_for_end_or_pause
-from ...runs.run_state import derive_run_state, is_over
+from ...runs.run_lookup import derive_run_state, find_run_id, is_over, open_reader, wait_for_end_or_pause
 from ...setup.settings import Settings
 from ...store.sqlite.mailbox import post_to_mailbox
 from ...values.errors import Mistake, RunHeld
 from ...values.event import PauseAsked, RunEnded, RunPaused
-from ..terminal.say import print_to_stderr
+from ..terminal.text import print_to_stderr
 
 
 async def _pause_idle_run(settings: Settings, run: str) -> bool:

@@ -27,8 +27,7 @@ from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.located_yaml import MalformedText, MappingNode, parse_yaml_mapping
 from ..terminal import exit_codes
-from ..terminal.measure import align_columns, format_count
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import align_columns, as_json, escape_for_terminal, format_count
 from .config import json_option, repo_option
 
 EXITS = {"allow": exit_codes.GOAL_MET, "ask": exit_codes.ASKS, "deny": exit_codes.DENIED}

@@ -10,17 +10,23 @@ from typing import Any
 
 import click
 
-from ...runs.run_lookup import NO_RUNS, open_reader
-from ...runs.run_state import derive_run_state, is_over
+from ...runs.run_lookup import NO_RUNS, derive_run_state, is_over, open_reader
 from ...setup.settings import Settings
 from ...store.sqlite.group_rows import Groups
 from ...store.sqlite.reader import RunSummary
 from ...system.locations import format_path
 from ...values.event import SCHEMA, RunStarted
 from ...views.groups import Arrangement, Group, GroupedRun, GroupSection, build_sections
-from ..terminal.measure import align_columns, display_width, format_age, format_duration, truncate_line
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import (
+    align_columns,
+    as_json,
+    display_width,
+    escape_for_terminal,
+    format_age,
+    format_duration,
+    print_to_stderr,
+    truncate_line,
+)
 
 MOST_ENDED = 20
 NARROWEST_REQUEST = 12

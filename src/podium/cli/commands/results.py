@@ -11,18 +11,23 @@ from typing import Any
 import click
 from msgspec import Struct, to_builtins
 
-from ...runs.run_lookup import open_reader
-from ...runs.run_state import RunState, derive_run_state
+from ...runs.run_lookup import RunState, derive_run_state, open_reader
 from ...setup.settings import Settings
 from ...values.event import SCHEMA, Evaluated, ReflectEnd
 from ...views.run_report import DiscussionReport, OpenPoint, ReflectionReport, Report, ReportPart
 from ..terminal import exit_codes, results_synthesis
 from ..terminal.budget_text import format_limits
-from ..terminal.measure import format_count, format_duration, format_usage, truncate_line
 from ..terminal.quoted_markdown import escape_inline, format_bullets, quote_block
 from ..terminal.results_synthesis import SynthesisAuthor
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import (
+    as_json,
+    escape_for_terminal,
+    format_count,
+    format_duration,
+    format_usage,
+    print_to_stderr,
+    truncate_line,
+)
 from ..workers import report as workers_report
 from ..workers.worker_lookup import NO_WORKERS, RepoContext, repo_option
 

@@ -8,23 +8,20 @@ import anyio
 import click
 
 from ...app import RunOptions
-from ...engines.names import REHEARSAL
+from ...engines.model.providers import REHEARSAL
 from ...roster.team_keys import MODES
 from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...values.agent import Budget, Mode
 from ...values.event import SCHEMA
 from ..terminal import exit_codes
-from ..terminal.attendance import is_attended, is_input_disabled, no_input_option
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.follow_run import work_on_run
-from ..terminal.measure import format_count
+from ..terminal.options import permissions_option, read_text_argument
 from ..terminal.outcome_text import result_fields
-from ..terminal.permission_option import permissions_option
+from ..terminal.prompting import is_attended, is_input_disabled, no_input_option
 from ..terminal.run_output import OutputOptions, output_options
-from ..terminal.say import print_to_stderr
-from ..terminal.spoken import read_text_argument
-from ..terminal.text import as_json
+from ..terminal.text import as_json, format_count, print_to_stderr
 
 RUNNABLE_MODES = tuple(mode for mode in MODES if mode != "collaborate")
 """The modes that a team can work in; the other one is only read as yet."""
@@ -130,7 +127,7 @@ async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str
     from ...app import App  # here, because the help needs none of it
     from ...values.worker_task import WorkerTask
     from ...workers.delegate import enqueue_worker_run, start_commander
-    from ...workers.key_promise import announce_keys
+    from ...workers.provider_keys import announce_keys
 
     async with App(settings) as app:
         worker_task = WorkerTask(

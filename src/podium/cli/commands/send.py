@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from ...runs.run_lookup import find_worker_run, open_reader
-from ...runs.run_state import derive_run_state, is_over
+from ...runs.run_lookup import derive_run_state, find_worker_run, is_over, open_reader
 from ...setup.settings import Settings
 from ...store.sqlite.mailbox import post_to_mailbox
 from ...store.sqlite.reader import RunSummary, StoreReader
@@ -17,8 +16,8 @@ from ...values.agent import collect_agent_names
 from ...values.attachment import read_attachments
 from ...values.errors import Mistake
 from ...values.event import MessageReceived, RunStarted
-from ..terminal.say import print_to_stderr
-from ..terminal.spoken import read_text_argument
+from ..terminal.options import read_text_argument
+from ..terminal.text import print_to_stderr
 
 
 @click.command("send")

@@ -12,15 +12,21 @@ from typing import Any
 import click
 from msgspec import structs
 
-from ...runs.run_lookup import open_reader
-from ...runs.run_state import RunState, derive_run_state
+from ...runs.run_lookup import RunState, derive_run_state, open_reader
 from ...setup.settings import Settings
 from ...values.event import SCHEMA
 from ...views.run_view import OperationNode, RunView
-from ..terminal.measure import align_columns, format_age, format_duration, format_usage, truncate_line
 from ..terminal.outcome_text import format_parts, result_fields
 from ..terminal.run_tree import Row, Style, build_tree_rows, choose_symbols, format_plain_row
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import (
+    align_columns,
+    as_json,
+    escape_for_terminal,
+    format_age,
+    format_duration,
+    format_usage,
+    truncate_line,
+)
 
 NARROWEST = 40
 

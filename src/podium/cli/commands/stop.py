@@ -8,12 +8,11 @@ import anyio
 import click
 
 from ...app import App
-from ...runs.run_lookup import find_run_id
-from ...runs.run_rest import wait_for_end_or_pause
+from ...runs.run_lookup import find_run_id, wait_for_end_or_pause
 from ...setup.settings import Settings
 from ...values.errors import RunOver
 from ...values.event import RunEnded
-from ..terminal.say import print_to_stderr
+from ..terminal.text import print_to_stderr
 
 
 @click.command("stop")

@@ -14,8 +14,7 @@ from ...roster.team_definition import is_team
 from ...values.agent import Agent, Source
 from ...values.event import SCHEMA
 from ..team.team_lookup import load_team_context
-from ..terminal.measure import fit_columns, format_count
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import as_json, escape_for_terminal, fit_columns, format_count
 from .agents import format_shadowed_name
 from .config import json_option, repo_option
 

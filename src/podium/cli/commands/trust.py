@@ -25,11 +25,9 @@ from ...system.locations import find_repo
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.mcp_server import build_tool_trust_name
-from ..terminal.attendance import is_attended
-from ..terminal.measure import format_count
+from ..terminal.prompting import is_attended
 from ..terminal.request_prompt import TerminalKeyboard
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import as_json, escape_for_terminal, format_count, print_to_stderr
 from .config import json_option, repo_option
 
 TrustState = Literal["new", "changed", "trusted"]

@@ -20,9 +20,7 @@ from ...values.event import SCHEMA
 from ...values.worker_task import WorkerTask
 from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
-from ..terminal.measure import drop_columns, fit_columns, format_duration
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import as_json, drop_columns, escape_for_terminal, fit_columns, format_duration, print_to_stderr
 from ..workers.worker_lookup import (
     NO_WORKERS,
     RepoContext,

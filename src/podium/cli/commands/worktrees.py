@@ -11,8 +11,7 @@ from typing import Any
 import anyio
 import click
 
-from ...runs.run_lookup import open_reader
-from ...runs.run_state import is_over
+from ...runs.run_lookup import is_over, open_reader
 from ...setup.settings import Settings
 from ...setup.worktree_setup import make_worktree_hook
 from ...store.sqlite.worktree_ledger import Ledger
@@ -24,9 +23,7 @@ from ...workspace.worktrees.cleanup import CleanupResult, WorktreeSummary, clean
 from ...workspace.worktrees.disk_quota import WorktreeDiskUsage, read_disk_usage
 from ...workspace.worktrees.worktree import Worktrees
 from ...workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
-from ..terminal.measure import align_columns, drop_columns, format_age
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import align_columns, as_json, drop_columns, escape_for_terminal, format_age, print_to_stderr
 
 NO_WORKTREES = "no worktrees but the repository's own"
 QUOTA_REACHED = "no more are made; podium worktrees cleanup makes room, and a higher quota would do as well"

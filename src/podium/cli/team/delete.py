@@ -11,8 +11,7 @@ from ...roster import presets
 from ...roster.team_definition import TeamDefinition, delete_team, find_team
 from ...system.locations import format_path
 from ..commands.config import repo_option
-from ..terminal.measure import format_count
-from ..terminal.say import print_to_stderr
+from ..terminal.text import format_count, print_to_stderr
 from .team_lookup import TeamContext, confirm_action, load_team_context
 
 

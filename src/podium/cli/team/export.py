@@ -11,8 +11,7 @@ from ...roster.presets import Preset
 from ...roster.team_definition import find_team
 from ...values.errors import Mistake
 from ..commands.config import repo_option
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json
+from ..terminal.text import as_json, print_to_stderr
 from .team_lookup import load_team_context
 
 

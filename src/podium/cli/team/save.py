@@ -14,8 +14,8 @@ from ...roster.team_definition import find_team, list_preset_only_settings, save
 from ...system.locations import format_path
 from ...values.errors import Mistake
 from ..commands.config import repo_option
-from ..terminal.say import print_to_stderr
-from ..terminal.spoken import read_text_argument
+from ..terminal.options import read_text_argument
+from ..terminal.text import print_to_stderr
 from .team_lookup import confirm_action, load_team_context
 
 

@@ -9,16 +9,23 @@ import click
 
 from ...config.model_role import resolve_models
 from ...engines.model.providers import parse_model
+from ...roster.agent_name import join_words
 from ...roster.presets import PRESETS_FILE
 from ...roster.squad_agents import is_model_name
 from ...roster.team_definition import change_team_member, find_team
+from ...runs.run_lookup import derive_run_state, open_reader
 from ...setup.settings import Settings
+from ...store.sqlite.mailbox import post_to_mailbox
+from ...store.sqlite.reader import RunSummary
 from ...system.locations import format_path
+from ...values.agent import collect_agent_names
 from ...values.errors import Mistake
+from ...values.event import MemberChanged, RunStarted
 from ...values.located_yaml import quote_text
 from ..commands.config import repo_option
-from ..terminal.say import print_to_stderr
-from ..terminal.spoken import read_text_argument
+from ..commands.send import resolve_recipient
+from ..terminal.options import read_text_argument
+from ..terminal.text import print_to_stderr
 from .team_lookup import load_team_context
 
 DEFAULT_MODEL_WORD = "default"
@@ -43,8 +50,6 @@ def team_set_command(name: str, member: str | None, model: str | None, prompt: s
         raise click.UsageError("give --model, --prompt, or both")
     context = load_team_context(repo)
     if member is None:
-        from .live_change import change_running_member  # here, because it needs the store
-
         if model == DEFAULT_MODEL_WORD:
             raise Mistake("a member at work can get a model and cannot lose one; name what it should think with")
         words = "" if prompt is None else read_text_argument(prompt)
@@ -75,3 +80,31 @@ def validate_model_name(model: str, repo: Path) -> str:
     for one in resolve_models(model, settings.models).models:
         parse_model(one)
     return model
+
+
+def change_running_member(name: str, *, model: str, prompt: str) -> None:
+    """Tell the owner of a run, which is named as RUN/MEMBER. Raises Mistake where there is no such member."""
+    prefix, _, member = name.partition("/")
+    store = Settings.load().store
+    with open_reader(store) as reader:
+        summary = reader.read_summary(reader.find_run(prefix))
+    to = resolve_recipient(summary, member)
+    _require_not_first_agent(to, summary)
+    post_to_mailbox(store, summary.id, MemberChanged(member=to, model=model, prompt=prompt))
+    when = (
+        "from its next part on"
+        if derive_run_state(summary) == "running"
+        else f"when podium resume {summary.id} goes on"
+    )
+    print_to_stderr(f"changed: {to} of run {summary.id}, {when}")
+
+
+def _require_not_first_agent(name: str, summary: RunSummary) -> None:
+    """Refuse to change whom the run was given to, whose part began with it. Raises Mistake."""
+    started = summary.first.event
+    assert isinstance(started, RunStarted)
+    if name != started.agent:
+        return
+    others = [one for one in collect_agent_names(started.agents) if one != name]
+    instead = f"{join_words(others)} can be" if others else "change its file, and begin another run"
+    raise Mistake(f"{name} has only one part in run {summary.id}, and cannot be changed while it works; {instead}")

@@ -12,8 +12,7 @@ import click
 from ...roster.team_definition import TeamDefinition, find_team
 from ...values.event import SCHEMA
 from ..commands.config import json_option, repo_option
-from ..terminal.measure import align_columns, display_width, fit_columns, truncate_line
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import align_columns, as_json, display_width, escape_for_terminal, fit_columns, truncate_line
 from .team_lookup import load_team_context
 
 WIDEST = 72

@@ -11,7 +11,7 @@ from ...roster.discovery import PRESETS_FILE, SQUAD_FOLDERS, Roster, load_roster
 from ...setup.settings import find_home_folder
 from ...system.locations import find_repo, format_path
 from ...values.errors import Mistake
-from ..terminal.say import print_to_stderr
+from ..terminal.text import print_to_stderr
 
 
 class TeamContext(NamedTuple):
@@ -48,7 +48,7 @@ def confirm_action(question: str, *, is_agreed: bool) -> None:
     """Ask the person at the terminal, who may have agreed with --yes. Raises Mistake where nobody can be asked."""
     if is_agreed:
         return
-    from ..terminal.attendance import is_attended  # here, because nobody else asks
+    from ..terminal.prompting import is_attended  # here, because nobody else asks
 
     if not is_attended():
         raise Mistake(f"{question} There is no terminal to ask at; --yes agrees to it")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import getpass
 from pathlib import Path
 
-from ...runs.run_state import derive_run_state
+from ...runs.run_lookup import derive_run_state
 from ...store.sqlite.open_requests import Answer, OpenRequest, answer_request, as_answered_error
 from . import exit_codes
-from .say import print_to_stderr
+from .text import print_to_stderr
 
 
 def submit_answer(store: Path, one: OpenRequest, new_answer: Answer) -> int:

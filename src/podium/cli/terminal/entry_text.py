@@ -56,8 +56,7 @@ from ...values.event import (
     WorkerSent,
 )
 from .budget_text import format_limits
-from .measure import format_count, truncate_line
-from .text import escape_for_terminal
+from .text import escape_for_terminal, format_count, truncate_line
 
 LONGEST_QUOTE = 72
 

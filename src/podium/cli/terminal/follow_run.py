@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from types import FrameType
 
 import anyio
-from anyio import CancelScope, create_task_group, sleep
+from anyio import CancelScope, Event, create_task_group, sleep
 from anyio.lowlevel import checkpoint
 
 from ...app import App
+from ...runs.inbox import AnswerMailbox, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...setup.settings import Settings
 from ...values.errors import Failure, find_first_error
-from ...values.event import Entry
+from ...values.event import Decision, Entry, WorkerSent
 from ...values.result import Result
 from ...views.run_view import RunView
-from .attendance import is_attended
-from .interrupt import cancel_on_signal
-from .prompting import RunPrompter
+from .exit_codes import SIGNALLED
+from .prompting import is_attended
+from .request_prompt import RequestPrompter, TerminalKeyboard
 from .run_display import ProgressView
 
 REFRESH_SECONDS = 0.25
@@ -107,3 +113,82 @@ async def _follow_run(
                 if prompter is not None:
                     prompter.handle_entry(entry)
         group.cancel_scope.cancel()
+
+
+SHOW_CURSOR = b"\x1b[?25h\n"
+
+
+@dataclass(slots=True)
+class Interruption:
+    """The signal that interrupted the work; None while there was none."""
+
+    signal: int | None = None
+
+
+@contextmanager
+def cancel_on_signal(scope: CancelScope) -> Iterator[Interruption]:
+    """Let a signal cancel `scope`, and a second one end the process on the spot."""
+    interruption = Interruption()
+    loop = asyncio.get_running_loop()
+
+    def handle_first_signal(number: int) -> None:
+        interruption.signal = number
+        for each in _SIGNALS:
+            # Not through the loop: what the first signal has set off may keep it busy.
+            loop.remove_signal_handler(each)
+            signal.signal(each, _exit_at_once)
+        scope.cancel()
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, handle_first_signal, number)
+    try:
+        yield interruption
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _exit_at_once(number: int, frame: FrameType | None) -> None:
+    if sys.__stderr__ is not None and sys.__stderr__.isatty():
+        os.write(sys.__stderr__.fileno(), SHOW_CURSOR)
+    os._exit(SIGNALLED + number)
+
+
+class RunPrompter:
+    """Somebody at the terminal, for as long as a run is worked on."""
+
+    def __init__(self, run: Run, view: ProgressView, settings: Settings) -> None:
+        self._run = run
+        self._answer_mailbox = AnswerMailbox(settings.store)
+        self._prompter = RequestPrompter(self, view, TerminalKeyboard(), home=settings.home)
+        self._watcher = WorkerRequestWatcher(settings.store, self._prompter, self._answer_mailbox, sent_by=run.id)
+        self._has_workers = Event()
+
+    def handle_entry(self, entry: Entry) -> None:
+        """Take in an entry of the run."""
+        if isinstance(entry.event, WorkerSent):
+            self._has_workers.set()
+        self._prompter.handle_entry(entry)
+
+    async def serve_requests(self) -> None:
+        """Ask whatever there is to ask, for ever."""
+        async with create_task_group() as group:
+            group.start_soon(self._prompter.serve_requests)
+            # Most runs send nobody; then nobody looks for what others ask.
+            await self._has_workers.wait()
+            await self._watcher.watch_requests()
+
+    async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
+        """Decide on what an agent of the run, or of a worker, wants to do."""
+        receiver = self._answer_mailbox if self._answer_mailbox.has_request(id) else self._run
+        return await receiver.answer(id, decision, by=by, comment=comment, rule=rule)
+
+    async def reply(self, id: str, text: str, *, by: str = "") -> bool:
+        """Answer a question."""
+        receiver = self._answer_mailbox if self._answer_mailbox.has_request(id) else self._run
+        return await receiver.reply(id, text, by=by)

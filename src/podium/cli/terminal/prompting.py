@@ -1,47 +1,34 @@
-"""Attending to a run: what its agents ask, and the workers that it sent, is put to whoever is at the terminal."""
+"""Whether a person at the terminal may be asked, and `--no-input`, which says that nobody is there."""
 
 from __future__ import annotations
 
-from anyio import Event, create_task_group
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from ...runs.inbox import AnswerMailbox, WorkerRequestWatcher
-from ...runs.run_handle import Run
-from ...setup.settings import Settings
-from ...values.event import Decision, Entry, WorkerSent
-from .request_prompt import RequestPrompter, TerminalKeyboard
-from .run_display import ProgressView
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NO_INPUT_KEY = "podium.no_input"
 
 
-class RunPrompter:
-    """Somebody at the terminal, for as long as a run is worked on."""
+def no_input_option(command: F) -> F:
+    """Give a command the option `--no-input`."""
 
-    def __init__(self, run: Run, view: ProgressView, settings: Settings) -> None:
-        self._run = run
-        self._answer_mailbox = AnswerMailbox(settings.store)
-        self._prompter = RequestPrompter(self, view, TerminalKeyboard(), home=settings.home)
-        self._watcher = WorkerRequestWatcher(settings.store, self._prompter, self._answer_mailbox, sent_by=run.id)
-        self._has_workers = Event()
+    def record_flag(ctx: click.Context, _: click.Parameter, is_set: bool) -> None:
+        ctx.find_root().meta[NO_INPUT_KEY] = is_set
 
-    def handle_entry(self, entry: Entry) -> None:
-        """Take in an entry of the run."""
-        if isinstance(entry.event, WorkerSent):
-            self._has_workers.set()
-        self._prompter.handle_entry(entry)
+    what = "Ask nothing: what agents may not do by themselves is denied at once."
+    return click.option("--no-input", is_flag=True, expose_value=False, callback=record_flag, help=what)(command)
 
-    async def serve_requests(self) -> None:
-        """Ask whatever there is to ask, for ever."""
-        async with create_task_group() as group:
-            group.start_soon(self._prompter.serve_requests)
-            # Most runs send nobody; then nobody looks for what others ask.
-            await self._has_workers.wait()
-            await self._watcher.watch_requests()
 
-    async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
-        """Decide on what an agent of the run, or of a worker, wants to do."""
-        receiver = self._answer_mailbox if self._answer_mailbox.has_request(id) else self._run
-        return await receiver.answer(id, decision, by=by, comment=comment, rule=rule)
+def is_input_disabled() -> bool:
+    """Whether the command line says that nobody is to be asked."""
+    ctx = click.get_current_context(silent=True)
+    return ctx is not None and bool(ctx.find_root().meta.get(NO_INPUT_KEY))
 
-    async def reply(self, id: str, text: str, *, by: str = "") -> bool:
-        """Answer a question."""
-        receiver = self._answer_mailbox if self._answer_mailbox.has_request(id) else self._run
-        return await receiver.reply(id, text, by=by)
+
+def is_attended() -> bool:
+    """Whether somebody is there to answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and not is_input_disabled()

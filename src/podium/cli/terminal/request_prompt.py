@@ -27,9 +27,8 @@ from ...values.errors import Mistake
 from ...values.event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
 from ..commands.answer import resolve_choice
 from .entry_text import parse_agent_name
-from .measure import format_count, format_duration
 from .run_display import ProgressView
-from .text import as_json, escape_for_terminal
+from .text import as_json, escape_for_terminal, format_count, format_duration
 
 KEYS: dict[str, tuple[Decision, str]] = {
     "y": ("once", "once"),

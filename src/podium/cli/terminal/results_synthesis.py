@@ -17,7 +17,7 @@ from ...values.event import Entry, MemberChanged, RunStarted
 from ...values.request import Outcome
 from . import exit_codes
 from .quoted_markdown import escape_inline, quote_block
-from .say import print_to_stderr
+from .text import print_to_stderr
 
 DEFAULT_AGENT = "worker"
 MODEL_SETTINGS = ("model", "base_url", "models")

@@ -14,11 +14,9 @@ from ...values.result import Result
 from ...views.run_view import RunView
 from . import exit_codes
 from .follow_run import RunEnding
-from .measure import format_duration, format_usage
 from .outcome_text import format_parts
 from .run_display import JsonLinesView, LineView, ProgressView, SilentView
-from .say import print_to_stderr
-from .text import escape_for_terminal
+from .text import escape_for_terminal, format_duration, format_usage, print_to_stderr
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ...views.run_view import OperationNode, RunView
-from .measure import align_columns, format_duration, truncate_line, truncate_start
-from .text import escape_for_terminal
+from .text import align_columns, escape_for_terminal, format_duration, truncate_line, truncate_start
 
 WIDEST_STATE = 30
 NARROWEST_TAIL = 10

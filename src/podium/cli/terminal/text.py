@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
-from unicodedata import category
+from unicodedata import category, east_asian_width
 
+import click
 from msgspec import to_builtins
+
+from ...values.usage import Usage
 
 HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
@@ -28,3 +32,111 @@ def _escape_character(character: str) -> str:
 def as_json(value: Any) -> str:
     """`value` as JSON for people and programs, in ASCII, so that nothing in it acts on a terminal."""
     return json.dumps(to_builtins(value), indent=2)
+
+
+def print_to_stderr(sentence: str) -> None:
+    """Tell people something, on standard error."""
+    click.echo(escape_for_terminal(sentence), err=True)
+
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+
+def format_duration(seconds: float) -> str:
+    """How long something took: `0.4s`, `12s`, `3m 05s`, `2h 10m`, `3d 4h`."""
+    seconds = max(0.0, seconds)
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = int(seconds)
+    if whole < MINUTE:
+        return f"{whole}s"
+    if whole < HOUR:
+        return f"{whole // MINUTE}m {whole % MINUTE:02}s"
+    if whole < DAY:
+        return f"{whole // HOUR}h {whole % HOUR // MINUTE:02}m"
+    return f"{whole // DAY}d {whole % DAY // HOUR}h"
+
+
+def format_age(seconds: float) -> str:
+    """How long ago something was, roughly: `just now`, `3m ago`."""
+    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1, "s")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit} ago"
+    return "just now"
+
+
+def format_count(number: int, word: str) -> str:
+    """`1 call`, `1,200 calls`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def format_usage(usage: Usage) -> str:
+    """What thinking cost, in a few words."""
+    words = f"{format_count(usage.calls, 'model call')}, {format_count(usage.tokens, 'token')}"
+    return f"{words}, ${usage.usd:.4f}" if usage.usd else words
+
+
+def display_width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_character_width(sign) for sign in text)
+
+
+def truncate_line(text: str, most: int) -> str:
+    """A text as one line of at most so many columns."""
+    line = " ".join(text.split())
+    if display_width(line) <= most:
+        return line
+    taken = kept = 0
+    for sign in line:
+        if (taken := taken + _character_width(sign)) > most - 1:
+            break
+        kept += 1
+    return f"{line[:kept].rstrip()}…"
+
+
+def truncate_start(text: str, most: int) -> str:
+    """The end of a text as one line of at most so many columns."""
+    # Only the end is looked at: the text may be long, and is looked at often.
+    line = " ".join(text[-4 * most :].split())
+    taken, kept = 0, len(line)
+    while kept and (taken := taken + _character_width(line[kept - 1])) < most:
+        kept -= 1
+    return line if kept == 0 and len(text) <= 4 * most else f"…{line[kept:].lstrip()}"
+
+
+def align_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Each cell padded to the width of its column, except for the last of a row."""
+    widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
+    return [
+        [cell + " " * (wide - display_width(cell)) for cell, wide in zip(row[:-1], widths, strict=False)] + [row[-1]]
+        for row in rows
+    ]
+
+
+def fit_columns(rows: Sequence[Sequence[str]], *, most: int, least: int = 20) -> list[str]:
+    """Rows in columns, a line each; the last cell is cut to what the others leave of the width, or to `least`."""
+    padded = align_columns(rows)
+    room = max([least, *(most - display_width("  ".join([*row[:-1], ""])) for row in padded[:1])])
+    return ["  ".join([*row[:-1], truncate_line(row[-1], room)]).rstrip() for row in padded]
+
+
+def drop_columns(rows: Sequence[Sequence[str]], *, most: int, spare: Sequence[str]) -> list[list[str]]:
+    """Rows under a head without as many of the columns `spare`, in that order, as it takes to fit.
+
+    Those that say nothing in any row go first.
+    """
+    kept = [list(column) for column in zip(*rows, strict=True)]
+    empty = [head for head, *cells in kept if head in spare and set(cells) <= {"-"}]
+    for head in [*empty, *(one for one in spare if one not in empty)]:
+        if sum(max(map(display_width, column)) + 2 for column in kept) - 2 <= most:
+            break
+        kept = [column for column in kept if column[0] != head]
+    return [list(row) for row in zip(*kept, strict=True)]
+
+
+def _character_width(sign: str) -> int:
+    if category(sign) in ("Mn", "Me"):
+        return 0
+    return 2 if east_asian_width(sign) in "WF" else 1

@@ -10,7 +10,7 @@ from ...values.errors import Mistake, RunOver
 from ...views.worker_state import WorkerState
 from ..commands.stop import stop_run_and_wait
 from ..terminal import exit_codes
-from ..terminal.say import print_to_stderr
+from ..terminal.text import print_to_stderr
 from .worker_lookup import RepoContext, load_worker_states
 
 

@@ -10,7 +10,7 @@ from ...values.errors import Mistake
 from ...workspace.git.repository import Repository, call_git
 from ...workspace.git.revision import tips
 from ...workspace.merging.overlap_forecast import Forecast, Overlap, forecast
-from ..terminal.measure import format_count
+from ..terminal.text import format_count
 
 MOST_FILES = 5
 

@@ -15,7 +15,7 @@ from ...workspace.merging.resolution_commit import (
     find_unresolved_files,
     is_resolution_of,
 )
-from ..terminal.say import print_to_stderr
+from ..terminal.text import print_to_stderr
 from .worker_lookup import RepoContext, load_worker_states
 
 

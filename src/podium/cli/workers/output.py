@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from ..terminal import exit_codes
-from ..terminal.say import print_to_stderr
-from ..terminal.text import escape_for_terminal
+from ..terminal.text import escape_for_terminal, print_to_stderr
 from .worker_lookup import RepoContext
 
 

@@ -18,8 +18,8 @@ from ...views.worker_state import WorkerState
 from ...views.workers_summary import SentWorker, WorkersSummary, list_sent_workers
 from ...workspace.merging.overlap_forecast import Forecast
 from ...workspace.worktrees.worktree_status import WorktreeStatus
-from ..terminal.measure import format_count, format_duration, format_usage, truncate_line
 from ..terminal.quoted_markdown import escape_inline, format_bullets, quote_block
+from ..terminal.text import format_count, format_duration, format_usage, truncate_line
 from . import forecast as forecasts
 from .worker_lookup import format_line_count, load_worker_states, read_worktree_statuses, worker_fields
 

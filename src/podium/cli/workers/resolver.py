@@ -14,8 +14,7 @@ from ...workers.worker_options import WorkerOptions, apply_worker_options
 from ...workspace.git.revision import tips
 from ...workspace.merging.merge_train import LeftOutBranch, Train
 from ...workspace.merging.resolution_commit import find_unresolved_files
-from ..terminal.say import print_to_stderr
-from ..terminal.text import escape_for_terminal
+from ..terminal.text import escape_for_terminal, print_to_stderr
 from .merge_candidates import Resolver, find_resolvers
 from .worker_lookup import RepoContext
 
@@ -37,7 +36,7 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
     from ...app import App  # here, because most merges need none of it
     from ...workers.conflict_resolution import delegate_resolution
     from ...workers.delegate import start_commander
-    from ...workers.key_promise import announce_keys
+    from ...workers.provider_keys import announce_keys
 
     resolvers_by_branch = await find_resolvers(context)
     resolver_runs: list[ResolverRun] = []

@@ -15,8 +15,7 @@ from ...store.wakeup import ensure_socket_folder, send_wakeup
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, RunResumed, decode_entry
 from ...views.worker_state import INACTIVE_STATUSES, WorkerState
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json
+from ..terminal.text import as_json, print_to_stderr
 from .worker_lookup import RepoContext, json_option
 
 

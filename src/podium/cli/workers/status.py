@@ -11,9 +11,16 @@ import click
 from ...values.event import SCHEMA
 from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
-from ..terminal.measure import format_age, format_count, format_duration, format_usage, truncate_line
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import (
+    as_json,
+    escape_for_terminal,
+    format_age,
+    format_count,
+    format_duration,
+    format_usage,
+    print_to_stderr,
+    truncate_line,
+)
 from .worker_lookup import (
     RepoContext,
     format_line_count,

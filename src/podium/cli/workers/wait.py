@@ -18,8 +18,7 @@ from ...views.worker_state import INACTIVE_STATUSES, WorkerState, WorkerStateBui
 from ...workers.commander_socket import commander_socket_path, is_commander_listening
 from ...workers.worker_queue import Job, RunStatus, plan_worker_starts
 from ..terminal import exit_codes
-from ..terminal.say import print_to_stderr
-from ..terminal.text import as_json, escape_for_terminal
+from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 from .worker_lookup import RepoContext, json_option, worker_fields
 
 POLL_SECONDS = 1.0

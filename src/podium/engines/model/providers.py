@@ -195,3 +195,6 @@ def _build_ollama_url(host: str) -> str:
 
 def _join_names(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+REHEARSAL = "rehearsal"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 
+import click
+
+from ...config.settings_document import MODES
 from ...values.errors import Mistake
 
 
@@ -17,3 +20,11 @@ def read_text_argument(argument: str) -> str:
     if not content.strip():
         raise Mistake("the text is empty; say what the agent should do")
     return content
+
+
+permissions_option = click.option(
+    "--permissions",
+    "permission_mode",
+    type=click.Choice(MODES),
+    help="How much agents may do without asking; see the page on permissions.",
+)

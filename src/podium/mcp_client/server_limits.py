@@ -12,3 +12,7 @@ class McpTimeouts:
     start: float = 30.0
     call: float = 60.0
     grace: float = 2.0
+
+
+class ServerUnavailable(Exception):
+    """The server is not there; the text says how it ended or why it could not be started."""

@@ -1,3 +1,0 @@
-"""The names that settings and engines share."""
-
-REHEARSAL = "rehearsal"

@@ -1,0 +1,254 @@
+"""Events: the facts on a run's timeline, and the entry that gives each its place there.
+
+An event is named in the past tense and knows nothing of where it is stored. What has been
+written is read for years: a field is added with a default and never changes its meaning, and a
+kind is retired but still read.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import StoreCorrupt
+from .operation_events import (
+    Advised,
+    HandedOff,
+    OperationEnded,
+    OperationStarted,
+    Routed,
+    RouteRefused,
+    StatusReported,
+    Trigger,
+)
+from .permission_events import (
+    ActionBegan,
+    ActionRefused,
+    Decision,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
+)
+from .run_events import (
+    BudgetChanged,
+    MessageReceived,
+    MessagesDelivered,
+    Noticed,
+    PauseAsked,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    StopAsked,
+)
+from .team_events import (
+    AdjustmentProposed,
+    Broadcast,
+    Checked,
+    DiscussionEnded,
+    Evaluated,
+    IterationFailed,
+    MemberChanged,
+    PlannedAssignment,
+    ReflectEnd,
+    ReflectEnded,
+    RoundEnded,
+    TeamPlanned,
+    Voted,
+)
+from .turn_events import (
+    CallCut,
+    CallFailed,
+    ContextCompacted,
+    ModelReplied,
+    ReasoningStreamed,
+    SessionRevived,
+    TextStreamed,
+    TextSuperseded,
+    ToolAnswered,
+    ToolCalled,
+    ToolUse,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+)
+from .worker_events import (
+    WorkCommitted,
+    WorkerPlaced,
+    WorkerReturned,
+    WorkerSent,
+)
+
+__all__ = [
+    "KINDS",
+    "SCHEMA",
+    "ActionBegan",
+    "ActionRefused",
+    "AdjustmentProposed",
+    "Advised",
+    "Broadcast",
+    "BudgetChanged",
+    "CallCut",
+    "CallFailed",
+    "Checked",
+    "ContextCompacted",
+    "Decision",
+    "DiscussionEnded",
+    "Entry",
+    "Evaluated",
+    "Event",
+    "HandedOff",
+    "IterationFailed",
+    "MemberChanged",
+    "MessageReceived",
+    "MessagesDelivered",
+    "ModelReplied",
+    "Noticed",
+    "OperationEnded",
+    "OperationStarted",
+    "PauseAsked",
+    "PermissionAnswered",
+    "PermissionAsked",
+    "PlannedAssignment",
+    "QuestionAnswered",
+    "QuestionAsked",
+    "ReasoningStreamed",
+    "ReflectEnd",
+    "ReflectEnded",
+    "RoundEnded",
+    "RouteRefused",
+    "Routed",
+    "RunEnded",
+    "RunPaused",
+    "RunResumed",
+    "RunStarted",
+    "SessionRevived",
+    "StatusReported",
+    "StopAsked",
+    "TeamPlanned",
+    "TextStreamed",
+    "TextSuperseded",
+    "ToolAnswered",
+    "ToolCalled",
+    "ToolUse",
+    "Trigger",
+    "TurnEnded",
+    "TurnResumed",
+    "TurnStarted",
+    "Voted",
+    "WorkCommitted",
+    "WorkerPlaced",
+    "WorkerReturned",
+    "WorkerSent",
+    "decode_entry",
+    "encode_entry",
+    "event_kind",
+]
+
+SCHEMA = 1
+
+
+Event = (
+    RunStarted
+    | RunResumed
+    | RunPaused
+    | RunEnded
+    | StopAsked
+    | PauseAsked
+    | BudgetChanged
+    | MessageReceived
+    | MessagesDelivered
+    | PermissionAsked
+    | PermissionAnswered
+    | QuestionAsked
+    | QuestionAnswered
+    | ActionBegan
+    | ActionRefused
+    | StatusReported
+    | OperationStarted
+    | OperationEnded
+    | TurnStarted
+    | TurnResumed
+    | TurnEnded
+    | SessionRevived
+    | TextStreamed
+    | ReasoningStreamed
+    | TextSuperseded
+    | ModelReplied
+    | CallFailed
+    | ContextCompacted
+    | CallCut
+    | ToolCalled
+    | ToolAnswered
+    | Advised
+    | RouteRefused
+    | Routed
+    | HandedOff
+    | TeamPlanned
+    | Evaluated
+    | Checked
+    | AdjustmentProposed
+    | MemberChanged
+    | IterationFailed
+    | ReflectEnded
+    | Broadcast
+    | Voted
+    | RoundEnded
+    | DiscussionEnded
+    | WorkerPlaced
+    | WorkCommitted
+    | WorkerSent
+    | WorkerReturned
+    | Noticed
+)
+
+
+class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event where it lies on a run's timeline.
+
+    `operation` is the path of the operation it belongs to and `scope` the exact place below it.
+    An entry with a `key` is the outcome of a step: the key never gets another one.
+    """
+
+    run: str
+    seq: int
+    at: float
+    scope: str
+    event: Event
+    operation: str = ""
+    key: str = ""
+    digest: str = ""
+    schema: int = SCHEMA
+
+
+_encoder = msgspec.json.Encoder()
+
+
+_decoder = msgspec.json.Decoder(Entry)
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The entry as one line of JSON: what is stored, hashed and sent."""
+    return _encoder.encode(entry)
+
+
+def decode_entry(line: bytes) -> Entry:
+    """The entry that a line holds."""
+    try:
+        return _decoder.decode(line)
+    except msgspec.MsgspecError as error:
+        raise StoreCorrupt(
+            f"an entry of the store cannot be read ({error}): it is damaged, or a newer Podium wrote it"
+        ) from error
+
+
+def event_kind(event: Event) -> str:
+    """The event's name on the wire and in the documentation."""
+    return KINDS[type(event)]
+
+
+KINDS: dict[type, str] = {event: str(event.__struct_config__.tag) for event in get_args(Event)}
+"""Every kind of event by its class."""
