@@ -158,7 +158,8 @@ def test_the_tools_are_those_that_there_are() -> None:
 def test_without_squads_and_presets_their_code_is_not_read(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from podium.roster.discovery import load_roster; "
-        f"load_roster(Path({str(tmp_path)!r}), Path({str(tmp_path / 'home')!r})); print('podium.roster.squad' in sys.modules)"
+        f"load_roster(Path({str(tmp_path)!r}), Path({str(tmp_path / 'home')!r})); "
+        "print('podium.roster.squad' in sys.modules)"
     )
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

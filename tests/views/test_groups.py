@@ -34,10 +34,10 @@ placeables = st.lists(
 @st.composite
 def arrangements(draw: st.DrawFn) -> Arrangement:
     """Any state that a person, other processes and older releases could have left."""
-    homes = draw(st.lists(st.builds(lambda run: run.home, st.builds(RunOrigin, st.just(""), *_PLACES)), unique=True))
+    homes = draw(st.lists(st.builds(lambda run: run.group_key, st.builds(RunOrigin, st.just(""), *_PLACES)), unique=True))
     flags = {"is_pinned": st.booleans(), "is_archived": st.booleans(), "position": st.none() | st.integers(1, 9)}
     groups = {
-        id: Group(id=id, home=home, name=home.name, **{key: draw(value) for key, value in flags.items()})  # type: ignore[arg-type]  # mypy sees one type for all
+        id: Group(id=id, home=home, name=home.default_name, **{key: draw(value) for key, value in flags.items()})  # type: ignore[arg-type]  # mypy sees one type for all
         for id, home in enumerate(homes, 1)
     }
     places = st.none() | st.integers(1, len(homes) + 2)  # some lead nowhere

@@ -174,10 +174,10 @@ class Operation:
             with self.scope.timeline.timeouts.apply_timeout(self.scope.path, inf if timeout is None else timeout):
                 answer = await self.run(request)
                 return Part(agent=self.agent.name, outcome="succeeded", text=answer.text)
-            await self.scope.timeline.still()
+            await self.scope.timeline.wait_while_paused()
             await self.stop_workers()
             late = self.make_error("timed_out", f"timed out after {timeout:g} s").failure
-            ended = self.scope.recall(OperationEnded) or self.scope.settle(_build_failed_end(late))
+            ended = self.scope.find_outcome(OperationEnded) or self.scope.record_outcome(_build_failed_end(late))
         except AgentFailed as error:
             ended = structs.replace(_build_failed_end(error.failure), text=error.so_far)
         return Part(agent=self.agent.name, outcome=ended.outcome, text=ended.text, failure=ended.failure)

@@ -55,9 +55,9 @@ class Patterns:
             return await pattern(op, request)
         with op.scope.timeline.timeouts.apply_timeout(op.scope.path, timeout):
             return await pattern(op, request)
-        await op.scope.timeline.still()
-        await op.call_back()
-        raise op.failed("timed_out", f"timed out after {timeout:g} s")
+        await op.scope.timeline.wait_while_paused()
+        await op.stop_workers()
+        raise op.make_error("timed_out", f"timed out after {timeout:g} s")
 
     def _find_pattern(self, agent: Agent) -> Pattern:
         pattern = find_pattern(agent)
