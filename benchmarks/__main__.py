@@ -16,26 +16,26 @@ from typing import Any
 
 from .harness import ROOT, Bench
 from .line import Line
-from .machine import load, machine, raise_open_files
-from .peers.environment import PEERS, interpreter, versions
+from .machine import describe_machine, raise_open_files, read_load_averages
+from .peers.environment import PEERS, ensure_interpreter, read_pinned_versions
 from .rows import ROWS
-from .table import table
+from .table import format_table
 
 LATEST = ROOT / "benchmarks" / "results" / "latest.json"
 
 
 def main() -> int:
     """0 unless something broke or a call failed; a time that misses its goal is only shown."""
-    options = _options()
+    options = _parse_options()
     if options.list:
         for name, row in ROWS.items():
             print(f"{name:12}{(row.__doc__ or '').splitlines()[0]}")
         return 0
-    about: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "load before": load()}
+    about: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "load before": read_load_averages()}
     # Being told to end must leave the blocks that processes belong to, or they would outlive us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     raise_open_files()
-    peers = {name: interpreter(name) for name in PEERS} if _wants_peers(options) else {}
+    peers = {name: ensure_interpreter(name) for name in PEERS} if _wants_peers(options) else {}
     with TemporaryDirectory() as folder:
         bench = Bench(
             is_quick=options.quick,
@@ -43,14 +43,18 @@ def main() -> int:
             peers={name: python for name, python in peers.items() if python is not None},
             missing=[name for name, python in peers.items() if python is None],
         )
-        lines, has_crashed = _measured(bench, options.only or list(ROWS))
-    print(table(lines, list(peers)))
-    about |= {"load after": load(), "quick": options.quick, "peers": {name: versions(name) for name in peers}}
-    _write(options.json, about | machine(), lines)
+        lines, has_crashed = _measure_rows(bench, options.only or list(ROWS))
+    print(format_table(lines, list(peers)))
+    about |= {
+        "load after": read_load_averages(),
+        "quick": options.quick,
+        "peers": {name: read_pinned_versions(name) for name in peers},
+    }
+    _write_results(options.json, about | describe_machine(), lines)
     return 1 if has_crashed or any(line.has_failed for line in lines) else 0
 
 
-def _measured(bench: Bench, names: Sequence[str]) -> tuple[list[Line], bool]:
+def _measure_rows(bench: Bench, names: Sequence[str]) -> tuple[list[Line], bool]:
     """The lines of these rows, and whether a row crashed; the others are measured all the same."""
     lines: list[Line] = []
     has_crashed = False
@@ -66,9 +70,9 @@ def _measured(bench: Bench, names: Sequence[str]) -> tuple[list[Line], bool]:
     return lines, has_crashed
 
 
-def _write(path: Path, about: dict[str, Any], lines: Sequence[Line]) -> None:
+def _write_results(path: Path, about: dict[str, Any], lines: Sequence[Line]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    document = about | {"lines": [line.document() for line in lines]}
+    document = about | {"lines": [line.as_document() for line in lines]}
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     print(f"written to {path}", file=sys.stderr)
 
@@ -77,7 +81,7 @@ def _wants_peers(options: argparse.Namespace) -> bool:
     return bool(options.peers) if options.peers is not None else not options.quick
 
 
-def _options() -> argparse.Namespace:
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few repetitions and no peers: only whether it works")
     parser.add_argument("--only", action="append", choices=ROWS, metavar="ROW", help="this row; may be repeated")

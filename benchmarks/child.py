@@ -41,17 +41,17 @@ def serve(**jobs: Job) -> None:
 async def _serve(answers: Any, jobs: dict[str, Job]) -> None:
     requests = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)
-    answers.write(_line({}))
+    answers.write(_encode_line({}))
     while line := await requests.readline():
         request = json.loads(line)
         try:
             answer: dict[str, Any] = await jobs[request.pop("job")](request)
         except Exception:
             answer = {"trouble": traceback.format_exc()}
-        answers.write(_line(answer))
+        answers.write(_encode_line(answer))
 
 
-def _line(document: dict[str, Any]) -> bytes:
+def _encode_line(document: dict[str, Any]) -> bytes:
     return json.dumps(document).encode() + b"\n"
 
 
@@ -68,12 +68,12 @@ class Clock:
         self.wall = time.perf_counter() - self._wall
         self.cpu = time.process_time() - self._cpu
 
-    def per(self, count: int, **rest: float) -> dict[str, float]:
+    def as_sample(self, count: int, **rest: float) -> dict[str, float]:
         """The sample that this makes, for one of `count` things that were done."""
         return {"wall": self.wall / count, "cpu": self.cpu / count, **rest}
 
 
-def calls(open_: Open) -> Job:
+def make_calls_job(open_: Open) -> Job:
     """The job of calling the model: `waves` times `at_once` calls, on a client that is new and warmed up.
 
     The time is that of one wave. An answer other than `reply` is a failed call like one that raised.
@@ -89,12 +89,12 @@ def calls(open_: Open) -> Job:
                     await wave.run()
         if wave.failed:
             print(f"{wave.failed} calls failed, the first with: {wave.trouble}", file=sys.stderr)
-        return clock.per(request["waves"], failed=wave.failed)
+        return clock.as_sample(request["waves"], failed=wave.failed)
 
     return job
 
 
-def memory(open_: Open) -> Job:
+def make_memory_job(open_: Open) -> Job:
     """The job of measuring what a live call holds: resident memory while all wait for the model, against before."""
 
     async def job(request: dict[str, Any]) -> dict[str, float]:
@@ -103,14 +103,14 @@ def memory(open_: Open) -> Job:
             for _ in range(request["warm_up"]):
                 await call()
             gc.collect()
-            before = most = resident()
+            before = most = resident_set_size()
             with Clock() as clock:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(wave.run())
                     while not wave.answered:
-                        most = max(most, resident())
+                        most = max(most, resident_set_size())
                         await asyncio.sleep(SAMPLING_SECONDS)
-        return clock.per(1, failed=wave.failed, memory=(most - before) / request["at_once"])
+        return clock.as_sample(1, failed=wave.failed, memory=(most - before) / request["at_once"])
 
     return job
 
@@ -128,13 +128,13 @@ class _Wave:
 
     async def run(self) -> None:
         if self._at_once == 1:
-            await self._one()
+            await self._make_call()
             return
         async with asyncio.TaskGroup() as group:
             for _ in range(self._at_once):
-                group.create_task(self._one())
+                group.create_task(self._make_call())
 
-    async def _one(self) -> None:
+    async def _make_call(self) -> None:
         try:
             said = await self._call()
         except Exception as error:
@@ -145,6 +145,6 @@ class _Wave:
             self.trouble = self.trouble or f"the reply was {said!r}"
 
 
-def resident() -> int:
+def resident_set_size() -> int:
     """The bytes of this process that are in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

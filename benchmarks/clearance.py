@@ -15,25 +15,25 @@ permissions:
 """The person's settings."""
 
 
-def request(what: str, number: int) -> PermissionRequest:
+def make_request(what: str, number: int) -> PermissionRequest:
     """The request of this number, for a `command` or for an `edit`."""
     return PermissionRequest(
         id=f"request-{number}",
-        action=_edit(number) if what == "edit" else _command(number),
+        action=_make_edit(number) if what == "edit" else _make_command(number),
         reason="no rule allows it",
         shown="- the sea\n+ the sea, again\n" * 20,
     )
 
 
-def _command(number: int) -> Action:
+def _make_command(number: int) -> Action:
     command = f"git status && ls -la src/{number} | grep {number}"
     return Action(run=WORKER, agent="worker", tool="bash", arguments={"command": command})
 
 
-def _edit(number: int) -> Action:
+def _make_edit(number: int) -> Action:
     return Action(run=WORKER, agent="worker", tool="edit_file", arguments={"path": f"src/{number}.py", "edits": []})
 
 
-def shared(taken: list[float], share: float, failed: int) -> dict[str, float]:
+def make_quantile_sample(taken: list[float], share: float, failed: int) -> dict[str, float]:
     """The sample that tells how long this share of them took at most."""
     return {"wall": sorted(taken)[int(len(taken) * share)], "failed": failed}

@@ -45,17 +45,17 @@ MEMBER_PROMPT = "You sit on the council of a small harbour."
 LEAD_PROMPT = "You chair the council of a small harbour."
 
 
-def message(number: int) -> str:
+def make_message(number: int) -> str:
     """What is said as the `number`th thing: other words than in every message before, and as many characters."""
     return " ".join(f"{number:05}{letter}" for letter in ascii_letters)
 
 
-def names(members: int) -> list[str]:
+def member_names(members: int) -> list[str]:
     """Who takes part besides the coordinator."""
     return [f"member{number}" for number in range(1, members + 1)]
 
 
-def _tool(name: str, description: str, **fields: str) -> dict[str, Any]:
+def _describe_tool(name: str, description: str, **fields: str) -> dict[str, Any]:
     parameters = {
         "type": "object",
         "properties": {field: {"type": kind} for field, kind in fields.items()},
@@ -64,10 +64,10 @@ def _tool(name: str, description: str, **fields: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
-_BROADCAST = _tool("broadcast", "Say something to all members of the discussion.", message="string")
+_BROADCAST = _describe_tool("broadcast", "Say something to all members of the discussion.", message="string")
 MEMBER_TOOLS = [
     _BROADCAST,
-    _tool("vote_conclude", "Vote whether the discussion can end.", ready="boolean", reason="string"),
+    _describe_tool("vote_conclude", "Vote whether the discussion can end.", ready="boolean", reason="string"),
 ]
 LEAD_TOOLS = [_BROADCAST]
 """The tools as OpenAI's API wants them, for those who write that themselves."""

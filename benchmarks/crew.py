@@ -55,29 +55,29 @@ Your workers are done. Write the answer to the request from their results, and f
 }
 
 
-def prompt_of(worker: str) -> str:
+def worker_prompt(worker: str) -> str:
     """What a worker is told about itself."""
     return f"You are a sailor who {WORKERS[worker]}."
 
 
-def planning() -> str:
+def planning_prompt() -> str:
     """What the lead is asked first."""
     workers = "\n".join(f"- {name} (default model): {description}" for name, description in WORKERS.items())
     return PROMPTS["plan"].format(request=REQUEST, workers=workers)
 
 
-def assignments(reply: str) -> list[dict[str, str]]:
+def parse_assignments(reply: str) -> list[dict[str, str]]:
     """What the lead has planned: a worker and a task each."""
     plan: list[dict[str, str]] = json.loads(reply)
     return plan
 
 
-def task(assignment: Mapping[str, str]) -> str:
+def task_prompt(assignment: Mapping[str, str]) -> str:
     """What a worker is asked."""
     return PROMPTS["task"].format(request=REQUEST, task=assignment["task"])
 
 
-def synthesis(plan: Sequence[Mapping[str, str]], found: Sequence[str]) -> str:
+def synthesis_prompt(plan: Sequence[Mapping[str, str]], found: Sequence[str]) -> str:
     """What the lead is asked last: what became of each assignment."""
     results = "\n\n".join(
         f"### {assignment['worker']} (succeeded, 0 s)\nTask: {assignment['task']}\n\n{text}"

@@ -33,9 +33,9 @@ LIMIT = "limit"
 REPLY = "The sea keeps no records and forgives no debts, and still the boats go out each morning. " * 4
 PIECES = 20
 
-LONGEST_SAMPLE = 240.0
-LONGEST_GOODBYE = 10.0
-PATIENCE = 60.0
+MAX_SAMPLE_SECONDS = 240.0
+MAX_EXIT_SECONDS = 10.0
+MAX_CONTESTANT_SECONDS = 60.0
 """Seconds after which somebody slow is measured in no further round."""
 
 WITHOUT_TELEMETRY = {
@@ -46,7 +46,7 @@ WITHOUT_TELEMETRY = {
 }
 
 
-class Broken(Exception):
+class BenchmarkFailed(Exception):
     """A benchmark could not be carried out."""
 
 
@@ -68,7 +68,7 @@ class Spread(Struct, frozen=True, kw_only=True):
     samples: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
+    def from_values(cls, values: Sequence[float]) -> Spread:
         low, _, high = statistics.quantiles(values, method="inclusive") if len(values) > 1 else (values[0],) * 3
         return cls(median=statistics.median(values), low=low, high=high, samples=len(values))
 
@@ -85,7 +85,7 @@ class Bench:
     peers: Mapping[str, Path] = field(default_factory=dict)
     missing: Sequence[str] = ()
 
-    def scaled(self, count: int, *, quick: int) -> int:
+    def scale_count(self, count: int, *, quick: int) -> int:
         """A count, or the small one where it only matters that everything works."""
         return quick if self.is_quick else count
 
@@ -93,7 +93,7 @@ class Bench:
 Take = Callable[[], Sample]
 
 
-def interleaved(contestants: Mapping[str, Take], *, rounds: int) -> dict[str, list[Sample]]:
+def interleave_samples(contestants: Mapping[str, Take], *, rounds: int) -> dict[str, list[Sample]]:
     """The samples of each, taken in turns. A peer that breaks is left out; the others are measured all the same."""
     names = list(contestants)
     taken: dict[str, list[Sample]] = {name: [] for name in names}
@@ -101,12 +101,12 @@ def interleaved(contestants: Mapping[str, Take], *, rounds: int) -> dict[str, li
     for number in range(rounds):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            if name not in taken or spent[name] > PATIENCE:
+            if name not in taken or spent[name] > MAX_CONTESTANT_SECONDS:
                 continue
             begin = monotonic()
             try:
                 taken[name].append(contestants[name]())
-            except Broken as error:
+            except BenchmarkFailed as error:
                 if name in (OURS, LIMIT):
                     raise
                 sys.stderr.write(f"{error}\n")
@@ -125,52 +125,54 @@ class Child:
         self.name = name
         self._process = process
         self._errors = errors
-        self._answer()  # that it is ready
+        self._read_answer()  # that it is ready
 
     def ask(self, job: str, **request: Any) -> Sample:
         """One sample of this job."""
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode({"job": job, **request}) + b"\n")
         self._process.stdin.flush()
-        answer = msgspec.json.decode(self._answer())
+        answer = msgspec.json.decode(self._read_answer())
         if "trouble" in answer:
-            raise Broken(f"{self.name} could not do the job {job}:\n{answer['trouble']}")
+            raise BenchmarkFailed(f"{self.name} could not do the job {job}:\n{answer['trouble']}")
         return msgspec.convert(answer, Sample)
 
-    def said(self) -> str:
+    def read_errors(self) -> str:
         """What it wrote to its standard error."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
-    def _answer(self) -> bytes:
+    def _read_answer(self) -> bytes:
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._process.stdout, selectors.EVENT_READ)
-            if not waiting.select(LONGEST_SAMPLE):
-                raise Broken(f"{self.name} took more than {LONGEST_SAMPLE:g} s for one sample\n{self.said()}")
+            if not waiting.select(MAX_SAMPLE_SECONDS):
+                raise BenchmarkFailed(
+                    f"{self.name} took more than {MAX_SAMPLE_SECONDS:g} s for one sample\n{self.read_errors()}"
+                )
         line = self._process.stdout.readline()
         if not line:
-            raise Broken(f"{self.name} ended before it answered\n{self.said()}")
+            raise BenchmarkFailed(f"{self.name} ended before it answered\n{self.read_errors()}")
         return line
 
 
 @contextmanager
-def child(module: str, *, name: str, python: Path | None = None) -> Iterator[Child]:
+def start_child(module: str, *, name: str, python: Path | None = None) -> Iterator[Child]:
     """A module of ours as a process that can be asked, under the interpreter of a peer where one is given."""
     argv = [str(python or sys.executable), "-m", f"benchmarks.{module}"]
-    with TemporaryFile() as errors, _process(argv, stdin=subprocess.PIPE, stderr=errors) as process:
-        asked = Child(name, process, errors)
-        yield asked
+    with TemporaryFile() as errors, start_process(argv, stdin=subprocess.PIPE, stderr=errors) as process:
+        child = Child(name, process, errors)
+        yield child
         assert process.stdin is not None
         process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(LONGEST_GOODBYE)
-        if said := asked.said():
+            process.wait(MAX_EXIT_SECONDS)
+        if said := child.read_errors():
             sys.stderr.write(f"{name}: {said}")
 
 
 @contextmanager
-def model_server(*, latency: float, log: Path | None = None) -> Iterator[str]:
+def start_model_server(*, latency: float, log: Path | None = None) -> Iterator[str]:
     """The address of a model that answers every call with the same reply, in a process of its own.
 
     `log` is a file that says when each call came.
@@ -178,16 +180,16 @@ def model_server(*, latency: float, log: Path | None = None) -> Iterator[str]:
     argv = [sys.executable, "-m", "podium.testing.model_server", "--says", REPLY]
     argv += ["--pieces", str(PIECES), "--latency", str(latency)]
     argv += [] if log is None else ["--log", str(log)]
-    with _process(argv) as process:
+    with start_process(argv) as process:
         assert process.stdout is not None
         said = process.stdout.readline().decode()
         if not said.startswith("listening on "):
-            raise Broken(f"the model server did not start: {said}")
+            raise BenchmarkFailed(f"the model server did not start: {said}")
         yield said.removeprefix("listening on ").strip()
 
 
 @contextmanager
-def _process(
+def start_process(
     argv: Sequence[str], *, environ: Mapping[str, str] | None = None, **pipes: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a group of its own, which is gone when the block is left; `environ` lies over our own."""
@@ -197,7 +199,7 @@ def _process(
         env={**os.environ, **WITHOUT_TELEMETRY, **(environ or {})},
         stdout=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=partial(_end_with, os.getpid()),
+        preexec_fn=partial(_exit_with_parent, os.getpid()),
         **pipes,
     )
     try:
@@ -215,7 +217,7 @@ def _process(
                 pipe.close()
 
 
-def _end_with(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     """In a new process: be killed when the one that started it is gone, however it went. Only Linux can do that."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -10,6 +10,6 @@ from __future__ import annotations
 LARGER_THAN_A_READ = 2**20
 
 
-def settle() -> None:
+def warm_up_heap() -> None:
     """Free a large block, so that the C library keeps those of reads from here on."""
     bytearray(LARGER_THAN_A_READ)

@@ -30,7 +30,7 @@ STREAMED = TextStreamed(text=SENTENCE * 2)
 """What is appended when appending is measured; as a row it has about 400 bytes."""
 
 
-class Unwritten:
+class MemoryLease:
     """A lease that keeps its rows to itself."""
 
     epoch = 1
@@ -54,14 +54,14 @@ async def write_long_run(store: Path, run: str, *, events: int) -> None:
         session = Scope(timeline, "poet", operation="poet", digest="0" * 16)
         while timeline.seq < events:
             turn = session.next_child("turn")
-            for event in _turn(run):
+            for event in _turn_events(run):
                 if timeline.seq == events:
                     break
-                _put(turn, event)
+                _record_event(turn, event)
             await timeline.wait_written()
 
 
-def _put(turn: Scope, event: Event) -> None:
+def _record_event(turn: Scope, event: Event) -> None:
     match event:
         case TextStreamed():
             turn.record_each_time(event)
@@ -73,7 +73,7 @@ def _put(turn: Scope, event: Event) -> None:
             turn.record(event)
 
 
-def _turn(run: str) -> Iterator[Event]:
+def _turn_events(run: str) -> Iterator[Event]:
     """The events of a turn, ten in all."""
     use = ToolUse(id="call-1", name="read", arguments={"path": "src/sea.py"})
     spent = Usage(input_tokens=900, output_tokens=80, calls=1)

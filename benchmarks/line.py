@@ -19,7 +19,7 @@ class Unit(Struct, frozen=True):
     factor: float = 1.0
     is_rate: bool = False
 
-    def shown(self, value: float) -> float:
+    def convert(self, value: float) -> float:
         return self.factor / value if self.is_rate else self.factor * value
 
 
@@ -31,19 +31,19 @@ PER_SECOND = Unit("/s", 1.0, True)
 class Goal(Struct, frozen=True):
     """What we are after: a ratio to the limit, or a figure, that is at most or at least so much."""
 
-    of: Literal["ratio", "figure"]
+    kind: Literal["ratio", "figure"]
     bound: float
     is_least: bool = False
 
     def is_met(self, ratio: float | None, figure: float) -> bool:
-        value = figure if self.of == "figure" else ratio
+        value = figure if self.kind == "figure" else ratio
         return value is not None and (value >= self.bound if self.is_least else value <= self.bound)
 
     def __str__(self) -> str:
-        return f"{'≥' if self.is_least else '≤'} {self.bound:,g}{'×' if self.of == 'ratio' else ''}"
+        return f"{'≥' if self.is_least else '≤'} {self.bound:,g}{'×' if self.kind == 'ratio' else ''}"
 
 
-def at_most(ratio: float) -> Goal:
+def max_ratio(ratio: float) -> Goal:
     """At most so many times what the limit takes."""
     return Goal("ratio", ratio)
 
@@ -79,7 +79,7 @@ class Line(Struct, frozen=True, kw_only=True):
         """Whether a call failed, of ours or of the limit's. Those of peers are figures like any other."""
         return any(self.failed.get(name) for name in (OURS, LIMIT))
 
-    def document(self) -> dict[str, Any]:
+    def as_document(self) -> dict[str, Any]:
         """The line in plain values, with what follows from its figures."""
         ratios = {name: self.ratio(name) for name in self.figures}
         plain: dict[str, Any] = to_builtins(self)
@@ -87,7 +87,7 @@ class Line(Struct, frozen=True, kw_only=True):
         return plain | {"unit": self.unit.name, "ratios": ratios, "goals": goals, "met": self.is_met}
 
 
-def line(
+def make_line(
     bench: Bench,
     taken: Mapping[str, Sequence[Sample]],
     *,
@@ -100,7 +100,8 @@ def line(
 ) -> Line:
     """The line that these samples make."""
     figures = {
-        name: Spread.of([unit.shown(getattr(sample, measure)) for sample in samples]) for name, samples in taken.items()
+        name: Spread.from_values([unit.convert(getattr(sample, measure)) for sample in samples])
+        for name, samples in taken.items()
     }
     failed = {name: round(sum(sample.failed for sample in samples)) for name, samples in taken.items()}
     return Line(
@@ -110,11 +111,11 @@ def line(
         figures=figures,
         goals=tuple(goals),
         failed={name: count for name, count in failed.items() if count},
-        missing=_missing(bench, taken) if has_peers else {},
+        missing=_find_missing_peers(bench, taken) if has_peers else {},
     )
 
 
-def _missing(bench: Bench, taken: Container[str]) -> dict[str, str]:
+def _find_missing_peers(bench: Bench, taken: Container[str]) -> dict[str, str]:
     """The peers that there are no figures of, and why."""
     broken = {name: "broke" for name in bench.peers if name not in taken}
     return dict.fromkeys(bench.missing, "not installed") | broken

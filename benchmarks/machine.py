@@ -14,10 +14,10 @@ from typing import Any
 PACKAGES = ("podium", "aiohttp", "anyio", "msgspec")
 
 
-def machine() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     """The processor, the system and the versions of what takes part."""
     return {
-        "processor": _processor(),
+        "processor": _read_processor_name(),
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": sys.version.split()[0],
@@ -38,12 +38,12 @@ def raise_open_files() -> int:
     return hard
 
 
-def load() -> list[float]:
+def read_load_averages() -> list[float]:
     """How busy the machine was in the last 1, 5 and 15 minutes."""
     return [round(value, 2) for value in os.getloadavg()]
 
 
-def _processor() -> str:
+def _read_processor_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

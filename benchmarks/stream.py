@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from .child import Clock, serve
-from .heap import settle
+from .heap import warm_up_heap
 
 See = Callable[[str], None]
 Call = Callable[[], Awaitable[str]]
@@ -26,17 +26,17 @@ Open = Callable[[str, See | None], AbstractAsyncContextManager[Call]]
 STAMP_LENGTH = 18
 
 
-def stamp() -> str:
+def make_stamped_piece() -> str:
     """A piece that says when it was made."""
     return f"{time.time():.6f} "
 
 
-def ages(text: str, now: float) -> list[float]:
+def piece_ages(text: str, now: float) -> list[float]:
     """How old the pieces of a text are, in seconds."""
     return [now - float(sent) for sent in text.split()]
 
 
-class Streaming:
+class StreamingJobs:
     """The jobs of a program that streams."""
 
     def __init__(self, open_: Open) -> None:
@@ -46,28 +46,28 @@ class Streaming:
 
     def serve(self) -> None:
         """Stay on one processor, and do what is asked."""
-        settle()
+        warm_up_heap()
         if sys.platform == "linux":
             os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-        serve(stream=self.stream, watch=self.watch, late=self.lateness)
+        serve(stream=self.stream, watch=self.watch, late=self.report_lateness)
 
     async def stream(self, request: dict[str, Any]) -> dict[str, float]:
         """So many `agents` at once, each hearing one reply of so many `pieces`."""
-        return await self._heard(request, None)
+        return await self._receive_replies(request, None)
 
     async def watch(self, request: dict[str, Any]) -> dict[str, float]:
         """The same with somebody who looks at every piece."""
         for late in self.late.values():
             late.clear()
         seen = self.late["seen"]
-        return await self._heard(request, lambda text: seen.extend(ages(text, time.time())))
+        return await self._receive_replies(request, lambda text: seen.extend(piece_ages(text, time.time())))
 
-    async def lateness(self, request: dict[str, Any]) -> dict[str, float]:
+    async def report_lateness(self, request: dict[str, Any]) -> dict[str, float]:
         """How old this `share` of the pieces was at most, of all that were `sent`."""
         late = sorted(self.late[request["of"]])
         return {"wall": late[int(len(late) * request["share"])], "failed": abs(request["sent"] - len(late))}
 
-    async def _heard(self, request: dict[str, Any], see: See | None) -> dict[str, float]:
+    async def _receive_replies(self, request: dict[str, Any], see: See | None) -> dict[str, float]:
         failed = 0
 
         async def one(call: Call) -> None:
@@ -85,4 +85,4 @@ class Streaming:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(request["agents"]):
                         group.create_task(one(call))
-        return clock.per(1, failed=failed)
+        return clock.as_sample(1, failed=failed)

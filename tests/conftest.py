@@ -8,7 +8,7 @@ from podium.engines.model.providers import PROVIDERS
 
 from .studio import Studio
 
-PROVIDERS_OWN = [
+PROVIDER_VARIABLES = [
     name
     for provider in PROVIDERS.values()
     for name in (provider.key_name, provider.url_name, provider.host_name)
@@ -30,7 +30,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         "PODIUM_MODEL",
         "PODIUM_FAULT",
         "PODIUM_PERMISSION_MODE",
-        *PROVIDERS_OWN,
+        *PROVIDER_VARIABLES,
     ):
         monkeypatch.delenv(name, raising=False)
 

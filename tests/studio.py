@@ -20,11 +20,11 @@ from podium.values.event import Entry, Event, event_kind
 from podium.values.limits import TurnLimits
 
 
-async def at_once(seconds: float) -> None:
+async def skip_sleep(seconds: float) -> None:
     """Waiting before the next try, without the waiting."""
 
 
-def bury(store: Path) -> None:
+def expire_leases(store: Path) -> None:
     """Let the leases of a store have run out, as if whoever held them were gone."""
     connection = sqlite3.connect(store)
     connection.execute("UPDATE owner SET until = 0")
@@ -35,9 +35,9 @@ def bury(store: Path) -> None:
 class Studio:
     """Agents, a store in a temporary folder, and what became of both."""
 
-    def __init__(self, folder: Path, *, patience: TurnLimits | None = None) -> None:
-        given: dict[str, Any] = {} if patience is None else {"patience": patience}
-        self.settings = Settings.load({}, home=folder, **given)
+    def __init__(self, folder: Path, *, turn_limits: TurnLimits | None = None) -> None:
+        options: dict[str, Any] = {} if turn_limits is None else {"patience": turn_limits}
+        self.settings = Settings.load({}, home=folder, **options)
         self.agents: dict[str, Agent] = {}
         self.scripts: dict[str, Sequence[Any]] = {}
         self.calls: list[ModelCall] = []
@@ -55,7 +55,7 @@ class Studio:
         wire = ScriptedWire(self.scripts)
         wire.heard = self.calls
         scripted = ModelEngine(
-            Model(wire=wire, add_cost=add_zero_cost), name="scripted", retry=RetryPolicy(sleep=at_once)
+            Model(wire=wire, add_cost=add_zero_cost), name="scripted", retry=RetryPolicy(sleep=skip_sleep)
         )
         async with App(
             self.settings, engines={"scripted": scripted} | dict(engines or {}), environ={}, fault=fault
@@ -71,9 +71,9 @@ class Studio:
         async with self.app() as app, app.start(self.agents[agent], request, agents=self.agents.values()) as run:
             yield run
 
-    def bury(self) -> None:
+    def expire_leases(self) -> None:
         """The process that owned runs here is gone: its lease has run out."""
-        bury(self.settings.store)
+        expire_leases(self.settings.store)
 
     async def resume(self, run: str, *, fault: Fault | None = None) -> Result:
         async with self.app(fault=fault) as app, app.resume(run) as resumed:

@@ -16,11 +16,11 @@ from benchmarks import clearance, crew
 from benchmarks.child import Open
 from benchmarks.children import podium_team, raw_team
 from benchmarks.children.counting_model import Conversations
-from benchmarks.council import message
-from benchmarks.harness import LIMIT, OURS, Broken, Sample, Spread, interleaved
-from benchmarks.line import MILLISECONDS, PER_SECOND, Goal, Line, Unit, at_most
+from benchmarks.council import make_message
+from benchmarks.harness import LIMIT, OURS, BenchmarkFailed, Sample, Spread, interleave_samples
+from benchmarks.line import MILLISECONDS, PER_SECOND, Goal, Line, Unit, max_ratio
 from benchmarks.rows import ROWS
-from benchmarks.table import table
+from benchmarks.table import format_table
 
 from podium import Settings
 from podium.engines.model.model_wire import Message, ModelCall
@@ -28,24 +28,24 @@ from podium.policy import check
 from podium.testing import ModelServer
 
 ROOT = Path(__file__).parent.parent
-LIMITLESS = {f"10 agents streaming: {share} on the timeline" for share in ("50%", "95%")}
+LINES_WITHOUT_LIMIT = {f"10 agents streaming: {share} on the timeline" for share in ("50%", "95%")}
 """Lines about what only Podium does."""
 
 
-def benchmarks(*options: str) -> subprocess.CompletedProcess[str]:
+def run_benchmarks(*options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks", *options]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_a_quick_run_gives_every_row_and_no_failed_call(tmp_path: Path) -> None:
-    done = benchmarks("--quick", "--no-peers", "--json", str(tmp_path / "result.json"))
+    done = run_benchmarks("--quick", "--no-peers", "--json", str(tmp_path / "result.json"))
 
     assert done.returncode == 0, done.stderr
     lines = json.loads((tmp_path / "result.json").read_text())["lines"]
     assert {line["row"] for line in lines} == set(ROWS)
     for line in lines:
         assert line["failed"] == {}, line
-        assert set(line["figures"]) == ({OURS} if line["what"] in LIMITLESS else {OURS, LIMIT}), line
+        assert set(line["figures"]) == ({OURS} if line["what"] in LINES_WITHOUT_LIMIT else {OURS, LIMIT}), line
         assert all(figure["median"] > 0 for figure in line["figures"].values()), line
         assert line["what"] in done.stdout
 
@@ -55,19 +55,19 @@ def test_a_quick_run_gives_every_row_and_no_failed_call(tmp_path: Path) -> None:
 def test_being_ended_leaves_no_process_behind(end: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "fan_out", "--json", str(tmp_path / "x.json")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while not (begun := children(process.pid)):
+        while not (started := list_children(process.pid)):
             assert process.poll() is None
 
         process.send_signal(end)
 
-    assert [pid for pid in begun if not is_gone(pid)] == []
+    assert [pid for pid in started if not has_exited(pid)] == []
 
 
-def children(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def is_gone(pid: int) -> bool:
+def has_exited(pid: int) -> bool:
     """Whether a process has ended, or does so soon."""
     try:
         ending = os.pidfd_open(pid)
@@ -80,7 +80,7 @@ def is_gone(pid: int) -> bool:
 
 
 def test_the_rows_can_be_listed() -> None:
-    done = benchmarks("--list")
+    done = run_benchmarks("--list")
 
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(ROWS)
 
@@ -88,7 +88,7 @@ def test_the_rows_can_be_listed() -> None:
 # What is compared
 
 
-async def sent_by(open_: Open) -> list[str]:
+async def collect_calls(open_: Open) -> list[str]:
     """What a team's program sends to the model, in an order that does not depend on which worker is first."""
     async with ModelServer() as server, open_(server.url) as call:
         assert await call() == crew.ANSWER
@@ -96,16 +96,16 @@ async def sent_by(open_: Open) -> list[str]:
 
 
 async def test_the_limit_of_a_team_makes_the_same_six_calls() -> None:
-    ours = await sent_by(podium_team.opened)
+    ours = await collect_calls(podium_team.open_caller)
 
-    limit = await sent_by(raw_team.opened)
+    limit = await collect_calls(raw_team.open_caller)
 
     assert len(ours) == 6
     assert limit == ours
 
 
 def test_members_say_something_new_each_time_and_always_as_much() -> None:
-    said = [message(number) for number in range(100)]
+    said = [make_message(number) for number in range(100)]
 
     words = [word for text in said for word in text.split()]
     assert len(set(words)) == len(words)
@@ -132,7 +132,7 @@ def test_permission_is_asked_for_something_else_each_time_and_the_rules_allow_it
     (tmp_path / "config.yaml").write_text(clearance.RULES)
     rules = Settings.load({"PODIUM_HOME": str(tmp_path)}).build_rules()
 
-    actions = [clearance.request(what, number).action for number in range(100)]
+    actions = [clearance.make_request(what, number).action for number in range(100)]
 
     assert len({action.digest for action in actions}) == len(actions)
     assert {check(action, rules).decision for action in actions} == {"allow"}
@@ -141,57 +141,57 @@ def test_permission_is_asked_for_something_else_each_time_and_the_rules_allow_it
 # Taking turns
 
 
-def test_everybody_begins_a_round_in_turn() -> None:
+def test_contestants_take_turns_at_going_first_in_a_round() -> None:
     order: list[str] = []
 
     def take(name: str) -> Sample:
         order.append(name)
         return Sample()
 
-    interleaved({name: partial(take, name) for name in "abc"}, rounds=3)
+    interleave_samples({name: partial(take, name) for name in "abc"}, rounds=3)
 
     assert order == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
 
 
-def broken() -> Sample:
-    raise Broken("it ended before it answered")
+def fail_sample() -> Sample:
+    raise BenchmarkFailed("it ended before it answered")
 
 
 def test_a_peer_that_breaks_is_left_out() -> None:
-    taken = interleaved({OURS: Sample, LIMIT: Sample, "peer": broken}, rounds=2)
+    taken = interleave_samples({OURS: Sample, LIMIT: Sample, "peer": fail_sample}, rounds=2)
 
     assert {name: len(samples) for name, samples in taken.items()} == {OURS: 2, LIMIT: 2}
 
 
-def test_we_may_not_break() -> None:
-    with pytest.raises(Broken):
-        interleaved({OURS: broken, LIMIT: Sample}, rounds=2)
+def test_a_failure_of_our_own_program_is_an_error() -> None:
+    with pytest.raises(BenchmarkFailed):
+        interleave_samples({OURS: fail_sample, LIMIT: Sample}, rounds=2)
 
 
 # Lines
 
 
-def made(ours: float, limit: float, *goals: Goal, unit: Unit = MILLISECONDS) -> Line:
-    figures = {OURS: Spread.of([ours]), LIMIT: Spread.of([limit])}
+def make_line(ours: float, limit: float, *goals: Goal, unit: Unit = MILLISECONDS) -> Line:
+    figures = {OURS: Spread.from_values([ours]), LIMIT: Spread.from_values([limit])}
     return Line(row="row", what="what", unit=unit, figures=figures, goals=goals)
 
 
 def test_a_ratio_says_how_many_times_as_long_as_the_limit() -> None:
-    assert made(3, 2).ratio() == 1.5
-    assert made(2_000, 3_000, unit=PER_SECOND).ratio() == 1.5
+    assert make_line(3, 2).ratio() == 1.5
+    assert make_line(2_000, 3_000, unit=PER_SECOND).ratio() == 1.5
 
 
 def test_a_line_is_met_when_all_its_goals_are() -> None:
     least = Goal("figure", 10_000, is_least=True)
 
-    assert made(3, 2).is_met is None
-    assert made(3, 2, at_most(2)).is_met is True
-    assert made(12_000, 20_000, at_most(2), least, unit=PER_SECOND).is_met is True
-    assert made(8_000, 9_000, at_most(2), least, unit=PER_SECOND).is_met is False
+    assert make_line(3, 2).is_met is None
+    assert make_line(3, 2, max_ratio(2)).is_met is True
+    assert make_line(12_000, 20_000, max_ratio(2), least, unit=PER_SECOND).is_met is True
+    assert make_line(8_000, 9_000, max_ratio(2), least, unit=PER_SECOND).is_met is False
 
 
 def test_the_table_says_which_peer_is_missing_and_whose_calls_failed() -> None:
-    figures = {name: Spread.of([1.0]) for name in (OURS, LIMIT, "there")}
+    figures = {name: Spread.from_values([1.0]) for name in (OURS, LIMIT, "there")}
     line = Line(
         row="row",
         what="what",
@@ -201,7 +201,7 @@ def test_the_table_says_which_peer_is_missing_and_whose_calls_failed() -> None:
         missing={"gone": "not installed"},
     )
 
-    last = table([line], ["there", "gone"]).splitlines()[-1]
+    last = format_table([line], ["there", "gone"]).splitlines()[-1]
 
     assert last.endswith("1 ms 1.00×, 7 FAILED  not installed")
     assert not line.has_failed

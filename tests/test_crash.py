@@ -28,12 +28,12 @@ from podium.values.agent import Advisors
 from podium.values.event import CallFailed, ModelReplied, RunEnded, TurnEnded
 from podium.views.run_view import RunView
 
-from .studio import bury
+from .studio import expire_leases
 
 ANSWER = "filed under 7"
 
 
-def scripted(*moves: Any) -> str:
+def make_script_prompt(*moves: Any) -> str:
     return f"You are played.\n```script\n{json.dumps(moves)}\n```"
 
 
@@ -44,16 +44,21 @@ def routes_to(agent: str) -> dict[str, Any]:
 def team() -> list[Agent]:
     """A lead with advisors, one of them a router that errs first, another a chain, and a handoff."""
     return [
-        Agent(name="lead", prompt=scripted("decided"), advisors=Advisors(agents=("desk", "chain")), handoff="clerk"),
-        Agent(name="desk", prompt=scripted(routes_to("void"), routes_to("tax")), router=True, agents=["tax"]),  # type: ignore[arg-type]
-        Agent(name="tax", prompt=scripted("no tax")),
+        Agent(
+            name="lead",
+            prompt=make_script_prompt("decided"),
+            advisors=Advisors(agents=("desk", "chain")),
+            handoff="clerk",
+        ),
+        Agent(name="desk", prompt=make_script_prompt(routes_to("void"), routes_to("tax")), router=True, agents=["tax"]),  # type: ignore[arg-type]
+        Agent(name="tax", prompt=make_script_prompt("no tax")),
         Agent(
             name="chain",
-            prompt=scripted({"says": "draft", "fails": {"status": 500, "times": 1, "retry_after": 0}}),
+            prompt=make_script_prompt({"says": "draft", "fails": {"status": 500, "times": 1, "retry_after": 0}}),
             handoff="senior",
         ),
-        Agent(name="senior", prompt=scripted("final opinion")),
-        Agent(name="clerk", prompt=scripted(ANSWER)),
+        Agent(name="senior", prompt=make_script_prompt("final opinion")),
+        Agent(name="clerk", prompt=make_script_prompt(ANSWER)),
     ]
 
 
@@ -77,14 +82,14 @@ async def server() -> AsyncIterator[ModelServer]:
         yield server
 
 
-async def run_to_death(server: ModelServer, home: Path, number: int) -> Result:
+async def run_with_fault(server: ModelServer, home: Path, number: int) -> Result:
     fault = refuse_after(number)
     async with App(settings(home, server.url), environ={}, fault=fault) as app:
         lead, *others = team()
         return await app.run(lead, "May we sell it?", agents=others)
 
 
-async def resumed(server: ModelServer, home: Path, run: str) -> Result:
+async def resume_run(server: ModelServer, home: Path, run: str) -> Result:
     async with App(settings(home, server.url), environ={}) as app, app.resume(run) as live:
         return await live.result()
 
@@ -96,15 +101,15 @@ async def test_a_run_that_dies_at_any_entry_ends_the_same_and_repeats_no_finishe
     while undisturbed is None:
         number += 1
         home = tmp_path / str(number)
-        first = await run_to_death(server, home, number)
+        first = await run_with_fault(server, home, number)
         if first.outcome != "interrupted":
             undisturbed = first
             break
         store = home / "podium.db"
         before = finished_calls(store, first.run_id)
         made = {key: server.count(key) for key in before}
-        bury(store)
-        second = await resumed(server, home, first.run_id)
+        expire_leases(store)
+        second = await resume_run(server, home, first.run_id)
 
         assert (second.outcome, second.text) == ("succeeded", ANSWER), f"after dying at entry {number}"
         assert {key: server.count(key) for key in before} == made, f"a finished call was repeated after entry {number}"
@@ -126,13 +131,13 @@ def check_timeline(store: Path, run: str) -> None:
 
 
 async def test_dying_again_and_again_still_comes_to_the_same_answer(server: ModelServer, tmp_path: Path) -> None:
-    first = await run_to_death(server, tmp_path, 5)
+    first = await run_with_fault(server, tmp_path, 5)
     store, result, deaths = tmp_path / "podium.db", first, 1
 
     while result.outcome == "interrupted":
         before = finished_calls(store, first.run_id)
         made = {key: server.count(key) for key in before}
-        bury(store)
+        expire_leases(store)
         fault = refuse_after(4)
         async with (
             App(settings(tmp_path, server.url), environ={}, fault=fault) as app,
@@ -171,7 +176,7 @@ anyio.run(main, *sys.argv[1:])
 """
 
 
-def process(home: Path, url: str, run: str = "", **environ: str) -> subprocess.Popen[str]:
+def start_process(home: Path, url: str, run: str = "", **environ: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(home), url, run],
         stdout=subprocess.PIPE,
@@ -212,7 +217,7 @@ def logged_server(tmp_path: Path) -> Iterator[LoggedServer]:
     server.close()
 
 
-def the_run(home: Path) -> str:
+def find_run_id(home: Path) -> str:
     with StoreReader(home / "podium.db") as reader:
         return reader.list_runs()[0].id
 
@@ -222,10 +227,10 @@ def has_ended(home: Path) -> bool:
         return isinstance(reader.list_runs()[0].last.event, RunEnded)
 
 
-def survive(server: LoggedServer, home: Path, dying: subprocess.Popen[str]) -> None:
+def check_resume(server: LoggedServer, home: Path, dying: subprocess.Popen[str]) -> None:
     """Bury the process, resume in another one, and check the answer and the calls."""
     dying.wait()
-    run = the_run(home)
+    run = find_run_id(home)
     if has_ended(home):
         with StoreReader(home / "podium.db") as reader:
             assert RunView.from_entries(reader.read_entries(run)).build_result().text == ANSWER
@@ -233,55 +238,55 @@ def survive(server: LoggedServer, home: Path, dying: subprocess.Popen[str]) -> N
     before = finished_calls(home / "podium.db", run)
     made = server.counts()
 
-    out, err = process(home, server.url, run).communicate(timeout=60)
+    out, err = start_process(home, server.url, run).communicate(timeout=60)
 
     assert out.strip() == f"succeeded {ANSWER}", err
     assert {key: server.counts()[key] for key in before} == {key: made[key] for key in before}
     check_timeline(home / "podium.db", run)
 
 
-def test_a_process_that_dies_hard_at_an_entry_is_survived(logged_server: LoggedServer, tmp_path: Path) -> None:
+def test_a_run_is_resumed_after_its_process_crashes_at_an_entry(logged_server: LoggedServer, tmp_path: Path) -> None:
     for number in (1, 2, 9, 23, 41):
         home = tmp_path / str(number)
-        dying = process(home, logged_server.url, PODIUM_FAULT=str(number))
+        dying = start_process(home, logged_server.url, PODIUM_FAULT=str(number))
         dying.communicate(timeout=60)
         assert dying.returncode == EXIT_CODE
 
-        survive(logged_server, home, dying)
+        check_resume(logged_server, home, dying)
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_hard_at_any_entry_is_survived(logged_server: LoggedServer, tmp_path: Path) -> None:
+def test_a_run_is_resumed_after_its_process_crashes_at_any_entry(logged_server: LoggedServer, tmp_path: Path) -> None:
     number = 0
     while True:
         number += 1
         home = tmp_path / str(number)
-        dying = process(home, logged_server.url, PODIUM_FAULT=str(number))
+        dying = start_process(home, logged_server.url, PODIUM_FAULT=str(number))
         dying.communicate(timeout=60)
         if dying.returncode == 0:
             break
-        survive(logged_server, home, dying)
+        check_resume(logged_server, home, dying)
 
     assert number > 40
 
 
-def killed_from_outside(server: LoggedServer, home: Path, after_calls: int) -> None:
+def kill_and_resume(server: LoggedServer, home: Path, after_calls: int) -> None:
     """Kill the process as soon as the server has seen some calls; then go on."""
     start = sum(server.counts().values())
-    dying = process(home, server.url)
+    dying = start_process(home, server.url)
     while sum(server.counts().values()) < start + after_calls and dying.poll() is None:
         pass
     dying.send_signal(signal.SIGKILL)
     dying.communicate()
-    survive(server, home, dying)
+    check_resume(server, home, dying)
 
 
-def test_a_process_that_is_killed_from_outside_is_survived(logged_server: LoggedServer, tmp_path: Path) -> None:
+def test_a_run_is_resumed_after_its_process_is_killed_from_outside(logged_server: LoggedServer, tmp_path: Path) -> None:
     for after_calls in (1, 4, 7):
-        killed_from_outside(logged_server, tmp_path / str(after_calls), after_calls)
+        kill_and_resume(logged_server, tmp_path / str(after_calls), after_calls)
 
 
 @pytest.mark.slow
-def test_random_kills_from_outside_are_survived(logged_server: LoggedServer, tmp_path: Path) -> None:
+def test_a_run_is_resumed_after_random_kills_from_outside(logged_server: LoggedServer, tmp_path: Path) -> None:
     for round in range(30):
-        killed_from_outside(logged_server, tmp_path / str(round), random.randint(1, 9))
+        kill_and_resume(logged_server, tmp_path / str(round), random.randint(1, 9))

@@ -16,7 +16,7 @@ from podium.values.event import KINDS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-UNRUN = {"cli.md"}
+PAGES_NOT_RUN = {"cli.md"}
 """Pages whose commands name runs that only a reader has; the commands' own tests cover them."""
 
 FENCE = re.compile(r"^(`{3,})(\w+)([^\n]*)\n(.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
@@ -28,7 +28,7 @@ class Block(NamedTuple):
     text: str
 
 
-def blocks(page: Path) -> list[Block]:
+def parse_blocks(page: Path) -> list[Block]:
     found = []
     for _, language, rest, text in FENCE.findall(page.read_text(encoding="utf-8")):
         file = re.search(r"file=(\S+)", rest)
@@ -36,7 +36,7 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-def environment(home: Path) -> dict[str, str]:
+def make_environment(home: Path) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PODIUM_HOME": str(home), "PATH": path, "NO_COLOR": "1"}
 
@@ -45,29 +45,29 @@ def environment(home: Path) -> dict[str, str]:
 def test_every_block_of_a_page_works(page: Path, tmp_path: Path) -> None:
     repo, home = tmp_path / "repo", tmp_path / "home"
     (repo / ".git").mkdir(parents=True)
-    for block in blocks(page):
+    for block in parse_blocks(page):
         match block.language:
             case "markdown":
                 read = parse_agent_file(block.text.encode(), path=Path("block.md"), source="repo")
-                assert [str(finding) for finding in read.diagnostics if finding.severity == "error"] == []
+                assert [str(diagnostic) for diagnostic in read.diagnostics if diagnostic.severity == "error"] == []
                 if block.file:
                     (repo / block.file).parent.mkdir(parents=True, exist_ok=True)
                     (repo / block.file).write_text(block.text, encoding="utf-8")
             case "python":
-                run(["python", "-W", "error", "-c", block.text], repo, home)
-            case "console" if page.name not in UNRUN:
+                run_command(["python", "-W", "error", "-c", block.text], repo, home)
+            case "console" if page.name not in PAGES_NOT_RUN:
                 for line in block.text.splitlines():
                     if line.startswith("$ "):
-                        run(["bash", "-c", line[2:]], repo, home)
+                        run_command(["bash", "-c", line[2:]], repo, home)
             case "text" | "mermaid" | "console" | "json":
                 pass
             case other:
                 pytest.fail(f"{page.name} has a block in {other}, and nothing here tries it")
 
 
-def run(command: list[str], repo: Path, home: Path) -> None:
+def run_command(command: list[str], repo: Path, home: Path) -> None:
     done = subprocess.run(
-        command, cwd=repo, env=environment(home), capture_output=True, text=True, timeout=60, check=False
+        command, cwd=repo, env=make_environment(home), capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, f"{command[-1]}\n{done.stdout}\n{done.stderr}"
 

@@ -21,7 +21,7 @@ from podium.values.agent import Permissions
 from podium.values.event import ActionBegan, CallFailed, ModelReplied, RunEnded, ToolAnswered
 from podium.views.run_view import RunView
 
-from .studio import bury
+from .studio import expire_leases
 
 BROKEN = "def add(a, b):\n    return a - b\n\n\n# changes:\n"
 FIXED = "def add(a, b):\n    return a + b\n\n\n# changes:\n# fixed add\n"
@@ -50,10 +50,10 @@ FIXER = Agent(name="fixer", prompt="You fix failing tests.", tools=("Read", "Edi
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    return made(tmp_path / "repo")
+    return make_repo(tmp_path / "repo")
 
 
-def made(repo: Path) -> Path:
+def make_repo(repo: Path) -> Path:
     """A repository with a test that fails."""
     repo.mkdir()
     subprocess.run(["git", "init", "-q", repo], check=True)
@@ -79,7 +79,7 @@ def settings(home: Path, url: str) -> Settings:
     )
 
 
-def answers(store: Path, run: str) -> list[str]:
+def read_tool_answers(store: Path, run: str) -> list[str]:
     with StoreReader(store) as reader:
         return [entry.event.text for entry in reader.read_entries(run) if isinstance(entry.event, ToolAnswered)]
 
@@ -91,7 +91,7 @@ async def test_an_agent_reads_edits_checks_and_answers(server: ModelServer, repo
 
     assert (result.outcome, result.text) == ("succeeded", ANSWER)
     assert (repo / "calc.py").read_text() == FIXED
-    seen, edited, checked = answers(using.store, result.run_id)
+    seen, edited, checked = read_tool_answers(using.store, result.run_id)
     assert "return a - b" in seen
     assert "calc.py" in edited
     assert "PASS" in checked
@@ -101,22 +101,22 @@ async def test_it_survives_death_at_any_entry_and_does_nothing_twice(server: Mod
     number, ends = 0, False
     while not ends:
         number += 1
-        home, repo = tmp_path / f"home{number}", made(tmp_path / f"repo{number}")
+        home, repo = tmp_path / f"home{number}", make_repo(tmp_path / f"repo{number}")
         using = settings(home, server.url)
         async with App(using, environ={}, fault=refuse_after(number)) as app:
             result = await app.run(FIXER, "Fix the test.", repo=repo)
         ends = result.succeeded
         if not ends and number > 1:
-            result = await gone_on(server, using, result.run_id)
+            result = await resume_run(server, using, result.run_id)
         if number > 1:
-            must_be_fixed_once(using, repo, result)
+            check_fixed_once(using, repo, result)
 
     assert number > 15
 
 
-async def gone_on(server: ModelServer, using: Settings, run: str) -> Result:
+async def resume_run(server: ModelServer, using: Settings, run: str) -> Result:
     """The run resumed after its process died, with no finished call made again."""
-    bury(using.store)
+    expire_leases(using.store)
     with StoreReader(using.store) as reader:
         finished = {
             f"{run}/{entry.key}"
@@ -130,7 +130,7 @@ async def gone_on(server: ModelServer, using: Settings, run: str) -> Result:
     return result
 
 
-def must_be_fixed_once(using: Settings, repo: Path, result: Result) -> None:
+def check_fixed_once(using: Settings, repo: Path, result: Result) -> None:
     assert (result.outcome, result.text) == ("succeeded", ANSWER)
     assert (repo / "calc.py").read_text() == FIXED
     with StoreReader(using.store) as reader:
@@ -162,24 +162,24 @@ anyio.run(main, *sys.argv[1:])
 
 
 @pytest.mark.parametrize("number", [5, 7, 9, 11, 13, 15])
-async def test_a_process_that_really_dies_is_gone_on_with_by_another(
+async def test_a_run_whose_process_crashes_is_resumed_by_another_process(
     server: ModelServer, tmp_path: Path, number: int
 ) -> None:
-    await die_and_go_on(server, tmp_path, {"PODIUM_FAULT": str(number)})
+    await crash_and_resume(server, tmp_path, {"PODIUM_FAULT": str(number)})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(2, 18))
-async def test_a_process_that_really_dies_at_any_entry_is_gone_on_with(
+async def test_a_run_whose_process_crashes_at_any_entry_is_resumed_by_another_process(
     server: ModelServer, tmp_path: Path, number: int
 ) -> None:
-    await die_and_go_on(server, tmp_path, {"PODIUM_FAULT": str(number)})
+    await crash_and_resume(server, tmp_path, {"PODIUM_FAULT": str(number)})
 
 
-async def die_and_go_on(server: ModelServer, tmp_path: Path, environ: dict[str, str]) -> None:
+async def crash_and_resume(server: ModelServer, tmp_path: Path, environ: dict[str, str]) -> None:
     from anyio import run_process
 
-    home, repo = tmp_path / "home", made(tmp_path / "repo")
+    home, repo = tmp_path / "home", make_repo(tmp_path / "repo")
     using = settings(home, server.url)
     argv = [sys.executable, "-c", PROGRAM, str(home), server.url, str(repo)]
     died = await run_process([*argv, ""], check=False, env=os.environ | environ, cwd=Path(__file__).parents[1])
@@ -189,6 +189,6 @@ async def die_and_go_on(server: ModelServer, tmp_path: Path, environ: dict[str, 
     if died.returncode == 0:
         return
 
-    result = await gone_on(server, using, summary.id)
+    result = await resume_run(server, using, summary.id)
 
-    must_be_fixed_once(using, repo, result)
+    check_fixed_once(using, repo, result)

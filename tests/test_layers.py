@@ -26,26 +26,26 @@ LAYERS = (
 )
 """From the top. `podium` are the few modules that lie in no folder: the composition root and its public face."""
 
-ACQUAINTED = {("tools", "workspace"), ("workspace", "store"), ("config", "workspace"), ("mcp_client", "config")}
+ALLOWED_PAIRS = {("tools", "workspace"), ("workspace", "store"), ("config", "workspace"), ("mcp_client", "config")}
 """The rooms of the outside of which one uses the other, and never the other way round."""
 
-BESIDE = {"testing", "builtin"}
+OUTSIDE_LAYERS = {"testing", "builtin"}
 """Public help for users' tests, and agents that come with the package: nothing in the product imports them."""
 
-RULES = ("core", "policy", "values")
+PURE_FOLDERS = ("core", "policy", "values")
 """What knows no process, no git, no HTTP and no SQL."""
 
 
-def room(path: tuple[str, ...]) -> str:
+def top_folder(path: tuple[str, ...]) -> str:
     """The folder at the top that a module lies in, by its path below the package."""
     return path[0] if (SOURCE / path[0]).is_dir() else "podium"
 
 
-def layer(name: str) -> int:
+def layer_index(name: str) -> int:
     return next(place for place, rooms in enumerate(LAYERS) if name in rooms)
 
 
-def imports(path: Path) -> Iterator[tuple[str, ...]]:
+def find_imports(path: Path) -> Iterator[tuple[str, ...]]:
     """The modules of ours that a file imports, by their paths below the package."""
     package = path.relative_to(SOURCE).parts[:-1]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -59,30 +59,32 @@ def imports(path: Path) -> Iterator[tuple[str, ...]]:
             yield from (tuple(alias.name.split(".")[1:]) for alias in node.names if alias.name.startswith("podium."))
 
 
-def edges() -> Iterator[tuple[Path, str, str]]:
+def find_cross_folder_imports() -> Iterator[tuple[Path, str, str]]:
     """Each import from one room into another."""
     for path in sorted(SOURCE.rglob("*.py")):
         own = path.relative_to(SOURCE).parts
-        if own[0] in ("__init__.py", "__main__.py", *BESIDE):
+        if own[0] in ("__init__.py", "__main__.py", *OUTSIDE_LAYERS):
             continue
-        for imported in imports(path):
-            if imported != ("__version__",) and (target := room(imported)) != room(own):
-                yield path.relative_to(SOURCE), room(own), target
+        for imported in find_imports(path):
+            if imported != ("__version__",) and (target := top_folder(imported)) != top_folder(own):
+                yield path.relative_to(SOURCE), top_folder(own), target
 
 
 def test_every_import_points_down() -> None:
     upward = [
         f"{path} imports {target}"
-        for path, own, target in edges()
-        if target in BESIDE or layer(target) < layer(own) or (layer(target) == layer(own) and target != own)
-        if (own, target) not in ACQUAINTED
+        for path, own, target in find_cross_folder_imports()
+        if target in OUTSIDE_LAYERS
+        or layer_index(target) < layer_index(own)
+        or (layer_index(target) == layer_index(own) and target != own)
+        if (own, target) not in ALLOWED_PAIRS
     ]
 
     assert upward == []
 
 
-def test_no_two_rooms_import_each_other() -> None:
-    known = {(own, target) for _, own, target in edges()}
+def test_no_two_folders_import_each_other() -> None:
+    known = {(own, target) for _, own, target in find_cross_folder_imports()}
 
     assert [(one, other) for one, other in known if (other, one) in known] == []
 
@@ -90,13 +92,13 @@ def test_no_two_rooms_import_each_other() -> None:
 def test_every_folder_at_the_top_has_a_layer() -> None:
     folders = {path.parent.relative_to(SOURCE).parts[0] for path in SOURCE.glob("*/**/*.py")}
 
-    assert folders - BESIDE <= {name for rooms in LAYERS for name in rooms}
+    assert folders - OUTSIDE_LAYERS <= {name for rooms in LAYERS for name in rooms}
 
 
 def test_the_rules_know_no_process_no_git_and_no_http() -> None:
     forbidden = {"subprocess", "socket", "aiohttp", "sqlite3", "os", "signal"}
     found = []
-    for path in (path for name in RULES for path in (SOURCE / name).rglob("*.py")):
+    for path in (path for name in PURE_FOLDERS for path in (SOURCE / name).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]

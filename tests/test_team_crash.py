@@ -16,7 +16,7 @@ from podium.store.sqlite.reader import StoreReader
 from podium.values.event import ModelReplied, RunEnded
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss")
-MOST_ENTRIES = 80
+MAX_ENTRIES = 80
 """More than any of these runs has."""
 
 
@@ -30,7 +30,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def podium(place: Path, home: str, *arguments: str, fault: int = 0) -> subprocess.CompletedProcess[str]:
+def run_podium(place: Path, home: str, *arguments: str, fault: int = 0) -> subprocess.CompletedProcess[str]:
     variables = {"PODIUM_HOME": str(place / home), "PODIUM_MODEL": "rehearsal"}
     if fault:
         variables["PODIUM_FAULT"] = str(fault)
@@ -44,10 +44,10 @@ def podium(place: Path, home: str, *arguments: str, fault: int = 0) -> subproces
     )
 
 
-def survives(place: Path, mode: str, number: int, whole: str) -> bool:
+def crash_and_resume(place: Path, mode: str, number: int, whole: str) -> bool:
     """Die after so many entries and go on; False where the run was over before that."""
     home = f"h{number}"
-    died = podium(place, home, "run", f"{mode}-team", "Tea or coffee?", "--quiet", fault=number)
+    died = run_podium(place, home, "run", f"{mode}-team", "Tea or coffee?", "--quiet", fault=number)
     if died.returncode != EXIT_CODE:
         return False
     store = place / home / "podium.db"
@@ -57,7 +57,7 @@ def survives(place: Path, mode: str, number: int, whole: str) -> bool:
     if isinstance(last, RunEnded):  # it died after its last word, and nothing is left to go on with
         assert last.outcome == "succeeded"
     else:
-        resumed = podium(place, home, "resume", run, "--quiet")
+        resumed = run_podium(place, home, "resume", run, "--quiet")
         assert (resumed.returncode, resumed.stdout) == (0, whole), (number, resumed.stderr)
     with StoreReader(store) as reader:
         calls = Counter(entry.key for entry in reader.read_entries(run) if isinstance(entry.event, ModelReplied))
@@ -68,20 +68,20 @@ def survives(place: Path, mode: str, number: int, whole: str) -> bool:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_team_whose_process_dies_hard_ends_as_it_would_have(place: Path, mode: str) -> None:
-    whole = podium(place, "h", "run", f"{mode}-team", "Tea or coffee?", "--quiet")
+    whole = run_podium(place, "h", "run", f"{mode}-team", "Tea or coffee?", "--quiet")
     assert whole.returncode == 0, whole.stderr
 
-    assert survives(place, mode, 6, whole.stdout)
-    assert survives(place, mode, 13, whole.stdout)
+    assert crash_and_resume(place, mode, 6, whole.stdout)
+    assert crash_and_resume(place, mode, 13, whole.stdout)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_team_whose_process_dies_hard_at_any_entry_ends_as_it_would_have(place: Path, mode: str) -> None:
-    whole = podium(place, "h", "run", f"{mode}-team", "Tea or coffee?", "--quiet")
+    whole = run_podium(place, "h", "run", f"{mode}-team", "Tea or coffee?", "--quiet")
 
-    for number in range(1, MOST_ENTRIES):
-        if not survives(place, mode, number, whole.stdout):
+    for number in range(1, MAX_ENTRIES):
+        if not crash_and_resume(place, mode, number, whole.stdout):
             break
     else:
         pytest.fail("the run never came to its end")

@@ -19,7 +19,7 @@ from podium.engines.model.model_wire import Message, ModelCall
 from podium.engines.script import Move, compute_move_usage, last_request
 from podium.testing.model_server import ModelServer
 
-from ..council import ANSWER, GO_ON, IS_OVER, MEMBER, message
+from ..council import ANSWER, GO_ON, IS_OVER, MEMBER, make_message
 
 Words = tuple[tuple[str, str], ...]
 """Messages of a conversation: who, and what."""
@@ -30,30 +30,30 @@ class Conversations:
 
     def __init__(self) -> None:
         self._numbers = count()
-        self._had: set[tuple[str, Words]] = set()
+        self._seen: set[tuple[str, Words]] = set()
 
     def answer(self, call: ModelCall) -> tuple[Move, int, int]:
         """What is said to a call, and how many tokens of it are new and how many repeated."""
-        move = Move(says=self._said(call))
+        move = Move(says=self._choose_reply(call))
         sent = compute_move_usage(move, call).input_tokens
-        before = _up_to_its_last_reply(call)
-        is_known = (call.system, _words(before)) in self._had
+        before = _messages_up_to_last_reply(call)
+        is_known = (call.system, _role_texts(before)) in self._seen
         repeated = compute_move_usage(move, structs.replace(call, messages=before)).input_tokens if is_known else 0
-        self._had.add((call.system, (*_words(call.messages), ("assistant", move.says))))
+        self._seen.add((call.system, (*_role_texts(call.messages), ("assistant", move.says))))
         return move, sent - repeated, repeated
 
-    def _said(self, call: ModelCall) -> str:
+    def _choose_reply(self, call: ModelCall) -> str:
         if call.model == MEMBER:
-            return message(next(self._numbers))
+            return make_message(next(self._numbers))
         return ANSWER if last_request(call).startswith(IS_OVER) else GO_ON
 
 
-def _up_to_its_last_reply(call: ModelCall) -> tuple[Message, ...]:
+def _messages_up_to_last_reply(call: ModelCall) -> tuple[Message, ...]:
     place = max((place for place, one in enumerate(call.messages, 1) if one.role == "assistant"), default=0)
     return call.messages[:place]
 
 
-def _words(messages: tuple[Message, ...]) -> Words:
+def _role_texts(messages: tuple[Message, ...]) -> Words:
     return tuple((one.role, one.text) for one in messages)
 
 
@@ -62,12 +62,12 @@ async def main(path: str) -> None:
     conversations = Conversations()
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
-    def counted(call: ModelCall) -> Move:
+    def answer_and_count(call: ModelCall) -> Move:
         move, new, repeated = conversations.answer(call)
         os.write(file, f"{call.model} {new} {repeated}\n".encode())
         return move
 
-    async with ModelServer(otherwise=counted, keeps_calls=False) as server:
+    async with ModelServer(otherwise=answer_and_count, keeps_calls=False) as server:
         print(f"listening on {server.url}", flush=True)
         await anyio.sleep_forever()
 

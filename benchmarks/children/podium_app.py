@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 
 from podium import Agent, App, Settings
 
-from ..child import MODEL, PROMPT, REQUEST, Call, calls, memory, serve
+from ..child import MODEL, PROMPT, REQUEST, Call, make_calls_job, make_memory_job, serve
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Call]:
+async def open_caller(url: str) -> AsyncIterator[Call]:
     agent = Agent(name="poet", prompt=PROMPT)
     with TemporaryDirectory() as home:
         settings = Settings.load({}, home=Path(home), model=f"openai:{MODEL}", base_url=url)
@@ -27,4 +27,4 @@ async def opened(url: str) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    serve(calls=calls(opened), memory=memory(opened))
+    serve(calls=make_calls_job(open_caller), memory=make_memory_job(open_caller))

@@ -34,10 +34,10 @@ async def main(folder: Path) -> None:
         path = commander_socket_path(app.settings.store)
         with bind_socket(path) as listener:
             print(f"listening on {path}", flush=True)
-            await serve_workers(listener, Anybody(), commander._handle_connection)
+            await serve_workers(listener, AnyWorkerTokens(), commander._handle_connection)
 
 
-class Anybody(WorkerTokens):
+class AnyWorkerTokens(WorkerTokens):
     """Takes whoever comes for the worker."""
 
     def redeem_token(self, token: str) -> ExpectedWorker | None:

@@ -26,37 +26,37 @@ async def send(request: dict[str, Any]) -> dict[str, float]:
     The time begins when the first is `asked` for or when the last is `hired`, and ends when the last has `called`
     its model for the first time or is `over`.
     """
-    async with _app(request) as app:
+    async with _open_app(request) as app:
         moments = {"asked": time.time()}
-        runs = [await _sent(app, request, branch, REQUEST) for branch in request["branches"]]
+        runs = [await _delegate(app, request, branch, REQUEST) for branch in request["branches"]]
         moments["hired"] = time.time()
         async with asyncio.TaskGroup() as group:
-            ends = [group.create_task(_ended(app.settings.store, run)) for run in runs]
+            ends = [group.create_task(_wait_for_success(app.settings.store, run)) for run in runs]
     moments["over"] = time.time()
-    calls = _calls(Path(request["log"]))
+    calls = _read_calls(Path(request["log"]))
     moments["called"] = max(next((at for key, at in calls if run in key), 0.0) for run in runs)
     failed = sum(not end.result() for end in ends) + sum(not any(run in key for key, _ in calls) for run in runs)
     return {"wall": moments[request["until"]] - moments[request["since"]], "failed": failed}
 
 
-async def enlist(request: dict[str, Any]) -> dict[str, float]:
+async def queue_silent_workers(request: dict[str, Any]) -> dict[str, float]:
     """Write down work for workers whose model will say nothing."""
-    async with _app(request) as app:
+    async with _open_app(request) as app:
         for branch in request["branches"]:
-            await _sent(app, request, branch, SILENCE)
+            await _delegate(app, request, branch, SILENCE)
     return {}
 
 
-def _app(request: dict[str, Any]) -> App:
+def _open_app(request: dict[str, Any]) -> App:
     environ = request["environ"]
     return App(Settings.load(environ, repo=Path(request["repo"])), environ=environ)
 
 
-async def _sent(app: App, request: dict[str, Any], branch: str, task: str) -> str:
+async def _delegate(app: App, request: dict[str, Any], branch: str, task: str) -> str:
     return await delegate_to_worker(app.launcher, AGENT, task, at=Path(request["repo"]), branch=branch)
 
 
-async def _ended(store: Path, run: str) -> bool:
+async def _wait_for_success(store: Path, run: str) -> bool:
     """Whether a worker succeeds."""
     with Follower(store, run) as entries:
         events = [entry.event async for entry in entries]
@@ -67,11 +67,11 @@ async def _ended(store: Path, run: str) -> bool:
     return True
 
 
-def _calls(log: Path) -> list[tuple[str, float]]:
+def _read_calls(log: Path) -> list[tuple[str, float]]:
     """The key of each call, which has the run in it, and when it came."""
     whole, _, _ = log.read_text().rpartition("\n")  # the last line may be only half written as yet
     return [(line["key"], line["at"]) for line in map(json.loads, whole.splitlines())]
 
 
 if __name__ == "__main__":
-    serve(send=send, enlist=enlist)
+    serve(send=send, enlist=queue_silent_workers)

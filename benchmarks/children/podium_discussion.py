@@ -10,14 +10,14 @@ from podium import Agent, App, Settings
 from podium.values.agent import Member, Team
 
 from ..child import Clock, serve
-from ..council import ANSWER, COORDINATOR, LEAD, LEAD_PROMPT, MEMBER, MEMBER_PROMPT, PROMPTS, TOPIC, names
-from ..heap import settle
+from ..council import ANSWER, COORDINATOR, LEAD, LEAD_PROMPT, MEMBER, MEMBER_PROMPT, PROMPTS, TOPIC, member_names
+from ..heap import warm_up_heap
 
 
 async def discuss(request: dict[str, Any]) -> dict[str, float]:
     """One discussion of so many `members` in so many `rounds`."""
     taking_part = [
-        Agent(name=name, prompt=MEMBER_PROMPT, model=f"openai:{MEMBER}") for name in names(request["members"])
+        Agent(name=name, prompt=MEMBER_PROMPT, model=f"openai:{MEMBER}") for name in member_names(request["members"])
     ]
     options = {"max_rounds": request["rounds"], "termination": "max_rounds", "prompts": PROMPTS}
     team = Team(mode="discuss", members=tuple(Member(agent=agent.name) for agent in taking_part), options=options)
@@ -27,9 +27,9 @@ async def discuss(request: dict[str, Any]) -> dict[str, float]:
         async with App(settings, environ={}) as app:
             with Clock() as clock:
                 result = await app.run(lead, TOPIC, agents=taking_part)
-    return clock.per(1, failed=int(not result.succeeded or result.text != ANSWER))
+    return clock.as_sample(1, failed=int(not result.succeeded or result.text != ANSWER))
 
 
 if __name__ == "__main__":
-    settle()
+    warm_up_heap()
     serve(discuss=discuss)

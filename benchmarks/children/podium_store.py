@@ -14,16 +14,16 @@ from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.store import SqliteStore
 
 from ..child import Clock, serve
-from ..history import STREAMED, Unwritten
+from ..history import STREAMED, MemoryLease
 
 
 async def append(request: dict[str, Any]) -> dict[str, float]:
     """`runs` at once append `each` events, and wait after every `settled` of them until they are written."""
-    runs, each, settled = request["runs"], request["each"], request["settled"]
+    runs, each, batch = request["runs"], request["each"], request["settled"]
 
     async def write(timeline: Timeline) -> None:
-        for _ in range(each // settled):
-            for _ in range(settled):
+        for _ in range(each // batch):
+            for _ in range(batch):
                 timeline.append(STREAMED, scope="poet/turn#1", operation="poet")
             await timeline.wait_written()
 
@@ -42,7 +42,7 @@ async def append(request: dict[str, Any]) -> dict[str, float]:
                             group.create_task(write(timeline))
             with closing(sqlite3.connect(path)) as look:
                 written = look.execute("SELECT count(*) FROM entry").fetchone()[0]
-    return clock.per(runs * each, failed=runs * each - written)
+    return clock.as_sample(runs * each, failed=runs * each - written)
 
 
 async def load(request: dict[str, Any]) -> dict[str, float]:
@@ -51,9 +51,9 @@ async def load(request: dict[str, Any]) -> dict[str, float]:
         for _ in range(request["times"]):
             with StoreReader(Path(request["store"])) as reader:
                 rows = reader.read_rows(request["run"])
-            timeline = Timeline(request["run"], Unwritten())
+            timeline = Timeline(request["run"], MemoryLease())
             timeline.load(rows)
-    return clock.per(request["times"], failed=request["events"] - timeline.seq)
+    return clock.as_sample(request["times"], failed=request["events"] - timeline.seq)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,12 @@ from podium.store.sqlite.reader import StoreReader
 from podium.values.event import ModelReplied, TextStreamed
 
 from ..child import MODEL, PROMPT, REQUEST
-from ..stream import Call, See, Streaming, ages
+from ..stream import Call, See, StreamingJobs, piece_ages
 
-WANTED = f"openai:{MODEL}"
+MODEL_NAME = f"openai:{MODEL}"
 
 
-class Watched:
+class WatchedEngine:
     """An engine whose every piece is looked at on its way to the session."""
 
     def __init__(self, engine: Engine, see: See) -> None:
@@ -30,27 +30,27 @@ class Watched:
 
     @asynccontextmanager
     async def open(self, spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
-        async with self._engine.open(spec) as mind:
-            yield WatchedMind(mind, self._see)
+        async with self._engine.open(spec) as session:
+            yield WatchedSession(session, self._see)
 
 
-class WatchedMind:
+class WatchedSession:
     """One of its minds."""
 
-    def __init__(self, mind: EngineSession, see: See) -> None:
-        self.is_restored = mind.is_restored
-        self._mind = mind
+    def __init__(self, session: EngineSession, see: See) -> None:
+        self.is_restored = session.is_restored
+        self._session = session
         self._see = see
 
     def ask(self, prompt: str, turn: Scope) -> AbstractAsyncContextManager[AsyncIterator[Piece]]:
-        return self._asked(prompt, turn)
+        return self._ask_watched(prompt, turn)
 
     @asynccontextmanager
-    async def _asked(self, prompt: str, turn: Scope) -> AsyncIterator[AsyncIterator[Piece]]:
-        async with self._mind.ask(prompt, turn) as pieces:
-            yield self._looked_at(pieces)
+    async def _ask_watched(self, prompt: str, turn: Scope) -> AsyncIterator[AsyncIterator[Piece]]:
+        async with self._session.ask(prompt, turn) as pieces:
+            yield self._watch_pieces(pieces)
 
-    async def _looked_at(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Piece]:
+    async def _watch_pieces(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Piece]:
         async for piece in pieces:
             if isinstance(piece, Text):
                 self._see(piece.text)
@@ -58,17 +58,19 @@ class WatchedMind:
 
 
 @asynccontextmanager
-async def opened(url: str, see: See | None) -> AsyncIterator[Call]:
+async def open_caller(url: str, see: See | None) -> AsyncIterator[Call]:
     agent = Agent(name="poet", prompt=PROMPT, engine="model" if see is None else "watched")
     async with AsyncExitStack() as stack:
         home = Path(stack.enter_context(TemporaryDirectory()))
-        settings = Settings.load({}, home=home, model=WANTED, base_url=url)
-        given: dict[str, Engine] = {}
+        settings = Settings.load({}, home=home, model=MODEL_NAME, base_url=url)
+        extra_engines: dict[str, Engine] = {}
         if see is not None:
             engines = await stack.enter_async_context(Engines({}))
             poet = Agent(name="poet", prompt=PROMPT)
-            given["watched"] = Watched(engines.for_agent(poet, (WANTED,), model=WANTED, url=url), see)
-        app = await stack.enter_async_context(App(settings, engines=given, environ={}))
+            extra_engines["watched"] = WatchedEngine(
+                engines.for_agent(poet, (MODEL_NAME,), model=MODEL_NAME, url=url), see
+            )
+        app = await stack.enter_async_context(App(settings, engines=extra_engines, environ={}))
         runs: list[str] = []
 
         async def call() -> str:
@@ -81,22 +83,22 @@ async def opened(url: str, see: See | None) -> AsyncIterator[Call]:
         if see is not None:
             with StoreReader(settings.store) as reader:
                 for run in runs:
-                    streaming.late["on the timeline"] += landed(reader, run)
+                    streaming.late["on the timeline"] += timeline_lateness(reader, run)
 
 
-def landed(reader: StoreReader, run: str) -> list[float]:
+def timeline_lateness(reader: StoreReader, run: str) -> list[float]:
     """How old the pieces of a reply were when they were put on the timeline, its last ones with the whole reply."""
     late: list[float] = []
     for entry in reader.read_entries(run):
         match entry.event:
             case TextStreamed(text=text):
-                late += ages(text, entry.at)
+                late += piece_ages(text, entry.at)
             case ModelReplied(text=text):
-                late += ages(text, entry.at)[len(late) :]
+                late += piece_ages(text, entry.at)[len(late) :]
     return late
 
 
-streaming = Streaming(opened)
+streaming = StreamingJobs(open_caller)
 streaming.late["on the timeline"] = []
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ from tempfile import TemporaryDirectory
 from podium import Agent, App, Settings
 from podium.values.agent import Member, Team
 
-from ..child import MODEL, Call, calls, serve
-from ..crew import LEAD, PROMPTS, REQUEST, WORKERS, prompt_of
-from ..heap import settle
+from ..child import MODEL, Call, make_calls_job, serve
+from ..crew import LEAD, PROMPTS, REQUEST, WORKERS, worker_prompt
+from ..heap import warm_up_heap
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Call]:
-    workers = [Agent(name=name, description=what, prompt=prompt_of(name)) for name, what in WORKERS.items()]
+async def open_caller(url: str) -> AsyncIterator[Call]:
+    workers = [Agent(name=name, description=what, prompt=worker_prompt(name)) for name, what in WORKERS.items()]
     members = tuple(Member(agent=name) for name in WORKERS)
     team = Team(mode="orchestrate", members=members, options={"prompts": PROMPTS})
     lead = Agent(name="captain", prompt=LEAD, team=team)
@@ -33,5 +33,5 @@ async def opened(url: str) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    settle()
-    serve(calls=calls(opened))
+    warm_up_heap()
+    serve(calls=make_calls_job(open_caller))

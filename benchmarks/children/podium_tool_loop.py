@@ -10,13 +10,13 @@ from tempfile import TemporaryDirectory
 from podium import Agent, App, Settings
 from podium.tools.python_function import repeatable
 
-from ..child import MODEL, Call, calls, serve
+from ..child import MODEL, Call, make_calls_job, serve
 from ..harbour import PROMPT, REQUEST, depth
-from ..heap import settle
+from ..heap import warm_up_heap
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Call]:
+async def open_caller(url: str) -> AsyncIterator[Call]:
     # The tool is named so that it is the only one on offer, as it is to all others.
     agent = Agent(name="pilot", prompt=PROMPT, tools=("depth",))
     with TemporaryDirectory() as home:
@@ -31,5 +31,5 @@ async def opened(url: str) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    settle()
-    serve(calls=calls(opened))
+    warm_up_heap()
+    serve(calls=make_calls_job(open_caller))

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from ..child import MODEL, PROMPT, REQUEST, Call, calls, memory, serve
+from ..child import MODEL, PROMPT, REQUEST, Call, make_calls_job, make_memory_job, serve
 
 PAYLOAD = {
     "model": MODEL,
@@ -19,7 +19,7 @@ PAYLOAD = {
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Call]:
+async def open_caller(url: str) -> AsyncIterator[Call]:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
 
         async def call() -> str:
@@ -39,4 +39,4 @@ async def opened(url: str) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    serve(calls=calls(opened), memory=memory(opened))
+    serve(calls=make_calls_job(open_caller), memory=make_memory_job(open_caller))

@@ -12,47 +12,47 @@ from typing import Any
 from podium.workers.wire.link import DEFAULT_LIMITS, encode_line
 
 from ..child import serve
-from ..clearance import request, shared
-from ..heap import settle
+from ..clearance import make_quantile_sample, make_request
+from ..heap import warm_up_heap
 
 _numbers = count()
 
 
-async def ask_loop(asked: dict[str, Any]) -> dict[str, float]:
+async def ask_loop(request: dict[str, Any]) -> dict[str, float]:
     """So many `times`, with an event loop at both ends; the time that a `share` of them took at most."""
     taken: list[float] = []
     failed = 0
-    reader, writer = await asyncio.open_unix_connection(asked["where"])
-    for line in _lines(asked):
+    reader, writer = await asyncio.open_unix_connection(request["where"])
+    for line in _encode_requests(request):
         begin = time.perf_counter()
         writer.write(line)
-        heard = await reader.readexactly(len(line))
+        echoed = await reader.readexactly(len(line))
         taken.append(time.perf_counter() - begin)
-        failed += heard != line
+        failed += echoed != line
     writer.close()
     await writer.wait_closed()
-    return shared(taken, asked["share"], failed)
+    return make_quantile_sample(taken, request["share"], failed)
 
 
-async def ask_blocking(asked: dict[str, Any]) -> dict[str, float]:
+async def ask_blocking(request: dict[str, Any]) -> dict[str, float]:
     """The same with two processes that do nothing else meanwhile."""
     taken: list[float] = []
     failed = 0
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect(asked["where"])
-        for line in _lines(asked):
+        connection.connect(request["where"])
+        for line in _encode_requests(request):
             begin = time.perf_counter()
             connection.sendall(line)
-            heard = connection.recv(len(line), socket.MSG_WAITALL)
+            echoed = connection.recv(len(line), socket.MSG_WAITALL)
             taken.append(time.perf_counter() - begin)
-            failed += heard != line
-    return shared(taken, asked["share"], failed)
+            failed += echoed != line
+    return make_quantile_sample(taken, request["share"], failed)
 
 
-def _lines(asked: dict[str, Any]) -> Iterator[bytes]:
-    return (encode_line(request(asked["what"], next(_numbers)), DEFAULT_LIMITS) for _ in range(asked["times"]))
+def _encode_requests(request: dict[str, Any]) -> Iterator[bytes]:
+    return (encode_line(make_request(request["what"], next(_numbers)), DEFAULT_LIMITS) for _ in range(request["times"]))
 
 
 if __name__ == "__main__":
-    settle()
+    warm_up_heap()
     serve(ask_loop=ask_loop, ask_blocking=ask_blocking)

@@ -11,7 +11,7 @@ import aiohttp
 Message = dict[str, str]
 
 
-async def replied(
+async def stream_reply(
     client: aiohttp.ClientSession,
     url: str,
     model: str,

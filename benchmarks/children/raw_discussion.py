@@ -22,10 +22,10 @@ from ..council import (
     MEMBER_TOOLS,
     PROMPTS,
     TOPIC,
-    names,
+    member_names,
 )
-from ..heap import settle
-from .raw_chat import Message, replied
+from ..heap import warm_up_heap
+from .raw_chat import Message, stream_reply
 
 Said = dict[str, str]
 """What each said in a round."""
@@ -35,11 +35,13 @@ async def discuss(request: dict[str, Any]) -> dict[str, float]:
     """One discussion of so many `members` in so many `rounds`."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
         with Clock() as clock:
-            answer = await Council(client, request["url"], names(request["members"])).answer(request["rounds"])
-    return clock.per(1, failed=int(answer != ANSWER))
+            answer = await Discussion(client, request["url"], member_names(request["members"])).answer(
+                request["rounds"]
+            )
+    return clock.as_sample(1, failed=int(answer != ANSWER))
 
 
-class Council:
+class Discussion:
     """Those who talk, and how each is asked."""
 
     def __init__(self, client: aiohttp.ClientSession, url: str, members: list[str]) -> None:
@@ -52,41 +54,43 @@ class Council:
         """What the coordinator makes of all that was said."""
         transcript, said = "", Said()
         for number in range(1, rounds + 1):
-            said = await self._round(number, said)
-            transcript += listed(said, number)
+            said = await self._run_round(number, said)
+            transcript += format_messages(said, number)
             if number < rounds:
-                await self._coordinator("moderate", names=self._names, round=number, news=listed(said, number))
-        return await self._coordinator("conclude", why="max rounds", request=TOPIC, transcript=transcript)
+                await self._ask_coordinator(
+                    "moderate", names=self._names, round=number, news=format_messages(said, number)
+                )
+        return await self._ask_coordinator("conclude", why="max rounds", request=TOPIC, transcript=transcript)
 
-    async def _round(self, number: int, before: Said) -> Said:
+    async def _run_round(self, number: int, before: Said) -> Said:
         """Everybody at once, each with what the others said in the round before."""
         async with asyncio.TaskGroup() as group:
             speaking = {
-                name: group.create_task(self._member(number, {one: before[one] for one in before if one != name}))
+                name: group.create_task(self._ask_member(number, {one: before[one] for one in before if one != name}))
                 for name in self._members
             }
         return {name: task.result() for name, task in speaking.items()}
 
-    async def _member(self, number: int, news: Said) -> str:
-        words = {"names": self._names, "round": number, "request": TOPIC, "news": listed(news, number - 1)}
-        messages = asked(MEMBER_PROMPT, PROMPTS["round"].format(**words))
-        return await replied(self._client, self._url, MEMBER, messages, tools=MEMBER_TOOLS)
+    async def _ask_member(self, number: int, news: Said) -> str:
+        words = {"names": self._names, "round": number, "request": TOPIC, "news": format_messages(news, number - 1)}
+        messages = start_conversation(MEMBER_PROMPT, PROMPTS["round"].format(**words))
+        return await stream_reply(self._client, self._url, MEMBER, messages, tools=MEMBER_TOOLS)
 
-    async def _coordinator(self, template: str, **words: object) -> str:
-        messages = asked(LEAD_PROMPT, PROMPTS[template].format(**words))
-        return await replied(self._client, self._url, COORDINATOR, messages, tools=LEAD_TOOLS)
+    async def _ask_coordinator(self, template: str, **words: object) -> str:
+        messages = start_conversation(LEAD_PROMPT, PROMPTS[template].format(**words))
+        return await stream_reply(self._client, self._url, COORDINATOR, messages, tools=LEAD_TOOLS)
 
 
-def asked(system: str, words: str) -> list[Message]:
+def start_conversation(system: str, words: str) -> list[Message]:
     """A conversation that begins."""
     return [{"role": "system", "content": system}, {"role": "user", "content": words}]
 
 
-def listed(said: Said, number: int) -> str:
+def format_messages(said: Said, number: int) -> str:
     """Messages of a round as they are told."""
     return "".join(f"\n[{name}, round {number}]\n{text}\n" for name, text in said.items())
 
 
 if __name__ == "__main__":
-    settle()
+    warm_up_heap()
     serve(discuss=discuss)

@@ -7,14 +7,14 @@ import socket
 import sys
 from pathlib import Path
 
-MOST = 64 * 1024
+MAX_READ_BYTES = 64 * 1024
 
 
-async def looping(path: str) -> None:
+async def serve_with_event_loop(path: str) -> None:
     """Serve until the process is ended, as many at once as come."""
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(MOST):
+        while data := await reader.read(MAX_READ_BYTES):
             writer.write(data)
             await writer.drain()
         writer.close()
@@ -24,7 +24,7 @@ async def looping(path: str) -> None:
     await server.serve_forever()
 
 
-def blocking(path: str) -> None:
+def serve_blocking(path: str) -> None:
     """The same for one at a time."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(path)
@@ -32,13 +32,13 @@ def blocking(path: str) -> None:
         print(f"listening on {path}", flush=True)
         while True:
             with listener.accept()[0] as connection:
-                while data := connection.recv(MOST):
+                while data := connection.recv(MAX_READ_BYTES):
                     connection.sendall(data)
 
 
 if __name__ == "__main__":
     place = str(Path(sys.argv[1], "echo"))
     if sys.argv[2] == "loop":
-        asyncio.run(looping(place))
+        asyncio.run(serve_with_event_loop(place))
     else:
-        blocking(place)
+        serve_blocking(place)

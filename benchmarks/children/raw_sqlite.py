@@ -15,10 +15,10 @@ from podium.core.timeline import Timeline
 from podium.store.sqlite.schema import open_connection
 
 from ..child import Clock, serve
-from ..history import STREAMED, Unwritten
+from ..history import STREAMED, MemoryLease
 
 INSERT = "INSERT INTO entry (run, seq, epoch, kind, key, line, hash) VALUES "
-PLACES = "(?,?,?,?,?,?,?)"
+PLACEHOLDERS = "(?,?,?,?,?,?,?)"
 LONGEST_INSERT = 100
 
 
@@ -26,22 +26,22 @@ async def append(request: dict[str, Any]) -> dict[str, float]:
     """Insert as many rows, in transactions of `runs` times `settled` rows."""
     runs, each = request["runs"], request["each"]
     batch = runs * request["settled"]
-    rows = sorted(_rows(runs, each), key=lambda row: row.seq)
+    rows = sorted(_build_rows(runs, each), key=lambda row: row.seq)
     batches = [rows[place : place + batch] for place in range(0, len(rows), batch)]
     with TemporaryDirectory() as folder, closing(open_connection(Path(folder, "podium.db"), create=True)) as connection:
-        insert = _inserting(connection)
+        insert = _make_insert(connection)
         with Clock() as clock:
             for part in batches:
                 connection.execute("BEGIN IMMEDIATE")
                 insert(part)
                 connection.execute("COMMIT")
         written = connection.execute("SELECT count(*) FROM entry").fetchone()[0]
-    return clock.per(len(rows), failed=len(rows) - written)
+    return clock.as_sample(len(rows), failed=len(rows) - written)
 
 
-def _inserting(connection: sqlite3.Connection) -> Callable[[list[JournalRow]], None]:
+def _make_insert(connection: sqlite3.Connection) -> Callable[[list[JournalRow]], None]:
     """Many rows in a statement, which is faster than as many statements."""
-    statements = {size: INSERT + ",".join([PLACES] * size) for size in (1, 10, LONGEST_INSERT)}
+    statements = {size: INSERT + ",".join([PLACEHOLDERS] * size) for size in (1, 10, LONGEST_INSERT)}
 
     def insert(rows: list[JournalRow]) -> None:
         connection.execute(statements[len(rows)], list(chain.from_iterable(rows)))
@@ -49,9 +49,9 @@ def _inserting(connection: sqlite3.Connection) -> Callable[[list[JournalRow]], N
     return insert
 
 
-def _rows(runs: int, each: int) -> list[JournalRow]:
+def _build_rows(runs: int, each: int) -> list[JournalRow]:
     """The rows that Podium would write."""
-    lease = Unwritten()
+    lease = MemoryLease()
     for run in range(runs):
         timeline = Timeline(str(run), lease)
         for _ in range(each):
@@ -68,7 +68,7 @@ async def load(request: dict[str, Any]) -> dict[str, float]:
                     "SELECT run, seq, epoch, kind, key, line, hash FROM entry WHERE run = ? ORDER BY seq",
                     (request["run"],),
                 ).fetchall()
-    return clock.per(request["times"], failed=request["events"] - len(rows))
+    return clock.as_sample(request["times"], failed=request["events"] - len(rows))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from ..child import MODEL, PROMPT, REQUEST
-from ..stream import Call, See, Streaming
+from ..stream import Call, See, StreamingJobs
 
 PAYLOAD = {
     "model": MODEL,
@@ -20,7 +20,7 @@ PAYLOAD = {
 
 
 @asynccontextmanager
-async def opened(url: str, see: See | None) -> AsyncIterator[Call]:
+async def open_caller(url: str, see: See | None) -> AsyncIterator[Call]:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
 
         async def call() -> str:
@@ -42,4 +42,4 @@ async def opened(url: str, see: See | None) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    Streaming(opened).serve()
+    StreamingJobs(open_caller).serve()

@@ -9,19 +9,19 @@ from typing import Any
 
 import aiohttp
 
-from ..child import MODEL, Call, calls, serve
+from ..child import MODEL, Call, make_calls_job, serve
 from ..harbour import PROMPT, REQUEST, TOOL, depth
-from ..heap import settle
+from ..heap import warm_up_heap
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Call]:
+async def open_caller(url: str) -> AsyncIterator[Call]:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
 
         async def call() -> str:
             messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": REQUEST}]
             while True:
-                reply = await replied(client, url, messages)
+                reply = await stream_reply(client, url, messages)
                 if not reply["tool_calls"]:
                     return str(reply["content"])
                 messages.append(reply)
@@ -32,7 +32,7 @@ async def opened(url: str) -> AsyncIterator[Call]:
         yield call
 
 
-async def replied(client: aiohttp.ClientSession, url: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
+async def stream_reply(client: aiohttp.ClientSession, url: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
     """The model's next message, put together from what is streamed."""
     options = {"stream": True, "stream_options": {"include_usage": True}, "tools": [TOOL]}
     said: list[str] = []
@@ -57,5 +57,5 @@ async def replied(client: aiohttp.ClientSession, url: str, messages: list[dict[s
 
 
 if __name__ == "__main__":
-    settle()
-    serve(calls=calls(opened))
+    warm_up_heap()
+    serve(calls=make_calls_job(open_caller))

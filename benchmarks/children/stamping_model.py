@@ -28,13 +28,13 @@ from podium.testing.model_server.http_connection import (
 )
 
 from ..child import MODEL
-from ..stream import stamp
+from ..stream import make_stamped_piece
 
 GOLDEN = 0.618034
 """Its multiples, without what is before the point, lie evenly however many there are."""
 
 
-class Stamped(Sequence[bytes]):
+class StampedParts(Sequence[bytes]):
     """The parts of a reply, each made when it is taken to be sent."""
 
     def __init__(self, pieces: int) -> None:
@@ -52,21 +52,21 @@ class Stamped(Sequence[bytes]):
     def __getitem__(self, place: int | slice) -> bytes | Sequence[bytes]:
         if isinstance(place, slice):
             return [self[one] for one in range(*place.indices(len(self)))]
-        part = _event({"index": 0, "delta": {"content": stamp()}, "finish_reason": None})
+        part = _encode_event({"index": 0, "delta": {"content": make_stamped_piece()}, "finish_reason": None})
         if place == 0:
             part = STREAM_HEAD + part
         if place == len(self) - 1:
-            part += _event({"index": 0, "delta": {}, "finish_reason": "stop"}) + _END
+            part += _encode_event({"index": 0, "delta": {}, "finish_reason": "stop"}) + _END
         return part
 
 
-def _event(*choices: object, **more: object) -> bytes:
+def _encode_event(*choices: object, **more: object) -> bytes:
     document = {"id": "stamped", "object": "chat.completion.chunk", "created": 0, "model": MODEL, "choices": choices}
     return encode_chunk(b"data: %b\n\n" % encode(document | more))
 
 
-_USED = {"prompt_tokens": 20, "completion_tokens": 20, "total_tokens": 40}
-_END = _event(usage=_USED) + encode_chunk(b"data: [DONE]\n\n") + STREAM_END
+_USAGE = {"prompt_tokens": 20, "completion_tokens": 20, "total_tokens": 40}
+_END = _encode_event(usage=_USAGE) + encode_chunk(b"data: [DONE]\n\n") + STREAM_END
 
 
 async def main(pieces: int, pace: float) -> None:
@@ -74,7 +74,7 @@ async def main(pieces: int, pace: float) -> None:
     numbers = count()
 
     def answer(head: RequestHead, body: bytes) -> TimedResponse:
-        return TimedResponse(parts=Stamped(pieces), delay=next(numbers) * GOLDEN % 1 * pace, pace=pace)
+        return TimedResponse(parts=StampedParts(pieces), delay=next(numbers) * GOLDEN % 1 * pace, pace=pace)
 
     traffic = ConnectionTracker()
     loop = asyncio.get_running_loop()

@@ -13,31 +13,31 @@ PEERS = {"openai": "openai", "openai-agents": "openai_agents", "langgraph": "lan
 """Each peer's name and its module here; `NAME.txt` pins what its environment holds."""
 
 
-def interpreter(name: str) -> Path | None:
+def ensure_interpreter(name: str) -> Path | None:
     """The Python of a peer's environment, made where there is none; None where it cannot be made."""
-    wanted = (HERE / f"{name}.txt").read_text()
+    pins = (HERE / f"{name}.txt").read_text()
     folder = HERE / f".venv-{name}"
     python = folder / "bin" / "python"
     ready = folder / "ready"
-    if ready.exists() and ready.read_text() == wanted:
+    if ready.exists() and ready.read_text() == pins:
         return python
     print(f"installing {name} into {folder} ...", file=sys.stderr)
     try:
         venv.create(folder, with_pip=True, clear=True)
-        _pip(python, "install", "--requirement", str(HERE / f"{name}.txt"))
+        _run_pip(python, "install", "--requirement", str(HERE / f"{name}.txt"))
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"{name} cannot be installed: {error}", file=sys.stderr)
         return None
-    ready.write_text(wanted)
+    ready.write_text(pins)
     return python
 
 
-def versions(name: str) -> dict[str, str]:
+def read_pinned_versions(name: str) -> dict[str, str]:
     """What a peer's environment holds."""
     pins = (HERE / f"{name}.txt").read_text().split()
     return {package: version for package, _, version in (pin.partition("==") for pin in pins)}
 
 
-def _pip(python: Path, *arguments: str) -> None:
+def _run_pip(python: Path, *arguments: str) -> None:
     options = ("--quiet", "--quiet", "--disable-pip-version-check", "--no-input")
     subprocess.run([str(python), "-m", "pip", *options, *arguments], check=True, timeout=600)

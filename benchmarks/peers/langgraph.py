@@ -9,11 +9,11 @@ from typing import Any
 from langchain_openai import ChatOpenAI  # type: ignore[import-not-found]  # it is in an environment of its own
 from langgraph.graph import END, START, MessagesState, StateGraph  # type: ignore[import-not-found]  # likewise
 
-from ..child import MODEL, PROMPT, REQUEST, Call, calls, serve
+from ..child import MODEL, PROMPT, REQUEST, Call, make_calls_job, serve
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Call]:
+async def open_caller(url: str) -> AsyncIterator[Call]:
     model = ChatOpenAI(model=MODEL, base_url=url, api_key="none", streaming=True, stream_usage=True)
 
     async def poet(state: Any) -> dict[str, Any]:
@@ -33,4 +33,4 @@ async def opened(url: str) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    serve(calls=calls(opened))
+    serve(calls=make_calls_job(open_caller))

@@ -10,11 +10,11 @@ from langchain_openai import ChatOpenAI  # type: ignore[import-not-found]  # it 
 from langgraph.graph import END, START, MessagesState, StateGraph  # type: ignore[import-not-found]  # likewise
 
 from ..child import MODEL, PROMPT, REQUEST
-from ..stream import Call, See, Streaming
+from ..stream import Call, See, StreamingJobs
 
 
 @asynccontextmanager
-async def opened(url: str, see: See | None) -> AsyncIterator[Call]:
+async def open_caller(url: str, see: See | None) -> AsyncIterator[Call]:
     model = ChatOpenAI(model=MODEL, base_url=url, api_key="none", streaming=True, stream_usage=True)
 
     async def poet(state: Any) -> dict[str, Any]:
@@ -38,4 +38,4 @@ async def opened(url: str, see: See | None) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    Streaming(opened).serve()
+    StreamingJobs(open_caller).serve()

@@ -11,9 +11,9 @@ from langchain_openai import ChatOpenAI  # type: ignore[import-not-found]  # it 
 from langgraph.graph import END, START, StateGraph  # type: ignore[import-not-found]  # likewise
 from langgraph.types import Send  # type: ignore[import-not-found]  # likewise
 
-from ..child import MODEL, Call, calls, serve
-from ..crew import LEAD, assignments, planning, prompt_of, synthesis, task
-from ..heap import settle
+from ..child import MODEL, Call, make_calls_job, serve
+from ..crew import LEAD, parse_assignments, planning_prompt, synthesis_prompt, task_prompt, worker_prompt
+from ..heap import warm_up_heap
 
 
 class State(TypedDict, total=False):
@@ -25,23 +25,25 @@ class State(TypedDict, total=False):
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Call]:
+async def open_caller(url: str) -> AsyncIterator[Call]:
     model = ChatOpenAI(model=MODEL, base_url=url, api_key="none", streaming=True, stream_usage=True)
 
     async def plan(state: State) -> dict[str, Any]:
-        reply = await model.ainvoke([("system", LEAD), ("user", planning())])
+        reply = await model.ainvoke([("system", LEAD), ("user", planning_prompt())])
         return {"plan": str(reply.content)}
 
-    def shared_out(state: State) -> list[Any]:
-        return [Send("worker", assignment) for assignment in assignments(state["plan"])]
+    def send_tasks(state: State) -> list[Any]:
+        return [Send("worker", assignment) for assignment in parse_assignments(state["plan"])]
 
     async def worker(assignment: dict[str, str]) -> dict[str, Any]:
-        reply = await model.ainvoke([("system", prompt_of(assignment["worker"])), ("user", task(assignment))])
+        reply = await model.ainvoke(
+            [("system", worker_prompt(assignment["worker"])), ("user", task_prompt(assignment))]
+        )
         return {"found": [str(reply.content)]}
 
     async def answer(state: State) -> dict[str, Any]:
-        asked = synthesis(assignments(state["plan"]), state["found"])
-        said = [("system", LEAD), ("user", planning()), ("assistant", state["plan"]), ("user", asked)]
+        asked = synthesis_prompt(parse_assignments(state["plan"]), state["found"])
+        said = [("system", LEAD), ("user", planning_prompt()), ("assistant", state["plan"]), ("user", asked)]
         return {"answer": str((await model.ainvoke(said)).content)}
 
     graph = StateGraph(State)
@@ -49,7 +51,7 @@ async def opened(url: str) -> AsyncIterator[Call]:
     graph.add_node("worker", worker)
     graph.add_node("answer", answer)
     graph.add_edge(START, "plan")
-    graph.add_conditional_edges("plan", shared_out, ["worker"])
+    graph.add_conditional_edges("plan", send_tasks, ["worker"])
     graph.add_edge("worker", "answer")
     graph.add_edge("answer", END)
     compiled = graph.compile()
@@ -61,5 +63,5 @@ async def opened(url: str) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    settle()
-    serve(calls=calls(opened))
+    warm_up_heap()
+    serve(calls=make_calls_job(open_caller))

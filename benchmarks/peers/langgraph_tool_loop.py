@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from langchain_openai import ChatOpenAI  # type: ignore[import-not-found]  # it is in an environment of its own
 from langgraph.prebuilt import create_react_agent  # type: ignore[import-not-found]  # likewise
 
-from ..child import MODEL, Call, calls, serve
+from ..child import MODEL, Call, make_calls_job, serve
 from ..harbour import PROMPT, REQUEST, depth
-from ..heap import settle
+from ..heap import warm_up_heap
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Call]:
+async def open_caller(url: str) -> AsyncIterator[Call]:
     model = ChatOpenAI(model=MODEL, base_url=url, api_key="none", streaming=True, stream_usage=True)
     with warnings.catch_warnings():
         # It tells of its successor, which is in another package.
@@ -30,5 +30,5 @@ async def opened(url: str) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    settle()
-    serve(calls=calls(opened))
+    warm_up_heap()
+    serve(calls=make_calls_job(open_caller))

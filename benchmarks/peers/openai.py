@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 
 from openai import AsyncOpenAI  # type: ignore[import-not-found]  # it is in an environment of its own
 
-from ..child import MODEL, PROMPT, REQUEST, Call, calls, serve
+from ..child import MODEL, PROMPT, REQUEST, Call, make_calls_job, serve
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Call]:
+async def open_caller(url: str) -> AsyncIterator[Call]:
     async with AsyncOpenAI(base_url=url, api_key="none") as client:
 
         async def call() -> str:
@@ -31,4 +31,4 @@ async def opened(url: str) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    serve(calls=calls(opened))
+    serve(calls=make_calls_job(open_caller))

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 import agents  # type: ignore[import-not-found]  # it is in an environment of its own
 from openai import AsyncOpenAI  # type: ignore[import-not-found]  # likewise
 
-from ..child import MODEL, PROMPT, REQUEST, Call, calls, serve
+from ..child import MODEL, PROMPT, REQUEST, Call, make_calls_job, serve
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Call]:
+async def open_caller(url: str) -> AsyncIterator[Call]:
     agents.set_tracing_disabled(True)
     async with AsyncOpenAI(base_url=url, api_key="none") as client:
         model = agents.OpenAIChatCompletionsModel(model=MODEL, openai_client=client)
@@ -28,4 +28,4 @@ async def opened(url: str) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    serve(calls=calls(opened))
+    serve(calls=make_calls_job(open_caller))

@@ -9,11 +9,11 @@ import agents  # type: ignore[import-not-found]  # it is in an environment of it
 from openai import AsyncOpenAI  # type: ignore[import-not-found]  # likewise
 
 from ..child import MODEL, PROMPT, REQUEST
-from ..stream import Call, See, Streaming
+from ..stream import Call, See, StreamingJobs
 
 
 @asynccontextmanager
-async def opened(url: str, see: See | None) -> AsyncIterator[Call]:
+async def open_caller(url: str, see: See | None) -> AsyncIterator[Call]:
     agents.set_tracing_disabled(True)
     async with AsyncOpenAI(base_url=url, api_key="none") as client:
         model = agents.OpenAIChatCompletionsModel(model=MODEL, openai_client=client)
@@ -31,4 +31,4 @@ async def opened(url: str, see: See | None) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    Streaming(opened).serve()
+    StreamingJobs(open_caller).serve()

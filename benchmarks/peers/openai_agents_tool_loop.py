@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 import agents  # type: ignore[import-not-found]  # it is in an environment of its own
 from openai import AsyncOpenAI  # type: ignore[import-not-found]  # likewise
 
-from ..child import MODEL, Call, calls, serve
+from ..child import MODEL, Call, make_calls_job, serve
 from ..harbour import PROMPT, REQUEST, depth
-from ..heap import settle
+from ..heap import warm_up_heap
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Call]:
+async def open_caller(url: str) -> AsyncIterator[Call]:
     agents.set_tracing_disabled(True)
     async with AsyncOpenAI(base_url=url, api_key="none") as client:
         model = agents.OpenAIChatCompletionsModel(model=MODEL, openai_client=client)
@@ -30,5 +30,5 @@ async def opened(url: str) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    settle()
-    serve(calls=calls(opened))
+    warm_up_heap()
+    serve(calls=make_calls_job(open_caller))

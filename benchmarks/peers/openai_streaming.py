@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from openai import AsyncOpenAI  # type: ignore[import-not-found]  # it is in an environment of its own
 
 from ..child import MODEL, PROMPT, REQUEST
-from ..stream import Call, See, Streaming
+from ..stream import Call, See, StreamingJobs
 
 
 @asynccontextmanager
-async def opened(url: str, see: See | None) -> AsyncIterator[Call]:
+async def open_caller(url: str, see: See | None) -> AsyncIterator[Call]:
     async with AsyncOpenAI(base_url=url, api_key="none") as client:
 
         async def call() -> str:
@@ -35,4 +35,4 @@ async def opened(url: str, see: See | None) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    Streaming(opened).serve()
+    StreamingJobs(open_caller).serve()

@@ -9,16 +9,16 @@ from typing import Any
 
 from openai import AsyncOpenAI  # type: ignore[import-not-found]  # it is in an environment of its own
 
-from ..child import MODEL, Call, calls, serve
-from ..crew import LEAD, assignments, planning, prompt_of, synthesis, task
-from ..heap import settle
+from ..child import MODEL, Call, make_calls_job, serve
+from ..crew import LEAD, parse_assignments, planning_prompt, synthesis_prompt, task_prompt, worker_prompt
+from ..heap import warm_up_heap
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Call]:
+async def open_caller(url: str) -> AsyncIterator[Call]:
     async with AsyncOpenAI(base_url=url, api_key="none") as client:
 
-        async def replied(*messages: Any) -> str:
+        async def stream_reply(*messages: Any) -> str:
             said = []
             stream = await client.chat.completions.create(
                 model=MODEL, messages=messages, stream=True, stream_options={"include_usage": True}
@@ -28,23 +28,23 @@ async def opened(url: str) -> AsyncIterator[Call]:
                     said.append(choice.delta.content or "")
             return "".join(said)
 
-        async def worked(assignment: dict[str, str]) -> str:
-            return await replied(
-                {"role": "system", "content": prompt_of(assignment["worker"])},
-                {"role": "user", "content": task(assignment)},
+        async def run_worker(assignment: dict[str, str]) -> str:
+            return await stream_reply(
+                {"role": "system", "content": worker_prompt(assignment["worker"])},
+                {"role": "user", "content": task_prompt(assignment)},
             )
 
         async def call() -> str:
-            asked = [{"role": "system", "content": LEAD}, {"role": "user", "content": planning()}]
-            reply = await replied(*asked)
-            plan = assignments(reply)
-            found = await asyncio.gather(*map(worked, plan))
+            asked = [{"role": "system", "content": LEAD}, {"role": "user", "content": planning_prompt()}]
+            reply = await stream_reply(*asked)
+            plan = parse_assignments(reply)
+            found = await asyncio.gather(*map(run_worker, plan))
             said = {"role": "assistant", "content": reply}
-            return await replied(*asked, said, {"role": "user", "content": synthesis(plan, found)})
+            return await stream_reply(*asked, said, {"role": "user", "content": synthesis_prompt(plan, found)})
 
         yield call
 
 
 if __name__ == "__main__":
-    settle()
-    serve(calls=calls(opened))
+    warm_up_heap()
+    serve(calls=make_calls_job(open_caller))

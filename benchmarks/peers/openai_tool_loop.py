@@ -9,13 +9,13 @@ from typing import Any
 
 from openai import AsyncOpenAI  # type: ignore[import-not-found]  # it is in an environment of its own
 
-from ..child import MODEL, Call, calls, serve
+from ..child import MODEL, Call, make_calls_job, serve
 from ..harbour import PROMPT, REQUEST, TOOL, depth
-from ..heap import settle
+from ..heap import warm_up_heap
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Call]:
+async def open_caller(url: str) -> AsyncIterator[Call]:
     async with AsyncOpenAI(base_url=url, api_key="none") as client:
 
         async def call() -> str:
@@ -37,5 +37,5 @@ async def opened(url: str) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    settle()
-    serve(calls=calls(opened))
+    warm_up_heap()
+    serve(calls=make_calls_job(open_caller))

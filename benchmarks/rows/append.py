@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ..harness import LIMIT, OURS, Bench, child, interleaved
-from ..line import PER_SECOND, Goal, Line, at_most, line
+from ..harness import LIMIT, OURS, Bench, interleave_samples, start_child
+from ..line import PER_SECOND, Goal, Line, make_line, max_ratio
 
 ROUNDS = 7
 EVENTS = 10_000
 
-HALF_THE_LIMIT = at_most(2)
+HALF_THE_LIMIT = max_ratio(2)
 ENOUGH = Goal("figure", 10_000, is_least=True)
 
 SHAPES = (
@@ -24,10 +24,13 @@ SHAPES = (
 
 def lines(bench: Bench) -> Iterator[Line]:
     """Events a second. What waits at once is written at once, so several runs share a transaction."""
-    events = bench.scaled(EVENTS, quick=300)
-    with child("children.podium_store", name="podium") as ours, child("children.raw_sqlite", name="sqlite") as limit:
-        for what, runs, settled, goals in SHAPES:
-            request = {"runs": runs, "each": events // runs, "settled": settled}
+    events = bench.scale_count(EVENTS, quick=300)
+    with (
+        start_child("children.podium_store", name="podium") as ours,
+        start_child("children.raw_sqlite", name="sqlite") as limit,
+    ):
+        for what, runs, batch, goals in SHAPES:
+            request = {"runs": runs, "each": events // runs, "settled": batch}
             asked = {OURS: partial(ours.ask, "append", **request), LIMIT: partial(limit.ask, "append", **request)}
-            taken = interleaved(asked, rounds=bench.scaled(ROUNDS, quick=2))
-            yield line(bench, taken, row="append", what=what, unit=PER_SECOND, goals=goals)
+            taken = interleave_samples(asked, rounds=bench.scale_count(ROUNDS, quick=2))
+            yield make_line(bench, taken, row="append", what=what, unit=PER_SECOND, goals=goals)

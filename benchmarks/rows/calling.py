@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from ..harness import LIMIT, OURS, REPLY, Bench, Broken, Child, Sample, child, interleaved
+from ..harness import LIMIT, OURS, REPLY, Bench, BenchmarkFailed, Child, Sample, interleave_samples, start_child
 from ..peers.environment import PEERS
 
 WARM_UP = 5
@@ -23,20 +23,20 @@ class Callers:
         """What a wave of calls takes each."""
         request = {"url": url, "reply": REPLY, "at_once": at_once, "waves": waves, "warm_up": WARM_UP}
         asked = {name: partial(one.ask, "calls", **request) for name, one in self._children.items()}
-        return interleaved(asked, rounds=rounds)
+        return interleave_samples(asked, rounds=rounds)
 
 
 @contextmanager
-def callers(bench: Bench) -> Iterator[Callers]:
+def start_callers(bench: Bench) -> Iterator[Callers]:
     """Ours, the limit and all peers that start, ready to call."""
     with ExitStack() as stack:
         children = {
-            OURS: stack.enter_context(child("children.podium_app", name="podium")),
-            LIMIT: stack.enter_context(child("children.raw_aiohttp", name="raw aiohttp")),
+            OURS: stack.enter_context(start_child("children.podium_app", name="podium")),
+            LIMIT: stack.enter_context(start_child("children.raw_aiohttp", name="raw aiohttp")),
         }
         for name, python in bench.peers.items():
             try:
-                children[name] = stack.enter_context(child(f"peers.{PEERS[name]}", name=name, python=python))
-            except Broken as error:
+                children[name] = stack.enter_context(start_child(f"peers.{PEERS[name]}", name=name, python=python))
+            except BenchmarkFailed as error:
                 sys.stderr.write(f"{error}\n")
         yield Callers(children)

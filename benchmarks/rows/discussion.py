@@ -12,8 +12,19 @@ from typing import NamedTuple
 from msgspec import structs
 
 from ..council import COORDINATOR, MEMBER
-from ..harness import LIMIT, OURS, Bench, Broken, Child, Sample, Spread, _process, child, interleaved
-from ..line import Line, Unit, at_most, line
+from ..harness import (
+    LIMIT,
+    OURS,
+    Bench,
+    BenchmarkFailed,
+    Child,
+    Sample,
+    Spread,
+    interleave_samples,
+    start_child,
+    start_process,
+)
+from ..line import Line, Unit, make_line, max_ratio
 
 TIMES = 7
 SHAPES = ((2, 5), (4, 5), (8, 5), (4, 2), (4, 20))
@@ -23,7 +34,7 @@ SMALL_SHAPES = ((2, 2), (4, 2))
 TOKENS = Unit("tokens")
 
 
-class Heard(NamedTuple):
+class CountedCall(NamedTuple):
     """A call as the model counted it: who asked, and how many tokens were new to it and how many repeated."""
 
     who: str
@@ -31,7 +42,7 @@ class Heard(NamedTuple):
     repeated: int
 
 
-Count = Callable[[Heard], int]
+Count = Callable[[CountedCall], int]
 
 FIGURES: dict[str, Count] = {
     "sent to members": lambda call: call.new + call.repeated if call.who == MEMBER else 0,
@@ -41,7 +52,7 @@ FIGURES: dict[str, Count] = {
 }
 """What is counted of the calls."""
 
-GOAL = at_most(1.25)
+GOAL = max_ratio(1.25)
 """For what is new: where a prompt repeats rounds before it, there is a number of rounds that exceeds any bound.
 
 What is sent in all has none. A member goes on with its own conversation, which the wire carries anew each time,
@@ -53,26 +64,28 @@ def lines(bench: Bench) -> Iterator[Line]:
     """Where no round repeats those before it, as much is sent for a message however many rounds there are."""
     with ExitStack() as stack:
         file = bench.folder / "heard"
-        url = stack.enter_context(counting_model(file))
+        url = stack.enter_context(start_counting_model(file))
         children = {
-            OURS: stack.enter_context(child("children.podium_discussion", name="podium")),
-            LIMIT: stack.enter_context(child("children.raw_discussion", name="raw aiohttp")),
+            OURS: stack.enter_context(start_child("children.podium_discussion", name="podium")),
+            LIMIT: stack.enter_context(start_child("children.raw_discussion", name="raw aiohttp")),
         }
         for one in children.values():
             one.ask("discuss", url=url, rounds=1, members=1)  # what is only loaded once
         for rounds, members in SMALL_SHAPES if bench.is_quick else SHAPES:
-            talks = {name: Talks(one, file, rounds=rounds, members=members) for name, one in children.items()}
+            talks = {name: Discussions(one, file, rounds=rounds, members=members) for name, one in children.items()}
             asked = {name: partial(one.take, url) for name, one in talks.items()}
-            taken = interleaved(asked, rounds=bench.scaled(TIMES, quick=1))
+            taken = interleave_samples(asked, rounds=bench.scale_count(TIMES, quick=1))
             what = f"{rounds} rounds, {members} members, a message"
             for figure, count in FIGURES.items():
-                counted = {name: Spread.of(one.for_each_message(count)) for name, one in talks.items()}
+                counted = {name: Spread.from_values(one.count_per_message(count)) for name, one in talks.items()}
                 goals = (GOAL,) if figure.startswith("new") else ()
                 yield Line(row="discussion", what=f"{what}: {figure}", unit=TOKENS, figures=counted, goals=goals)
-            yield line(bench, taken, row="discussion", what=f"{what}: time", unit=Unit("ms", 1e3 / (rounds * members)))
+            yield make_line(
+                bench, taken, row="discussion", what=f"{what}: time", unit=Unit("ms", 1e3 / (rounds * members))
+            )
 
 
-class Talks:
+class Discussions:
     """Discussions of one shape by one program, and what the models were sent in each."""
 
     def __init__(self, one: Child, file: Path, *, rounds: int, members: int) -> None:
@@ -80,7 +93,7 @@ class Talks:
         self._file = file
         self._shape = {"rounds": rounds, "members": members}
         self._messages = rounds * members
-        self._heard: list[list[Heard]] = []
+        self._counted_calls: list[list[CountedCall]] = []
 
     def take(self, url: str) -> Sample:
         """One discussion. It has failed where members were not asked once a round."""
@@ -88,23 +101,23 @@ class Talks:
         sample = self._one.ask("discuss", url=url, **self._shape)
         with self._file.open() as file:
             file.seek(before)
-            calls = [Heard(who, int(new), int(repeated)) for who, new, repeated in map(str.split, file)]
-        self._heard.append(calls)
+            calls = [CountedCall(who, int(new), int(repeated)) for who, new, repeated in map(str.split, file)]
+        self._counted_calls.append(calls)
         missing = abs(self._messages - sum(call.who == MEMBER for call in calls))
         return structs.replace(sample, failed=sample.failed + missing)
 
-    def for_each_message(self, count: Count) -> list[float]:
+    def count_per_message(self, count: Count) -> list[float]:
         """A count of the calls of each discussion, divided among its messages."""
-        return [sum(map(count, calls)) / self._messages for calls in self._heard]
+        return [sum(map(count, calls)) / self._messages for calls in self._counted_calls]
 
 
 @contextmanager
-def counting_model(file: Path) -> Iterator[str]:
+def start_counting_model(file: Path) -> Iterator[str]:
     """The address of a model that writes down what it is sent, in a process of its own."""
     argv = [sys.executable, "-m", "benchmarks.children.counting_model", str(file)]
-    with _process(argv) as process:
+    with start_process(argv) as process:
         assert process.stdout is not None
         said = process.stdout.readline().decode()
         if not said.startswith("listening on "):
-            raise Broken(f"the model did not start: {said}")
+            raise BenchmarkFailed(f"the model did not start: {said}")
         yield said.removeprefix("listening on ").strip()

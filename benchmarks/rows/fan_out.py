@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..harness import Bench, model_server
-from ..line import Line, at_most, line
-from .calling import callers
+from ..harness import Bench, start_model_server
+from ..line import Line, make_line, max_ratio
+from .calling import start_callers
 
 LATENCY = 0.05
 ROUNDS = 7
@@ -14,9 +14,9 @@ ROUNDS = 7
 
 def lines(bench: Bench) -> Iterator[Line]:
     """The time until all have answered, on connections that are new each time."""
-    with model_server(latency=LATENCY) as url, callers(bench) as calling:
+    with start_model_server(latency=LATENCY) as url, start_callers(bench) as calling:
         for agents in (10, 20) if bench.is_quick else (200, 1000):
-            taken = calling.measure(url, at_once=agents, waves=1, rounds=bench.scaled(ROUNDS, quick=2))
+            taken = calling.measure(url, at_once=agents, waves=1, rounds=bench.scale_count(ROUNDS, quick=2))
             what = f"{agents:,} agents at once, 50 ms"
-            yield line(bench, taken, row="fan_out", what=what, goals=[at_most(3)], has_peers=True)
-            yield line(bench, taken, row="fan_out", what=f"{what}: processor", measure="cpu", has_peers=True)
+            yield make_line(bench, taken, row="fan_out", what=what, goals=[max_ratio(3)], has_peers=True)
+            yield make_line(bench, taken, row="fan_out", what=f"{what}: processor", measure="cpu", has_peers=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from ..harness import LIMIT, OURS, REPLY, Bench, Sample, child, interleaved, model_server
-from ..line import KILOBYTES, Goal, Line, Unit, line
+from ..harness import LIMIT, OURS, REPLY, Bench, Sample, interleave_samples, start_child, start_model_server
+from ..line import KILOBYTES, Goal, Line, Unit, make_line
 
 ROUNDS = 5
 CALLS = 1000
@@ -21,25 +21,27 @@ CHILDREN = {OURS: "children.podium_app", LIMIT: "children.raw_aiohttp"}
 def lines(bench: Bench) -> Iterator[Line]:
     """Time and memory per agent, each time in a process that has not held more agents before."""
     sizes = (1, 10) if bench.is_quick else (1, 10, 100, 1000)
-    with model_server(latency=0) as prompt, model_server(latency=0.2 if bench.is_quick else 2) as slow:
+    with start_model_server(latency=0) as fast, start_model_server(latency=0.2 if bench.is_quick else 2) as slow:
         for agents in sizes:
-            waves = max(bench.scaled(CALLS, quick=10) // agents, 1)
-            taken = _fresh(bench, "calls", url=prompt, at_once=agents, waves=waves)
+            waves = max(bench.scale_count(CALLS, quick=10) // agents, 1)
+            taken = _measure_in_new_processes(bench, "calls", url=fast, at_once=agents, waves=waves)
             what, unit = f"time per agent, {agents:,} at once", Unit("ms", 1e3 / agents)
-            yield line(bench, taken, row="growth", what=what, unit=unit)
+            yield make_line(bench, taken, row="growth", what=what, unit=unit)
         for agents in sizes:
             if agents < FEWEST_FOR_MEMORY:
                 continue
-            taken = _fresh(bench, "memory", url=slow, at_once=agents)
+            taken = _measure_in_new_processes(bench, "memory", url=slow, at_once=agents)
             what, goals = f"memory per live agent, {agents:,} at once", [Goal("figure", 50)] * (agents == sizes[-1])
-            yield line(bench, taken, row="growth", what=what, measure="memory", unit=KILOBYTES, goals=goals)
+            yield make_line(bench, taken, row="growth", what=what, measure="memory", unit=KILOBYTES, goals=goals)
 
 
-def _fresh(bench: Bench, job: str, **request: Any) -> dict[str, list[Sample]]:
+def _measure_in_new_processes(bench: Bench, job: str, **request: Any) -> dict[str, list[Sample]]:
     """The samples of a job, each taken in a new process."""
 
     def take(name: str) -> Sample:
-        with child(CHILDREN[name], name=name) as one:
+        with start_child(CHILDREN[name], name=name) as one:
             return one.ask(job, reply=REPLY, warm_up=WARM_UP, **request)
 
-    return interleaved({name: partial(take, name) for name in CHILDREN}, rounds=bench.scaled(ROUNDS, quick=1))
+    return interleave_samples(
+        {name: partial(take, name) for name in CHILDREN}, rounds=bench.scale_count(ROUNDS, quick=1)
+    )

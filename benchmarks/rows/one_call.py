@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..harness import Bench, model_server
-from ..line import Line, at_most, line
-from .calling import callers
+from ..harness import Bench, start_model_server
+from ..line import Line, make_line, max_ratio
+from .calling import start_callers
 
 ROUNDS = 12
 CALLS = 400
@@ -15,10 +15,10 @@ CALLS = 400
 
 def lines(bench: Bench) -> Iterator[Line]:
     """The time of a call and what the processor has to do with it; ours is durable and on the timeline."""
-    with model_server(latency=0) as url, callers(bench) as calling:
+    with start_model_server(latency=0) as url, start_callers(bench) as calling:
         taken = calling.measure(
-            url, at_once=1, waves=bench.scaled(CALLS, quick=10), rounds=bench.scaled(ROUNDS, quick=3)
+            url, at_once=1, waves=bench.scale_count(CALLS, quick=10), rounds=bench.scale_count(ROUNDS, quick=3)
         )
     what = "one agent, one call"
-    yield line(bench, taken, row="one_call", what=what, goals=[at_most(2)], has_peers=True)
-    yield line(bench, taken, row="one_call", what=f"{what}: processor", measure="cpu", has_peers=True)
+    yield make_line(bench, taken, row="one_call", what=what, goals=[max_ratio(2)], has_peers=True)
+    yield make_line(bench, taken, row="one_call", what=f"{what}: processor", measure="cpu", has_peers=True)

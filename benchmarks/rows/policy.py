@@ -11,8 +11,8 @@ from time import perf_counter, process_time
 from podium.policy import Rules, check
 from podium.values.action import Action
 
-from ..harness import LIMIT, OURS, Bench, Sample, interleaved
-from ..line import Goal, Line, Unit, line
+from ..harness import LIMIT, OURS, Bench, Sample, interleave_samples
+from ..line import Goal, Line, Unit, make_line
 
 ROUNDS = 9
 CHECKS = 400
@@ -26,37 +26,37 @@ RULES = Rules(
 
 def lines(bench: Bench) -> Iterator[Line]:
     """A command that was never seen before, and a path."""
-    rounds = bench.scaled(ROUNDS, quick=2)
+    rounds = bench.scale_count(ROUNDS, quick=2)
     fresh = count()
 
-    def judged(subject: Callable[[int], str | Action]) -> object:
+    def check_subject(subject: Callable[[int], str | Action]) -> object:
         return check(subject(next(fresh)), RULES)
 
     rows: tuple[tuple[str, Callable[[int], str | Action], float], ...] = (
-        ("a new command", command, 500.0),
-        ("a path", path, 100.0),
+        ("a new command", make_command, 500.0),
+        ("a path", make_edit, 100.0),
     )
     for what, subject, most in rows:
         turns = {
-            OURS: partial(_timed, partial(judged, subject)),
-            LIMIT: partial(_timed, lambda: shlex.split(command(next(fresh)))),
+            OURS: partial(_time_call, partial(check_subject, subject)),
+            LIMIT: partial(_time_call, lambda: shlex.split(make_command(next(fresh)))),
         }
-        taken = interleaved(turns, rounds=rounds)
+        taken = interleave_samples(turns, rounds=rounds)
         goals = [Goal("figure", most)]
-        yield line(bench, taken, row="policy", what=f"verdict on {what}", unit=MICROSECONDS, goals=goals)
+        yield make_line(bench, taken, row="policy", what=f"verdict on {what}", unit=MICROSECONDS, goals=goals)
 
 
-def command(number: int) -> str:
+def make_command(number: int) -> str:
     """A command of three parts, different for every number."""
     return f"git status && ls -la src/{number} | grep {number}"
 
 
-def path(number: int) -> Action:
+def make_edit(number: int) -> Action:
     """A change of a file, another one for every number."""
     return Action(run="r", agent="a", tool="edit_file", arguments={"path": f"src/{number}.py", "edits": []})
 
 
-def _timed(call: Callable[[], object]) -> Sample:
+def _time_call(call: Callable[[], object]) -> Sample:
     """What one call takes."""
     begin, used = perf_counter(), process_time()
     for _ in range(CHECKS):

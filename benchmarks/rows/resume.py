@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterator
 from functools import partial
 
-from ..harness import LIMIT, OURS, Bench, child, interleaved
+from ..harness import LIMIT, OURS, Bench, interleave_samples, start_child
 from ..history import write_long_run
-from ..line import Line, at_most, line
+from ..line import Line, make_line, max_ratio
 
 ROUNDS = 9
 EVENTS = 10_000
@@ -17,11 +17,14 @@ TIMES = 5
 
 def lines(bench: Bench) -> Iterator[Line]:
     """The time until everything that was recorded can be answered from memory."""
-    events = bench.scaled(EVENTS, quick=500)
+    events = bench.scale_count(EVENTS, quick=500)
     store = bench.folder / "long.db"
     asyncio.run(write_long_run(store, "long", events=events))
-    request = {"store": str(store), "run": "long", "events": events, "times": bench.scaled(TIMES, quick=2)}
-    with child("children.podium_store", name="podium") as ours, child("children.raw_sqlite", name="sqlite") as limit:
+    request = {"store": str(store), "run": "long", "events": events, "times": bench.scale_count(TIMES, quick=2)}
+    with (
+        start_child("children.podium_store", name="podium") as ours,
+        start_child("children.raw_sqlite", name="sqlite") as limit,
+    ):
         asked = {OURS: partial(ours.ask, "load", **request), LIMIT: partial(limit.ask, "load", **request)}
-        taken = interleaved(asked, rounds=bench.scaled(ROUNDS, quick=2))
-    yield line(bench, taken, row="resume", what=f"a run of {events:,} events", goals=[at_most(2)])
+        taken = interleave_samples(asked, rounds=bench.scale_count(ROUNDS, quick=2))
+    yield make_line(bench, taken, row="resume", what=f"a run of {events:,} events", goals=[max_ratio(2)])

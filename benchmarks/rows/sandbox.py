@@ -13,12 +13,12 @@ from podium.system.child_process import run_process
 from podium.values.errors import Mistake
 from podium.workspace.sandbox.bubblewrap import Sandbox
 
-from ..harness import LIMIT, OURS, Bench, Broken, Sample, interleaved
-from ..line import Goal, Line, line
+from ..harness import LIMIT, OURS, Bench, BenchmarkFailed, Sample, interleave_samples
+from ..line import Goal, Line, make_line
 
 ROUNDS = 50
 COMMAND = ["/bin/true"]
-MOST = 0.010
+MAX_ADDED_SECONDS = 0.010
 """Seconds that the sandbox may add on a quiet machine."""
 
 
@@ -32,17 +32,17 @@ def lines(bench: Bench) -> Iterator[Line]:
         sys.stderr.write(f"sandbox: {mistake}\n")
         return
     turns = {
-        OURS: partial(_timed, lambda: sandbox.wrap(COMMAND), str(checkout)),
-        LIMIT: partial(_timed, lambda: COMMAND, str(checkout)),
+        OURS: partial(_time_command, lambda: sandbox.wrap(COMMAND), str(checkout)),
+        LIMIT: partial(_time_command, lambda: COMMAND, str(checkout)),
     }
-    taken = interleaved(turns, rounds=bench.scaled(ROUNDS, quick=2))
+    taken = interleave_samples(turns, rounds=bench.scale_count(ROUNDS, quick=2))
     sandbox.remove_placeholders()
     bare = sorted(sample.wall for sample in taken[LIMIT])[len(taken[LIMIT]) // 2]
-    goals = [Goal("figure", round(1e3 * (bare + MOST), 1))]
-    yield line(bench, taken, row="sandbox", what="true, in a sandbox", goals=goals)
+    goals = [Goal("figure", round(1e3 * (bare + MAX_ADDED_SECONDS), 1))]
+    yield make_line(bench, taken, row="sandbox", what="true, in a sandbox", goals=goals)
 
 
-def _timed(command: Callable[[], list[str]], directory: str) -> Sample:
+def _time_command(command: Callable[[], list[str]], directory: str) -> Sample:
     async def once() -> tuple[float, int]:
         begin = perf_counter()
         ended = await run_process(command(), directory=directory, timeout=30, take=lambda chunk: True)
@@ -52,5 +52,5 @@ def _timed(command: Callable[[], list[str]], directory: str) -> Sample:
     wall, code = asyncio.run(once())
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if code:
-        raise Broken(f"the command ended with {code}")
+        raise BenchmarkFailed(f"the command ended with {code}")
     return Sample(wall=wall, cpu=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)

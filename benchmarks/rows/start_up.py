@@ -12,8 +12,8 @@ from time import perf_counter
 
 from podium import Agent, App, Settings
 
-from ..harness import LIMIT, OURS, Bench, Broken, Sample, interleaved
-from ..line import Goal, Line, at_most, line
+from ..harness import LIMIT, OURS, Bench, BenchmarkFailed, Sample, interleave_samples
+from ..line import Goal, Line, make_line, max_ratio
 
 ROUNDS = 15
 RUNS = 10
@@ -25,19 +25,19 @@ NOTHING = (sys.executable, "-c", "pass")
 def lines(bench: Bench) -> Iterator[Line]:
     """From the start of the process to its end."""
     environ = {**os.environ, "PODIUM_HOME": str(bench.folder / "home")}
-    asyncio.run(_rehearse(bench.folder / "home"))
+    asyncio.run(_fill_store(bench.folder / "home"))
     commands: tuple[tuple[str, tuple[str, ...], list[Goal]], ...] = (
-        ("podium --help", (PODIUM, "--help"), [at_most(3)]),
+        ("podium --help", (PODIUM, "--help"), [max_ratio(3)]),
         (f"podium ps, {RUNS} runs", (PODIUM, "ps"), []),
         ("import podium", (sys.executable, "-c", "import podium"), []),
     )
     for what, command, goals in commands:
-        started = {OURS: partial(timed, command, environ), LIMIT: partial(timed, NOTHING, environ)}
-        taken = interleaved(started, rounds=bench.scaled(ROUNDS, quick=2))
-        yield line(bench, taken, row="start_up", what=what, goals=goals)
+        started = {OURS: partial(time_process, command, environ), LIMIT: partial(time_process, NOTHING, environ)}
+        taken = interleave_samples(started, rounds=bench.scale_count(ROUNDS, quick=2))
+        yield make_line(bench, taken, row="start_up", what=what, goals=goals)
 
 
-def timed(command: tuple[str, ...], environ: dict[str, str]) -> Sample:
+def time_process(command: tuple[str, ...], environ: dict[str, str]) -> Sample:
     """What a process takes from its start to its end."""
     quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
     begin = perf_counter()
@@ -45,11 +45,11 @@ def timed(command: tuple[str, ...], environ: dict[str, str]) -> Sample:
     _, status, used = os.wait4(pid, 0)
     wall = perf_counter() - begin
     if status:
-        raise Broken(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
+        raise BenchmarkFailed(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
     return Sample(wall=wall, cpu=used.ru_utime + used.ru_stime)
 
 
-async def _rehearse(home: Path) -> None:
+async def _fill_store(home: Path) -> None:
     """A small store, as one has it after some use."""
     async with App(Settings.load({}, home=home, model="rehearsal"), environ={}) as app:
         for _ in range(RUNS):

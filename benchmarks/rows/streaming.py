@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ..harness import OURS, Bench, Broken, Child, Sample, _process, interleaved
-from ..line import Line, at_most, line
-from .contest import contest
+from ..harness import OURS, Bench, BenchmarkFailed, Child, Sample, interleave_samples, start_process
+from ..line import Line, make_line, max_ratio
+from .contest import start_contestants
 
 ROUNDS = 5
 WATCHED_ROUNDS = 3
@@ -26,27 +26,27 @@ Late = dict[tuple[str, float], dict[str, list[Sample]]]
 
 def lines(bench: Bench) -> Iterator[Line]:
     """What the processor has to do with all of it, and how old the pieces are when somebody has them."""
-    agents, pieces = bench.scaled(AGENTS, quick=10), bench.scaled(PIECES, quick=10)
+    agents, pieces = bench.scale_count(AGENTS, quick=10), bench.scale_count(PIECES, quick=10)
     what = f"{agents} agents streaming"
-    with stamping_model(pieces) as url, contest(bench, "streaming") as children:
+    with start_stamping_model(pieces) as url, start_contestants(bench, "streaming") as children:
         request = {"url": url, "agents": agents, "pieces": pieces}
         asked = {name: partial(one.ask, "stream", **request) for name, one in children.items()}
-        taken = interleaved(asked, rounds=bench.scaled(ROUNDS, quick=2))
-        late = watched(children, request, rounds=bench.scaled(WATCHED_ROUNDS, quick=1))
-    yield line(
+        taken = interleave_samples(asked, rounds=bench.scale_count(ROUNDS, quick=2))
+        late = measure_lateness(children, request, rounds=bench.scale_count(WATCHED_ROUNDS, quick=1))
+    yield make_line(
         bench,
         taken,
         row="streaming",
         what=f"{what}: processor",
         measure="cpu",
-        goals=[at_most(2)],
+        goals=[max_ratio(2)],
         has_peers=True,
     )
     for (of, share), samples in late.items():
-        yield line(bench, samples, row="streaming", what=f"{what}: {share:.0%} {of}", has_peers=of == "seen")
+        yield make_line(bench, samples, row="streaming", what=f"{what}: {share:.0%} {of}", has_peers=of == "seen")
 
 
-def watched(children: dict[str, Child], request: dict[str, Any], *, rounds: int) -> Late:
+def measure_lateness(children: dict[str, Child], request: dict[str, Any], *, rounds: int) -> Late:
     """How late the pieces are. There is a timeline with us only."""
     late: Late = {figure: {} for figure in FIGURES}
 
@@ -58,17 +58,17 @@ def watched(children: dict[str, Child], request: dict[str, Any], *, rounds: int)
                 samples.setdefault(name, []).append(children[name].ask("late", of=of, share=share, sent=sent))
         return sample
 
-    interleaved({name: partial(take, name) for name in children}, rounds=rounds)
+    interleave_samples({name: partial(take, name) for name in children}, rounds=rounds)
     return late
 
 
 @contextmanager
-def stamping_model(pieces: int) -> Iterator[str]:
+def start_stamping_model(pieces: int) -> Iterator[str]:
     """The address of a model whose pieces say when they were sent, in a process of its own."""
     argv = [sys.executable, "-m", "benchmarks.children.stamping_model", str(pieces), str(PACE)]
-    with _process(argv) as process:
+    with start_process(argv) as process:
         assert process.stdout is not None
         said = process.stdout.readline().decode()
         if not said.startswith("listening on "):
-            raise Broken(f"the model did not start: {said}")
+            raise BenchmarkFailed(f"the model did not start: {said}")
         yield said.removeprefix("listening on ").strip()

@@ -6,38 +6,45 @@ from collections.abc import Iterator
 from functools import partial
 
 from ..crew import ANSWER, CALLS_IN_A_ROW
-from ..harness import LIMIT, Bench, Child, Sample, interleaved, model_server
-from ..line import Line, at_most, line
-from .contest import contest
+from ..harness import LIMIT, Bench, Child, Sample, interleave_samples, start_model_server
+from ..line import Line, make_line, max_ratio
+from .contest import start_contestants
 
 ROUNDS = 12
 TEAMS = 40
 """So many that a sample has its share of what Podium puts off, as with single calls."""
 
 LATENCY = 0.05
-PATIENT_ROUNDS = 9
-PATIENT_TEAMS = 10
+LATENCY_ROUNDS = 9
+LATENCY_TEAMS = 10
 
 
 def lines(bench: Bench) -> Iterator[Line]:
     """The time of a team whose model answers at once, and of one that has to wait for it three times 50 ms at least."""
-    with contest(bench, "team") as children:
-        with model_server(latency=0) as url:
-            taken = measured(children, url, teams=bench.scaled(TEAMS, quick=3), rounds=bench.scaled(ROUNDS, quick=3))
-        what = "plan, 4 workers, synthesis"
-        yield line(bench, taken, row="team", what=what, goals=[at_most(2)], has_peers=True)
-        yield line(bench, taken, row="team", what=f"{what}: processor", measure="cpu", has_peers=True)
-        with model_server(latency=LATENCY) as url:
-            taken = measured(
-                children, url, teams=bench.scaled(PATIENT_TEAMS, quick=2), rounds=bench.scaled(PATIENT_ROUNDS, quick=2)
+    with start_contestants(bench, "team") as children:
+        with start_model_server(latency=0) as url:
+            taken = measure_teams(
+                children, url, teams=bench.scale_count(TEAMS, quick=3), rounds=bench.scale_count(ROUNDS, quick=3)
             )
-    yield line(bench, taken, row="team", what=f"{what}, 50 ms", has_peers=True)
+        what = "plan, 4 workers, synthesis"
+        yield make_line(bench, taken, row="team", what=what, goals=[max_ratio(2)], has_peers=True)
+        yield make_line(bench, taken, row="team", what=f"{what}: processor", measure="cpu", has_peers=True)
+        with start_model_server(latency=LATENCY) as url:
+            taken = measure_teams(
+                children,
+                url,
+                teams=bench.scale_count(LATENCY_TEAMS, quick=2),
+                rounds=bench.scale_count(LATENCY_ROUNDS, quick=2),
+            )
+    yield make_line(bench, taken, row="team", what=f"{what}, 50 ms", has_peers=True)
     least = [Sample(wall=CALLS_IN_A_ROW * LATENCY)]
-    what, goals = f"{what}, 50 ms: against {CALLS_IN_A_ROW} × 50 ms", [at_most(1.15)]
-    yield line(bench, taken | {LIMIT: least}, row="team", what=what, goals=goals, has_peers=True)
+    what, goals = f"{what}, 50 ms: against {CALLS_IN_A_ROW} × 50 ms", [max_ratio(1.15)]
+    yield make_line(bench, taken | {LIMIT: least}, row="team", what=what, goals=goals, has_peers=True)
 
 
-def measured(children: dict[str, Child], url: str, *, teams: int, rounds: int) -> dict[str, list[Sample]]:
+def measure_teams(children: dict[str, Child], url: str, *, teams: int, rounds: int) -> dict[str, list[Sample]]:
     """What a team takes each."""
     request = {"url": url, "reply": ANSWER, "at_once": 1, "waves": teams, "warm_up": 2}
-    return interleaved({name: partial(one.ask, "calls", **request) for name, one in children.items()}, rounds=rounds)
+    return interleave_samples(
+        {name: partial(one.ask, "calls", **request) for name, one in children.items()}, rounds=rounds
+    )

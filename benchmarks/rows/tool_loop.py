@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from ..harbour import ANSWER
-from ..harness import Bench, interleaved, model_server
-from ..line import Line, at_most, line
-from .contest import contest
+from ..harness import Bench, interleave_samples, start_model_server
+from ..line import Line, make_line, max_ratio
+from .contest import start_contestants
 
 ROUNDS = 12
 CONVERSATIONS = 70
@@ -17,11 +17,11 @@ CONVERSATIONS = 70
 
 def lines(bench: Bench) -> Iterator[Line]:
     """The time of six model calls and five tool calls, and what the processor has to do with them."""
-    conversations = bench.scaled(CONVERSATIONS, quick=3)
-    with model_server(latency=0) as url, contest(bench, "tool_loop") as children:
+    conversations = bench.scale_count(CONVERSATIONS, quick=3)
+    with start_model_server(latency=0) as url, start_contestants(bench, "tool_loop") as children:
         request = {"url": url, "reply": ANSWER, "at_once": 1, "waves": conversations, "warm_up": 2}
         asked = {name: partial(one.ask, "calls", **request) for name, one in children.items()}
-        taken = interleaved(asked, rounds=bench.scaled(ROUNDS, quick=3))
+        taken = interleave_samples(asked, rounds=bench.scale_count(ROUNDS, quick=3))
     what = "5 tool calls, then the answer"
-    yield line(bench, taken, row="tool_loop", what=what, goals=[at_most(2)], has_peers=True)
-    yield line(bench, taken, row="tool_loop", what=f"{what}: processor", measure="cpu", has_peers=True)
+    yield make_line(bench, taken, row="tool_loop", what=what, goals=[max_ratio(2)], has_peers=True)
+    yield make_line(bench, taken, row="tool_loop", what=f"{what}: processor", measure="cpu", has_peers=True)

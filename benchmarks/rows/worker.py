@@ -13,9 +13,9 @@ from pathlib import Path
 from threading import Lock
 from time import perf_counter
 
-from ..harness import LIMIT, OURS, Bench, Broken, Sample, Take, _process, interleaved
-from ..line import Goal, Line, Unit, at_most, line
-from ..yard import Yard, git, repository, yard
+from ..harness import LIMIT, OURS, Bench, BenchmarkFailed, Sample, Take, interleave_samples, start_process
+from ..line import Goal, Line, Unit, make_line, max_ratio
+from ..worker_lab import WorkerLab, make_repository, open_worker_lab, run_git
 
 ROUNDS = 15
 IDLERS = 3
@@ -29,86 +29,89 @@ _numbers = count()
 
 def lines(bench: Bench) -> Iterator[Line]:
     """From the wish for a worker to its first model call, with a commander that is there already."""
-    with yard(bench, idlers=bench.scaled(IDLERS, quick=1)) as there:
-        limit = Bare(repository(bench.folder / "limit"))
-        yield from _memory(bench, there)
-        yield from _start(bench, there, limit)
-        yield from _many(bench, there, limit)
+    with open_worker_lab(bench, idlers=bench.scale_count(IDLERS, quick=1)) as lab:
+        limit = BareWorker(make_repository(bench.folder / "limit"))
+        yield from _measure_memory(bench, lab)
+        yield from _measure_start(bench, lab, limit)
+        yield from _measure_many(bench, lab, limit)
 
 
-def _start(bench: Bench, there: Yard, limit: Bare) -> Iterator[Line]:
+def _measure_start(bench: Bench, lab: WorkerLab, limit: BareWorker) -> Iterator[Line]:
     for since, what in (("hired", "from delegated to its first call"), ("asked", "from asked for to its first call")):
-        turns: dict[str, Take] = {OURS: partial(there.sent, since=since, until="called"), LIMIT: limit.made}
-        taken = interleaved(turns, rounds=bench.scaled(ROUNDS, quick=1))
-        yield line(bench, taken, row="worker", what=f"a worker, {what}", goals=[at_most(2)])
+        turns: dict[str, Take] = {OURS: partial(lab.time_workers, since=since, until="called"), LIMIT: limit.make_one}
+        taken = interleave_samples(turns, rounds=bench.scale_count(ROUNDS, quick=1))
+        yield make_line(bench, taken, row="worker", what=f"a worker, {what}", goals=[max_ratio(2)])
 
 
-def _many(bench: Bench, there: Yard, limit: Bare) -> Iterator[Line]:
-    many = bench.scaled(MANY, quick=3)
+def _measure_many(bench: Bench, lab: WorkerLab, limit: BareWorker) -> Iterator[Line]:
+    many = bench.scale_count(MANY, quick=3)
     for until, what in (("called", "until all have called"), ("over", "until all are over")):
         turns = {
-            OURS: partial(there.sent, workers=many, since="asked", until=until),
-            LIMIT: partial(limit.many_made, many),
+            OURS: partial(lab.time_workers, workers=many, since="asked", until=until),
+            LIMIT: partial(limit.make_many, many),
         }
-        taken = interleaved(turns, rounds=bench.scaled(TIMES_OF_MANY, quick=1))
-        yield line(bench, taken, row="worker", what=f"{many} workers at once, {what}")
+        taken = interleave_samples(turns, rounds=bench.scale_count(TIMES_OF_MANY, quick=1))
+        yield make_line(bench, taken, row="worker", what=f"{many} workers at once, {what}")
 
 
-class Bare:
+class BareWorker:
     """What nobody can do without: a checkout, and a process of the same interpreter."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._one_git = Lock()
+        self._git_lock = Lock()
 
-    def made(self) -> Sample:
+    def make_one(self) -> Sample:
         """One of each."""
         begin = perf_counter()
-        self._make()
+        self._make_checkout_and_process()
         return Sample(wall=perf_counter() - begin)
 
-    def many_made(self, many: int) -> Sample:
+    def make_many(self, many: int) -> Sample:
         """So many: the checkouts one after the other, the processes beside each other."""
         begin = perf_counter()
         with ThreadPoolExecutor(many) as pool:
-            for done in [pool.submit(self._make) for _ in range(many)]:
+            for done in [pool.submit(self._make_checkout_and_process) for _ in range(many)]:
                 done.result()
         return Sample(wall=perf_counter() - begin)
 
-    def _make(self) -> None:
+    def _make_checkout_and_process(self) -> None:
         name = f"work-{next(_numbers)}"
-        with self._one_git:
-            git(self._root, "worktree", "add", "--quiet", "-b", name, f"../limit-{name}")
+        with self._git_lock:
+            run_git(self._root, "worktree", "add", "--quiet", "-b", name, f"../limit-{name}")
         subprocess.run([sys.executable, "-c", "pass"], check=True)
 
 
 # Memory
 
 
-def _memory(bench: Bench, there: Yard) -> Iterator[Line]:
-    idlers = there.idlers
-    for what, goals, read in (("resident", [Goal("figure", 80)], resident), ("its share", [], share)):
+def _measure_memory(bench: Bench, lab: WorkerLab) -> Iterator[Line]:
+    idlers = lab.idle_pids
+    for what, goals, read in (
+        ("resident", [Goal("figure", 80)], resident_set_size),
+        ("its share", [], proportional_set_size),
+    ):
         ours = [Sample(memory=read(pid)) for pid in idlers]
-        taken = {OURS: ours, LIMIT: [bare(read) for _ in idlers]}
-        told = f"a worker that waits for its model: {what}"
-        yield line(bench, taken, row="worker", what=told, measure="memory", unit=MEGABYTES, goals=goals)
+        taken = {OURS: ours, LIMIT: [measure_bare_interpreter(read) for _ in idlers]}
+        label = f"a worker that waits for its model: {what}"
+        yield make_line(bench, taken, row="worker", what=label, measure="memory", unit=MEGABYTES, goals=goals)
 
 
-def resident(pid: int) -> int:
+def resident_set_size(pid: int) -> int:
     """The bytes of a process that are in memory."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def share(pid: int) -> int:
+def proportional_set_size(pid: int) -> int:
     """The same, where what several processes have in common is divided among them."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
-def bare(read: Callable[[int], int]) -> Sample:
+def measure_bare_interpreter(read: Callable[[int], int]) -> Sample:
     """The memory of an interpreter that waits for a line."""
-    with _process([sys.executable, "-c", BARE], stdin=subprocess.PIPE) as process:
+    with start_process([sys.executable, "-c", BARE], stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
         if not process.stdout.readline():
-            raise Broken("the bare interpreter did not start")
+            raise BenchmarkFailed("the bare interpreter did not start")
         return Sample(memory=read(process.pid))

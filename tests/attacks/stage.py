@@ -17,7 +17,7 @@ from podium.values.event import Decision, PermissionAnswered, PermissionAsked
 from podium.workspace.sandbox.bubblewrap import Sandbox
 
 from ..studio import Studio
-from ..workspace.sandboxed import Place, Said, said
+from ..workspace.sandboxed import CommandResult, Place, run_in_sandbox
 
 TOOLS = ("Read", "Write", "Edit", "Grep", "Glob", "git_diff", "Bash", "run_checks", "web_fetch", "ask_person")
 Answering = Callable[[Run, PermissionAsked], Any]
@@ -36,21 +36,21 @@ def write(path: str, content: str = "x\n") -> dict[str, Any]:
     return call("write_file", path=path, content=content)
 
 
-def ruled(studio: Studio, *, mode: Mode = "default", **rules: Sequence[str]) -> None:
+def set_rules(studio: Studio, *, mode: Mode = "default", **rules: Sequence[str]) -> None:
     """Let these rules hold in the studio."""
     permissions = Permissions(**{kind: tuple(texts) for kind, texts in rules.items()})
     studio.settings = structs.replace(studio.settings, permissions=permissions, permission_mode=mode)
 
 
-def sly(studio: Studio, *moves: Any, **keys: Any) -> None:
+def add_sly_agent(studio: Studio, *moves: Any, **keys: Any) -> None:
     """An agent that makes these moves and then says that it is done."""
     studio.agent("sly", says=[*moves, "done"], **({"tools": TOOLS} | keys))
 
 
-async def run(studio: Studio, repo: Path, **given: Any) -> Result:
+async def run_sly_agent(studio: Studio, repo: Path, **options: Any) -> Result:
     """A run of the sly agent that nobody attends."""
     async with studio.app() as app:
-        return await app.run(studio.agents["sly"], "go", repo=repo, agents=studio.agents.values(), **given)
+        return await app.run(studio.agents["sly"], "go", repo=repo, agents=studio.agents.values(), **options)
 
 
 async def run_attended(studio: Studio, repo: Path, answering: Answering) -> Result:
@@ -59,25 +59,25 @@ async def run_attended(studio: Studio, repo: Path, answering: Answering) -> Resu
         opening = app.start(studio.agents["sly"], "go", repo=repo, agents=studio.agents.values(), is_attended=True)
         async with opening as started:
             async with anyio.create_task_group() as group:
-                group.start_soon(attend, started, answering)
+                group.start_soon(answer_requests, started, answering)
             return await started.result()
 
 
-async def attend(started: Run, answering: Answering) -> None:
+async def answer_requests(started: Run, answering: Answering) -> None:
     with started.entries() as entries:
         async for entry in entries:
             if isinstance(entry.event, PermissionAsked):
                 await answering(started, entry.event)
 
 
-def answer(decision: Decision, comment: str = "") -> Answering:
+def answer_with(decision: Decision, comment: str = "") -> Answering:
     async def answering(run: Run, asked: PermissionAsked) -> None:
         await run.answer(asked.id, decision, by="me", comment=comment)
 
     return answering
 
 
-def in_order(*decisions: Decision) -> Answering:
+def answer_in_order(*decisions: Decision) -> Answering:
     """Somebody who gives these answers, one after the other."""
     left = list(decisions)
 
@@ -87,24 +87,24 @@ def in_order(*decisions: Decision) -> Answering:
     return answering
 
 
-def allowed(studio: Studio, result: Result) -> list[PermissionAnswered]:
+def list_allowed_answers(studio: Studio, result: Result) -> list[PermissionAnswered]:
     """The answers that let something be done."""
     return [event for event in studio.events(result, PermissionAnswered) if event.is_allowed]
 
 
-class Stay(Place):
+class SharedSandboxPlace(Place):
     """A place where several commands run in one sandbox, as those of one run do."""
 
-    def in_turn(self, *scripts: str, **options: Any) -> list[str]:
-        async def there() -> Said:
+    def run_in_turn(self, *scripts: str, **options: Any) -> list[str]:
+        async def find_and_run() -> CommandResult:
             sandbox = await Sandbox.find(self.repo, **{"home": self.home, **options})
             try:
-                told = [(await said(sandbox, ["/bin/bash", "-c", script])).text for script in scripts]
+                told = [(await run_in_sandbox(sandbox, ["/bin/bash", "-c", script])).text for script in scripts]
             finally:
                 sandbox.remove_placeholders()
-            return Said(0, "\0".join(told))
+            return CommandResult(0, "\0".join(told))
 
         is_me = self.who == "root" or os.geteuid() != 0
-        done = anyio.run(there) if is_me else self._as_user(there)
+        done = anyio.run(find_and_run) if is_me else self._run_as_user(find_and_run)
         assert done.code == 0, done.text
         return done.text.split("\0")

@@ -14,10 +14,10 @@ from podium.store.fault import refuse_after
 from podium.values.event import ActionRefused, PermissionAsked
 
 from ..cli.conftest import Desk
-from ..cli.test_inbox import waiting
+from ..cli.test_inbox import list_waiting_requests
 from ..cli.test_terminal import Terminal
 from ..studio import Studio
-from .stage import bash, run, run_attended, sly, write
+from .stage import add_sly_agent, bash, run_attended, run_sly_agent, write
 
 COUNT = bash("echo x >>count.txt")
 
@@ -30,7 +30,7 @@ COUNT = bash("echo x >>count.txt")
 async def test_a_file_that_changed_after_the_answer_is_not_run(studio: Studio, repo: Path, command: str) -> None:
     (repo / "deploy.sh").write_text("echo good >out.txt\n")
     (repo / "way.sh").symlink_to("deploy.sh")
-    sly(studio, bash(command))
+    add_sly_agent(studio, bash(command))
     asked_for: list[PermissionAsked] = []
 
     async def swapping(run: Run, asked: PermissionAsked) -> None:
@@ -50,7 +50,7 @@ async def test_a_file_below_a_folder_that_the_command_enters_is_not_run_when_it_
 ) -> None:
     (repo / "tools").mkdir()
     (repo / "tools" / "deploy.sh").write_text("echo good >out.txt\n")
-    sly(studio, bash(command))
+    add_sly_agent(studio, bash(command))
 
     async def swapping(run: Run, asked: PermissionAsked) -> None:
         first = "good" in (repo / "tools" / "deploy.sh").read_text()
@@ -83,13 +83,13 @@ SIGNS = {
 
 
 @pytest.mark.parametrize("name", SIGNS)
-def test_whatever_a_command_is_made_of_its_danger_is_on_the_screen(desk: Desk, name: str) -> None:
-    desk.agent("sly", bash(f"echo safe {SIGNS[name]}; touch evil.txt"), "The end.", tools=["Bash"])
+def test_no_characters_in_a_command_hide_its_dangerous_part_on_the_screen(desk: Desk, name: str) -> None:
+    desk.write_agent("sly", bash(f"echo safe {SIGNS[name]}; touch evil.txt"), "The end.", tools=["Bash"])
     terminal = Terminal(desk, "run", "sly", "go", rows=24, columns=80)
 
     lines = terminal.wait_for("[y] once")
     terminal.process.send("a")
-    terminal.end()
+    terminal.wait_exit()
 
     shown = "".join(lines)
     assert "asks for permission" in shown
@@ -101,9 +101,11 @@ def test_whatever_a_command_is_made_of_its_danger_is_on_the_screen(desk: Desk, n
     assert not (desk.repo / "evil.txt").exists()
 
 
-def test_signs_in_a_path_a_diff_and_a_refusal_do_not_act(desk: Desk) -> None:
+def test_control_characters_in_a_path_a_diff_and_a_refusal_do_not_act(desk: Desk) -> None:
     evil = "\x1b[2J\u202e\x9b"
-    desk.agent("sly", write("a\u202eb.txt", f"{evil}touch evil\n"), write("c.txt", evil), "The end.", tools=["Write"])
+    desk.write_agent(
+        "sly", write("a\u202eb.txt", f"{evil}touch evil\n"), write("c.txt", evil), "The end.", tools=["Write"]
+    )
     terminal = Terminal(desk, "run", "sly", "go", rows=40, columns=100)
 
     first = terminal.wait_for("[y] once")
@@ -113,19 +115,19 @@ def test_signs_in_a_path_a_diff_and_a_refusal_do_not_act(desk: Desk) -> None:
     terminal.wait_until(lambda lines: any("c.txt" in line for line in lines))
     terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
     terminal.process.send("a")
-    terminal.end()
+    terminal.wait_exit()
 
     assert "\\x1b[2J\\u202e\\x9btouch evil" in "".join(first)
     assert not list(desk.repo.glob("*.txt"))
 
 
-def test_the_question_says_that_there_are_signs_that_cannot_be_seen(desk: Desk) -> None:
-    desk.agent("sly", bash(f"echo safe {' ' * 3000}\x1b[2J; touch evil.txt"), "The end.", tools=["Bash"])
+def test_the_question_warns_of_characters_that_cannot_be_seen(desk: Desk) -> None:
+    desk.write_agent("sly", bash(f"echo safe {' ' * 3000}\x1b[2J; touch evil.txt"), "The end.", tools=["Bash"])
     terminal = Terminal(desk, "run", "sly", "go")
 
     shown = "".join(terminal.wait_for("[y] once"))
     terminal.process.send("a")
-    terminal.end()
+    terminal.wait_exit()
 
     assert "control characters" in shown
     assert "[3001 spaces]" in shown
@@ -136,11 +138,11 @@ def test_the_question_says_that_there_are_signs_that_cannot_be_seen(desk: Desk) 
 
 def test_nothing_is_cut_before_it_can_be_approved(desk: Desk) -> None:
     content = "".join(f"line {number} of what is written\n" for number in range(390))
-    desk.agent("sly", write("a.txt", content), "The end.", tools=["Write"])
+    desk.write_agent("sly", write("a.txt", content), "The end.", tools=["Write"])
     terminal = Terminal(desk, "run", "sly", "go", rows=24, columns=80)
-    said = _until(terminal, b"[y] once")
+    said = _read_until(terminal, b"[y] once")
     terminal.process.send("a")
-    terminal.end()
+    terminal.wait_exit()
 
     screen = pyte.HistoryScreen(80, 24, history=5000, ratio=1)
     pyte.ByteStream(screen).feed(said)
@@ -150,7 +152,7 @@ def test_nothing_is_cut_before_it_can_be_approved(desk: Desk) -> None:
     assert shown.index("+line 389 ") < shown.index("[y] once")
 
 
-def _until(terminal: Terminal, words: bytes) -> bytes:
+def _read_until(terminal: Terminal, words: bytes) -> bytes:
     said = b""
     while words not in said:
         said += terminal.process.read_nonblocking(65536, timeout=30)
@@ -159,38 +161,38 @@ def _until(terminal: Terminal, words: bytes) -> bytes:
 
 def test_a_request_in_the_inbox_is_shown_whole(desk: Desk) -> None:
     command = "echo " + " ".join(f"word{number}" for number in range(1500)) + "; touch evil.txt"
-    desk.agent("sly", bash(command), "The end.", tools=["Bash"])
-    desk.podium("run", "sly", "go", "--park")
-    [one] = waiting(desk)
+    desk.write_agent("sly", bash(command), "The end.", tools=["Bash"])
+    desk.run_podium("run", "sly", "go", "--park")
+    [one] = list_waiting_requests(desk)
 
-    assert command in desk.podium("approvals", str(one["id"])).stdout
+    assert command in desk.run_podium("approvals", str(one["id"])).stdout
 
 
 # A4
 
 
-def test_a_request_that_nobody_answers_waits_and_runs_nothing_wherever_podium_dies(desk: Desk) -> None:
-    desk.agent("sly", COUNT, "The end.", tools=["Bash"])
+def test_an_unanswered_request_waits_and_runs_nothing_wherever_podium_dies(desk: Desk) -> None:
+    desk.write_agent("sly", COUNT, "The end.", tools=["Bash"])
     number, code = 0, 137
     while code == 137:
         number += 1
-        code = desk.podium("run", "sly", "go", "--park", PODIUM_FAULT=str(number)).returncode
+        code = desk.run_podium("run", "sly", "go", "--park", PODIUM_FAULT=str(number)).returncode
         if code == 137:
-            desk.podium("resume", desk.run_id(), "--park")
-            assert len([one for one in waiting(desk) if one["run"] == desk.run_id()]) == 1, number
+            desk.run_podium("resume", desk.run_id(), "--park")
+            assert len([one for one in list_waiting_requests(desk) if one["run"] == desk.run_id()]) == 1, number
         assert not (desk.repo / "count.txt").exists(), number
     assert number > 5
 
 
-async def test_without_anybody_there_nothing_runs_wherever_podium_dies(studio: Studio, repo: Path) -> None:
-    sly(studio, COUNT)
+async def test_an_unattended_run_executes_no_command_wherever_podium_dies(studio: Studio, repo: Path) -> None:
+    add_sly_agent(studio, COUNT)
     number, result = 1, None
     while result is None or not result.succeeded:
         number += 1
         async with studio.app(fault=refuse_after(number)) as app:
             result = await app.run(studio.agents["sly"], "go", repo=repo)
         if not result.succeeded:
-            studio.bury()
+            studio.expire_leases()
             resumed = await studio.resume(result.run_id)
             assert resumed.text == "done", number
             assert len(studio.events(resumed, ActionRefused)) == 1, number
@@ -199,17 +201,17 @@ async def test_without_anybody_there_nothing_runs_wherever_podium_dies(studio: S
 
 
 async def test_a_refusal_tells_the_agent_not_to_work_around_it(studio: Studio, repo: Path) -> None:
-    sly(studio, COUNT)
+    add_sly_agent(studio, COUNT)
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     assert "Do not try to get the same effect another way" in studio.heard("sly")[1]
     assert len(studio.events(result, ActionRefused)) == 1
 
 
 @pytest.mark.parametrize("end", ["hang up", "kill", "close"])
-def test_who_goes_away_in_the_middle_of_a_question_has_approved_nothing(desk: Desk, end: str) -> None:
-    desk.agent("sly", COUNT, "The end.", tools=["Bash"])
+def test_a_terminal_or_process_that_ends_during_a_question_approves_nothing(desk: Desk, end: str) -> None:
+    desk.write_agent("sly", COUNT, "The end.", tools=["Bash"])
     terminal = Terminal(desk, "run", "sly", "go")
     terminal.wait_for("[y] once")
 
@@ -217,14 +219,14 @@ def test_who_goes_away_in_the_middle_of_a_question_has_approved_nothing(desk: De
         terminal.process.close(force=False)
     else:
         terminal.process.kill(signal.SIGHUP if end == "hang up" else signal.SIGKILL)
-    terminal.process.wait() if end == "kill" else _gone(terminal)
-    resumed = desk.podium("resume", desk.run_id())
+    terminal.process.wait() if end == "kill" else _read_to_end(terminal)
+    resumed = desk.run_podium("resume", desk.run_id())
 
     assert "nobody is there to ask" in resumed.stderr
     assert not (desk.repo / "count.txt").exists()
 
 
-def _gone(terminal: Terminal) -> None:
+def _read_to_end(terminal: Terminal) -> None:
     try:
         while True:
             terminal.process.read_nonblocking(65536, timeout=30)
@@ -235,19 +237,19 @@ def _gone(terminal: Terminal) -> None:
 # A10
 
 
-def test_the_same_wish_of_many_is_told_as_one(desk: Desk) -> None:
+def test_the_same_request_of_several_agents_is_listed_as_the_same(desk: Desk) -> None:
     for number in range(3):
-        desk.agent(f"sly{number}", COUNT, "The end.", tools=["Bash"])
-        desk.podium("run", f"sly{number}", "go", "--park")
+        desk.write_agent(f"sly{number}", COUNT, "The end.", tools=["Bash"])
+        desk.run_podium("run", f"sly{number}", "go", "--park")
 
-    listed = desk.podium("approvals").stdout
+    listed = desk.run_podium("approvals").stdout
 
     assert listed.count("(one of 3 for the same)") == 3
     assert not (desk.repo / "count.txt").exists()
 
 
 def test_a_key_that_is_held_down_decides_one_thing(desk: Desk) -> None:
-    desk.agent("sly", write("a.txt"), write("b.txt"), "The end.", tools=["Write"])
+    desk.write_agent("sly", write("a.txt"), write("b.txt"), "The end.", tools=["Write"])
     terminal = Terminal(desk, "run", "sly", "go", rows=40)
     terminal.wait_for("[y] once")
 
@@ -256,5 +258,5 @@ def test_a_key_that_is_held_down_decides_one_thing(desk: Desk) -> None:
     assert (desk.repo / "a.txt").exists()
     terminal.process.send("a")
 
-    assert terminal.end() != 0
+    assert terminal.wait_exit() != 0
     assert not (desk.repo / "b.txt").exists()

@@ -15,15 +15,15 @@ import podium
 from podium.store.wakeup import WakeupSocket, ensure_socket_folder
 
 from ..cli.conftest import Desk
-from ..cli.test_inbox import waiting
+from ..cli.test_inbox import list_waiting_requests
 from ..workspace.sandboxed import Place
-from .stage import Stay, bash, call
+from .stage import SharedSandboxPlace, bash, call
 
 BYPASS = ("--permissions", "bypass")
 
 # S4
 
-APPROVING = """
+SELF_APPROVAL = """
 import glob, json, os, socket, sqlite3, subprocess, sys
 home, run, id = sys.argv[1:]
 answer = json.dumps({"type": "permission_answered", "id": id, "decision": "once", "by": "me"})
@@ -51,44 +51,44 @@ for verb in (["approvals"], ["approve", id]):
 
 
 @pytest.fixture
-def approving(desk: Desk) -> tuple[Desk, str]:
+def self_approval(desk: Desk) -> tuple[Desk, str]:
     """A request that waits for a person, and a command with which an agent would answer it itself."""
-    desk.agent("writer", call("write_file", path="a.txt", content="new\n"), "The end.", tools=["Write"])
-    desk.podium("run", "writer", "go", "--park")
-    [one] = waiting(desk)
+    desk.write_agent("writer", call("write_file", path="a.txt", content="new\n"), "The end.", tools=["Write"])
+    desk.run_podium("run", "writer", "go", "--park")
+    [one] = list_waiting_requests(desk)
     # Its own copy of Podium, because it may not see the one that is installed.
     shutil.copytree(Path(podium.__file__).parent, desk.repo / "own" / "podium")
-    (desk.repo / "attack.py").write_text(APPROVING)
+    (desk.repo / "attack.py").write_text(SELF_APPROVAL)
     command = f"env PYTHONPATH=own {sys.executable} attack.py {desk.home} {desk.run_id()} {one['id']}"
-    desk.agent("sly", bash(command), "The end.", tools=["Bash"])
+    desk.write_agent("sly", bash(command), "The end.", tools=["Bash"])
     return desk, str(one["id"])
 
 
-def test_no_command_answers_what_an_agent_asked(approving: tuple[Desk, str]) -> None:
-    desk, id = approving
+def test_no_command_answers_what_an_agent_asked(self_approval: tuple[Desk, str]) -> None:
+    desk, id = self_approval
 
-    done = desk.podium("run", "sly", "go", *BYPASS)
-    told = desk.podium("logs", desk.run_id(), "--jsonl").stdout
+    done = desk.run_podium("run", "sly", "go", *BYPASS)
+    told = desk.run_podium("logs", desk.run_id(), "--jsonl").stdout
 
     assert done.stdout == "The end.\n", done.stderr
     assert "store: unable to open database file" in told
     assert "nothing waits" in told
     assert not any(word in told for word in ("POSTED", "SAW", "RANG", "is answered"))
-    assert [one["id"] for one in waiting(desk)] == [id]
+    assert [one["id"] for one in list_waiting_requests(desk)] == [id]
     assert not (desk.repo / "a.txt").exists()
 
 
-def test_the_same_command_would_answer_it_without_a_sandbox(approving: tuple[Desk, str]) -> None:
-    desk, _ = approving
+def test_the_same_command_would_answer_it_without_a_sandbox(self_approval: tuple[Desk, str]) -> None:
+    desk, _ = self_approval
 
-    desk.podium("run", "sly", "go", *BYPASS, "--no-sandbox")
+    desk.run_podium("run", "sly", "go", *BYPASS, "--no-sandbox")
 
-    assert "POSTED" in desk.podium("logs", desk.run_id(), "--jsonl").stdout
-    assert waiting(desk) == []
+    assert "POSTED" in desk.run_podium("logs", desk.run_id(), "--jsonl").stdout
+    assert list_waiting_requests(desk) == []
 
 
 @pytest.mark.parametrize("where", ["home", "home in the checkout", "the checkout's own folder"])
-def test_the_store_and_its_bells_are_not_seen_wherever_they_lie(place: Place, where: str) -> None:
+def test_the_store_and_its_wakeup_sockets_are_hidden_wherever_they_are(place: Place, where: str) -> None:
     folder = {
         "home": place.home,
         "home in the checkout": place.repo / "home",
@@ -97,8 +97,8 @@ def test_the_store_and_its_bells_are_not_seen_wherever_they_lie(place: Place, wh
     folder.mkdir(mode=0o700, exist_ok=True)
     store = folder / "podium.db"
     store.write_text("CANARY")
-    bell = WakeupSocket(ensure_socket_folder(store), "owner")
-    for path in (folder, bell.path.parent, bell.path, store):
+    wakeup = WakeupSocket(ensure_socket_folder(store), "owner")
+    for path in (folder, wakeup.path.parent, wakeup.path, store):
         path.chmod(0o777)
 
     home = place.home if where.startswith("the checkout") else folder
@@ -112,9 +112,9 @@ def test_the_store_and_its_bells_are_not_seen_wherever_they_lie(place: Place, wh
     assert "CANARY" not in done.text
     assert "owner-" not in done.text
     assert store.read_text() == "CANARY"
-    assert list(bell.path.parent.iterdir()) == [bell.path]
-    assert select.select([bell], [], [], 0)[0] == []
-    bell.close()
+    assert list(wakeup.path.parent.iterdir()) == [wakeup.path]
+    assert select.select([wakeup], [], [], 0)[0] == []
+    wakeup.close()
 
 
 @pytest.mark.parametrize("what", ["home", "store"])
@@ -122,10 +122,10 @@ def test_a_home_or_store_in_the_checkout_stays_hidden_when_folders_above_it_are_
     folder = place.repo / "above" / "state"
     folder.mkdir(parents=True)
     (folder / "podium.db").write_text("CANARY")
-    _belongs_to(place, place.repo / "above")
+    _chown_to_user(place, place.repo / "above")
     options: dict[str, Any] = {"home": folder} if what == "home" else {"store": folder / "podium.db"}
 
-    told = Stay(place.who, place.folder).in_turn(
+    told = SharedSandboxPlace(place.who, place.folder).run_in_turn(
         "mv above elsewhere", "cat elsewhere/state/podium.db; echo mine >elsewhere/state/podium.db", **options
     )
 
@@ -134,7 +134,7 @@ def test_a_home_or_store_in_the_checkout_stays_hidden_when_folders_above_it_are_
     assert found == ["CANARY"]
 
 
-def _belongs_to(place: Place, folder: Path) -> None:
+def _chown_to_user(place: Place, folder: Path) -> None:
     if place.who == "user" and os.geteuid() == 0:
         owner = place.repo.stat()
         for path in (folder, *folder.rglob("*")):

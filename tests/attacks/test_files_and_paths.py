@@ -21,7 +21,7 @@ from podium.values.event import ActionBegan, ToolAnswered
 from ..cli.conftest import Desk
 from ..studio import Studio
 from ..workspace.sandboxed import Place
-from .stage import Stay, bash, call, ruled, run, sly, write
+from .stage import SharedSandboxPlace, add_sly_agent, bash, call, run_sly_agent, set_rules, write
 
 # F1, F3
 
@@ -60,14 +60,14 @@ async def test_no_path_of_a_model_leads_out_of_the_checkout(studio: Studio, repo
     (repo / "nested" / "deep").mkdir(parents=True)
     for name, target in LINKS.items():
         (repo / name).symlink_to(target)
-    ruled(studio, mode="bypass")
+    set_rules(studio, mode="bypass")
     moves = [write(path) for path in PATHS]
     moves += [call("edit_file", path=f"{n}/secret", edits=[{"old": "CANARY", "new": "x"}]) for n in ("beside", "up")]
     moves += [call("read_file", path=path) for path in ("beside/secret", "../outside/secret", "self/outside/secret")]
     moves += [call("grep", pattern="CAN.RY", path="beside"), call("glob", pattern="**/secret")]
-    sly(studio, *moves)
+    add_sly_agent(studio, *moves)
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     assert result.text == "done"
     assert {path.name: path.read_text() for path in outside.iterdir()} == {"secret": "CANARY"}
@@ -79,10 +79,10 @@ async def test_no_path_of_a_model_leads_out_of_the_checkout(studio: Studio, repo
 
 async def test_a_refused_path_tells_the_reason(studio: Studio, repo: Path) -> None:
     (repo / "link").symlink_to("/etc")
-    ruled(studio, mode="bypass")
-    sly(studio, write("link/podium-canary"))
+    set_rules(studio, mode="bypass")
+    add_sly_agent(studio, write("link/podium-canary"))
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     [answered] = studio.events(result, ToolAnswered)
     assert answered.is_error
@@ -178,10 +178,10 @@ async def test_a_secret_file_is_not_read_by_tool_or_command(
     for name in (".env", "keys/id_rsa"):
         (repo / name).write_text("TOKEN=CANARY\n")
     (repo / "way").symlink_to(".env")
-    ruled(studio, mode="bypass" if mode == "bypass" and _is_command(look) else "default", allow=["Read", "Bash"])
-    sly(studio, look)
+    set_rules(studio, mode="bypass" if mode == "bypass" and _is_command(look) else "default", allow=["Read", "Bash"])
+    add_sly_agent(studio, look)
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     assert "CANARY" not in "".join(studio.heard("sly"))
     assert not any("CANARY" in event.text for event in studio.events(result, ToolAnswered))
@@ -200,7 +200,7 @@ def test_a_secret_stays_hidden_when_the_folder_above_it_is_moved(place: Place) -
     for path in (place.repo / "app", place.repo / "app" / ".env"):
         os.chown(path, owner.st_uid, owner.st_gid)
 
-    told = Stay(place.who, place.folder).in_turn("mv app moved", "cat app/.env moved/.env")
+    told = SharedSandboxPlace(place.who, place.folder).run_in_turn("mv app moved", "cat app/.env moved/.env")
 
     assert "CANARY" not in told[1]
 
@@ -211,12 +211,12 @@ async def test_what_lies_outside_the_checkout_is_read_neither_by_tool_nor_by_com
     other = tmp_path / "other-checkout"
     other.mkdir()
     (other / "a.txt").write_text("CANARY")
-    ruled(studio, mode="bypass")
+    set_rules(studio, mode="bypass")
     store = studio.settings.store
     paths = [str(other / "a.txt"), "../other-checkout/a.txt", str(store), "/etc/shadow"]
-    sly(studio, *(call("read_file", path=path) for path in paths), *(bash(f"cat {path}") for path in paths))
+    add_sly_agent(studio, *(call("read_file", path=path) for path in paths), *(bash(f"cat {path}") for path in paths))
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     answered = studio.events(result, ToolAnswered)
     assert len(answered) == 8
@@ -227,7 +227,7 @@ async def test_what_lies_outside_the_checkout_is_read_neither_by_tool_nor_by_com
 # F8
 
 
-def test_a_planted_link_or_open_folder_is_not_used_for_bells(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_planted_link_or_open_folder_is_not_used_for_wakeup_sockets(tmp_path_factory: pytest.TempPathFactory) -> None:
     tmp_path = tmp_path_factory.mktemp("b")  # a short path: bells of a long one hang elsewhere
     (tmp_path / "theirs").mkdir()
     (tmp_path / "podium.db-bells").symlink_to(tmp_path / "theirs")
@@ -240,13 +240,13 @@ def test_a_planted_link_or_open_folder_is_not_used_for_bells(tmp_path_factory: p
 
 
 def test_what_the_product_writes_belongs_to_the_person_alone(desk: Desk) -> None:
-    desk.agent("writer", bash("ls -la"), "The end.", tools=["Bash"])
+    desk.write_agent("writer", bash("ls -la"), "The end.", tools=["Bash"])
     before = os.umask(0)
     try:
-        desk.podium("run", "writer", "go", "--park")
-        [id] = [line.split()[0] for line in desk.podium("approvals").stdout.splitlines()]
-        desk.podium("approve", id, "--always")
-        desk.podium("resume", desk.run_id())
+        desk.run_podium("run", "writer", "go", "--park")
+        [id] = [line.split()[0] for line in desk.run_podium("approvals").stdout.splitlines()]
+        desk.run_podium("approve", id, "--always")
+        desk.run_podium("resume", desk.run_id())
     finally:
         os.umask(before)
 
@@ -260,10 +260,10 @@ def test_what_the_product_writes_belongs_to_the_person_alone(desk: Desk) -> None
 
 @pytest.mark.parametrize("path", [".GIT/hooks/pre-commit", ".Git/config", ".gi\u200dt/config", ".Envrc"])
 async def test_other_spellings_of_protected_names_are_protected_too(studio: Studio, repo: Path, path: str) -> None:
-    ruled(studio, mode="bypass", allow=["Edit"])
-    sly(studio, write(path))
+    set_rules(studio, mode="bypass", allow=["Edit"])
+    add_sly_agent(studio, write(path))
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     assert studio.events(result, ActionBegan) == []
     assert subprocess.run(["git", "-C", repo, "status", "--short"], capture_output=True, check=True).stdout == b""
@@ -276,7 +276,9 @@ def test_a_secret_in_a_protected_folder_opens_nothing_of_it(place: Place) -> Non
     for path in (place.repo / ".claude", *(place.repo / ".claude").rglob("*")):
         os.chown(path, owner.st_uid, owner.st_gid)
 
-    [told] = Stay(place.who, place.folder).in_turn("echo x >.claude/own/new; echo x >.claude/new; cat .claude/own/.env")
+    [told] = SharedSandboxPlace(place.who, place.folder).run_in_turn(
+        "echo x >.claude/own/new; echo x >.claude/new; cat .claude/own/.env"
+    )
 
     assert "CANARY" not in told
     assert [path.name for path in (place.repo / ".claude").rglob("*")] == ["own", ".env"]

@@ -24,7 +24,7 @@ __all__ = ["canary"]
 WHO = ("-c", "user.name=T", "-c", "user.email=t@example.com")
 
 
-def person(directory: Path, *args: str) -> str:
+def run_git_as_person(directory: Path, *args: str) -> str:
     """Git as a person calls it, with all that a repository says."""
     done = subprocess.run(["git", *WHO, *args], cwd=directory, capture_output=True, text=True, timeout=30)
     return done.stdout
@@ -39,24 +39,24 @@ def has_run(canary: Path) -> bool:
 
 
 @pytest.fixture
-def home(repo: Path, tmp_path: Path) -> Worktrees:
+def worktrees(repo: Path, tmp_path: Path) -> Worktrees:
     return Worktrees(repository=Repository.at(repo), ledger=Ledger(tmp_path / "home" / "podium.db"))
 
 
-async def whole_life(home: Worktrees, checkout: Checkout) -> None:
+async def run_every_git_call(worktrees: Worktrees, checkout: Checkout) -> None:
     """Every call of git that we make about a worktree."""
     (checkout.path / "a.txt").write_text("the work of a worker\n")
     (checkout.path / "new.txt").write_text("new\n")
-    await home.standing(checkout)
-    await list_worktrees(home)
+    await worktrees.standing(checkout)
+    await list_worktrees(worktrees)
     await call_git(checkout, "diff", "HEAD")
     await call_git(checkout, "log", "-p", "--show-signature", "--format=%G? %s")
     await call_git(checkout, "show", "HEAD")
     taken = await take_snapshot(checkout)
     await call_git(checkout, "merge-tree", "--write-tree", "main", taken)
-    async with temporary_checkout(home.repository, taken) as tried:
-        await home.standing(tried)
-    await clean_up_worktrees(home, force=True)
+    async with temporary_checkout(worktrees.repository, taken) as tried:
+        await worktrees.standing(tried)
+    await clean_up_worktrees(worktrees, force=True)
 
 
 def hostile_settings(canary: Path) -> str:
@@ -91,10 +91,10 @@ def plant_hooks(folder: Path, canary: Path) -> None:
         (folder / name).symlink_to(canary)
 
 
-def hostile_git_dir(place: Path, canary: Path) -> Path:
+def make_hostile_git_dir(place: Path, canary: Path) -> Path:
     """A whole repository in which everything runs the canary."""
     place.mkdir(parents=True)
-    person(place, "init", "-q", "--bare", ".")
+    run_git_as_person(place, "init", "-q", "--bare", ".")
     (place / "config").write_text("[core]\n    repositoryformatversion = 0\n" + hostile_settings(canary))
     return place
 
@@ -103,23 +103,23 @@ def hostile_git_dir(place: Path, canary: Path) -> Path:
 
 
 async def test_a_git_file_that_a_worker_rewrote_is_not_followed(
-    home: Worktrees, repo: Path, tmp_path: Path, canary: Path
+    worktrees: Worktrees, repo: Path, tmp_path: Path, canary: Path
 ) -> None:
-    checkout = await home.create("feat")
-    evil = hostile_git_dir(tmp_path / "evil", canary)
+    checkout = await worktrees.create("feat")
+    evil = make_hostile_git_dir(tmp_path / "evil", canary)
     (checkout.path / ".git").write_text(f"gitdir: {evil}\n")
-    person(checkout.path, "status")
+    run_git_as_person(checkout.path, "status")
     assert has_run(canary)
 
-    stands = await home.standing(checkout)
-    await whole_life(home, checkout)
+    status = await worktrees.standing(checkout)
+    await run_every_git_call(worktrees, checkout)
 
-    assert (stands.ahead, stands.modified) == (0, 0)
+    assert (status.ahead, status.modified) == (0, 0)
     assert not has_run(canary)
     assert not checkout.path.exists()
 
 
-def in_a_worktree(place: Place) -> Path:
+def turn_checkout_into_worktree(place: Place) -> Path:
     """Make the sandbox's checkout a worktree of a repository beside it; that repository's folder of git's."""
     main, worktree = place.folder / "main", place.folder / "worktree"
     place.git("worktree", "add", "-q", "-b", "work", str(worktree))
@@ -129,8 +129,8 @@ def in_a_worktree(place: Place) -> Path:
     return main / ".git"
 
 
-def test_a_worker_cannot_write_any_file_of_gits(place: Place) -> None:
-    common = in_a_worktree(place)
+def test_a_worker_cannot_write_any_of_gits_own_files(place: Place) -> None:
+    common = turn_checkout_into_worktree(place)
     own = common / "worktrees" / "worktree"
     before = {path: path.read_bytes() for path in sorted(common.rglob("*")) if path.is_file()}
     pointer = (place.repo / ".git").read_text()
@@ -151,12 +151,12 @@ def test_a_worker_cannot_write_any_file_of_gits(place: Place) -> None:
 # G2
 
 
-async def test_a_hook_in_the_repository_does_not_run(home: Worktrees, repo: Path, canary: Path) -> None:
+async def test_a_hook_in_the_repository_does_not_run(worktrees: Worktrees, repo: Path, canary: Path) -> None:
     plant_hooks(repo / ".git" / "hooks", canary)
-    person(repo, "worktree", "add", "-q", "-b", "by-hand", str(repo.parent / "by hand"))
+    run_git_as_person(repo, "worktree", "add", "-q", "-b", "by-hand", str(repo.parent / "by hand"))
     assert has_run(canary)
 
-    await whole_life(home, await home.create("feat"))
+    await run_every_git_call(worktrees, await worktrees.create("feat"))
 
     assert not has_run(canary)
 
@@ -164,8 +164,10 @@ async def test_a_hook_in_the_repository_does_not_run(home: Worktrees, repo: Path
 # G3
 
 
-async def test_no_setting_of_the_repository_makes_us_run_something(home: Worktrees, repo: Path, canary: Path) -> None:
-    checkout = await home.create("feat")
+async def test_no_setting_of_the_repository_makes_us_run_something(
+    worktrees: Worktrees, repo: Path, canary: Path
+) -> None:
+    checkout = await worktrees.create("feat")
     plant_hooks(canary.parent / "hooks", canary)
     with (repo / ".git" / "config").open("a") as config:
         config.write(hostile_settings(canary))
@@ -173,11 +175,11 @@ async def test_no_setting_of_the_repository_makes_us_run_something(home: Worktre
     for folder in (repo, checkout.path):
         (folder / ".gitattributes").write_text(attributes)
     (checkout.path / "a.txt").write_text("two\n")
-    person(checkout.path, "diff", "--stat")
+    run_git_as_person(checkout.path, "diff", "--stat")
     assert has_run(canary)
 
-    await whole_life(home, checkout)
-    await home.create("second")
+    await run_every_git_call(worktrees, checkout)
+    await worktrees.create("second")
 
     assert not has_run(canary)
 
@@ -199,41 +201,41 @@ SETTINGS = (
         *(pytest.param(where, SETTINGS, id=where) for where in ("config", "include", "includeIf", "worktree")),
     ],
 )
-async def test_a_setting_that_names_a_command_is_not_obeyed_wherever_it_stands(
-    home: Worktrees, repo: Path, tmp_path: Path, canary: Path, where: str, settings: tuple[str, ...]
+async def test_a_git_setting_that_names_a_command_is_ignored_wherever_it_is_set(
+    worktrees: Worktrees, repo: Path, tmp_path: Path, canary: Path, where: str, settings: tuple[str, ...]
 ) -> None:
     (repo / ".gitattributes").write_text("*.txt filter=x diff=x merge=x\n")
     for branch, text in (("left", "1\n"), ("right", "2\n")):
-        person(repo, "checkout", "-q", "-b", branch, "main")
+        run_git_as_person(repo, "checkout", "-q", "-b", branch, "main")
         (repo / "a.txt").write_text(text)
-        person(repo, "add", ".")
-        person(repo, "commit", "-q", "-m", branch)
-    checkout = await home.create("feat")
+        run_git_as_person(repo, "add", ".")
+        run_git_as_person(repo, "commit", "-q", "-m", branch)
+    checkout = await worktrees.create("feat")
     files = {"config": repo / ".git" / "config", "worktree": checkout.git_dir / "config.worktree"}
     file = files.get(where, tmp_path / "included")
     for setting in settings:
         command = f"!{canary}" if setting.startswith(("alias", "submodule")) else str(canary)
-        person(repo, "config", "--file", str(file), setting, command)
-    person(repo, "config", "--file", str(file), "hook.x.event", "post-checkout")
+        run_git_as_person(repo, "config", "--file", str(file), setting, command)
+    run_git_as_person(repo, "config", "--file", str(file), "hook.x.event", "post-checkout")
     if where == "worktree":
-        person(repo, "config", "extensions.worktreeConfig", "true")
+        run_git_as_person(repo, "config", "extensions.worktreeConfig", "true")
     elif where == "include":
-        person(repo, "config", "include.path", str(file))
+        run_git_as_person(repo, "config", "include.path", str(file))
     elif where == "includeIf":
         # Holds only in worktrees and only on that branch.
-        person(repo, "config", "includeIf.onbranch:feat.path", str(file))
-        person(repo, "config", "includeIf.gitdir:**/worktrees/**.path", str(file))
+        run_git_as_person(repo, "config", "includeIf.onbranch:feat.path", str(file))
+        run_git_as_person(repo, "config", "includeIf.gitdir:**/worktrees/**.path", str(file))
     has_run(canary)
 
     (checkout.path / "a.txt").write_text("two\n")
-    await home.standing(checkout)
+    await worktrees.standing(checkout)
     diff = await call_git(checkout, "diff")
     taken = await take_snapshot(checkout)
     await call_git(checkout, "merge-tree", "--write-tree", "left", "right")
     await call_git(checkout, "archive", "--format=x", "HEAD")
     async with temporary_checkout(checkout, taken) as tried:
         text = (tried.path / "a.txt").read_text()
-    await home.remove("feat", force=True)
+    await worktrees.remove("feat", force=True)
 
     assert b"+two" in diff.out
     assert text == "two\n"
@@ -241,26 +243,28 @@ async def test_a_setting_that_names_a_command_is_not_obeyed_wherever_it_stands(
 
 
 async def test_no_git_is_started_in_a_submodule_that_a_worker_replaced(
-    home: Worktrees, repo: Path, tmp_path: Path, canary: Path
+    worktrees: Worktrees, repo: Path, tmp_path: Path, canary: Path
 ) -> None:
-    person(tmp_path, "clone", "-q", str(repo), str(tmp_path / "library"))
-    person(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp_path / "library"), "sub")
-    person(repo, "commit", "-q", "-m", "a submodule")
-    checkout = await home.create("feat")
+    run_git_as_person(tmp_path, "clone", "-q", str(repo), str(tmp_path / "library"))
+    run_git_as_person(
+        repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp_path / "library"), "sub"
+    )
+    run_git_as_person(repo, "commit", "-q", "-m", "a submodule")
+    checkout = await worktrees.create("feat")
     # What the worker makes of the empty folder: a repository of its own, with settings of its own.
-    person(checkout.path, "clone", "-q", str(tmp_path / "library"), "sub")
+    run_git_as_person(checkout.path, "clone", "-q", str(tmp_path / "library"), "sub")
     (checkout.path / "sub" / ".git" / "info" / "attributes").write_text("*.txt filter=x\n")
-    person(checkout.path / "sub", "config", "filter.x.clean", str(canary))
+    run_git_as_person(checkout.path / "sub", "config", "filter.x.clean", str(canary))
     (checkout.path / "sub" / "a.txt").write_text("two\n")
     (checkout.path / ".gitmodules").write_text(
         f'[submodule "sub"]\n\tpath = sub\n\turl = {tmp_path}\n\tignore = none\n'
     )
-    person(repo, "config", "status.submoduleSummary", "true")
-    person(repo, "config", "diff.submodule", "diff")
-    person(checkout.path, "status")
+    run_git_as_person(repo, "config", "status.submoduleSummary", "true")
+    run_git_as_person(repo, "config", "diff.submodule", "diff")
+    run_git_as_person(checkout.path, "status")
     assert has_run(canary)
 
-    await whole_life(home, checkout)
+    await run_every_git_call(worktrees, checkout)
 
     assert not has_run(canary)
 
@@ -269,33 +273,33 @@ async def test_no_git_is_started_in_a_submodule_that_a_worker_replaced(
 
 
 async def test_a_common_folder_that_a_worker_names_is_not_used(
-    home: Worktrees, repo: Path, tmp_path: Path, canary: Path
+    worktrees: Worktrees, repo: Path, tmp_path: Path, canary: Path
 ) -> None:
-    checkout = await home.create("feat")
+    checkout = await worktrees.create("feat")
     (checkout.path / ".gitattributes").write_text("*.txt filter=x diff=x\n")
-    evil = hostile_git_dir(tmp_path / "evil", canary)
+    evil = make_hostile_git_dir(tmp_path / "evil", canary)
     (checkout.git_dir / "commondir").write_text(f"{evil}\n")
     (checkout.path / "a.txt").write_text("two\n")
-    person(checkout.path, "status")
+    run_git_as_person(checkout.path, "status")
     assert has_run(canary)
 
-    for call in (home.standing(checkout), take_snapshot(checkout), home.remove("feat", force=True)):
+    for call in (worktrees.standing(checkout), take_snapshot(checkout), worktrees.remove("feat", force=True)):
         with pytest.raises(OutsideFailed, match=r"commondir was changed and names .*evil"):
             await call
     (checkout.git_dir / "commondir").write_text("../..\n")
-    await whole_life(home, checkout)
+    await run_every_git_call(worktrees, checkout)
 
     assert not has_run(canary)
 
 
 async def test_a_repository_that_names_another_as_its_common_folder_is_not_used(
-    home: Worktrees, repo: Path, tmp_path: Path, canary: Path
+    worktrees: Worktrees, repo: Path, tmp_path: Path, canary: Path
 ) -> None:
-    evil = hostile_git_dir(tmp_path / "evil", canary)
+    evil = make_hostile_git_dir(tmp_path / "evil", canary)
     (repo / ".git" / "commondir").write_text(f"{evil}\n")
 
     with pytest.raises(OutsideFailed, match=r"commondir was changed and names .*evil"):
-        await call_git(home.repository, "status")
+        await call_git(worktrees.repository, "status")
 
     assert not has_run(canary)
 
@@ -303,7 +307,7 @@ async def test_a_repository_that_names_another_as_its_common_folder_is_not_used(
 # G5
 
 
-async def test_a_branch_moves_only_from_where_it_was(home: Worktrees, repo: Path) -> None:
+async def test_a_branch_moves_only_from_where_it_was(worktrees: Worktrees, repo: Path) -> None:
     old = await read_git_output(repo, "rev-parse", "main")
     tree = await read_git_output(repo, "rev-parse", "main^{tree}")
     reviewed = await write_commit(repo, tree, [old], "reviewed")
@@ -311,7 +315,7 @@ async def test_a_branch_moves_only_from_where_it_was(home: Worktrees, repo: Path
     (repo / ".git" / "refs" / "heads" / "main").write_text(f"{raw}\n")
 
     with pytest.raises(Mistake, match=r"main has moved since .* was approved"):
-        await advance_branch(home.repository, "main", old=old, new=reviewed, tree=tree)
+        await advance_branch(worktrees.repository, "main", old=old, new=reviewed, tree=tree)
 
     assert await read_git_output(repo, "rev-parse", "main") == raw
 
@@ -321,32 +325,34 @@ async def test_a_branch_moves_only_from_where_it_was(home: Worktrees, repo: Path
 
 @pytest.mark.parametrize("scheme", ["{}", "file://{}", "ext::{}", "ssh://x/{}", "git://localhost{}"])
 async def test_nothing_of_a_hostile_clone_runs_when_it_is_fetched_from(
-    home: Worktrees, tmp_path: Path, canary: Path, scheme: str
+    worktrees: Worktrees, tmp_path: Path, canary: Path, scheme: str
 ) -> None:
-    evil = hostile_git_dir(tmp_path / "evil", canary)
+    evil = make_hostile_git_dir(tmp_path / "evil", canary)
     plant_hooks(evil / "hooks", canary)
     for setting in ("uploadpack.packObjectsHook", "core.alternateRefsCommand", "remote.origin.uploadpack"):
-        person(evil, "config", setting, str(canary))
-    person(evil, "config", "remote.origin.promisor", "true")
+        run_git_as_person(evil, "config", setting, str(canary))
+    run_git_as_person(evil, "config", "remote.origin.promisor", "true")
     has_run(canary)
     url = scheme.format(canary if scheme.startswith("ext") else evil)
 
     for command in (("fetch", url), ("ls-remote", url), ("clone", url, str(tmp_path / "clone"))):
-        assert (await call_git(home.repository, *command)).code != 0
+        assert (await call_git(worktrees.repository, *command)).code != 0
     assert not has_run(canary)
 
 
 async def test_submodules_are_neither_fetched_nor_entered(
-    home: Worktrees, repo: Path, tmp_path: Path, canary: Path
+    worktrees: Worktrees, repo: Path, tmp_path: Path, canary: Path
 ) -> None:
-    person(tmp_path, "clone", "-q", str(repo), str(tmp_path / "library"))
-    person(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp_path / "library"), "sub")
-    person(repo, "config", "--file", ".gitmodules", "submodule.sub.url", f"ext::{canary}")
-    person(repo, "config", "submodule.recurse", "true")
-    person(repo, "config", "submodule.sub.update", f"!{canary}")
-    person(repo, "commit", "-q", "-a", "-m", "a submodule")
+    run_git_as_person(tmp_path, "clone", "-q", str(repo), str(tmp_path / "library"))
+    run_git_as_person(
+        repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp_path / "library"), "sub"
+    )
+    run_git_as_person(repo, "config", "--file", ".gitmodules", "submodule.sub.url", f"ext::{canary}")
+    run_git_as_person(repo, "config", "submodule.recurse", "true")
+    run_git_as_person(repo, "config", "submodule.sub.update", f"!{canary}")
+    run_git_as_person(repo, "commit", "-q", "-a", "-m", "a submodule")
 
-    checkout = await home.create("feat")
+    checkout = await worktrees.create("feat")
     await call_git(checkout, "submodule", "update", "--init", "--recursive")
 
     assert list((checkout.path / "sub").iterdir()) == []
@@ -357,21 +363,21 @@ async def test_submodules_are_neither_fetched_nor_entered(
 
 
 async def test_a_checkout_shaped_like_a_git_folder_is_not_taken_for_one(
-    home: Worktrees, repo: Path, tmp_path: Path, canary: Path
+    worktrees: Worktrees, repo: Path, tmp_path: Path, canary: Path
 ) -> None:
-    checkout = await home.create("feat")
-    evil = hostile_git_dir(tmp_path / "evil", canary)
+    checkout = await worktrees.create("feat")
+    evil = make_hostile_git_dir(tmp_path / "evil", canary)
     for name in ("HEAD", "config"):
         (checkout.path / name).write_bytes((evil / name).read_bytes())
     for name in ("objects", "refs"):
         (checkout.path / name).mkdir()
     (checkout.path / ".git").unlink()
-    person(checkout.path, "status")
+    run_git_as_person(checkout.path, "status")
 
-    stands = await home.standing(checkout)
-    await whole_life(home, checkout)
+    status = await worktrees.standing(checkout)
+    await run_every_git_call(worktrees, checkout)
 
-    assert (stands.modified, stands.untracked) == (0, 2)
+    assert (status.modified, status.untracked) == (0, 2)
     assert not has_run(canary)
     with pytest.raises(Mistake, match=r"is not in a git repository"):
         Repository.at(evil)
@@ -379,31 +385,33 @@ async def test_a_checkout_shaped_like_a_git_folder_is_not_taken_for_one(
 
 @pytest.mark.parametrize("folder", ["../{branch}", "../x/{branch}/y"])
 @pytest.mark.parametrize("name", [".git", ".GIT", ".git/hooks", "git~1"])
-async def test_no_worktree_is_called_like_gits_own_folder(home: Worktrees, folder: str, name: str) -> None:
+async def test_no_worktree_is_called_like_gits_own_folder(worktrees: Worktrees, folder: str, name: str) -> None:
     with pytest.raises(Mistake, match=r"name of a branch|a folder of git's own"):
-        await replace(home, folder=folder).create(name)
+        await replace(worktrees, folder=folder).create(name)
     with pytest.raises(Mistake, match=r"a folder of git's own"):
-        replace(home, folder=f"../{name}/{{branch}}").path_for("feat")
+        replace(worktrees, folder=f"../{name}/{{branch}}").path_for("feat")
 
 
 # G8
 
 
-async def test_names_that_a_shell_or_git_would_act_on_are_only_text(home: Worktrees, repo: Path, canary: Path) -> None:
+async def test_names_that_a_shell_or_git_would_act_on_are_only_text(
+    worktrees: Worktrees, repo: Path, canary: Path
+) -> None:
     for setting in ("user.email", "user.name"):
-        person(repo, "config", setting, f"$({canary})`{canary}`; {canary}")
+        run_git_as_person(repo, "config", setting, f"$({canary})`{canary}`; {canary}")
     (repo / f"--output=x;$({canary})").parent.mkdir(parents=True, exist_ok=True)
     (repo / f"--output=x;$({canary})").write_text("a file\n")
     branch = f"feat/$({canary.name})`{canary.name}`;x"
 
     for name in ("--upload-pack=x", "-b", "--exec=x"):
         with pytest.raises(Mistake, match=r"it looks like an option"):
-            await home.create(name)
+            await worktrees.create(name)
         with pytest.raises(Mistake, match=r"has no commit"):
-            await home.create("fine", base=name)
+            await worktrees.create("fine", base=name)
         with pytest.raises(Mistake, match=r"no worktree has the branch"):
-            await home.remove(name)
-    await whole_life(home, await home.create(branch))
+            await worktrees.remove(name)
+    await run_every_git_call(worktrees, await worktrees.create(branch))
     await take_snapshot(repo)
 
     assert not has_run(canary)
@@ -412,9 +420,9 @@ async def test_names_that_a_shell_or_git_would_act_on_are_only_text(home: Worktr
 # G10
 
 
-async def test_what_was_approved_is_what_a_branch_moves_to(home: Worktrees, repo: Path) -> None:
+async def test_what_was_approved_is_what_a_branch_moves_to(worktrees: Worktrees, repo: Path) -> None:
     old = await read_git_output(repo, "rev-parse", "main")
-    checkout = await home.create("feat")
+    checkout = await worktrees.create("feat")
     (checkout.path / "a.txt").write_text("reviewed\n")
     reviewed = await take_snapshot(checkout)
     tree = await read_git_output(repo, "rev-parse", f"{reviewed}^{{tree}}")
@@ -423,10 +431,10 @@ async def test_what_was_approved_is_what_a_branch_moves_to(home: Worktrees, repo
     unrelated = await write_commit(repo, tree, [], "does not descend")
 
     with pytest.raises(Mistake, match=r"is not what was approved for main"):
-        await advance_branch(home.repository, "main", old=old, new=pushed, tree=tree)
+        await advance_branch(worktrees.repository, "main", old=old, new=pushed, tree=tree)
     with pytest.raises(Mistake, match=r"does not contain what main has"):
-        await advance_branch(home.repository, "main", old=old, new=unrelated, tree=tree)
+        await advance_branch(worktrees.repository, "main", old=old, new=unrelated, tree=tree)
     assert await read_git_output(repo, "rev-parse", "main") == old
 
-    await advance_branch(home.repository, "main", old=old, new=reviewed, tree=tree)
+    await advance_branch(worktrees.repository, "main", old=old, new=reviewed, tree=tree)
     assert await read_git_output(repo, "rev-parse", "main") == reviewed

@@ -14,11 +14,11 @@ from podium.values.agent import Permissions
 from podium.values.event import ActionBegan, PermissionAsked
 
 from ..cli.conftest import Desk
-from ..cli.test_inbox import waiting
+from ..cli.test_inbox import list_waiting_requests
 from ..cli.test_terminal import Terminal
 from ..policy.test_commands import BROAD, BYPASSES
 from ..studio import Studio
-from .stage import answer, bash, call, ruled, run, run_attended, sly, write
+from .stage import add_sly_agent, answer_with, bash, call, run_attended, run_sly_agent, set_rules, write
 
 # P1
 
@@ -34,10 +34,10 @@ async def test_a_corpus_of_bypasses_runs_nothing_under_broad_rules(
 ) -> None:
     (repo / "src").mkdir()
     (repo / "src" / "keep.py").write_text("x")
-    ruled(studio, allow=BROAD.allow)
-    sly(studio, {"calls": [{"name": "bash", "arguments": {"command": one}} for one in commands]})
+    set_rules(studio, allow=BROAD.allow)
+    add_sly_agent(studio, {"calls": [{"name": "bash", "arguments": {"command": one}} for one in commands]})
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     assert len(COMMANDS) >= 120
     assert len(studio.events(result, PermissionAsked)) == len(commands)
@@ -55,15 +55,15 @@ async def test_a_deny_of_any_scope_wins_over_every_narrower_allow(
     studio: Studio, repo: Path, scope: str, mode: Any
 ) -> None:
     denied = Permissions(deny=("Edit", "Bash(touch *)"))
-    ruled(studio, mode=mode, allow=["Write(/b.txt)", "Bash(touch b.txt)", "Edit(/b.txt)"])
+    set_rules(studio, mode=mode, allow=["Write(/b.txt)", "Bash(touch b.txt)", "Edit(/b.txt)"])
     if scope == "person":
         both = structs.replace(studio.settings.permissions, deny=denied.deny)
         studio.settings = structs.replace(studio.settings, permissions=both)
     if scope == "repository":
         studio.settings = structs.replace(studio.settings, narrowing=denied)
-    sly(studio, write("b.txt"), bash("touch b.txt"), **({"permissions": denied} if scope == "agent" else {}))
+    add_sly_agent(studio, write("b.txt"), bash("touch b.txt"), **({"permissions": denied} if scope == "agent" else {}))
 
-    await run(studio, repo)
+    await run_sly_agent(studio, repo)
 
     assert not (repo / "b.txt").exists()
 
@@ -77,9 +77,9 @@ def test_rules_of_a_repository_loosen_nothing_and_a_warning_says_so(desk: Desk) 
     )
     (desk.home / "config.yaml").write_text("permissions: {allow: ['Edit(/kept.txt)']}\n")
     moves = [bash("touch ran.txt"), write("b.txt"), write("kept.txt")]
-    desk.agent("sly", *moves, "The end.", tools=["Bash", "Write"], permissions={"allow": ["Bash", "Write"]})
+    desk.write_agent("sly", *moves, "The end.", tools=["Bash", "Write"], permissions={"allow": ["Bash", "Write"]})
 
-    done = desk.podium("run", "sly", "go")
+    done = desk.run_podium("run", "sly", "go")
 
     assert done.stdout == "The end.\n"
     assert "permissions.allow: is ignored" in done.stderr
@@ -111,10 +111,10 @@ def test_rules_of_a_repository_loosen_nothing_and_a_warning_says_so(desk: Desk) 
 async def test_what_is_unknown_oversize_or_unreadable_is_not_done(
     studio: Studio, repo: Path, move: dict[str, Any]
 ) -> None:
-    ruled(studio, allow=["Bash(touch *)", "Bash(ls *)"])
-    sly(studio, move)
+    set_rules(studio, allow=["Bash(touch *)", "Bash(ls *)"])
+    add_sly_agent(studio, move)
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     assert result.text == "done", result.error
     assert studio.events(result, ActionBegan) == []
@@ -130,8 +130,8 @@ UNSAFE = ["ls && git status", "bash -c ls", "python3 -c 'print(1)'", "xargs ls",
 async def test_always_is_neither_offered_nor_taken_for_what_runs_other_things(
     studio: Studio, repo: Path, command: str
 ) -> None:
-    ruled(studio)
-    sly(studio, bash(command), bash(command))
+    set_rules(studio)
+    add_sly_agent(studio, bash(command), bash(command))
     asked_for: list[PermissionAsked] = []
 
     async def greedy(run: Run, asked: PermissionAsked) -> None:
@@ -142,13 +142,13 @@ async def test_always_is_neither_offered_nor_taken_for_what_runs_other_things(
 
     assert asked_for[0].always == ""
     # It holds for the very same action in this run, and as a rule nowhere.
-    other = await run(studio, repo)
+    other = await run_sly_agent(studio, repo)
     assert result.text == "done"
     assert studio.events(other, ActionBegan) == []
 
 
 def test_a_terminal_offers_no_key_for_good_where_that_would_cover_too_much(desk: Desk) -> None:
-    desk.agent("sly", bash("bash -c ls"), "The end.", tools=["Bash"])
+    desk.write_agent("sly", bash("bash -c ls"), "The end.", tools=["Bash"])
     terminal = Terminal(desk, "run", "sly", "go", rows=30, columns=120)
 
     lines = terminal.wait_for("[y] once")
@@ -159,20 +159,20 @@ def test_a_terminal_offers_no_key_for_good_where_that_would_cover_too_much(desk:
     terminal.process.send("a")
 
     assert not any("[p]" in line or "for good" in line for line in lines)
-    assert terminal.end() != 0
+    assert terminal.wait_exit() != 0
     assert not (desk.home / "allowed.json").exists()
 
 
 def test_a_command_line_keeps_no_rule_that_would_cover_too_much(desk: Desk) -> None:
-    desk.agent("sly", bash("bash -c ls"), "The end.", tools=["Bash"])
-    desk.podium("run", "sly", "go", "--park")
-    [one] = waiting(desk)
+    desk.write_agent("sly", bash("bash -c ls"), "The end.", tools=["Bash"])
+    desk.run_podium("run", "sly", "go", "--park")
+    [one] = list_waiting_requests(desk)
 
-    refused = desk.podium("approve", str(one["id"]), "--always")
+    refused = desk.run_podium("approve", str(one["id"]), "--always")
 
     assert refused.returncode == 2
     assert "no rule for good can be made" in refused.stderr
-    assert [left["id"] for left in waiting(desk)] == [one["id"]]
+    assert [left["id"] for left in list_waiting_requests(desk)] == [one["id"]]
     assert not (desk.home / "allowed.json").exists()
 
 
@@ -183,8 +183,8 @@ def test_a_command_line_keeps_no_rule_that_would_cover_too_much(desk: Desk) -> N
 async def test_the_rule_that_is_shown_is_the_one_that_is_kept_and_that_matches(
     studio: Studio, repo: Path, name: str
 ) -> None:
-    ruled(studio)
-    sly(studio, write(name), write(name, "y\n"), write("a1x.txt"))
+    set_rules(studio)
+    add_sly_agent(studio, write(name), write(name, "y\n"), write("a1x.txt"))
     asked_for: list[PermissionAsked] = []
 
     async def for_good(run: Run, asked: PermissionAsked) -> None:
@@ -213,11 +213,11 @@ async def test_the_rule_that_is_shown_is_the_one_that_is_kept_and_that_matches(
     ],
     ids=["parts", "length", "brackets", "substitutions"],
 )
-async def test_what_is_too_much_to_look_through_is_asked_about(studio: Studio, repo: Path, command: str) -> None:
-    ruled(studio, allow=["Bash(ls *)", "Bash(echo *)", "Bash(touch *)"])
-    sly(studio, bash(command))
+async def test_commands_that_are_too_large_to_inspect_are_asked_about(studio: Studio, repo: Path, command: str) -> None:
+    set_rules(studio, allow=["Bash(ls *)", "Bash(echo *)", "Bash(touch *)"])
+    add_sly_agent(studio, bash(command))
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     assert len(studio.events(result, PermissionAsked)) == 1
     assert not (repo / "ran.txt").exists()
@@ -230,10 +230,10 @@ def test_rules_are_out_of_a_commands_reach_and_hold_to_the_end_of_the_run(desk: 
     (desk.home / "config.yaml").write_text("permissions: {deny: ['Bash(touch *)']}\n")
     script = f"echo 'permissions: {{allow: [Bash]}}' | tee {desk.home}/config.yaml podium.yaml .podium/config.yaml"
     (desk.repo / "loosen.sh").write_text(script)
-    desk.agent("sly", bash("sh loosen.sh"), bash("touch ran.txt"), "The end.", tools=["Bash"])
+    desk.write_agent("sly", bash("sh loosen.sh"), bash("touch ran.txt"), "The end.", tools=["Bash"])
 
-    desk.podium("run", "sly", "go", "--permissions", "bypass")
-    again = desk.podium("run", "sly", "go")
+    desk.run_podium("run", "sly", "go", "--permissions", "bypass")
+    again = desk.run_podium("run", "sly", "go")
 
     assert (desk.home / "config.yaml").read_text() == "permissions: {deny: ['Bash(touch *)']}\n"
     assert not (desk.repo / "ran.txt").exists()
@@ -245,31 +245,31 @@ def test_rules_are_out_of_a_commands_reach_and_hold_to_the_end_of_the_run(desk: 
 
 @pytest.mark.parametrize(("mode", "is_done"), [("plan", False), ("dont-ask", False), ("default", True)])
 def test_an_answer_holds_only_under_the_mode_that_the_run_goes_on_in(desk: Desk, mode: str, is_done: bool) -> None:
-    desk.agent("sly", write("b.txt"), "The end.", tools=["Write"])
-    desk.podium("run", "sly", "go", "--park")
-    [one] = waiting(desk)
-    desk.podium("approve", str(one["id"]))
+    desk.write_agent("sly", write("b.txt"), "The end.", tools=["Write"])
+    desk.run_podium("run", "sly", "go", "--park")
+    [one] = list_waiting_requests(desk)
+    desk.run_podium("approve", str(one["id"]))
 
-    desk.podium("resume", desk.run_id(), "--permissions", mode)
+    desk.run_podium("resume", desk.run_id(), "--permissions", mode)
 
     assert (desk.repo / "b.txt").exists() is is_done
 
 
 def test_a_request_that_waits_is_not_approved_by_resuming(desk: Desk) -> None:
-    desk.agent("sly", bash("touch ran.txt"), "The end.", tools=["Bash"])
-    desk.podium("run", "sly", "go", "--park")
+    desk.write_agent("sly", bash("touch ran.txt"), "The end.", tools=["Bash"])
+    desk.run_podium("run", "sly", "go", "--park")
 
     for mode in ("default", "accept-edits", "plan"):
-        desk.podium("resume", desk.run_id(), "--permissions", mode, "--park")
+        desk.run_podium("resume", desk.run_id(), "--permissions", mode, "--park")
 
     assert not (desk.repo / "ran.txt").exists()
 
 
-async def test_an_answer_to_a_denied_wish_changes_nothing(studio: Studio, repo: Path) -> None:
-    ruled(studio, deny=["Write"])
-    sly(studio, write("b.txt"))
+async def test_an_answer_to_a_denied_action_changes_nothing(studio: Studio, repo: Path) -> None:
+    set_rules(studio, deny=["Write"])
+    add_sly_agent(studio, write("b.txt"))
 
-    result = await run_attended(studio, repo, answer("always"))
+    result = await run_attended(studio, repo, answer_with("always"))
 
     assert studio.events(result, PermissionAsked) == []
     assert not (repo / "b.txt").exists()

@@ -22,13 +22,13 @@ from podium.values.event import ActionBegan, ToolAnswered
 from ..cli.conftest import PODIUM, TOO_LONG, Desk
 from ..cli.test_trust import Listener
 from ..studio import Studio
-from ..workspace.test_sandbox_ends import leaving, running
-from .stage import bash, call, ruled, run, sly, write
+from ..workspace.test_sandbox_ends import find_processes, make_lingering_script
+from .stage import add_sly_agent, bash, call, run_sly_agent, set_rules, write
 
 BYPASS = ("--permissions", "bypass")
 
 
-def answers(studio: Studio, result: Any) -> str:
+def join_tool_answers(studio: Studio, result: Any) -> str:
     return "\n".join(event.text for event in studio.events(result, ToolAnswered))
 
 
@@ -38,16 +38,16 @@ def answers(studio: Studio, result: Any) -> str:
 async def test_a_command_of_an_agent_has_no_capability_and_writes_nothing_outside(
     studio: Studio, repo: Path, tmp_path: Path
 ) -> None:
-    ruled(studio, mode="bypass")
-    sly(
+    set_rules(studio, mode="bypass")
+    add_sly_agent(
         studio,
         bash("grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status"),
         bash(f"mount -o remount,rw,bind / || touch {tmp_path}/canary || touch /usr/podium-canary"),
     )
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
-    told = answers(studio, result)
+    told = join_tool_answers(studio, result)
     assert "CapEff:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2" in told
     assert not (tmp_path / "canary").exists()
     assert not Path("/usr/podium-canary").exists()
@@ -67,7 +67,7 @@ def test_without_a_sandbox_that_holds_the_product_runs_no_command(desk: Desk, tm
         fake = tmp_path / "bwrap"
         fake.write_text(f"#!/bin/bash\n{scripts[broken]}\n")
         fake.chmod(0o755)
-    desk.agent("sly", bash("touch ran.txt"), "The end.", tools=["Bash"])
+    desk.write_agent("sly", bash("touch ran.txt"), "The end.", tools=["Bash"])
     can_hide = subprocess.run(["unshare", "-Urm", "true"], capture_output=True).returncode == 0
     around = ["unshare", "-Urm", "/bin/sh", "-c", HIDING, "sh", str(fake)] if can_hide else []
 
@@ -87,12 +87,12 @@ def test_without_a_sandbox_that_holds_the_product_runs_no_command(desk: Desk, tm
 
 def test_giving_up_the_sandbox_is_typed_by_the_person_shown_and_recorded(desk: Desk) -> None:
     (desk.repo / "podium.yaml").write_text("sandbox: off\n")
-    desk.agent("sly", bash("grep Seccomp: /proc/self/status"), "The end.", tools=["Bash"])
+    desk.write_agent("sly", bash("grep Seccomp: /proc/self/status"), "The end.", tools=["Bash"])
 
-    asked_by_the_repository = desk.podium("run", "sly", "go", *BYPASS)
-    kept = desk.podium("logs", desk.run_id(), "--jsonl").stdout
-    typed = desk.podium("run", "sly", "go", *BYPASS, "--no-sandbox")
-    given_up = desk.podium("logs", desk.run_id(), "--jsonl").stdout
+    asked_by_the_repository = desk.run_podium("run", "sly", "go", *BYPASS)
+    kept = desk.run_podium("logs", desk.run_id(), "--jsonl").stdout
+    typed = desk.run_podium("run", "sly", "go", *BYPASS, "--no-sandbox")
+    given_up = desk.run_podium("logs", desk.run_id(), "--jsonl").stdout
 
     assert "Seccomp:\\t2" in kept
     assert "without a sandbox" not in asked_by_the_repository.stderr
@@ -105,18 +105,18 @@ def test_giving_up_the_sandbox_is_typed_by_the_person_shown_and_recorded(desk: D
 # S3
 
 
-def test_programs_of_the_checkout_are_not_taken_for_ours(desk: Desk, tmp_path: Path) -> None:
+def test_programs_of_the_checkout_are_not_run_in_place_of_system_programs(desk: Desk, tmp_path: Path) -> None:
     for name in ("bwrap", "git", "python3", "python", "sh", "bash", "rg", "unshare"):
         (desk.repo / name).write_text(f"#!/bin/sh\necho {name} >>{tmp_path}/canary\n")
         (desk.repo / name).chmod(0o755)
     shutil.rmtree(desk.repo / ".git")
     subprocess.run(["/usr/bin/git", "init", "-q", desk.repo], check=True)
     moves = [call("grep", pattern="x"), call("glob", pattern="*"), call("git_diff"), bash("true")]
-    desk.agent("sly", *moves, "The end.", tools=["Grep", "Glob", "git_diff", "Bash"])
+    desk.write_agent("sly", *moves, "The end.", tools=["Grep", "Glob", "git_diff", "Bash"])
     path = f".:{desk.repo}:{desk.environment['PATH']}"
 
-    done = desk.podium("run", "sly", "go", *BYPASS, PATH=path)
-    looked = desk.podium("doctor", PATH=path)
+    done = desk.run_podium("run", "sly", "go", *BYPASS, PATH=path)
+    looked = desk.run_podium("doctor", PATH=path)
 
     assert done.stdout == "The end.\n"
     assert "something went wrong" not in looked.stderr
@@ -126,13 +126,13 @@ def test_programs_of_the_checkout_are_not_taken_for_ours(desk: Desk, tmp_path: P
 # S5
 
 
-async def test_what_podium_itself_knows_is_not_read_from_its_process(
+async def test_a_command_cannot_read_secrets_from_the_process_of_podium(
     studio: Studio, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PODIUM_CANARY", "a-secret-value")
-    ruled(studio, mode="bypass")
+    set_rules(studio, mode="bypass")
     ours = os.getpid()
-    sly(
+    add_sly_agent(
         studio,
         bash("grep -az CANARY -r /proc/1 /proc/self /proc/2 --include environ"),
         bash(f"cat /proc/{ours}/environ /proc/{ours}/maps"),
@@ -141,10 +141,10 @@ async def test_what_podium_itself_knows_is_not_read_from_its_process(
         bash("ps axe"),
     )
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     assert result.text == "done"
-    assert "a-secret-value" not in answers(studio, result)
+    assert "a-secret-value" not in join_tool_answers(studio, result)
     assert all(event.is_error for event in studio.events(result, ToolAnswered)[1:4])
 
 
@@ -167,14 +167,14 @@ async def test_what_podium_itself_knows_is_not_read_from_its_process(
 async def test_no_program_reaches_a_port_of_this_machine(
     studio: Studio, repo: Path, listener: Listener, probe: str
 ) -> None:
-    ruled(studio, mode="bypass")
+    set_rules(studio, mode="bypass")
     port = listener.socket.getsockname()[1]
-    sly(studio, bash(probe.format(port=port, python=sys.executable), timeout=20))
+    add_sly_agent(studio, bash(probe.format(port=port, python=sys.executable), timeout=20))
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     assert len(studio.events(result, ActionBegan)) == 1
-    assert "exit code 0" not in answers(studio, result)
+    assert "exit code 0" not in join_tool_answers(studio, result)
     assert listener.calls == 0
 
 
@@ -182,10 +182,10 @@ async def test_no_program_reaches_a_port_of_this_machine(
 async def test_without_a_rule_for_it_no_address_is_fetched(
     studio: Studio, repo: Path, listener: Listener, rules: list[str]
 ) -> None:
-    ruled(studio, allow=rules)
-    sly(studio, call("web_fetch", url=listener.url))
+    set_rules(studio, allow=rules)
+    add_sly_agent(studio, call("web_fetch", url=listener.url))
 
-    await run(studio, repo)
+    await run_sly_agent(studio, repo)
 
     assert listener.calls == 0
 
@@ -196,13 +196,13 @@ def test_an_empty_list_of_hosts_is_no_rule(rule: str) -> None:
     from podium.values.errors import Mistake
 
     try:
-        verdict = check(_fetch(), {"allow": [rule]})
+        verdict = check(_make_fetch_action(), {"allow": [rule]})
     except Mistake:
         return
     assert verdict.decision == "ask"
 
 
-def _fetch() -> Any:
+def _make_fetch_action() -> Any:
     from podium.values.action import Action
 
     return Action(run="r", agent="a", tool="web_fetch", arguments={"url": "https://example.com/"})
@@ -213,13 +213,13 @@ def _fetch() -> Any:
 
 def test_nothing_that_an_agent_started_survives_when_podium_is_killed(desk: Desk) -> None:
     token = f"token-{secrets.token_hex(8)}"
-    (desk.repo / "leave.sh").write_text(f"{leaving(token)}; echo begun >begun; sleep 999; :\n")
+    (desk.repo / "leave.sh").write_text(f"{make_lingering_script(token)}; echo begun >begun; sleep 999; :\n")
     os.mkfifo(desk.repo / "begun")
-    desk.agent("sly", bash("bash leave.sh"), "The end.", tools=["Bash"])
+    desk.write_agent("sly", bash("bash leave.sh"), "The end.", tools=["Bash"])
 
-    with desk.started("run", "sly", "go", *BYPASS) as process:
+    with desk.start_podium("run", "sly", "go", *BYPASS) as process:
         assert (desk.repo / "begun").read_text() == "begun\n"
-        found = {pid: os.pidfd_open(pid) for pid in running(token)}
+        found = {pid: os.pidfd_open(pid) for pid in find_processes(token)}
         process.send_signal(signal.SIGKILL)
         process.wait()
 
@@ -227,22 +227,22 @@ def test_nothing_that_an_agent_started_survives_when_podium_is_killed(desk: Desk
         for descriptor in found.values():
             assert select.select([descriptor], [], [], 2)[0]
             os.close(descriptor)
-    assert running(token) == []
+    assert find_processes(token) == []
 
 
 async def test_a_late_command_that_ignores_signals_is_ended_and_recorded_once(studio: Studio, repo: Path) -> None:
     token = f"token-{secrets.token_hex(8)}"
-    ruled(studio, mode="bypass")
-    (repo / "stay.sh").write_text(f"trap '' TERM HUP\necho begun\n{leaving(token)}\nsleep 999\n")
-    sly(studio, bash("bash stay.sh", timeout=1))
+    set_rules(studio, mode="bypass")
+    (repo / "stay.sh").write_text(f"trap '' TERM HUP\necho begun\n{make_lingering_script(token)}\nsleep 999\n")
+    add_sly_agent(studio, bash("bash stay.sh", timeout=1))
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     [answered] = studio.events(result, ToolAnswered)
     assert answered.text.startswith("begun\n")
     assert "stopped after 1 s, with all that it had started" in answered.text
     assert len(studio.events(result, ActionBegan)) == 1
-    assert running(token) == []
+    assert find_processes(token) == []
 
 
 # S12
@@ -254,14 +254,14 @@ PROTECTED = (".git/hooks/pre-commit", ".git/config", ".mcp.json", ".envrc", ".ba
 async def test_protected_paths_are_neither_written_by_a_command_nor_by_a_tool_unasked(
     studio: Studio, repo: Path, path: str
 ) -> None:
-    ruled(studio, mode="bypass")
+    set_rules(studio, mode="bypass")
     (repo / "plant.sh").write_text(f"mkdir -p $(dirname {path}); ln -s {path} way; echo evil >{path}; echo evil >way\n")
-    sly(studio, bash("bash plant.sh"), write(path, "evil\n"), write("way", "evil\n"))
+    add_sly_agent(studio, bash("bash plant.sh"), write(path, "evil\n"), write("way", "evil\n"))
     before = sorted(p for p in repo.rglob("*") if ".git" in p.parts)
 
-    await run(studio, repo)
+    await run_sly_agent(studio, repo)
 
-    planted = [p for p in repo.rglob("*") if p.is_file() and not p.is_symlink() and _text(p) == "evil\n"]
+    planted = [p for p in repo.rglob("*") if p.is_file() and not p.is_symlink() and _read_text(p) == "evil\n"]
     # A repository's podium.yaml may be written by a command, and can only tighten: see the rows P3 and X2.
     assert [p for p in planted if p.name != "podium.yaml"] == []
     assert sorted(p for p in repo.rglob("*") if ".git" in p.parts) == before
@@ -269,7 +269,7 @@ async def test_protected_paths_are_neither_written_by_a_command_nor_by_a_tool_un
     assert {line[3:] for line in status.stdout.splitlines()} <= {"plant.sh", "way", "podium.yaml"}
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return path.read_bytes().decode(errors="replace")
 
 
@@ -294,10 +294,10 @@ def _text(path: Path) -> str:
 async def test_an_argument_that_would_loosen_the_sandbox_is_rejected(
     studio: Studio, repo: Path, more: dict[str, Any]
 ) -> None:
-    ruled(studio, mode="bypass")
-    sly(studio, bash("touch ran.txt", **more), call("run_checks", **more), write_with(more))
+    set_rules(studio, mode="bypass")
+    add_sly_agent(studio, bash("touch ran.txt", **more), call("run_checks", **more), write_with(more))
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     assert studio.events(result, ActionBegan) == []
     assert {path.name for path in repo.iterdir()} == {".git", "a.txt"}
@@ -308,8 +308,8 @@ def write_with(more: dict[str, Any]) -> dict[str, Any]:
     return call("write_file", path="b.txt", content="x", **more)
 
 
-async def test_what_an_agents_own_file_says_of_the_sandbox_changes_nothing(desk: Desk) -> None:
-    desk.agent(
+async def test_an_agents_own_file_cannot_change_the_sandbox(desk: Desk) -> None:
+    desk.write_agent(
         "sly",
         bash("grep Seccomp: /proc/self/status"),
         "The end.",
@@ -319,11 +319,11 @@ async def test_what_an_agents_own_file_says_of_the_sandbox_changes_nothing(desk:
         permissions={"allow": ["Bash"]},
     )
 
-    unasked = desk.podium("run", "sly", "go")
-    desk.podium("run", "sly", "go", *BYPASS)
+    unasked = desk.run_podium("run", "sly", "go")
+    desk.run_podium("run", "sly", "go", *BYPASS)
 
     assert "nobody is there to ask" in unasked.stderr
-    assert "Seccomp:\\t2" in desk.podium("logs", desk.run_id(), "--jsonl").stdout
+    assert "Seccomp:\\t2" in desk.run_podium("logs", desk.run_id(), "--jsonl").stdout
 
 
 # S15, S16
@@ -333,28 +333,28 @@ async def test_an_agents_command_has_no_terminal_to_type_on(desk: Desk) -> None:
     from ..cli.test_terminal import Terminal
 
     command = f"{sys.executable} -c \"import os; os.open('/dev/tty', os.O_RDWR)\""
-    desk.agent("sly", bash(command), "The end.", tools=["Bash"])
+    desk.write_agent("sly", bash(command), "The end.", tools=["Bash"])
     terminal = Terminal(desk, "run", "sly", "go", *BYPASS)
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
 
-    told = desk.podium("logs", desk.run_id(), "--jsonl").stdout
+    told = desk.run_podium("logs", desk.run_id(), "--jsonl").stdout
     assert "No such device or address: '/dev/tty'" in told
 
 
 async def test_special_files_hold_no_tool_up_and_lead_nowhere(studio: Studio, repo: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("CANARY")
-    ruled(studio, mode="bypass")
+    set_rules(studio, mode="bypass")
     made = "mkfifo pipe; mknod device c 1 3; ln {0} hard; ln -s {0} soft; cp /bin/true tool; chmod u+s tool; exit 0"
     (repo / "make.sh").write_text(made.format(tmp_path / "secret"))
     names = ("pipe", "device", "hard", "soft", "tool")
     reads = [call("read_file", path=name) for name in names]
-    sly(studio, bash("bash make.sh"), *reads, write("pipe"), write("soft"), call("grep", pattern="CAN.RY"))
+    add_sly_agent(studio, bash("bash make.sh"), *reads, write("pipe"), write("soft"), call("grep", pattern="CAN.RY"))
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     assert result.text == "done"
-    assert "CANARY" not in answers(studio, result)
+    assert "CANARY" not in join_tool_answers(studio, result)
     assert (tmp_path / "secret").read_text() == "CANARY"
     assert not (repo / "device").exists()
     assert (repo / "tool").stat().st_mode & 0o7000 == 0
@@ -364,10 +364,10 @@ async def test_special_files_hold_no_tool_up_and_lead_nowhere(studio: Studio, re
 
 
 async def test_endless_output_is_bounded_and_the_run_goes_on(studio: Studio, repo: Path) -> None:
-    ruled(studio, mode="bypass")
-    sly(studio, bash("yes", timeout=1), bash("echo still here"))
+    set_rules(studio, mode="bypass")
+    add_sly_agent(studio, bash("yes", timeout=1), bash("echo still here"))
 
-    result = await run(studio, repo)
+    result = await run_sly_agent(studio, repo)
 
     first, second = studio.events(result, ToolAnswered)
     assert len(first.text) < 40_000

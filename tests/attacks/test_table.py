@@ -38,7 +38,7 @@ class Answer(NamedTuple):
     text: str
 
 
-def answers() -> dict[str, Answer]:
+def read_table() -> dict[str, Answer]:
     text = PAGE.read_text(encoding="utf-8")
     return {
         row["id"]: Answer(int(row["priority"]), TEST.findall(row["answer"]), row["answer"])
@@ -55,12 +55,12 @@ def is_expected_to_fail(path: str, name: str) -> bool:
 
 
 def test_every_attack_is_in_the_table_with_its_priority() -> None:
-    assert {id: answer.priority for id, answer in answers().items()} == ROWS
+    assert {id: answer.priority for id, answer in read_table().items()} == ROWS
 
 
 @pytest.mark.parametrize("id", ROWS)
 def test_every_attack_has_a_test_or_a_reason(id: str) -> None:
-    answer = answers()[id]
+    answer = read_table()[id]
 
     assert answer.tests or "open: " in answer.text
     if ROWS[id] == 0 and id not in LATER:
@@ -68,7 +68,7 @@ def test_every_attack_has_a_test_or_a_reason(id: str) -> None:
 
 
 def test_every_test_that_is_named_exists() -> None:
-    for path, name in {test for answer in answers().values() for test in answer.tests}:
+    for path, name in {test for answer in read_table().values() for test in answer.tests}:
         defined = {
             node.name
             for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body
@@ -77,7 +77,7 @@ def test_every_test_that_is_named_exists() -> None:
         assert name in defined, f"{path} has no {name}"
 
 
-def test_what_is_known_to_fail_is_said_to_be_open() -> None:
-    for id, answer in answers().items():
+def test_a_known_failure_is_listed_as_open() -> None:
+    for id, answer in read_table().items():
         if any(is_expected_to_fail(*test) for test in answer.tests):
             assert "open: " in answer.text, id

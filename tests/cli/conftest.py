@@ -20,7 +20,7 @@ from click.testing import Result as Invoked
 from podium.cli.root import podium
 from podium.store.sqlite.reader import RunSummary, StoreReader
 
-from ..conftest import PROVIDERS_OWN
+from ..conftest import PROVIDER_VARIABLES
 
 PODIUM = str(Path(sys.executable).with_name("podium"))
 TOO_LONG = 30.0
@@ -42,7 +42,7 @@ class Desk:
     def store(self) -> Path:
         return self.home / "podium.db"
 
-    def agent(self, name: str, *moves: str | dict[str, Any], **keys: Any) -> None:
+    def write_agent(self, name: str, *moves: str | dict[str, Any], **keys: Any) -> None:
         """Write an agent that plays these moves."""
         front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in {"engine": "scripted", **keys}.items())
         folder = self.repo / ".podium" / "agents"
@@ -50,7 +50,9 @@ class Desk:
         text = f"---\ndescription: {name}\n{front}\n---\n```script\n{json.dumps(moves)}\n```\n"
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
 
-    def podium(self, *arguments: str, input: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run_podium(
+        self, *arguments: str, input: str | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """Call podium in a process of its own, to its end."""
         return subprocess.run(
             [PODIUM, *arguments],
@@ -63,7 +65,7 @@ class Desk:
         )
 
     @contextmanager
-    def started(self, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    def start_podium(self, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
         """Call podium in a process of its own, beside the block."""
         with subprocess.Popen(
             [PODIUM, *arguments],
@@ -111,7 +113,7 @@ def wait_for(stream: IO[str] | None, words: str) -> str:
     raise AssertionError(f"no line with {words!r} in:\n{''.join(said)}")
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
+def read_until_exit(process: subprocess.Popen[str]) -> tuple[str, str]:
     """What a process still says on its two streams until it ends.
 
     Popen.communicate would forget the lines that `wait_for` has read ahead.
@@ -134,7 +136,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     repo, home = (tmp_path_factory.mktemp(name) for name in ("repo", "home"))
     (repo / ".git").mkdir()
     own = {"PODIUM_HOME": str(home), "COLUMNS": "100"}
-    foreign = [name for name in os.environ if name in PROVIDERS_OWN or name.startswith(("PODIUM_", "NO_COLOR"))]
+    foreign = [name for name in os.environ if name in PROVIDER_VARIABLES or name.startswith(("PODIUM_", "NO_COLOR"))]
     for name in foreign:
         monkeypatch.delenv(name)
     for name, value in own.items():
@@ -145,13 +147,13 @@ def desk(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.fixture
-def interrupted(desk: Desk) -> Callable[[], str]:
+def make_interrupted_run(desk: Desk) -> Callable[[], str]:
     """Makes a run that died in the middle, and gives its id."""
 
     def make() -> str:
-        desk.agent("lead", "the answer", advisors=["helper"])
-        desk.agent("helper", "some advice")
-        died = desk.podium("run", "lead", "do it", PODIUM_FAULT="8")
+        desk.write_agent("lead", "the answer", advisors=["helper"])
+        desk.write_agent("helper", "some advice")
+        died = desk.run_podium("run", "lead", "do it", PODIUM_FAULT="8")
         assert died.returncode == 137, died.stderr
         return desk.run_id()
 

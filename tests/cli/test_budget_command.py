@@ -10,18 +10,18 @@ from podium.store.sqlite.reader import StoreReader
 from podium.values.agent import Budget
 from podium.values.event import BudgetChanged
 
-from .conftest import SLOW, Desk, ended, wait_for
+from .conftest import SLOW, Desk, read_until_exit, wait_for
 
 
 def test_the_budget_of_a_run_is_changed_from_another_process(desk: Desk) -> None:
-    desk.agent("lead", "the answer", advisors=["helper"])
-    desk.agent("helper", {"says": "some advice", "delay": 1})
-    with desk.started("run", "lead", "do it", "--budget", "turns=1") as process:
+    desk.write_agent("lead", "the answer", advisors=["helper"])
+    desk.write_agent("helper", {"says": "some advice", "delay": 1})
+    with desk.start_podium("run", "lead", "do it", "--budget", "turns=1") as process:
         wait_for(process.stderr, "helper: thinks")
         run = desk.run_id()
 
         said = desk.invoke("budget", run[:8], "turns=5,tokens=300000")
-        answer, told = ended(process)
+        answer, told = read_until_exit(process)
 
     assert said.stderr == f"run {run}: tokens=300000,turns=5 holds from the next model call on\n"
     assert answer == "the answer\n"
@@ -29,38 +29,40 @@ def test_the_budget_of_a_run_is_changed_from_another_process(desk: Desk) -> None
     assert desk.invoke("budget", run).stdout.splitlines()[0] == "budget  tokens=300000,turns=5"
 
 
-def test_a_limit_below_what_is_used_ends_the_run_with_what_there_is(desk: Desk) -> None:
-    desk.agent("lead", "never", advisors=["helper"])
-    desk.agent("helper", {"says": "some advice", "delay": 1})
-    with desk.started("run", "lead", "do it") as process:
+def test_a_limit_below_the_current_usage_ends_the_run_with_partial_results(desk: Desk) -> None:
+    desk.write_agent("lead", "never", advisors=["helper"])
+    desk.write_agent("helper", {"says": "some advice", "delay": 1})
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "helper: thinks")
         desk.invoke("budget", desk.run_id(), "turns=1")
-        _, said = ended(process)
+        _, said = read_until_exit(process)
 
     assert process.returncode == 5
     assert "the run's budget of 1 model calls has no room" in said
     assert "some advice" in desk.invoke("results", desk.run_id()).stdout
 
 
-def test_when_changed_limits_begin_to_hold_is_told() -> None:
+def test_the_message_says_when_changed_limits_take_effect() -> None:
     assert describe_effective_time(Budget(turns=5)) == "from the next model call on"
     assert describe_effective_time(Budget(seconds=5)) == "from now on"
     assert describe_effective_time(Budget(seconds=5, turns=5)) == "from the next model call on, seconds from now"
 
 
-def test_seconds_end_a_run_that_thinks(desk: Desk) -> None:
-    desk.agent("lead", SLOW)
-    with desk.started("run", "lead", "do it") as process:
+def test_a_limit_in_seconds_ends_a_run_during_a_model_call(desk: Desk) -> None:
+    desk.write_agent("lead", SLOW)
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "lead: thinks")
         desk.invoke("budget", desk.run_id(), "seconds=0.5")
-        _, said = ended(process)
+        _, said = read_until_exit(process)
 
     assert process.returncode == 5
     assert "the run's budget of 0.5 s is used up" in said
 
 
-def test_a_change_for_a_run_that_nobody_works_on_waits(desk: Desk, interrupted: Callable[[], str]) -> None:
-    run = interrupted()
+def test_a_budget_change_for_a_run_without_a_process_applies_on_resume(
+    desk: Desk, make_interrupted_run: Callable[[], str]
+) -> None:
+    run = make_interrupted_run()
 
     said = desk.invoke("budget", run, "turns=1")
     resumed = desk.invoke("resume", run)
@@ -72,7 +74,7 @@ def test_a_change_for_a_run_that_nobody_works_on_waits(desk: Desk, interrupted: 
 
 
 def test_a_run_that_has_ended_keeps_its_budget(desk: Desk) -> None:
-    desk.agent("lead", {"calls": [{"name": "x"}]}, "never")
+    desk.write_agent("lead", {"calls": [{"name": "x"}]}, "never")
     desk.invoke("run", "lead", "do it", "--budget", "turns=1")
 
     said = desk.invoke("budget", desk.run_id(), "turns=9")
@@ -84,9 +86,9 @@ def test_a_run_that_has_ended_keeps_its_budget(desk: Desk) -> None:
 
 def test_money_is_refused_where_no_price_is_known(desk: Desk) -> None:
     # It is never asked; that the lead may ask it is enough.
-    desk.agent("helper", "x", engine="model", model="openai:nobody-knows-it")
-    desk.agent("lead", SLOW, agents=["helper"])
-    with desk.started("run", "lead", "do it", OPENAI_API_KEY="none") as process:
+    desk.write_agent("helper", "x", engine="model", model="openai:nobody-knows-it")
+    desk.write_agent("lead", SLOW, agents=["helper"])
+    with desk.start_podium("run", "lead", "do it", OPENAI_API_KEY="none") as process:
         wait_for(process.stderr, "lead: thinks")
 
         said = desk.invoke("budget", desk.run_id(), "usd=5")
@@ -98,7 +100,7 @@ def test_money_is_refused_where_no_price_is_known(desk: Desk) -> None:
 
 
 def test_programs_get_limits_and_usage(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
     desk.invoke("run", "lead", "do it", "--budget", "usd=2")
 
     said = json.loads(desk.invoke("budget", desk.run_id(), "--json").stdout)
@@ -122,8 +124,8 @@ def test_programs_get_limits_and_usage(desk: Desk) -> None:
         (" , ", "' , ' is no budget: it has no limit; usd=2,tokens=200000 would be one"),
     ],
 )
-def test_what_is_no_budget_is_refused_in_one_sentence(desk: Desk, limits: str, sentence: str) -> None:
-    desk.agent("lead", "the answer")
+def test_an_invalid_budget_is_refused_in_one_sentence(desk: Desk, limits: str, sentence: str) -> None:
+    desk.write_agent("lead", "the answer")
     desk.invoke("run", "lead", "do it")
 
     changed = desk.invoke("budget", desk.run_id(), limits)

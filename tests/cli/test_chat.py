@@ -14,18 +14,18 @@ from .conftest import SLOW, Desk
 from .test_terminal import Terminal
 
 
-def chat(desk: Desk, agent: str, *, kind: str = "xterm-256color") -> Terminal:
+def start_chat(desk: Desk, agent: str, *, kind: str = "xterm-256color") -> Terminal:
     """A chat that waits for the first line."""
     terminal = Terminal(desk, "chat", agent, TERM=kind)
     terminal.wait_for(f"{agent}>")
     return terminal
 
 
-def say(terminal: Terminal, line: str) -> None:
+def send_line(terminal: Terminal, line: str) -> None:
     terminal.process.send(f"{line}\r")
 
 
-def requests(desk: Desk) -> list[str]:
+def list_requests(desk: Desk) -> list[str]:
     """What was asked, the last first."""
     started = [run.first.event for run in desk.runs()]
     return [event.request.text for event in started if isinstance(event, RunStarted)]
@@ -33,22 +33,22 @@ def requests(desk: Desk) -> list[str]:
 
 @pytest.fixture
 def poet(desk: Desk) -> Desk:
-    desk.agent("poet", "a poem about rain", "a shorter poem", "the shortest poem")
+    desk.write_agent("poet", "a poem about rain", "a shorter poem", "the shortest poem")
     return desk
 
 
 def test_a_conversation_goes_on_from_line_to_line(poet: Desk) -> None:
-    terminal = chat(poet, "poet")
+    terminal = start_chat(poet, "poet")
 
-    say(terminal, "write a poem")
+    send_line(terminal, "write a poem")
     terminal.wait_for("a poem about rain")
-    say(terminal, "shorter")
+    send_line(terminal, "shorter")
     terminal.wait_for("a shorter poem")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert "> write a poem" in terminal.lines
-    assert requests(poet) == ["shorter", "write a poem"]
+    assert list_requests(poet) == ["shorter", "write a poem"]
 
 
 def test_podium_alone_on_a_terminal_is_a_chat(desk: Desk) -> None:
@@ -57,114 +57,114 @@ def test_podium_alone_on_a_terminal_is_a_chat(desk: Desk) -> None:
     terminal.wait_for("answer>")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
 
 
 def test_without_a_terminal_there_is_no_chat(poet: Desk) -> None:
-    done = poet.podium("chat", "poet", input="hello\n")
+    done = poet.run_podium("chat", "poet", input="hello\n")
 
     assert done.returncode == 2
     assert done.stderr == "podium: a chat needs a terminal, and this is none; podium run poet REQUEST asks once\n"
 
 
-def test_words_are_shown_while_they_are_said(desk: Desk) -> None:
-    desk.agent("slow", {"says": "one two three four five six", "pieces": 6, "pace": 0.3})
-    terminal = chat(desk, "slow")
+def test_a_reply_is_shown_while_it_is_streamed(desk: Desk) -> None:
+    desk.write_agent("slow", {"says": "one two three four five six", "pieces": 6, "pace": 0.3})
+    terminal = start_chat(desk, "slow")
 
-    say(terminal, "count")
+    send_line(terminal, "count")
     lines = terminal.wait_for("one two")
 
     assert not any("six" in line for line in lines)
     terminal.wait_for("one two three four five six")
     terminal.process.sendcontrol("d")
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
 
 
 def test_nothing_that_an_agent_says_acts_on_the_terminal(desk: Desk) -> None:
-    desk.agent("sly", "all \x1b[2Jgone \u202eoops\u202c")
-    terminal = chat(desk, "sly")
+    desk.write_agent("sly", "all \x1b[2Jgone \u202eoops\u202c")
+    terminal = start_chat(desk, "sly")
 
-    say(terminal, "hello")
+    send_line(terminal, "hello")
     lines = terminal.wait_for("gone")
 
     assert any("all \\x1b[2Jgone \\u202eoops\\u202c" in line for line in lines)
     terminal.process.sendcontrol("d")
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
 
 
 def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(desk: Desk) -> None:
-    desk.agent("poet", SLOW, "There once was a cat")
-    terminal = chat(desk, "poet")
-    say(terminal, "write a poem")
+    desk.write_agent("poet", SLOW, "There once was a cat")
+    terminal = start_chat(desk, "poet")
+    send_line(terminal, "write a poem")
     terminal.wait_for("(poet thinks")
 
     terminal.process.sendcontrol("c")
     terminal.wait_for("  stopped")
-    say(terminal, "rather a limerick")
+    send_line(terminal, "rather a limerick")
     terminal.wait_for("There once was a cat")
     terminal.wait_for("1 model call")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert [getattr(run.last.event, "outcome", "") for run in desk.runs()] == ["succeeded", "cancelled"]
 
 
 def test_a_second_ctrl_c_leaves(poet: Desk) -> None:
-    terminal = chat(poet, "poet")
+    terminal = start_chat(poet, "poet")
 
     terminal.process.sendcontrol("c")
     terminal.wait_for("Ctrl-C again")
     terminal.process.sendcontrol("c")
 
-    assert terminal.end() == 130
+    assert terminal.wait_exit() == 130
 
 
 def test_leaving_in_the_middle_leaves_a_run_that_can_be_resumed(desk: Desk) -> None:
-    desk.agent("poet", SLOW)
-    terminal = chat(desk, "poet")
-    say(terminal, "write a poem")
+    desk.write_agent("poet", SLOW)
+    terminal = start_chat(desk, "poet")
+    send_line(terminal, "write a poem")
     terminal.wait_for("(poet thinks")
 
-    say(terminal, "/quit")
+    send_line(terminal, "/quit")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert any(f"go on with: podium resume {desk.run_id()}" in line for line in terminal.lines)
 
 
-def test_what_is_said_meanwhile_is_heard_at_the_next_step(desk: Desk) -> None:
-    desk.agent(
+def test_a_line_sent_during_a_turn_is_delivered_at_the_next_step(desk: Desk) -> None:
+    desk.write_agent(
         "reader",
         {"calls": [{"name": "read_file", "arguments": {"path": "a.txt"}}], "delay": 1.5},
         "done",
         tools=["Read"],
     )
     (desk.repo / "a.txt").write_text("x\n")
-    terminal = chat(desk, "reader")
-    say(terminal, "read it")
+    terminal = start_chat(desk, "reader")
+    send_line(terminal, "read it")
     terminal.wait_for("> read it")
 
-    say(terminal, "and mind the end")
+    send_line(terminal, "and mind the end")
     terminal.wait_for("it is heard at the next step")
     terminal.wait_for("done")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert len(desk.runs()) == 1
     assert "messages_delivered" in desk.kinds(desk.run_id())
 
 
-def test_what_was_not_heard_is_the_next_line(desk: Desk) -> None:
-    desk.agent("poet", {"says": "a poem", "delay": 1.0}, "a shorter poem")
-    terminal = chat(desk, "poet")
-    say(terminal, "write a poem")
+def test_an_undelivered_line_becomes_the_next_request(desk: Desk) -> None:
+    desk.write_agent("poet", {"says": "a poem", "delay": 1.0}, "a shorter poem")
+    terminal = start_chat(desk, "poet")
+    send_line(terminal, "write a poem")
     terminal.wait_for("(poet thinks")
 
-    say(terminal, "shorter")
+    send_line(terminal, "shorter")
     terminal.wait_for("a shorter poem")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
-    assert requests(desk) == ["shorter", "write a poem"]
+    assert terminal.wait_exit() == 0
+    assert list_requests(desk) == ["shorter", "write a poem"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_what_was_not_heard_is_the_next_line(desk: Desk) -> None:
         ("I look.", "all of it", "\nall of it"),
     ],
 )
-def test_only_what_was_not_said_yet_is_said_at_the_end(said: str, whole: str, rest: str) -> None:
+def test_only_text_that_was_not_printed_yet_is_printed_at_the_end(said: str, whole: str, rest: str) -> None:
     assert skip_printed_text(said, whole) == rest
 
 
@@ -199,7 +199,7 @@ def test_lines_are_whole_words_that_fit() -> None:
 
 @pytest.fixture
 def writer(desk: Desk) -> Desk:
-    desk.agent(
+    desk.write_agent(
         "writer",
         {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "new\n"}}], "delay": 0.5},
         "The end.",
@@ -208,16 +208,16 @@ def writer(desk: Desk) -> Desk:
     return desk
 
 
-def asked(desk: Desk) -> Terminal:
+def start_chat_with_request(desk: Desk) -> Terminal:
     """A chat in which the writer has asked for permission."""
-    terminal = chat(desk, "writer")
-    say(terminal, "go")
+    terminal = start_chat(desk, "writer")
+    send_line(terminal, "go")
     terminal.wait_for("your key>")
     return terminal
 
 
 def test_a_request_is_answered_in_the_chat_with_a_key(writer: Desk) -> None:
-    terminal = asked(writer)
+    terminal = start_chat_with_request(writer)
     lines = terminal.lines
 
     terminal.process.send("\ry")
@@ -227,12 +227,12 @@ def test_a_request_is_answered_in_the_chat_with_a_key(writer: Desk) -> None:
     assert any("writer asks for permission" in line for line in lines)
     assert any("+new" in line for line in lines)
     assert any("[y] once" in line for line in lines)
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert (writer.repo / "a.txt").read_text() == "new\n"
 
 
 def test_a_sentence_decides_nothing_in_the_chat(writer: Desk) -> None:
-    terminal = asked(writer)
+    terminal = start_chat_with_request(writer)
 
     terminal.process.send("tell me why\r")
     terminal.wait_for("that decides nothing; press Enter, then one of the keys")
@@ -242,28 +242,28 @@ def test_a_sentence_decides_nothing_in_the_chat(writer: Desk) -> None:
 
     terminal.wait_for("writer>")
     terminal.process.sendcontrol("d")
-    terminal.end()
+    terminal.wait_exit()
     assert not (writer.repo / "a.txt").exists()
 
 
 def test_a_request_is_refused_with_a_reason(writer: Desk) -> None:
-    terminal = asked(writer)
+    terminal = start_chat_with_request(writer)
 
     terminal.process.send("n")
     terminal.wait_for("Why not?")
-    say(terminal, "not now")
+    send_line(terminal, "not now")
     terminal.wait_for("The end.")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert not (writer.repo / "a.txt").exists()
-    assert "not now" in writer.podium("logs", writer.run_id()).stdout
+    assert "not now" in writer.run_podium("logs", writer.run_id()).stdout
     assert "not now" not in (writer.home / "chat_history").read_text()
 
 
 def test_no_key_of_a_line_that_is_being_typed_decides_anything(writer: Desk) -> None:
-    terminal = chat(writer, "writer")
-    say(terminal, "go")
+    terminal = start_chat(writer, "writer")
+    send_line(terminal, "go")
     terminal.process.send("yes")
 
     terminal.wait_for("[y] once")
@@ -275,41 +275,41 @@ def test_no_key_of_a_line_that_is_being_typed_decides_anything(writer: Desk) -> 
 
     terminal.wait_for("writer>")
     terminal.process.sendcontrol("d")
-    terminal.end()
+    terminal.wait_exit()
     assert not (writer.repo / "a.txt").exists()
 
 
-def test_an_answer_from_elsewhere_is_told(writer: Desk) -> None:
-    terminal = asked(writer)
+def test_an_answer_from_another_process_is_shown(writer: Desk) -> None:
+    terminal = start_chat_with_request(writer)
     id = next(line.split("(")[1].split(")")[0] for line in terminal.lines if "asks for permission" in line)
 
-    assert writer.podium("approve", id).returncode == 0
+    assert writer.run_podium("approve", id).returncode == 0
 
     terminal.wait_for(f"{id} was answered by")
     terminal.wait_for("The end.")
     terminal.process.sendcontrol("d")
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert (writer.repo / "a.txt").exists()
 
 
 def test_a_request_that_is_left_open_can_be_answered_later(writer: Desk) -> None:
-    terminal = asked(writer)
+    terminal = start_chat_with_request(writer)
 
     terminal.process.sendcontrol("c")
     lines = terminal.wait_for("is left open")
     id = next(line.split()[0] for line in lines if "is left open" in line)
-    say(terminal, f"/deny {id} no need for it")
+    send_line(terminal, f"/deny {id} no need for it")
     terminal.wait_for("The end.")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
-    assert "no need for it" in writer.podium("logs", writer.run_id()).stdout
+    assert terminal.wait_exit() == 0
+    assert "no need for it" in writer.run_podium("logs", writer.run_id()).stdout
 
 
 @pytest.fixture
-def staffed(poet: Desk) -> Iterator[Desk]:
+def worker_desk(poet: Desk) -> Iterator[Desk]:
     """A repository with a commit, a worker that writes a file, and nobody left at work in the end."""
-    poet.agent(
+    poet.write_agent(
         "worker",
         {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "new\n"}}]},
         "The end.",
@@ -322,45 +322,45 @@ def staffed(poet: Desk) -> Iterator[Desk]:
     yield poet
     for run in poet.runs():
         if not isinstance(run.last.event, RunEnded):
-            poet.podium("stop", run.id)
+            poet.run_podium("stop", run.id)
 
 
-def test_a_worker_is_sent_and_answered_in_the_chat(staffed: Desk) -> None:
-    terminal = chat(staffed, "poet")
+def test_a_worker_is_started_and_its_request_answered_in_the_chat(worker_desk: Desk) -> None:
+    terminal = start_chat(worker_desk, "poet")
 
-    say(terminal, "/delegate feat/a write it")
+    send_line(terminal, "/delegate feat/a write it")
     terminal.wait_for("feat/a: a worker is on it")
     terminal.wait_for("worker on feat/a asks for permission")
     terminal.wait_for("your key>")
-    listed = staffed.podium("approvals").stdout
+    listed = worker_desk.run_podium("approvals").stdout
     terminal.process.send("y")
     terminal.wait_for("once.")
-    assert f"worker on feat/a in {staffed.run_id()}: write_file a.txt" in listed
+    assert f"worker on feat/a in {worker_desk.run_id()}: write_file a.txt" in listed
 
-    assert staffed.podium("logs", staffed.run_id(), "-f").returncode == 0
-    shown = subprocess.run(["git", "show", "feat/a:a.txt"], cwd=staffed.repo, capture_output=True, text=True)
+    assert worker_desk.run_podium("logs", worker_desk.run_id(), "-f").returncode == 0
+    shown = subprocess.run(["git", "show", "feat/a:a.txt"], cwd=worker_desk.repo, capture_output=True, text=True)
     assert shown.stdout == "new\n"
-    say(terminal, "/worktrees")
+    send_line(terminal, "/worktrees")
     terminal.wait_for("feat/a ")
     terminal.process.sendcontrol("d")
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
 
 
-def test_delegating_takes_options_and_a_wrong_one_is_told_of(staffed: Desk) -> None:
-    terminal = chat(staffed, "poet")
+def test_delegate_takes_options_and_reports_an_unknown_one(worker_desk: Desk) -> None:
+    terminal = start_chat(worker_desk, "poet")
 
-    say(terminal, '/delegate feat/a "write it" --rool tests')
+    send_line(terminal, '/delegate feat/a "write it" --rool tests')
     terminal.wait_for("--rool")
-    say(terminal, "/delegate --help")
+    send_line(terminal, "/delegate --help")
     terminal.wait_for("--auto-approve TOOL")
-    say(terminal, '/delegate feat/a "write it" --auto-approve Write --role tests')
+    send_line(terminal, '/delegate feat/a "write it" --auto-approve Write --role tests')
     terminal.wait_for("feat/a: a worker is on it")
-    say(terminal, "/delegate feat/b and don't stop --after feat/a --read-only")
+    send_line(terminal, "/delegate feat/b and don't stop --after feat/a --read-only")
     terminal.wait_for("feat/b: a worker is on it")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
-    second, first = [run.first.event for run in staffed.runs()]
+    assert terminal.wait_exit() == 0
+    second, first = [run.first.event for run in worker_desk.runs()]
     assert isinstance(first, RunStarted)
     assert isinstance(second, RunStarted)
     assert (first.request.text, second.request.text) == ("write it", "and don't stop")
@@ -369,91 +369,91 @@ def test_delegating_takes_options_and_a_wrong_one_is_told_of(staffed: Desk) -> N
     assert (first.errand.role, len(second.errand.after), second.errand.is_reader) == ("tests", 1, True)
 
 
-def test_a_worker_is_cancelled_in_the_chat(staffed: Desk) -> None:
-    staffed.agent("worker", SLOW)
-    terminal = chat(staffed, "poet")
-    say(terminal, "/delegate feat/a write it")
+def test_a_worker_is_cancelled_in_the_chat(worker_desk: Desk) -> None:
+    worker_desk.write_agent("worker", SLOW)
+    terminal = start_chat(worker_desk, "poet")
+    send_line(terminal, "/delegate feat/a write it")
     terminal.wait_for("feat/a: a worker is on it")
 
-    say(terminal, "/workers cancel feat/a")
+    send_line(terminal, "/workers cancel feat/a")
     terminal.wait_for("feat/a has ended (cancelled)")
-    say(terminal, "/workers cancel feat/a")
+    send_line(terminal, "/workers cancel feat/a")
     terminal.wait_for("feat/a is over already")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
 
 
-def test_an_answer_to_a_worker_from_elsewhere_is_told(staffed: Desk) -> None:
-    terminal = chat(staffed, "poet")
-    say(terminal, "/delegate feat/a write it")
+def test_an_answer_to_a_worker_from_another_process_is_shown(worker_desk: Desk) -> None:
+    terminal = start_chat(worker_desk, "poet")
+    send_line(terminal, "/delegate feat/a write it")
     lines = terminal.wait_for("your key>")
     id = next(line.split("(")[1].split(")")[0] for line in lines if "asks for permission" in line)
 
-    assert staffed.podium("deny", id, "--why", "not now").returncode == 0
+    assert worker_desk.run_podium("deny", id, "--why", "not now").returncode == 0
 
     terminal.wait_for(f"{id} was answered by")
     terminal.wait_for("poet>")
     terminal.process.sendcontrol("d")
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
 
 
 # Slash commands
 
 
 def test_help_lists_the_slash_commands(poet: Desk) -> None:
-    terminal = chat(poet, "poet")
+    terminal = start_chat(poet, "poet")
 
-    say(terminal, "/help")
+    send_line(terminal, "/help")
     lines = terminal.wait_for("/quit")
 
     assert any(line.split()[:1] == ["/delegate"] for line in lines)
     terminal.process.sendcontrol("d")
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
 
 
-def test_looking_around_says_what_the_commands_say(poet: Desk) -> None:
-    terminal = chat(poet, "poet")
-    say(terminal, "write a poem")
+def test_slash_commands_print_what_the_podium_commands_print(poet: Desk) -> None:
+    terminal = start_chat(poet, "poet")
+    send_line(terminal, "write a poem")
     terminal.wait_for("a poem about rain")
 
-    say(terminal, "/status")
+    send_line(terminal, "/status")
     terminal.wait_for(poet.run_id())
-    say(terminal, "/cost")
+    send_line(terminal, "/cost")
     terminal.wait_for("this chat: 1 run, 1 model call")
     terminal.wait_for("sum of 1 run")
-    say(terminal, "/team pr-review")
+    send_line(terminal, "/team pr-review")
     terminal.wait_for("mode")
-    say(terminal, "/statsu")
+    send_line(terminal, "/statsu")
     terminal.wait_for("did you mean /status?")
-    say(terminal, "/workers wait")
+    send_line(terminal, "/workers wait")
     terminal.wait_for("would keep the chat waiting")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
 
 
 def test_another_agent_goes_on_with_the_conversation_until_it_is_cleared(poet: Desk) -> None:
-    poet.agent("critic", "unused", "a fine poem", "what poem?")
-    terminal = chat(poet, "poet")
-    say(terminal, "write a poem")
+    poet.write_agent("critic", "unused", "a fine poem", "what poem?")
+    terminal = start_chat(poet, "poet")
+    send_line(terminal, "write a poem")
     terminal.wait_for("a poem about rain")
 
-    say(terminal, "/agent critic")
+    send_line(terminal, "/agent critic")
     terminal.wait_for("critic>")
-    say(terminal, "well?")
+    send_line(terminal, "well?")
     terminal.wait_for("a fine poem")
-    say(terminal, "/clear")
+    send_line(terminal, "/clear")
     terminal.wait_for("is forgotten")
-    say(terminal, "well?")
+    send_line(terminal, "well?")
     terminal.wait_for("unused")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
 
 
 def test_a_tab_completes_commands_and_agents(poet: Desk) -> None:
-    terminal = chat(poet, "poet")
+    terminal = start_chat(poet, "poet")
 
     terminal.process.send("/ag\t")
     terminal.wait_for("poet> /agent")
@@ -463,17 +463,17 @@ def test_a_tab_completes_commands_and_agents(poet: Desk) -> None:
     terminal.wait_for("poet goes on")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
 
 
-def test_what_was_said_is_kept_for_the_next_chat_and_for_nobody_else(poet: Desk) -> None:
-    first = chat(poet, "poet")
-    say(first, "write a poem")
+def test_the_history_is_kept_for_the_next_chat_and_readable_only_by_its_owner(poet: Desk) -> None:
+    first = start_chat(poet, "poet")
+    send_line(first, "write a poem")
     first.wait_for("a poem about rain")
     first.process.sendcontrol("d")
-    first.end()
+    first.wait_exit()
 
-    second = chat(poet, "poet")
+    second = start_chat(poet, "poet")
     second.process.send("\x1b[A")
     second.wait_for("poet> write a poem")
 
@@ -481,32 +481,32 @@ def test_what_was_said_is_kept_for_the_next_chat_and_for_nobody_else(poet: Desk)
     second.process.sendcontrol("c")
     second.wait_for("Ctrl-C again")
     second.process.sendcontrol("d")
-    assert second.end() == 0
+    assert second.wait_exit() == 0
 
 
 # Terminals
 
 
 def test_plain_lines_are_enough(writer: Desk) -> None:
-    terminal = chat(writer, "writer", kind="dumb")
+    terminal = start_chat(writer, "writer", kind="dumb")
 
-    say(terminal, "go")
+    send_line(terminal, "go")
     terminal.wait_for("[y] once")
-    say(terminal, "")
-    say(terminal, "y")
+    send_line(terminal, "")
+    send_line(terminal, "y")
     terminal.wait_for("The end.")
-    say(terminal, "/help")
+    send_line(terminal, "/help")
     terminal.wait_for("/quit")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert (writer.repo / "a.txt").exists()
 
 
 def test_ctrl_c_stops_a_turn_in_plain_lines(desk: Desk) -> None:
-    desk.agent("poet", SLOW)
-    terminal = chat(desk, "poet", kind="dumb")
-    say(terminal, "write a poem")
+    desk.write_agent("poet", SLOW)
+    terminal = start_chat(desk, "poet", kind="dumb")
+    send_line(terminal, "write a poem")
     terminal.wait_for("(poet thinks)")
 
     terminal.process.sendintr()
@@ -515,16 +515,16 @@ def test_ctrl_c_stops_a_turn_in_plain_lines(desk: Desk) -> None:
     terminal.wait_for("Ctrl-C again")
     terminal.process.sendintr()
 
-    assert terminal.end() == 130
+    assert terminal.wait_exit() == 130
 
 
 def test_a_narrow_and_low_terminal_is_enough(desk: Desk) -> None:
-    desk.agent("poet", "so many words that they do not fit on one line of this terminal")
+    desk.write_agent("poet", "so many words that they do not fit on one line of this terminal")
     terminal = Terminal(desk, "chat", "poet", rows=9, columns=30)
     terminal.wait_for("poet>")
 
-    say(terminal, "go")
+    send_line(terminal, "go")
     terminal.wait_for("not fit on one line of this")
     terminal.process.sendcontrol("d")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0

@@ -15,7 +15,7 @@ def test_every_setting_is_shown_with_its_source_and_no_secret(desk: Desk) -> Non
     )
     (desk.repo / "podium.yaml").write_text("budget: {usd: 2}\npermissions: {deny: [WebFetch], allow: [Bash]}\n")
 
-    said = desk.podium("config", "show", "--json", PODIUM_MODEL="openai:m")
+    said = desk.run_podium("config", "show", "--json", PODIUM_MODEL="openai:m")
 
     assert said.returncode == 0, said.stderr
     assert "s3cret" not in said.stdout
@@ -35,7 +35,7 @@ def test_every_setting_is_shown_with_its_source_and_no_secret(desk: Desk) -> Non
     assert found["notices"] == ["podium.yaml:2: permissions.allow: is ignored: files of a repository can only tighten"]
 
 
-def test_alone_it_takes_the_options_of_show_and_before_another_command_none(desk: Desk) -> None:
+def test_config_alone_takes_the_options_of_show_and_none_before_a_subcommand(desk: Desk) -> None:
     alone, shown = desk.invoke("config", "--json"), desk.invoke("config", "show", "--json")
     before = desk.invoke("config", "--json", "path")
 
@@ -55,7 +55,7 @@ def test_for_people_it_is_a_table(desk: Desk, arguments: list[str]) -> None:
     assert "note: podium.yaml:1: modle: is not a known key and is ignored" in said.stdout
 
 
-def test_the_places_of_the_files_are_told(desk: Desk) -> None:
+def test_config_path_lists_the_settings_files(desk: Desk) -> None:
     (desk.repo / "podium.yaml").write_text("")
 
     said = desk.invoke("config", "path", "--json")
@@ -69,13 +69,13 @@ def test_the_places_of_the_files_are_told(desk: Desk) -> None:
     assert for_people.stdout.count("not there") == 2
 
 
-def test_files_that_are_right_have_nothing_to_complain_about(desk: Desk) -> None:
+def test_valid_files_have_no_diagnostics(desk: Desk) -> None:
     said = desk.invoke("config", "validate")
 
     assert (said.exit_code, said.stdout) == (0, "settings: nothing to complain about\n")
 
 
-def test_all_findings_are_told_at_once_and_errors_make_the_exit_code_1(desk: Desk) -> None:
+def test_all_diagnostics_are_listed_at_once_and_errors_make_the_exit_code_1(desk: Desk) -> None:
     (desk.home / "config.yaml").write_text("workers: many\nsandbox: 3\n")
     (desk.repo / "podium.yaml").write_text("modle: x\nstore: local\n")
 
@@ -85,10 +85,10 @@ def test_all_findings_are_told_at_once_and_errors_make_the_exit_code_1(desk: Des
     assert said.exit_code == 1
     assert said.stdout.endswith("settings: 2 errors, 1 warning, 1 notice\n")
     assert found["errors"] == 2
-    assert [finding["key"] for finding in found["findings"]] == ["workers", "sandbox", "modle", "store"]
+    assert [diagnostic["key"] for diagnostic in found["findings"]] == ["workers", "sandbox", "modle", "store"]
 
 
-def test_a_model_that_is_none_is_a_finding_too(desk: Desk) -> None:
+def test_an_unknown_model_is_a_diagnostic_too(desk: Desk) -> None:
     (desk.repo / "podium.yaml").write_text("workers: 2\nmodel: opnai:x\n")
 
     said = desk.invoke("config", "validate")
@@ -114,4 +114,4 @@ def test_what_a_repository_writes_does_not_act_on_the_terminal(desk: Desk) -> No
     (desk.repo / "podium.yaml").write_text('"\\e[31m": 1\nmodels: {"\\e[2J": openai:m}\n')
 
     for arguments in (["config", "show"], ["config", "validate"], ["models"]):
-        assert "\x1b" not in desk.podium(*arguments).stdout
+        assert "\x1b" not in desk.run_podium(*arguments).stdout

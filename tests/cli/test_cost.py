@@ -15,7 +15,7 @@ from .conftest import Desk
 from .test_terminal import Terminal
 
 
-def spends(input: int, output: int, **more: Any) -> dict[str, Any]:
+def make_usage_move(input: int, output: int, **more: Any) -> dict[str, Any]:
     """A move of so many tokens."""
     return {"says": "some words", "usage": {"input_tokens": input, "output_tokens": output, **more}}
 
@@ -23,21 +23,23 @@ def spends(input: int, output: int, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 def team(desk: Desk) -> Desk:
     """A run in which two advise, one of whom is a router, and one hands over."""
-    desk.agent("lead", spends(1000, 100, cached_tokens=400, usd=0.01), advisors=["law", "desk"], handoff="last")
-    desk.agent("law", spends(2000, 200, usd=0.02))
-    desk.agent(
+    desk.write_agent(
+        "lead", make_usage_move(1000, 100, cached_tokens=400, usd=0.01), advisors=["law", "desk"], handoff="last"
+    )
+    desk.write_agent("law", make_usage_move(2000, 200, usd=0.02))
+    desk.write_agent(
         "desk",
         {"calls": [{"name": "route_to", "arguments": {"agent": "ops"}}], "usage": {"input_tokens": 5, "usd": 0.0004}},
         agents=["ops"],
         router=True,
     )
-    desk.agent("ops", spends(30, 3, unpriced=1))
-    desk.agent("last", spends(4000, 400, estimated=1, usd=0.04))
+    desk.write_agent("ops", make_usage_move(30, 3, unpriced=1))
+    desk.write_agent("last", make_usage_move(4000, 400, estimated=1, usd=0.04))
     desk.invoke("run", "lead", "do it")
     return desk
 
 
-def cells(line: str) -> str:
+def normalize_row(line: str) -> str:
     """What is in a line, without the time."""
     return " ".join(re.sub(r" [\d.]+s(?= |$)", "", line).split())
 
@@ -46,7 +48,7 @@ def test_every_operation_shows_its_total_and_those_above_others_also_their_own(t
     lines = team.invoke("cost", team.run_id()).stdout.splitlines()
 
     assert lines[0].split() == ["AGENT", "CALLS", "IN", "OUT", "CACHED", "COST", "TOOK"]
-    assert [cells(line) for line in lines[1:]] == [
+    assert [normalize_row(line) for line in lines[1:]] == [
         "lead 5 ~7,035 ~703 ~400 ~$0.0704 + unpriced",
         "│ own 1 1,000 100 400 $0.0100",
         "├─ law 1 2,000 200 $0.0200",
@@ -57,8 +59,8 @@ def test_every_operation_shows_its_total_and_those_above_others_also_their_own(t
     ]
 
 
-def leaves(node: dict[str, Any]) -> list[dict[str, Any]]:
-    return [node, *(below for child in node["children"] for below in leaves(child))]
+def list_nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node, *(below for child in node["children"] for below in list_nodes(child))]
 
 
 @pytest.mark.parametrize("amount", ["calls", "input_tokens", "output_tokens", "cached_tokens", "usd", "unpriced"])
@@ -66,7 +68,7 @@ def test_what_is_used_is_counted_once(team: Desk, amount: str) -> None:
     told = json.loads(team.invoke("cost", team.run_id()[:6], "--json").stdout)
     listed = json.loads(team.invoke("cost", "--json").stdout)
 
-    own = sum(node["own"][amount] for node in leaves(told["tree"]))
+    own = sum(node["own"][amount] for node in list_nodes(told["tree"]))
     assert told["usage"][amount] == told["tree"]["total"][amount] == pytest.approx(own)
     assert listed["usage"][amount] == listed["runs"][0]["usage"][amount] == pytest.approx(own)
 
@@ -77,11 +79,11 @@ def test_time_is_the_span_and_no_sum(team: Desk) -> None:
     whole = told["tree"]["total"]["seconds"]
 
     assert 0 < whole <= told["usage"]["seconds"]
-    assert all(node["total"]["seconds"] <= whole for node in leaves(told["tree"]))
+    assert all(node["total"]["seconds"] <= whole for node in list_nodes(told["tree"]))
 
 
 def test_all_runs_are_listed_with_their_sum(team: Desk) -> None:
-    team.agent("local", spends(1, 2))
+    team.write_agent("local", make_usage_move(1, 2))
     team.invoke("run", "local", "do it")
     newest, oldest = (summary.id for summary in team.runs())
 
@@ -90,7 +92,7 @@ def test_all_runs_are_listed_with_their_sum(team: Desk) -> None:
     assert lines[0].split() == ["RUN", "STARTED", "CALLS", "IN", "OUT", "CACHED", "COST", "TOOK", "AGENT"]
     assert (lines[1].split()[0], lines[1].split()[-1]) == (newest, "local")
     assert (lines[2].split()[0], lines[2].split()[-1]) == (oldest, "lead")
-    assert cells(lines[3]) == "sum of 2 runs 6 ~7,036 ~705 ~400 ~$0.0704 + unpriced"
+    assert normalize_row(lines[3]) == "sum of 2 runs 6 ~7,036 ~705 ~400 ~$0.0704 + unpriced"
     assert max(map(display_width, lines)) <= 100
 
 
@@ -104,8 +106,8 @@ def test_without_any_runs_it_says_so_and_makes_nothing(desk: Desk) -> None:
     assert not desk.store.exists()
 
 
-def test_a_run_that_was_interrupted_tells_what_it_cost_so_far(desk: Desk, interrupted: Callable[[], str]) -> None:
-    run = interrupted()
+def test_an_interrupted_run_shows_its_cost_so_far(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
+    run = make_interrupted_run()
 
     told = json.loads(desk.invoke("cost", run, "--json").stdout)
 
@@ -127,17 +129,17 @@ def test_a_run_that_was_interrupted_tells_what_it_cost_so_far(desk: Desk, interr
         (Usage(calls=1, estimated=1, usd=0.5), "~$0.5000"),
     ],
 )
-def test_money_is_told_as_far_as_it_is_known(usage: Usage, said: str) -> None:
+def test_costs_are_shown_as_far_as_prices_are_known(usage: Usage, said: str) -> None:
     assert format_cost(usage) == said
 
 
 def test_a_narrow_terminal_keeps_names_and_money(team: Desk) -> None:
-    team.agent("an-agent-with-a-name-that-is-as-long-as-a-line", spends(10, 2, usd=0.5))
+    team.write_agent("an-agent-with-a-name-that-is-as-long-as-a-line", make_usage_move(10, 2, usd=0.5))
     team.invoke("run", "an-agent-with-a-name-that-is-as-long-as-a-line", "do it")
 
     for columns in (40, 60, 80):
         terminal = Terminal(team, "cost", team.run_id(), columns=columns)
-        assert terminal.end() == 0
+        assert terminal.wait_exit() == 0
         head, line, *rest = terminal.lines
         assert head.split()[0] == "AGENT"
         assert line.startswith("an-agen")
@@ -148,7 +150,7 @@ def test_a_narrow_terminal_keeps_names_and_money(team: Desk) -> None:
 def test_the_list_of_runs_fits_a_terminal(team: Desk) -> None:
     terminal = Terminal(team, "cost", columns=60)
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert [line.split()[0] for line in terminal.lines if line] == ["RUN", team.run_id(), "sum"]
 
 

@@ -26,7 +26,7 @@ def test_every_command_is_documented_with_its_options_and_an_example(name: str) 
     assert [option for option in options if f"`{option}" not in section] == []
 
 
-def test_no_command_is_documented_that_there_is_not() -> None:
+def test_no_unknown_command_is_documented() -> None:
     assert set(SECTIONS) == set(NAMES)
 
 

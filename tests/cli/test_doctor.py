@@ -14,7 +14,7 @@ from podium.testing import ModelServer
 from .conftest import Desk
 
 
-def facts(said: str) -> dict[str, dict[str, str]]:
+def parse_facts(said: str) -> dict[str, dict[str, str]]:
     return {fact["what"]: fact for fact in json.loads(said)["facts"]}
 
 
@@ -28,8 +28,8 @@ def _no_servers(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     (desk.home / "config.yaml").write_text(f"providers: {{llamacpp: {{base_url: '{nowhere}'}}}}\n")
 
 
-def test_the_doctor_tells_what_there_is(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+def test_doctor_reports_the_whole_setup(desk: Desk) -> None:
+    desk.write_agent("lead", "the answer")
 
     said = desk.invoke("doctor")
 
@@ -44,11 +44,11 @@ def test_the_doctor_tells_what_there_is(desk: Desk) -> None:
 
 
 def test_keys_are_named_and_never_shown(desk: Desk) -> None:
-    said = desk.podium(
+    said = desk.run_podium(
         "doctor", "--json", OPENAI_API_KEY="sk-verysecret", OPENAI_BASE_URL="http://me:verysecret@host.test/v1"
     )
 
-    found = facts(said.stdout)
+    found = parse_facts(said.stdout)
     assert "verysecret" not in said.stdout
     assert found["keys"]["text"].startswith("OPENAI_API_KEY")
     assert found["engine"]["text"].endswith("at host.test, because OPENAI_API_KEY is set")
@@ -60,11 +60,11 @@ def test_a_store_that_cannot_be_read_is_a_problem(desk: Desk) -> None:
     said = desk.invoke("doctor", "--json")
 
     assert said.exit_code == 1
-    assert facts(said.stdout)["store"]["level"] == "problem"
+    assert parse_facts(said.stdout)["store"]["level"] == "problem"
 
 
 def test_agents_with_errors_are_a_problem(desk: Desk) -> None:
-    desk.agent("lead", "the answer", handoff="nobody")
+    desk.write_agent("lead", "the answer", handoff="nobody")
 
     said = desk.invoke("doctor")
 
@@ -78,7 +78,7 @@ def test_nothing_of_the_repository_is_run(desk: Desk) -> None:
     trap.chmod(0o755)
 
     for path in (f"{desk.repo}{os.pathsep}{os.environ['PATH']}", f".{os.pathsep}{os.environ['PATH']}"):
-        said = desk.podium("doctor", PATH=path)
+        said = desk.run_podium("doctor", PATH=path)
 
         assert said.returncode == 1
         assert "so it was not run" in said.stdout
@@ -88,23 +88,23 @@ def test_nothing_of_the_repository_is_run(desk: Desk) -> None:
 def test_a_missing_program_comes_with_the_way_to_get_it(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "apt-get").touch(mode=0o755)
 
-    said = desk.podium("doctor", PATH=str(tmp_path))
+    said = desk.run_podium("doctor", PATH=str(tmp_path))
 
     assert said.returncode == 0
     assert "get it with: sudo apt-get install git" in said.stdout
     (tmp_path / "apt-get").unlink()
-    bare = desk.podium("doctor", PATH=str(tmp_path))
+    bare = desk.run_podium("doctor", PATH=str(tmp_path))
     assert "not found; install it with your system's package manager" in bare.stdout
 
 
 def test_runs_to_resume_are_named(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
-    desk.podium("run", "lead", "do it", PODIUM_FAULT="4")
+    desk.write_agent("lead", "the answer")
+    desk.run_podium("run", "lead", "do it", PODIUM_FAULT="4")
 
     assert f"{desk.run_id()}; podium resume goes on with them" in desk.invoke("doctor").stdout
 
 
-def test_settings_files_are_told_with_what_is_wrong_with_them(desk: Desk) -> None:
+def test_settings_files_are_reported_with_their_diagnostics(desk: Desk) -> None:
     (desk.repo / "podium.yaml").write_text("modle: x\n")
 
     noted = desk.invoke("doctor", "--json")
@@ -112,20 +112,20 @@ def test_settings_files_are_told_with_what_is_wrong_with_them(desk: Desk) -> Non
     broken = desk.invoke("doctor", "--json")
 
     assert noted.exit_code == 0
-    assert facts(noted.stdout)["settings"]["level"] == "note"
-    assert "1 finding, the first: podium.yaml:1: modle: is not" in facts(noted.stdout)["settings"]["text"]
+    assert parse_facts(noted.stdout)["settings"]["level"] == "note"
+    assert "1 finding, the first: podium.yaml:1: modle: is not" in parse_facts(noted.stdout)["settings"]["text"]
     assert broken.exit_code == 1
-    assert facts(broken.stdout)["settings"]["level"] == "problem"
-    assert 'config.yaml:1: workers: "many" is text' in facts(broken.stdout)["settings"]["text"]
-    assert facts(broken.stdout)["agents"]["level"] == "fine"
+    assert parse_facts(broken.stdout)["settings"]["level"] == "problem"
+    assert 'config.yaml:1: workers: "many" is text' in parse_facts(broken.stdout)["settings"]["text"]
+    assert parse_facts(broken.stdout)["agents"]["level"] == "fine"
 
 
-async def test_local_servers_and_coding_agents_are_told(desk: Desk, tmp_path: Path) -> None:
+async def test_local_servers_and_coding_agents_are_reported(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "goose").touch(mode=0o755)
 
     async with ModelServer({"small": ["hi"]}) as server:
-        doctor = partial(desk.podium, "doctor", "--json", VLLM_BASE_URL=server.url, PATH=str(tmp_path))
-        found = facts((await to_thread.run_sync(doctor)).stdout)
+        doctor = partial(desk.run_podium, "doctor", "--json", VLLM_BASE_URL=server.url, PATH=str(tmp_path))
+        found = parse_facts((await to_thread.run_sync(doctor)).stdout)
 
     assert found["local servers"]["text"].startswith(f"vllm at {server.url} (1 model); podium models tells")
     assert found["coding agents"]["text"] == "goose"

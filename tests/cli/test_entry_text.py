@@ -169,13 +169,13 @@ LINES: list[tuple[Event, str | None]] = [
 ]
 
 
-def entry(event: Event) -> Entry:
+def make_entry(event: Event) -> Entry:
     return Entry(run="3f2a", seq=4, at=1.0, scope="lead/advice:law#1", operation="lead/advice:law#1", event=event)
 
 
 @pytest.mark.parametrize(("event", "said"), LINES)
-def test_what_happened_is_told_in_a_line(event: Event, said: str | None) -> None:
-    assert format_entry(entry(event)) == said
+def test_an_event_is_formatted_as_one_line(event: Event, said: str | None) -> None:
+    assert format_entry(make_entry(event)) == said
 
 
 def test_every_kind_of_event_was_thought_of() -> None:
@@ -184,7 +184,7 @@ def test_every_kind_of_event_was_thought_of() -> None:
 
 @pytest.mark.parametrize("event", [event for event, _ in LINES])
 def test_every_entry_is_one_object_with_its_kind_on_top(event: Event) -> None:
-    fields = json.loads(format_entry_json(entry(event)))
+    fields = json.loads(format_entry_json(make_entry(event)))
 
     assert (fields["type"], fields["seq"], fields["schema"]) == (event_kind(event), 4, 1)
     assert fields["operation"] == "lead/advice:law#1"

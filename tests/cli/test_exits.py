@@ -66,16 +66,16 @@ def test_every_end_of_a_run_has_its_exit_code(outcome: Outcome, kind: FailureKin
 def test_a_missing_package_is_named(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "rich.py").write_text("raise ModuleNotFoundError(\"No module named 'rich'\", name='rich')")
 
-    said = desk.podium("demo", PYTHONPATH=str(tmp_path))
+    said = desk.run_podium("demo", PYTHONPATH=str(tmp_path))
 
     assert said.returncode == 7
     assert said.stderr == "podium: the Python package rich is missing; pip install --upgrade podium brings it\n"
 
 
-def test_our_own_mistakes_are_owned_up_to(desk: Desk, tmp_path: Path) -> None:
+def test_an_internal_error_is_reported_as_one(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "rich.py").write_text("1 / 0")
 
-    said = desk.podium("demo", PYTHONPATH=str(tmp_path))
+    said = desk.run_podium("demo", PYTHONPATH=str(tmp_path))
 
     assert said.returncode == 1
     assert said.stderr == (

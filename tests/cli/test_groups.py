@@ -13,12 +13,12 @@ import pytest
 
 from podium.cli.commands.ps import MOST_ENDED
 
-from .conftest import PODIUM, SLOW, TOO_LONG, Desk, ended, wait_for
+from .conftest import PODIUM, SLOW, TOO_LONG, Desk, read_until_exit, wait_for
 
 
-def work(desk: Desk, request: str = "do it", *, agent: str = "lead", repo: str | None = None) -> str:
+def finish_run(desk: Desk, request: str = "do it", *, agent: str = "lead", repo: str | None = None) -> str:
     """A run that has ended, in this repository or another; its id."""
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
     place: tuple[str, ...] = ()
     if repo is not None:
         folder = desk.repo.parent / f"{desk.repo.name}-{repo}" / repo
@@ -33,19 +33,19 @@ def work(desk: Desk, request: str = "do it", *, agent: str = "lead", repo: str |
     return desk.run_id()
 
 
-def team(desk: Desk, *moves: str | dict[str, Any]) -> None:
+def write_team(desk: Desk, *moves: str | dict[str, Any]) -> None:
     """A team called squad, whose member plays these moves."""
-    desk.agent("squad", team={"mode": "broadcast", "members": ["one"]})
-    desk.agent("one", *moves)
+    desk.write_agent("squad", team={"mode": "broadcast", "members": ["one"]})
+    desk.write_agent("one", *moves)
 
 
-def listed(desk: Desk, *options: str) -> dict[str, Any]:
+def read_ps_json(desk: Desk, *options: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(desk.invoke("ps", "--json", *options).stdout)
     return found
 
 
 def test_runs_of_one_group_are_listed_without_a_heading(desk: Desk) -> None:
-    runs = [work(desk), work(desk)]
+    runs = [finish_run(desk), finish_run(desk)]
 
     lines = desk.invoke("ps").stdout.splitlines()
 
@@ -53,20 +53,20 @@ def test_runs_of_one_group_are_listed_without_a_heading(desk: Desk) -> None:
 
 
 def test_an_agent_that_reflects_alone_is_listed_with_the_others(desk: Desk) -> None:
-    work(desk)
+    finish_run(desk)
 
     desk.invoke("run", "lead", "do it", "--reflect", "--max", "1")
 
     assert len(desk.runs()) == 2
     assert "team lead" not in desk.invoke("ps").stdout
-    assert [group["kind"] for group in listed(desk)["groups"]] == ["repo", "default"]
+    assert [group["kind"] for group in read_ps_json(desk)["groups"]] == ["repo", "default"]
 
 
 def test_runs_of_several_groups_are_listed_apart_the_newest_first(desk: Desk) -> None:
-    team(desk, "the part")
-    here = work(desk)
-    there = work(desk, repo="lib")
-    ours = work(desk, agent="squad")
+    write_team(desk, "the part")
+    here = finish_run(desk)
+    there = finish_run(desk, repo="lib")
+    ours = finish_run(desk, agent="squad")
 
     lines = desk.invoke("ps").stdout.splitlines()
 
@@ -76,9 +76,9 @@ def test_runs_of_several_groups_are_listed_apart_the_newest_first(desk: Desk) ->
     assert f"team squad in {desk.repo}" in lines[2]
 
 
-def test_what_is_pinned_stands_first_and_then_what_has_a_place(desk: Desk) -> None:
+def test_pinned_groups_are_listed_first_and_then_ordered_ones(desk: Desk) -> None:
     for repo in ("one", "two", "three", "four"):
-        work(desk, repo=repo)
+        finish_run(desk, repo=repo)
 
     desk.invoke("group", "order", "two", "one")
     desk.invoke("group", "pin", "three")
@@ -97,7 +97,7 @@ def test_what_is_pinned_stands_first_and_then_what_has_a_place(desk: Desk) -> No
 
 
 def test_a_run_is_pinned_named_and_ordered_by_its_id(desk: Desk) -> None:
-    first, second, third = work(desk), work(desk), work(desk)
+    first, second, third = finish_run(desk), finish_run(desk), finish_run(desk)
 
     assert desk.invoke("group", "rename", first[:8], "the first one").exit_code == 0
     assert desk.invoke("group", "pin", second).stderr == f"run {second} is pinned\n"
@@ -114,35 +114,35 @@ def test_a_run_is_pinned_named_and_ordered_by_its_id(desk: Desk) -> None:
 
 
 def test_what_is_archived_is_left_out_until_all_is_asked_for(desk: Desk) -> None:
-    here, there = work(desk), work(desk, repo="lib")
+    here, there = finish_run(desk), finish_run(desk, repo="lib")
     desk.invoke("group", "archive", here, "lib")
 
     said = desk.invoke("ps")
 
     assert said.stdout.split() == ["RUN", "STATE", "AGENT", "STARTED", "TOOK", "REQUEST"]
     assert said.stderr == "left out: 2 archived; podium ps --all lists them\n"
-    assert listed(desk)["runs"] == []
-    assert [run["id"] for run in listed(desk, "--all")["runs"] if run["archived"]] == [there, here]
+    assert read_ps_json(desk)["runs"] == []
+    assert [run["id"] for run in read_ps_json(desk, "--all")["runs"] if run["archived"]] == [there, here]
     assert "lib" not in desk.invoke("group", "list").stdout
     assert "[archived] lib" in desk.invoke("group", "list", "--all").stdout
     desk.invoke("group", "unarchive", here)
-    assert [run["id"] for run in listed(desk)["runs"]] == [here]
+    assert [run["id"] for run in read_ps_json(desk)["runs"]] == [here]
 
 
 def test_a_new_run_in_an_archived_group_is_seen(desk: Desk) -> None:
-    work(desk, repo="lib")
+    finish_run(desk, repo="lib")
     desk.invoke("group", "archive", "lib")
 
-    run = work(desk, repo="lib")
+    run = finish_run(desk, repo="lib")
 
-    assert run in [one["id"] for one in listed(desk)["runs"]]
+    assert run in [one["id"] for one in read_ps_json(desk)["runs"]]
 
 
 def test_pinned_runs_are_listed_however_old_they_are(desk: Desk) -> None:
-    oldest = work(desk)
+    oldest = finish_run(desk)
     desk.invoke("group", "pin", oldest)
     for _ in range(MOST_ENDED + 1):
-        work(desk)
+        finish_run(desk)
 
     said = desk.invoke("ps")
 
@@ -151,11 +151,11 @@ def test_pinned_runs_are_listed_however_old_they_are(desk: Desk) -> None:
     assert said.stderr == "left out: 1 older that ended; podium ps --all lists them\n"
 
 
-def test_as_json_the_list_is_flat_and_groups_stand_beside_it(desk: Desk) -> None:
-    here, there = work(desk), work(desk, repo="lib")
+def test_json_output_has_a_flat_list_of_runs_and_a_list_of_groups(desk: Desk) -> None:
+    here, there = finish_run(desk), finish_run(desk, repo="lib")
     desk.invoke("group", "pin", "g2", here)
 
-    found = listed(desk)
+    found = read_ps_json(desk)
 
     assert [(run["id"], run["group"], run["pinned"], run["name"], run["archived"]) for run in found["runs"]] == [
         (there, "g3", False, "", False),
@@ -170,17 +170,17 @@ def test_as_json_the_list_is_flat_and_groups_stand_beside_it(desk: Desk) -> None
 
 
 def test_a_run_stays_where_it_was_moved_to(desk: Desk) -> None:
-    run = work(desk)
+    run = finish_run(desk)
 
     said = desk.invoke("group", "move", run[:6], "default")
 
     assert said.stderr == f"run {run} is in group 'default' (g1) now\n"
-    assert [one["group"] for one in listed(desk)["runs"]] == ["g1"]
-    assert [one["group"] for one in listed(desk)["runs"]] == ["g1"]
+    assert [one["group"] for one in read_ps_json(desk)["runs"]] == ["g1"]
+    assert [one["group"] for one in read_ps_json(desk)["runs"]] == ["g1"]
 
 
 def test_deleting_a_group_moves_its_runs_to_the_default_one(desk: Desk) -> None:
-    run = work(desk, repo="lib")
+    run = finish_run(desk, repo="lib")
 
     said = desk.invoke("group", "delete", "lib")
 
@@ -188,46 +188,48 @@ def test_deleting_a_group_moves_its_runs_to_the_default_one(desk: Desk) -> None:
         0,
         "group 'lib' (g2) is deleted; 1 run of it is in the default group now\n",
     )
-    assert [(one["id"], one["group"]) for one in listed(desk)["runs"]] == [(run, "g1")]
+    assert [(one["id"], one["group"]) for one in read_ps_json(desk)["runs"]] == [(run, "g1")]
 
 
-def test_deleting_a_team_ends_its_runs_and_no_list_has_them_again(desk: Desk, interrupted: Callable[[], str]) -> None:
-    other = interrupted()
-    team(desk, SLOW)
-    with desk.started("run", "squad", "do it") as running, desk.started("run", "squad", "again") as killed:
+def test_deleting_a_team_ends_its_runs_and_no_list_has_them_again(
+    desk: Desk, make_interrupted_run: Callable[[], str]
+) -> None:
+    other = make_interrupted_run()
+    write_team(desk, SLOW)
+    with desk.start_podium("run", "squad", "do it") as running, desk.start_podium("run", "squad", "again") as killed:
         wait_for(running.stderr, "one: thinks")
         wait_for(killed.stderr, "one: thinks")
         killed.send_signal(signal.SIGKILL)
         killed.wait()
 
-        said = desk.podium("group", "delete", "squad", "--yes")
-        _, told = ended(running)
+        said = desk.run_podium("group", "delete", "squad", "--yes")
+        _, told = read_until_exit(running)
 
     assert said.returncode == 0, said.stderr
     assert said.stderr.endswith("group 'squad' (g3) is deleted; 2 runs of it are in no list any more\n")
     assert "cancelled" in told
-    assert [one["id"] for one in listed(desk, "--all")["runs"]] == [other]
+    assert [one["id"] for one in read_ps_json(desk, "--all")["runs"]] == [other]
     gone = [run.id for run in desk.runs() if run.id != other]
     assert [desk.kinds(run)[-1] for run in gone] == ["run_ended", "run_ended"]
     assert desk.invoke("show", gone[0]).exit_code == 0
     assert "was deleted with its group" in desk.invoke("group", "pin", gone[0]).stderr
 
 
-def test_a_team_is_not_deleted_where_nobody_can_be_asked(desk: Desk) -> None:
-    team(desk, "the part")
-    run = work(desk, agent="squad")
+def test_a_teams_group_is_not_deleted_without_a_terminal_or_yes(desk: Desk) -> None:
+    write_team(desk, "the part")
+    run = finish_run(desk, agent="squad")
 
     said = desk.invoke("group", "delete", "squad")
 
     assert said.exit_code == 2
     assert "takes 1 run out of all lists, and nobody can be asked here; give --yes" in said.stderr
-    assert [one["id"] for one in listed(desk)["runs"]] == [run]
+    assert [one["id"] for one in read_ps_json(desk)["runs"]] == [run]
 
 
 @pytest.mark.parametrize(("key", "code", "left"), [("n", 1, 1), ("y", 0, 0)])
 def test_the_person_is_asked_before_a_team_is_deleted(desk: Desk, key: str, code: int, left: int) -> None:
-    team(desk, "the part")
-    work(desk, agent="squad")
+    write_team(desk, "the part")
+    finish_run(desk, agent="squad")
     mine, theirs = pty.openpty()
     with os.fdopen(mine, "wb", buffering=0) as terminal:
         terminal.write(f"{key}\n".encode())
@@ -245,7 +247,7 @@ def test_the_person_is_asked_before_a_team_is_deleted(desk: Desk, key: str, code
 
     assert said.returncode == code
     assert "Delete group 'squad' (g2) with 1 run? This cannot be undone. [y/N]: " in said.stderr
-    assert len(listed(desk)["runs"]) == left
+    assert len(read_ps_json(desk)["runs"]) == left
 
 
 @pytest.mark.parametrize(
@@ -263,9 +265,9 @@ def test_the_person_is_asked_before_a_team_is_deleted(desk: Desk, key: str, code
         (("order",), "name the groups or runs that come first"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_sentence(desk: Desk, arguments: tuple[str, ...], sentence: str) -> None:
-    work(desk, repo="lib")
-    before = listed(desk)["groups"]
+def test_an_invalid_change_is_refused_in_one_sentence(desk: Desk, arguments: tuple[str, ...], sentence: str) -> None:
+    finish_run(desk, repo="lib")
+    before = read_ps_json(desk)["groups"]
 
     said = desk.invoke("group", *arguments)
 
@@ -274,21 +276,21 @@ def test_what_cannot_be_is_said_in_one_sentence(desk: Desk, arguments: tuple[str
     assert len(said.stderr.splitlines()) == 1
     assert len(said.stderr) < 300
     assert "\x1b" not in said.stderr
-    assert listed(desk)["groups"] == before
+    assert read_ps_json(desk)["groups"] == before
 
 
 def test_where_one_name_is_wrong_nothing_is_done(desk: Desk) -> None:
-    work(desk, repo="lib")
+    finish_run(desk, repo="lib")
 
     said = desk.invoke("group", "pin", "lib", "zzz")
 
     assert said.exit_code == 2
-    assert not any(group["pinned"] for group in listed(desk)["groups"])
+    assert not any(group["pinned"] for group in read_ps_json(desk)["groups"])
 
 
 def test_a_folder_with_a_hostile_name_is_shown_and_does_not_act(desk: Desk) -> None:
-    work(desk)
-    work(desk, repo="a\x1b[31m\nb")
+    finish_run(desk)
+    finish_run(desk, repo="a\x1b[31m\nb")
 
     shown = desk.invoke("ps").stdout + desk.invoke("group", "list").stdout
 

@@ -17,7 +17,7 @@ HEAVY = {"click", "typing", "inspect", "dataclasses", "rich", "msgspec", "anyio"
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"], ["--debug", "--help"]])
 def test_help_is_the_same_however_it_is_asked_for(desk: Desk, arguments: list[str]) -> None:
-    said = desk.podium(*arguments)
+    said = desk.run_podium(*arguments)
 
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.rstrip("\n") == build_help_text() == podium.get_help(click.Context(podium))
@@ -34,8 +34,8 @@ def test_help_imports_nothing_that_takes_time(desk: Desk, arguments: list[str]) 
     assert not HEAVY & set(said.stderr.split())
 
 
-def test_the_version_is_told(desk: Desk) -> None:
-    assert desk.podium("--version").stdout == f"podium {__version__}\n"
+def test_the_version_is_printed(desk: Desk) -> None:
+    assert desk.run_podium("--version").stdout == f"podium {__version__}\n"
     assert desk.invoke("--version").stdout == f"podium {__version__}\n"
 
 
@@ -63,7 +63,7 @@ def test_help_with_a_command_is_that_commands_help(desk: Desk) -> None:
         (["ps", "--repo", "x"], "'--repo'; podium ps --help shows what it takes"),
     ],
 )
-def test_an_unknown_part_or_option_gets_the_closest_one(desk: Desk, words: list[str], sentence: str) -> None:
+def test_an_unknown_subcommand_or_option_gets_the_closest_one(desk: Desk, words: list[str], sentence: str) -> None:
     said = desk.invoke(*words)
 
     assert said.exit_code == 2
@@ -72,7 +72,7 @@ def test_an_unknown_part_or_option_gets_the_closest_one(desk: Desk, words: list[
 
 
 def test_an_unknown_command_gets_the_closest_one(desk: Desk) -> None:
-    said = desk.podium("rnu", "x")
+    said = desk.run_podium("rnu", "x")
 
     assert said.returncode == 2
     assert said.stderr == "podium: there is no command 'rnu'; did you mean podium run?\n"

@@ -15,92 +15,92 @@ from podium.values.event import PermissionAnswered
 from .conftest import Desk
 
 WRITE = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "new\n"}}]}
-TEST = {"calls": [{"name": "bash", "arguments": {"command": "ls -la"}}]}
+LIST_FILES = {"calls": [{"name": "bash", "arguments": {"command": "ls -la"}}]}
 
 
 @pytest.fixture
-def parked(desk: Desk) -> Desk:
+def parked_desk(desk: Desk) -> Desk:
     """A run that rests until somebody answers."""
-    desk.agent("writer", WRITE, "The end.", tools=["Write", "Bash"])
-    done = desk.podium("run", "writer", "go", "--park")
+    desk.write_agent("writer", WRITE, "The end.", tools=["Write", "Bash"])
+    done = desk.run_podium("run", "writer", "go", "--park")
     assert "paused" in done.stderr
     return desk
 
 
-def waiting(desk: Desk) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(desk.podium("approvals", "--json").stdout)["waiting"]
+def list_waiting_requests(desk: Desk) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(desk.run_podium("approvals", "--json").stdout)["waiting"]
     return found
 
 
-def test_what_nobody_is_there_to_answer_waits_in_the_inbox(parked: Desk) -> None:
-    [one] = waiting(parked)
-    listed = parked.podium("approvals").stdout
-    shown = parked.podium("approvals", str(one["id"])).stdout
+def test_a_request_of_an_unattended_run_waits_in_the_inbox(parked_desk: Desk) -> None:
+    [one] = list_waiting_requests(parked_desk)
+    listed = parked_desk.run_podium("approvals").stdout
+    shown = parked_desk.run_podium("approvals", str(one["id"])).stdout
 
-    assert not (parked.repo / "a.txt").exists()
+    assert not (parked_desk.repo / "a.txt").exists()
     assert one["state"] == "paused"
     assert "writer" in listed
     assert "write_file a.txt" in listed
     assert "+new" in shown
 
 
-def test_an_approved_request_is_carried_out_when_the_run_goes_on(parked: Desk) -> None:
-    [one] = waiting(parked)
+def test_an_approved_request_is_carried_out_when_the_run_goes_on(parked_desk: Desk) -> None:
+    [one] = list_waiting_requests(parked_desk)
 
-    approved = parked.podium("approve", str(one["id"])[:6])
-    resumed = parked.podium("resume", parked.run_id())
+    approved = parked_desk.run_podium("approve", str(one["id"])[:6])
+    resumed = parked_desk.run_podium("resume", parked_desk.run_id())
 
     assert approved.returncode == 0
-    assert f"podium resume {parked.run_id()}" in approved.stderr
+    assert f"podium resume {parked_desk.run_id()}" in approved.stderr
     assert resumed.stdout == "The end.\n"
-    assert (parked.repo / "a.txt").read_text() == "new\n"
-    assert waiting(parked) == []
+    assert (parked_desk.repo / "a.txt").read_text() == "new\n"
+    assert list_waiting_requests(parked_desk) == []
 
 
-def test_a_refused_request_is_told_to_the_agent(parked: Desk) -> None:
-    [one] = waiting(parked)
+def test_a_refusal_reaches_the_agent_with_its_reason(parked_desk: Desk) -> None:
+    [one] = list_waiting_requests(parked_desk)
 
-    parked.podium("deny", str(one["id"]), "--why", "not today")
-    parked.podium("resume", parked.run_id())
+    parked_desk.run_podium("deny", str(one["id"]), "--why", "not today")
+    parked_desk.run_podium("resume", parked_desk.run_id())
 
-    assert not (parked.repo / "a.txt").exists()
-    assert "not today" in parked.podium("logs", parked.run_id()).stdout
-
-
-def test_resuming_without_an_answer_lets_it_wait_again(parked: Desk) -> None:
-    [before] = waiting(parked)
-
-    parked.podium("resume", parked.run_id(), "--park")
-
-    assert [one["id"] for one in waiting(parked)] == [before["id"]]
+    assert not (parked_desk.repo / "a.txt").exists()
+    assert "not today" in parked_desk.run_podium("logs", parked_desk.run_id()).stdout
 
 
-def test_the_second_answer_is_told_who_decided(parked: Desk) -> None:
-    [one] = waiting(parked)
+def test_resuming_without_an_answer_lets_it_wait_again(parked_desk: Desk) -> None:
+    [before] = list_waiting_requests(parked_desk)
+
+    parked_desk.run_podium("resume", parked_desk.run_id(), "--park")
+
+    assert [one["id"] for one in list_waiting_requests(parked_desk)] == [before["id"]]
+
+
+def test_a_second_answer_is_refused_with_the_first_decision(parked_desk: Desk) -> None:
+    [one] = list_waiting_requests(parked_desk)
     post_to_mailbox(
-        parked.store,
-        parked.run_id(),
+        parked_desk.store,
+        parked_desk.run_id(),
         PermissionAnswered(id=str(one["id"]), decision="deny", by="ada"),
         ref=str(one["id"]),
     )
 
-    late = parked.podium("approve", str(one["id"])[:6])
-    parked.podium("resume", parked.run_id())
-    later = parked.podium("deny", str(one["id"]))
+    late = parked_desk.run_podium("approve", str(one["id"])[:6])
+    parked_desk.run_podium("resume", parked_desk.run_id())
+    later = parked_desk.run_podium("deny", str(one["id"]))
 
     for told in (late, later):
         assert told.returncode == 6
         assert f"{one['id']} was decided before: deny by ada" in told.stderr
 
 
-def test_what_is_allowed_for_good_is_a_rule_from_then_on(desk: Desk) -> None:
-    desk.agent("lister", TEST, "The end.", tools=["Bash"])
-    desk.podium("run", "lister", "go", "--park")
-    [one] = waiting(desk)
+def test_a_request_that_is_always_allowed_becomes_a_rule(desk: Desk) -> None:
+    desk.write_agent("lister", LIST_FILES, "The end.", tools=["Bash"])
+    desk.run_podium("run", "lister", "go", "--park")
+    [one] = list_waiting_requests(desk)
 
-    approved = desk.podium("approve", str(one["id"]), "--always")
-    desk.podium("resume", desk.run_id())
-    again = desk.podium("run", "lister", "go")
+    approved = desk.run_podium("approve", str(one["id"]), "--always")
+    desk.run_podium("resume", desk.run_id())
+    again = desk.run_podium("run", "lister", "go")
 
     assert "is allowed" in approved.stderr
     assert again.returncode == 0
@@ -109,31 +109,31 @@ def test_what_is_allowed_for_good_is_a_rule_from_then_on(desk: Desk) -> None:
 
 def test_a_question_is_answered_from_the_command_line(desk: Desk) -> None:
     ask = {"calls": [{"name": "ask_person", "arguments": {"question": "Which?", "choices": ["red", "blue"]}}]}
-    desk.agent("asker", ask, "The end.", tools=["ask_person"])
-    desk.podium("run", "asker", "go", "--park")
-    [one] = waiting(desk)
-    listed, shown = desk.podium("approvals"), desk.podium("approvals", str(one["id"]))
+    desk.write_agent("asker", ask, "The end.", tools=["ask_person"])
+    desk.run_podium("run", "asker", "go", "--park")
+    [one] = list_waiting_requests(desk)
+    listed, shown = desk.run_podium("approvals"), desk.run_podium("approvals", str(one["id"]))
 
-    wrong = desk.podium("answer", str(one["id"]), "7")
-    desk.podium("answer", str(one["id"]), "2")
-    resumed = desk.podium("resume", desk.run_id())
+    wrong = desk.run_podium("answer", str(one["id"]), "7")
+    desk.run_podium("answer", str(one["id"]), "2")
+    resumed = desk.run_podium("resume", desk.run_id())
 
     assert wrong.returncode == 2
     assert "has no choice 7; there are 1 (red), 2 (blue), and words are taken as they are" in wrong.stderr
     assert resumed.stdout == "The end.\n"
-    assert '"blue"' in desk.podium("logs", desk.run_id()).stdout
+    assert '"blue"' in desk.run_podium("logs", desk.run_id()).stdout
     assert listed.stderr.endswith(f"podium answer {one['id']} TEXT\n")
     assert shown.stdout.splitlines()[-1] == "  2. blue"
     assert shown.stderr == f"answer it with: podium answer {one['id']} TEXT\n"
 
 
-def test_who_approved_what_can_be_looked_up(parked: Desk) -> None:
-    [one] = waiting(parked)
-    parked.podium("approve", str(one["id"]))
-    parked.podium("resume", parked.run_id())
+def test_audit_shows_every_action_with_its_approval(parked_desk: Desk) -> None:
+    [one] = list_waiting_requests(parked_desk)
+    parked_desk.run_podium("approve", str(one["id"]))
+    parked_desk.run_podium("resume", parked_desk.run_id())
 
-    listed = parked.podium("audit", parked.run_id()).stdout
-    [act] = json.loads(parked.podium("audit", parked.run_id(), "--json").stdout)["actions"]
+    listed = parked_desk.run_podium("audit", parked_desk.run_id()).stdout
+    [act] = json.loads(parked_desk.run_podium("audit", parked_desk.run_id(), "--json").stdout)["actions"]
 
     assert "allowed  writer: write_file" in listed
     assert "done" in listed
@@ -150,15 +150,15 @@ def test_who_approved_what_can_be_looked_up(parked: Desk) -> None:
         (("answer", "zzz", "x"), "nothing called 'zzz' waits for you"),
     ],
 )
-def test_bad_input_gets_one_sentence(parked: Desk, arguments: tuple[str, ...], words: str) -> None:
-    done = parked.podium(*arguments)
+def test_bad_input_gets_one_sentence(parked_desk: Desk, arguments: tuple[str, ...], words: str) -> None:
+    done = parked_desk.run_podium(*arguments)
 
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
 
 
-COMMANDER = """
+ANSWER_ALL = """
 import random, sys
 from pathlib import Path
 from podium.values.event import PermissionAnswered
@@ -171,11 +171,13 @@ print(sum(post_to_mailbox(store, run, PermissionAnswered(id=id, decision="once",
 """
 
 
-def test_two_commanders_who_answer_a_thousand_requests_at_once_give_one_decision_each(parked: Desk) -> None:
-    run = parked.run_id()
+def test_two_processes_that_answer_a_thousand_requests_at_once_give_one_decision_each(parked_desk: Desk) -> None:
+    run = parked_desk.run_id()
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", COMMANDER, str(parked.store), run, by], stdout=subprocess.PIPE, encoding="utf-8"
+            [sys.executable, "-c", ANSWER_ALL, str(parked_desk.store), run, by],
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
         )
         for by in ("ada", "bob")
     ]
@@ -187,7 +189,7 @@ def test_two_commanders_who_answer_a_thousand_requests_at_once_give_one_decision
 
 
 def test_a_store_without_runs_has_nothing_that_waits(desk: Desk) -> None:
-    done = desk.podium("approvals")
+    done = desk.run_podium("approvals")
 
     assert (done.returncode, done.stderr) == (0, "nothing waits for you\n")
     assert not Path(desk.store).exists()

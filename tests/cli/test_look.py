@@ -12,13 +12,13 @@ from podium.cli.commands.ps import MOST_ENDED, filter_recent_runs
 from podium.store.sqlite.reader import RunSummary
 from podium.values.event import SCHEMA
 
-from .conftest import SLOW, Desk, ended, wait_for
+from .conftest import SLOW, Desk, read_until_exit, wait_for
 
 
 def test_without_any_runs_ps_says_so_and_makes_nothing(desk: Desk) -> None:
     before = sorted(desk.home.rglob("*"))
 
-    said = desk.podium("ps")
+    said = desk.run_podium("ps")
 
     assert (said.returncode, said.stdout) == (0, "")
     assert said.stderr == 'no runs yet; podium run AGENT "request" begins one\n'
@@ -35,12 +35,12 @@ def test_without_any_runs_nothing_can_be_named(desk: Desk, command: str) -> None
     assert not desk.store.exists()
 
 
-def test_ps_tells_how_runs_stand(desk: Desk, interrupted: Callable[[], str]) -> None:
-    dead = interrupted()
-    desk.agent("good", "the answer")
+def test_ps_shows_the_state_of_runs(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
+    dead = make_interrupted_run()
+    desk.write_agent("good", "the answer")
     desk.invoke("run", "good", "a first line\nand a second " + "x" * 200)
-    desk.agent("slow", SLOW)
-    with desk.started("run", "slow", "do it") as process:
+    desk.write_agent("slow", SLOW)
+    with desk.start_podium("run", "slow", "do it") as process:
         wait_for(process.stderr, "slow: thinks")
 
         lines = desk.invoke("ps").stdout.splitlines()
@@ -57,7 +57,7 @@ def test_ps_tells_how_runs_stand(desk: Desk, interrupted: Callable[[], str]) -> 
 
 
 def test_ps_as_json_has_it_all(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
     desk.invoke("run", "lead", "do it")
 
     [run] = json.loads(desk.invoke("ps", "--json").stdout)["runs"]
@@ -66,9 +66,9 @@ def test_ps_as_json_has_it_all(desk: Desk) -> None:
     assert run["repo"] == str(desk.repo)
 
 
-def test_ps_leaves_out_old_runs_that_have_ended(desk: Desk, interrupted: Callable[[], str]) -> None:
-    interrupted()
-    desk.agent("lead", "the answer")
+def test_ps_leaves_out_old_runs_that_have_ended(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
+    make_interrupted_run()
+    desk.write_agent("lead", "the answer")
     desk.invoke("run", "lead", "do it")
     ended, unfinished = desk.runs()
     many = [replace(ended, id=str(number)) for number in range(MOST_ENDED + 5)]
@@ -79,10 +79,10 @@ def test_ps_leaves_out_old_runs_that_have_ended(desk: Desk, interrupted: Callabl
 
 
 def test_show_has_the_tree_and_the_answer(desk: Desk) -> None:
-    desk.agent("lead", "the answer", advisors=["helper", "poor"], handoff="last")
-    desk.agent("helper", "some advice")
-    desk.agent("poor", {"fails": {"status": 400, "message": "no more"}})
-    desk.agent("last", "the last word")
+    desk.write_agent("lead", "the answer", advisors=["helper", "poor"], handoff="last")
+    desk.write_agent("helper", "some advice")
+    desk.write_agent("poor", {"fails": {"status": 400, "message": "no more"}})
+    desk.write_agent("last", "the last word")
     desk.invoke("run", "lead", "do it")
 
     lines = desk.invoke("show", desk.run_id()[:6]).stdout.splitlines()
@@ -96,8 +96,10 @@ def test_show_has_the_tree_and_the_answer(desk: Desk) -> None:
     assert lines[-1] == "the last word"
 
 
-def test_show_of_a_run_without_an_answer_tells_what_there_is(desk: Desk, interrupted: Callable[[], str]) -> None:
-    run = interrupted()
+def test_show_of_a_run_without_an_answer_has_its_partial_results(
+    desk: Desk, make_interrupted_run: Callable[[], str]
+) -> None:
+    run = make_interrupted_run()
     desk.invoke("stop", run)
 
     shown = desk.invoke("show", run).stdout.splitlines()
@@ -107,8 +109,8 @@ def test_show_of_a_run_without_an_answer_tells_what_there_is(desk: Desk, interru
     assert "some advice" in shown
 
 
-def test_show_of_an_unfinished_run_tells_how_to_go_on(desk: Desk, interrupted: Callable[[], str]) -> None:
-    run = interrupted()
+def test_show_of_an_unfinished_run_tells_how_to_go_on(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
+    run = make_interrupted_run()
 
     shown = desk.invoke("show", run).stdout
 
@@ -117,8 +119,8 @@ def test_show_of_an_unfinished_run_tells_how_to_go_on(desk: Desk, interrupted: C
 
 
 def test_show_as_json_has_the_tree_with_usage_rolled_up(desk: Desk) -> None:
-    desk.agent("lead", {"says": "the answer", "usage": {"input_tokens": 5}}, advisors=["helper"])
-    desk.agent("helper", {"says": "some advice", "usage": {"output_tokens": 7}})
+    desk.write_agent("lead", {"says": "the answer", "usage": {"input_tokens": 5}}, advisors=["helper"])
+    desk.write_agent("helper", {"says": "some advice", "usage": {"output_tokens": 7}})
     desk.invoke("run", "lead", "do it")
 
     shown = json.loads(desk.invoke("show", desk.run_id(), "--json").stdout)
@@ -130,7 +132,7 @@ def test_show_as_json_has_the_tree_with_usage_rolled_up(desk: Desk) -> None:
 
 
 def test_logs_print_a_line_for_each_change_of_state(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
     desk.invoke("run", "lead", "do it")
 
     lines = desk.invoke("logs", desk.run_id()).stdout.splitlines()
@@ -148,34 +150,34 @@ def test_logs_print_a_line_for_each_change_of_state(desk: Desk) -> None:
 
 
 def test_logs_follow_a_run_until_it_ends(desk: Desk) -> None:
-    desk.agent("lead", {"says": "the answer", "delay": 0.5})
-    with desk.started("run", "lead", "do it") as process:
+    desk.write_agent("lead", {"says": "the answer", "delay": 0.5})
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "lead: thinks")
-        with desk.started("logs", "-f", desk.run_id()) as follower:
+        with desk.start_podium("logs", "-f", desk.run_id()) as follower:
             wait_for(follower.stdout, "lead: thinks")
-            rest, said = ended(follower)
+            rest, said = read_until_exit(follower)
 
     assert (follower.returncode, said) == (0, "")
     assert rest.splitlines()[-1].endswith("succeeded")
 
 
-def test_following_a_run_that_nobody_works_on_says_so_and_can_be_left(
-    desk: Desk, interrupted: Callable[[], str]
+def test_following_a_run_without_a_process_says_so_and_can_be_interrupted(
+    desk: Desk, make_interrupted_run: Callable[[], str]
 ) -> None:
-    run = interrupted()
+    run = make_interrupted_run()
 
-    with desk.started("logs", run, "-f") as process:
+    with desk.start_podium("logs", run, "-f") as process:
         wait_for(process.stderr, f"nobody works on run {run} now")
         wait_for(process.stdout, "helper: says")
         process.send_signal(signal.SIGINT)
-        _, said = ended(process)
+        _, said = read_until_exit(process)
 
     assert process.returncode == 130
     assert "Traceback" not in said
 
 
 def test_a_timeline_that_was_not_touched_is_whole(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
     desk.invoke("run", "lead", "do it")
 
     said = desk.invoke("verify", desk.run_id())
@@ -186,8 +188,8 @@ def test_a_timeline_that_was_not_touched_is_whole(desk: Desk) -> None:
     assert (found["whole"], found["break"], found["entries"]) == (True, None, len(desk.kinds(desk.run_id())))
 
 
-def test_a_timeline_that_was_changed_is_told_apart(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+def test_a_changed_timeline_does_not_verify(desk: Desk) -> None:
+    desk.write_agent("lead", "the answer")
     desk.invoke("run", "lead", "do it")
     store = sqlite3.connect(desk.store)
     with store:
@@ -204,7 +206,7 @@ def test_a_timeline_that_was_changed_is_told_apart(desk: Desk) -> None:
     assert json.loads(desk.invoke("verify", desk.run_id(), "--json").stdout)["whole"] is False
 
 
-def test_a_store_that_is_none_is_told_apart(desk: Desk) -> None:
+def test_a_file_that_is_not_a_store_is_reported(desk: Desk) -> None:
     desk.store.write_text("this is not a database, and long enough to look like a file of something else")
 
     said = desk.invoke("ps")
@@ -214,7 +216,7 @@ def test_a_store_that_is_none_is_told_apart(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("words", [["agents"], ["check"], ["graph", "answer"]])
-def test_what_is_told_of_agents_to_programs_names_its_schema(desk: Desk, words: list[str]) -> None:
+def test_json_output_about_agents_has_its_schema_version(desk: Desk, words: list[str]) -> None:
     told = json.loads(desk.invoke(*words, "--json").stdout)
 
     assert told["schema"] == SCHEMA

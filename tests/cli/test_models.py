@@ -28,27 +28,27 @@ from podium.testing import ModelServer
 from .conftest import Desk
 
 NOWHERE = "http://127.0.0.1:1/v1"
-AWAY = {"VLLM_BASE_URL": NOWHERE, "LMSTUDIO_BASE_URL": NOWHERE, "OLLAMA_HOST": "127.0.0.1:1"}
+NO_SERVERS = {"VLLM_BASE_URL": NOWHERE, "LMSTUDIO_BASE_URL": NOWHERE, "OLLAMA_HOST": "127.0.0.1:1"}
 
 
 @pytest.fixture
-def quiet(desk: Desk) -> Desk:
+def offline_desk(desk: Desk) -> Desk:
     """A desk where no server answers. The variable of llama.cpp would make it the default, so a file moves it."""
     (desk.home / "config.yaml").write_text(f"providers: {{llamacpp: {{base_url: '{NOWHERE}'}}}}\n")
     return desk
 
 
-async def models(desk: Desk, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return await to_thread.run_sync(partial(desk.podium, "models", *arguments, **{**AWAY, **variables}))
+async def run_models(desk: Desk, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return await to_thread.run_sync(partial(desk.run_podium, "models", *arguments, **{**NO_SERVERS, **variables}))
 
 
-async def listed(desk: Desk, **variables: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((await models(desk, "--json", **variables)).stdout)
+async def read_models_json(desk: Desk, **variables: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((await run_models(desk, "--json", **variables)).stdout)
     return found
 
 
-async def test_without_anything_everything_is_told_and_nothing_thinks(quiet: Desk) -> None:
-    said = await models(quiet, PATH="/nowhere")
+async def test_without_a_provider_everything_is_listed_and_the_default_is_rehearsal(offline_desk: Desk) -> None:
+    said = await run_models(offline_desk, PATH="/nowhere")
 
     assert said.returncode == 0
     assert "rehearsal, because no provider's key or address is set, no settings file names a model" in said.stdout
@@ -57,9 +57,9 @@ async def test_without_anything_everything_is_told_and_nothing_thinks(quiet: Des
     assert said.stdout.count("\n  none") == 3
 
 
-async def test_keys_are_told_and_never_shown(quiet: Desk) -> None:
+async def test_keys_are_named_and_never_shown(offline_desk: Desk) -> None:
     moved = "http://me:verysecret@host.test/v1"
-    said = await models(quiet, "--json", OPENAI_API_KEY="sk-verysecret", OPENAI_BASE_URL=moved)
+    said = await run_models(offline_desk, "--json", OPENAI_API_KEY="sk-verysecret", OPENAI_BASE_URL=moved)
 
     found = json.loads(said.stdout)
     assert "verysecret" not in said.stdout
@@ -77,23 +77,23 @@ async def test_keys_are_told_and_never_shown(quiet: Desk) -> None:
     }
 
 
-async def test_roles_are_told_with_their_fallbacks(quiet: Desk) -> None:
-    (quiet.repo / "podium.yaml").write_text("model: fast\nmodels: {fast: {model: groq, fallbacks: [haiku]}}\n")
+async def test_roles_are_listed_with_their_fallbacks(offline_desk: Desk) -> None:
+    (offline_desk.repo / "podium.yaml").write_text("model: fast\nmodels: {fast: {model: groq, fallbacks: [haiku]}}\n")
 
-    found = await listed(quiet)
+    found = await read_models_json(offline_desk)
 
     assert found["roles"] == {"fast": ["groq", "haiku"]}
     assert found["default"]["models"] == ["groq", "haiku"]
     assert found["default"]["because"] == "the repository's podium.yaml says so"
 
 
-async def test_a_server_is_found_and_used_only_once_the_person_agrees(quiet: Desk) -> None:
+async def test_a_server_is_found_and_used_only_once_the_person_agrees(offline_desk: Desk) -> None:
     async with ModelServer({"small": ["hi"]}) as server:
         at = server.url.removeprefix("http://").removesuffix("/v1")
-        before = await listed(quiet, OLLAMA_HOST=at)
-        agreed = await models(quiet, "--use", at, OLLAMA_HOST=at)
+        before = await read_models_json(offline_desk, OLLAMA_HOST=at)
+        agreed = await run_models(offline_desk, "--use", at, OLLAMA_HOST=at)
         # What was agreed to holds without the variable that moved it.
-        after = await listed(quiet, OLLAMA_HOST="")
+        after = await read_models_json(offline_desk, OLLAMA_HOST="")
 
     assert before["servers"] == [
         {"provider": "ollama", "url": server.url, "models": ["small"], "is_confirmed": False},
@@ -103,17 +103,19 @@ async def test_a_server_is_found_and_used_only_once_the_person_agrees(quiet: Des
     assert f"think with ollama:small at {server.url} from now on" in agreed.stderr
     assert after["default"]["models"] == ["ollama:small"]
     assert after["servers"][0]["is_confirmed"]
-    assert load_confirmed_servers(quiet.home) == (ConfirmedServer(url=server.url, provider="ollama", model="small"),)
-    assert (quiet.home / "config.yaml").read_text().splitlines()[1] == 'model: "ollama:small"'
+    assert load_confirmed_servers(offline_desk.home) == (
+        ConfirmedServer(url=server.url, provider="ollama", model="small"),
+    )
+    assert (offline_desk.home / "config.yaml").read_text().splitlines()[1] == 'model: "ollama:small"'
 
 
-async def test_of_several_models_one_has_to_be_named(quiet: Desk) -> None:
+async def test_of_several_models_one_has_to_be_named(offline_desk: Desk) -> None:
     async with ModelServer({"small": ["hi"], "large": ["hi"]}) as server:
         variables = {"VLLM_BASE_URL": server.url}
-        which = await models(quiet, "--use", "vllm", **variables)
-        wrong = await models(quiet, "--use", "vllm", "--model", "huge", **variables)
-        nobody = await models(quiet, "--use", "lmstudio", **variables)
-        named = await models(quiet, "--use", "vllm", "--model", "large", **variables)
+        which = await run_models(offline_desk, "--use", "vllm", **variables)
+        wrong = await run_models(offline_desk, "--use", "vllm", "--model", "huge", **variables)
+        nobody = await run_models(offline_desk, "--use", "lmstudio", **variables)
+        named = await run_models(offline_desk, "--use", "vllm", "--model", "large", **variables)
 
     assert which.returncode == wrong.returncode == nobody.returncode == 2
     assert "has 2 models (small, large); name one with --model" in which.stderr
@@ -174,12 +176,12 @@ def test_only_this_machine_is_asked(url: str, answer: bool) -> None:
     assert (ServerAddress(provider="ollama", url=url) in list_local_addresses({"OLLAMA_BASE_URL": url})) is answer
 
 
-async def test_coding_agents_are_named_and_not_run(quiet: Desk, tmp_path: Path) -> None:
+async def test_coding_agents_are_named_and_not_run(offline_desk: Desk, tmp_path: Path) -> None:
     for name in ("goose", "claude"):
         (tmp_path / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
         (tmp_path / name).chmod(0o755)
 
-    found = await listed(quiet, PATH=str(tmp_path))
+    found = await read_models_json(offline_desk, PATH=str(tmp_path))
 
     assert found["coding_agents"] == {
         name: str(tmp_path / name) for name in CODING_AGENTS if name in ("goose", "claude")

@@ -62,9 +62,9 @@ def test_a_tool_is_judged_with_what_it_is_given(rules: Desk) -> None:
     assert allowed.stdout.splitlines()[0] == "allow: Edit(/src/**) allows it"
 
 
-def test_repository_and_agent_tighten_and_their_lines_are_told(rules: Desk) -> None:
+def test_repository_and_agent_tighten_and_their_lines_are_shown(rules: Desk) -> None:
     (rules.repo / "podium.yaml").write_text("permissions:\n  allow: [Bash(npm run test *)]\n  deny: [Bash(make *)]\n")
-    rules.agent("careful", permissions={"deny": ["Bash(npm run test *)"], "allow": ["Bash(curl *)"]})
+    rules.write_agent("careful", permissions={"deny": ["Bash(npm run test *)"], "allow": ["Bash(curl *)"]})
 
     by_repo = json.loads(rules.invoke("policy", "check", "--json", "--", "make").stdout)
     by_person = json.loads(rules.invoke("policy", "check", "--json", "--", "npm run test").stdout)
@@ -86,14 +86,14 @@ def test_a_rule_that_was_always_allowed_is_found_where_it_is_kept(rules: Desk) -
     assert (found["decision"], found["where"]) == ("allow", [f"{rules.home}/allowed.json"])
 
 
-def test_where_nobody_is_asked_a_rule_that_asks_denies_and_is_told(rules: Desk) -> None:
+def test_in_dont_ask_mode_a_rule_that_asks_denies_and_is_shown(rules: Desk) -> None:
     said = rules.invoke("policy", "check", "--mode", "dont-ask", "--json", "--", "git push")
 
     assert said.exit_code == 4
     assert json.loads(said.stdout)["where"] == [f"{rules.home}/config.yaml:7"]
 
 
-def test_another_repository_may_be_asked_about(rules: Desk, tmp_path: Path) -> None:
+def test_the_rules_of_another_repository_can_be_checked(rules: Desk, tmp_path: Path) -> None:
     (tmp_path / "podium.yaml").write_text("permissions: {deny: [Bash(npm *)]}\n")
 
     assert rules.invoke("policy", "check", "--repo", str(tmp_path), "--", "npm run test").exit_code == 4
@@ -112,7 +112,7 @@ def test_another_repository_may_be_asked_about(rules: Desk, tmp_path: Path) -> N
         ["test", "nowhere.yaml"],
     ],
 )
-def test_what_cannot_be_asked_is_a_usage_error(desk: Desk, arguments: list[str]) -> None:
+def test_invalid_arguments_are_a_usage_error(desk: Desk, arguments: list[str]) -> None:
     said = desk.invoke("policy", *arguments)
 
     assert said.exit_code == 2
@@ -140,7 +140,7 @@ def test_what_always_would_save_is_shown(rules: Desk) -> None:
     )
 
 
-def test_a_command_that_cannot_be_taken_apart_is_said_to_be_left_to_a_person(rules: Desk) -> None:
+def test_a_command_that_cannot_be_parsed_is_shown_as_left_to_a_person(rules: Desk) -> None:
     said = rules.invoke("policy", "explain", "--", "npm run test $(rm -f \x1b[2Jx) > out")
 
     assert "left to a person: it has" in said.stdout
@@ -149,7 +149,7 @@ def test_a_command_that_cannot_be_taken_apart_is_said_to_be_left_to_a_person(rul
 
 
 def test_examples_of_all_rules_are_tried(rules: Desk) -> None:
-    rules.agent("careful", permissions={"deny": [{"rule": "Read(*.pem)", "match": ["a.pem"]}]})
+    rules.write_agent("careful", permissions={"deny": [{"rule": "Read(*.pem)", "match": ["a.pem"]}]})
 
     said = rules.invoke("policy", "test")
     found = json.loads(rules.invoke("policy", "test", "--json").stdout)
@@ -158,7 +158,7 @@ def test_examples_of_all_rules_are_tried(rules: Desk) -> None:
     assert (found["rules"], found["examples"], found["failed"]) == (5, 4, [])
 
 
-def test_every_example_that_fails_is_told_with_its_place(desk: Desk) -> None:
+def test_every_failing_example_is_listed_with_its_file_and_line(desk: Desk) -> None:
     path = desk.repo / "podium.yaml"
     path.write_text("permissions:\n  deny:\n    - Bash(\n    - {rule: Read(./a), match: [b, a, c], not_match: [a]}\n")
 

@@ -22,7 +22,7 @@ EVIL = "echo \x1b[2J\x1b[1;1Hls \u202eoops\u202c; touch evil.txt"
 
 @pytest.fixture
 def writer(desk: Desk) -> Desk:
-    desk.agent(
+    desk.write_agent(
         "writer",
         {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "new\n"}}]},
         {"says": "The end."},
@@ -41,7 +41,7 @@ def test_a_person_sees_the_whole_action_and_allows_it_with_a_key(writer: Desk) -
     assert any("+new" in line for line in lines)
     assert not any("nothing changes" in line for line in lines)
     terminal.process.send("y")
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert (writer.repo / "a.txt").read_text() == "new\n"
 
 
@@ -55,17 +55,17 @@ def test_enter_and_arrows_decide_nothing(writer: Desk) -> None:
     terminal.wait_for("Why not?")
     terminal.process.send("not now\r")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert not (writer.repo / "a.txt").exists()
 
 
-def test_a_write_that_changes_nothing_is_told_as_such(writer: Desk) -> None:
+def test_a_write_that_changes_nothing_is_shown_as_such(writer: Desk) -> None:
     (writer.repo / "a.txt").write_text("new\n")
     terminal = Terminal(writer, "run", "writer", "go")
 
     lines = terminal.wait_for("[y] once")
     terminal.process.send("a")
-    terminal.end()
+    terminal.wait_exit()
 
     assert any("nothing changes: a.txt holds this already" in line for line in lines)
 
@@ -79,7 +79,7 @@ def test_esc_leaves_the_request_open(writer: Desk) -> None:
     [left] = json.loads(writer.invoke("approvals", "--json").stdout)["waiting"]
     writer.invoke("approve", left["id"])
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert (writer.repo / "a.txt").exists()
 
 
@@ -94,7 +94,7 @@ def test_no_piece_of_a_sequence_is_a_key(writer: Desk, pieces: list[str]) -> Non
     terminal.wait_for("Why not?")
     terminal.process.send("not now\r")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert not any("left open" in line for line in terminal.lines)
 
 
@@ -112,7 +112,7 @@ def test_a_question_mark_tells_what_each_key_does(writer: Desk) -> None:
     shown = "\n".join(lines)
     assert all(f"  {key}    " in shown for key in "yrnxas")
     assert "Esc  leaves it open" in shown
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_question_mark_tells_what_each_key_does(writer: Desk) -> None:
         ("read-only", "sandbox: read-only: it can write nothing, network off"),
     ],
 )
-def test_a_request_tells_of_its_sandbox_and_of_a_long_wait(sandbox: str, told: str) -> None:
+def test_a_request_shows_its_sandbox_and_a_long_wait(sandbox: str, told: str) -> None:
     action = Action(run="r", agent="law", tool="bash", sandbox=sandbox)
     asked = PermissionAsked(id="5f0c", action=action, reason="no rule")
     entry = Entry(run="r", seq=1, at=100.0, operation="law", scope="law", event=asked)
@@ -156,7 +156,7 @@ class Typist:
         return ""
 
 
-class Tray:
+class AnswerRecorder:
     """Where answers lie."""
 
     def __init__(self) -> None:
@@ -170,18 +170,18 @@ class Tray:
         raise AssertionError("nothing was asked in words")
 
 
-async def test_what_is_put_off_comes_again_after_the_others_and_stays_open_where_there_are_none(
+async def test_a_skipped_request_comes_back_after_the_others_and_is_left_open_when_there_are_none(
     tmp_path: Path,
 ) -> None:
     told: list[str] = []
-    tray, left_open = Tray(), anyio.Event()
+    recorder, left_open = AnswerRecorder(), anyio.Event()
 
     def tell(text: str) -> None:
         told.append(text)
         if "is left open" in text:
             left_open.set()
 
-    asking = RequestPrompter(tray, SilentView(), Typist("sys"), home=tmp_path, tell=tell)
+    asking = RequestPrompter(recorder, SilentView(), Typist("sys"), home=tmp_path, tell=tell)
     for id in ("1st", "2nd"):
         action = Action(run="r", agent="writer", tool="write_file", arguments={"path": f"{id}.txt"})
         asked = PermissionAsked(id=id, action=action, reason="no rule allows it")
@@ -195,7 +195,7 @@ async def test_what_is_put_off_comes_again_after_the_others_and_stays_open_where
     requests = [text for text in told if "asks for permission" in text]
     assert ["1st" in text for text in requests] == [True, False, True]
     assert ["[1 more request after this one]" in text for text in requests] == [True, True, False]
-    assert tray.answers == [("2nd", "once")]
+    assert recorder.answers == [("2nd", "once")]
     assert told[-1] == "1st is left open; podium approvals lists it."
 
 
@@ -210,12 +210,12 @@ def test_a_sentence_decides_nothing_whatever_keys_are_in_it(writer: Desk, pieces
     terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
     terminal.process.send("a")
 
-    assert terminal.end() != 0
+    assert terminal.wait_exit() != 0
     assert not (writer.repo / "a.txt").exists()
 
 
 def test_keys_typed_before_the_question_do_not_count(writer: Desk) -> None:
-    writer.agent(
+    writer.write_agent(
         "writer",
         {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "x"}}], "delay": 1.0},
         "The end.",
@@ -228,12 +228,12 @@ def test_keys_typed_before_the_question_do_not_count(writer: Desk) -> None:
     terminal.wait_for("[y] once")
     terminal.process.send("a")
 
-    assert terminal.end() != 0
+    assert terminal.wait_exit() != 0
     assert not (writer.repo / "a.txt").exists()
 
 
 def test_nothing_in_a_command_acts_on_the_terminal(desk: Desk) -> None:
-    desk.agent("sly", {"calls": [{"name": "bash", "arguments": {"command": EVIL}}]}, "The end.", tools=["Bash"])
+    desk.write_agent("sly", {"calls": [{"name": "bash", "arguments": {"command": EVIL}}]}, "The end.", tools=["Bash"])
     terminal = Terminal(desk, "run", "sly", "go", columns=120)
 
     lines = terminal.wait_for("[y] once")
@@ -244,12 +244,12 @@ def test_nothing_in_a_command_acts_on_the_terminal(desk: Desk) -> None:
     terminal.process.send("n")
     terminal.wait_for("Why not?")
     terminal.process.send("\r")
-    terminal.end()
+    terminal.wait_exit()
     assert not (desk.repo / "evil.txt").exists()
 
 
 def test_a_question_is_answered_by_the_number_of_a_choice(desk: Desk) -> None:
-    desk.agent(
+    desk.write_agent(
         "asker",
         {"calls": [{"name": "ask_person", "arguments": {"question": "Which one?", "choices": ["red", "blue"]}}]},
         "The end.",
@@ -262,12 +262,12 @@ def test_a_question_is_answered_by_the_number_of_a_choice(desk: Desk) -> None:
     terminal.wait_for("has no choice 3; there are 1 (red), 2 (blue)")
     terminal.process.send("2\r")
 
-    assert terminal.end() == 0
-    assert '"blue"' in "".join(desk.podium("logs", desk.run_id()).stdout.splitlines())
+    assert terminal.wait_exit() == 0
+    assert '"blue"' in "".join(desk.run_podium("logs", desk.run_id()).stdout.splitlines())
 
 
 def test_without_a_terminal_it_is_refused(writer: Desk) -> None:
-    done = writer.podium("run", "writer", "go")
+    done = writer.run_podium("run", "writer", "go")
 
     assert done.returncode == 0
     assert "refused by podium: nobody is there to ask" in done.stderr
@@ -276,11 +276,13 @@ def test_without_a_terminal_it_is_refused(writer: Desk) -> None:
 
 def test_the_length_of_a_long_command_is_shown(desk: Desk) -> None:
     long = "echo " + "x" * 300
-    desk.agent("talker", {"calls": [{"name": "bash", "arguments": {"command": long}}]}, "The end.", tools=["Bash"])
+    desk.write_agent(
+        "talker", {"calls": [{"name": "bash", "arguments": {"command": long}}]}, "The end.", tools=["Bash"]
+    )
     terminal = Terminal(desk, "run", "talker", "go")
 
     lines = terminal.wait_for("[y] once")
 
     assert any("command (305 characters): echo xxx" in line for line in lines)
     terminal.process.send("a")
-    terminal.end()
+    terminal.wait_exit()

@@ -12,25 +12,25 @@ from podium.patterns.synthesis import MAX_CHARACTERS
 from podium.store.sqlite.reader import StoreReader
 from podium.values.event import RunStarted
 
-from .conftest import SLOW, Desk, ended, wait_for
+from .conftest import SLOW, Desk, read_until_exit, wait_for
 
 TEAM = {"mode": "sequential", "members": ["quick", "slow"]}
 
 
-def stopped(desk: Desk) -> str:
+def make_stopped_run(desk: Desk) -> str:
     """A run of a team that was stopped when one member was done and the other at work."""
-    desk.agent("lead", team=TEAM)
-    desk.agent("quick", "# quick\nis <b>done</b>")
-    desk.agent("slow", SLOW)
-    with desk.started("run", "lead", "do it") as process:
+    desk.write_agent("lead", team=TEAM)
+    desk.write_agent("quick", "# quick\nis <b>done</b>")
+    desk.write_agent("slow", SLOW)
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "slow: thinks")
         desk.invoke("stop", desk.run_id())
-        ended(process)
+        read_until_exit(process)
     return desk.run_id()
 
 
-def test_a_stopped_run_shows_what_it_brought(desk: Desk) -> None:
-    run = stopped(desk)
+def test_a_stopped_run_shows_its_partial_results(desk: Desk) -> None:
+    run = make_stopped_run(desk)
 
     said = desk.invoke("results", run[:8])
 
@@ -44,7 +44,7 @@ def test_a_stopped_run_shows_what_it_brought(desk: Desk) -> None:
 
 
 def test_markdown_can_be_pasted_without_harm(desk: Desk) -> None:
-    run = stopped(desk)
+    run = make_stopped_run(desk)
 
     said = desk.invoke("results", run, "--markdown").stdout
 
@@ -72,7 +72,7 @@ def test_markdown_can_be_pasted_without_harm(desk: Desk) -> None:
         ("```\nopen", "> ```\n> open"),
     ],
 )
-def test_what_agents_say_acts_on_nothing_around_it(text: str, shown: str) -> None:
+def test_quoted_text_of_agents_does_not_affect_the_markdown_around_it(text: str, shown: str) -> None:
     assert quote_block(text) == shown
 
 
@@ -81,7 +81,7 @@ def test_a_name_is_only_a_name() -> None:
 
 
 def test_programs_get_every_field(desk: Desk) -> None:
-    run = stopped(desk)
+    run = make_stopped_run(desk)
 
     said = json.loads(desk.invoke("results", run, "--json").stdout)
 
@@ -92,8 +92,8 @@ def test_programs_get_every_field(desk: Desk) -> None:
     assert said["budget"] is None
 
 
-def test_a_run_that_was_interrupted_has_results_too(desk: Desk, interrupted: Callable[[], str]) -> None:
-    run = interrupted()
+def test_a_run_that_was_interrupted_has_results_too(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
+    run = make_interrupted_run()
 
     said = desk.invoke("results", run).stdout
 
@@ -102,10 +102,10 @@ def test_a_run_that_was_interrupted_has_results_too(desk: Desk, interrupted: Cal
 
 
 def test_a_run_can_be_looked_into_while_it_works(desk: Desk) -> None:
-    desk.agent("lead", team=TEAM)
-    desk.agent("quick", "quick is done")
-    desk.agent("slow", SLOW)
-    with desk.started("run", "lead", "do it") as process:
+    desk.write_agent("lead", team=TEAM)
+    desk.write_agent("quick", "quick is done")
+    desk.write_agent("slow", SLOW)
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "slow: thinks")
 
         said = desk.invoke("results", desk.run_id()).stdout
@@ -119,8 +119,8 @@ def test_a_run_can_be_looked_into_while_it_works(desk: Desk) -> None:
 
 def test_a_loop_is_summed_up_in_a_line_with_its_verdicts(desk: Desk) -> None:
     team = {"mode": "reflect", "members": ["worker"], "max_iterations": 3}
-    desk.agent("lead", "@worker:worker look", "It is done.\n[[GROUP_REFLECT_COMPLETE]]", team=team)
-    desk.agent("worker", "seen")
+    desk.write_agent("lead", "@worker:worker look", "It is done.\n[[GROUP_REFLECT_COMPLETE]]", team=team)
+    desk.write_agent("worker", "seen")
     desk.invoke("run", "lead", "find out")
 
     lines = desk.invoke("results", desk.run_id()).stdout.splitlines()
@@ -134,8 +134,8 @@ def test_a_loop_is_summed_up_in_a_line_with_its_verdicts(desk: Desk) -> None:
 
 def test_a_discussion_tells_who_voted_and_why_it_ended(desk: Desk) -> None:
     vote = {"calls": [{"name": "vote_conclude", "arguments": {"ready": True, "reason": "all said"}}]}
-    desk.agent("lead", "We agree.", team={"mode": "discuss", "members": ["ann"]})
-    desk.agent("ann", vote, "so be it")
+    desk.write_agent("lead", "We agree.", team={"mode": "discuss", "members": ["ann"]})
+    desk.write_agent("ann", vote, "so be it")
     desk.invoke("run", "lead", "talk")
 
     said = desk.invoke("results", desk.run_id()).stdout
@@ -145,9 +145,9 @@ def test_a_discussion_tells_who_voted_and_why_it_ended(desk: Desk) -> None:
 
 
 def test_a_discussion_in_which_nobody_voted_is_one_sentence(desk: Desk) -> None:
-    desk.agent("lead", "moderated", "decided", team={"mode": "discuss", "members": ["ann"], "max_rounds": 1})
-    desk.agent("ann", "all said")
-    desk.podium("run", "lead", "go")
+    desk.write_agent("lead", "moderated", "decided", team={"mode": "discuss", "members": ["ann"], "max_rounds": 1})
+    desk.write_agent("ann", "all said")
+    desk.run_podium("run", "lead", "go")
 
     said = desk.invoke("results", desk.run_id()).stdout
 
@@ -158,11 +158,11 @@ def test_what_held_a_verdict_back_stays_on_its_line(desk: Desk) -> None:
     subprocess.run(["git", "init", "-q", desk.repo], check=True)
     plan = "@worker:ann do it\n@end"
     team = {"mode": "reflect", "members": ["ann"], "checks": ["false"], "max_iterations": 1}
-    desk.agent("lead", plan, "done\n[[GROUP_REFLECT_COMPLETE]]", team=team)
-    desk.agent("ann", "did it")
+    desk.write_agent("lead", plan, "done\n[[GROUP_REFLECT_COMPLETE]]", team=team)
+    desk.write_agent("ann", "did it")
     git = ["git", "-C", str(desk.repo), "-c", "user.name=A", "-c", "user.email=a@b"]
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
-    desk.podium("run", "lead", "go")
+    desk.run_podium("run", "lead", "go")
 
     said = desk.invoke("results", desk.run_id()).stdout.splitlines()
 
@@ -178,17 +178,17 @@ def test_two_forms_at_once_are_a_mistake(desk: Desk) -> None:
 # Summing up
 
 
-def summed_up(desk: Desk, *moves: str | dict[str, Any]) -> str:
+def make_run_for_synthesis(desk: Desk, *moves: str | dict[str, Any]) -> str:
     """A run of a team whose lead would sum it up with these moves."""
-    desk.agent("lead", *moves, team={"mode": "sequential", "members": ["quick", "late"]}, tools=["Read", "Bash"])
-    desk.agent("quick", "@worker:late do it\nquick is done")
-    desk.agent("late", {"fails": {"status": 400, "message": "no more paper"}})
+    desk.write_agent("lead", *moves, team={"mode": "sequential", "members": ["quick", "late"]}, tools=["Read", "Bash"])
+    desk.write_agent("quick", "@worker:late do it\nquick is done")
+    desk.write_agent("late", {"fails": {"status": 400, "message": "no more paper"}})
     desk.invoke("run", "lead", "do it")
     return desk.run_id()
 
 
-def test_the_lead_sums_up_what_its_run_has_brought(desk: Desk) -> None:
-    run = summed_up(desk, "# All in all\nQuick is done.")
+def test_the_lead_sums_up_the_results_of_its_run(desk: Desk) -> None:
+    run = make_run_for_synthesis(desk, "# All in all\nQuick is done.")
 
     said = desk.invoke("results", run, "--synthesis", "--markdown")
 
@@ -206,8 +206,8 @@ def test_the_lead_sums_up_what_its_run_has_brought(desk: Desk) -> None:
 
 
 def test_the_lead_is_asked_as_it_was_in_its_run(desk: Desk) -> None:
-    run = summed_up(desk, "as it was")
-    desk.agent("lead", "as it is now")
+    run = make_run_for_synthesis(desk, "as it was")
+    desk.write_agent("lead", "as it is now")
 
     said = desk.invoke("results", run, "--synthesis")
 
@@ -215,7 +215,7 @@ def test_the_lead_is_asked_as_it_was_in_its_run(desk: Desk) -> None:
 
 
 def test_a_synthesis_that_fails_leaves_the_report_and_its_own_exit_code(desk: Desk) -> None:
-    run = summed_up(desk, {"fails": {"status": 400, "message": "out of ink"}})
+    run = make_run_for_synthesis(desk, {"fails": {"status": 400, "message": "out of ink"}})
 
     said = desk.invoke("results", run, "--synthesis")
     program = desk.invoke("results", run, "--synthesis", "--json")
@@ -230,9 +230,9 @@ def test_a_synthesis_that_fails_leaves_the_report_and_its_own_exit_code(desk: De
     assert "out of ink" in fields["synthesis"]["error"]
 
 
-def test_whoever_is_named_sums_up_and_nobody_else_can(desk: Desk) -> None:
-    run = summed_up(desk, "unused")
-    desk.agent("critic", "so so", handoff="lead", advisors=["quick"])
+def test_the_named_agent_sums_up_and_an_unknown_one_is_refused(desk: Desk) -> None:
+    run = make_run_for_synthesis(desk, "unused")
+    desk.write_agent("critic", "so so", handoff="lead", advisors=["quick"])
 
     said = desk.invoke("results", run, "--synthesis", "--agent", "critic", "--json")
     nobody = desk.invoke("results", run, "--synthesis", "--agent", "cirtic")
@@ -245,18 +245,18 @@ def test_whoever_is_named_sums_up_and_nobody_else_can(desk: Desk) -> None:
 
 
 def test_a_synthesis_can_be_stopped_like_every_run(desk: Desk) -> None:
-    run = summed_up(desk, SLOW)
-    with desk.started("results", run, "--synthesis") as process:
+    run = make_run_for_synthesis(desk, SLOW)
+    with desk.start_podium("results", run, "--synthesis") as process:
         wait_for(process.stderr, "lead: thinks")
         desk.invoke("stop", desk.run_id())
-        stdout, _ = ended(process)
+        stdout, _ = read_until_exit(process)
 
     assert process.returncode == 1
     assert stdout.startswith(f"run {run}  ")
     assert stdout.endswith("There is none: its run was cancelled.\n")
 
 
-def test_where_nobody_has_worked_nobody_is_asked(desk: Desk) -> None:
+def test_without_workers_no_agent_is_asked_to_sum_up(desk: Desk) -> None:
     subprocess.run(["git", "init", "-q", str(desk.repo)], check=True)
 
     said = desk.invoke("results", "--workers", "--synthesis")
@@ -268,9 +268,9 @@ def test_where_nobody_has_worked_nobody_is_asked(desk: Desk) -> None:
 
 
 def test_a_long_report_is_cut_where_it_is_longest(desk: Desk) -> None:
-    desk.agent("lead", "as one would expect", team={"mode": "sequential", "members": ["brief", "wordy"]})
-    desk.agent("brief", "in short")
-    desk.agent("wordy", "\n".join(f"line {number} of many" for number in range(6000)))
+    desk.write_agent("lead", "as one would expect", team={"mode": "sequential", "members": ["brief", "wordy"]})
+    desk.write_agent("brief", "in short")
+    desk.write_agent("wordy", "\n".join(f"line {number} of many" for number in range(6000)))
     desk.invoke("run", "lead", "do it")
 
     said = desk.invoke("results", desk.run_id(), "--synthesis", "--json")

@@ -5,13 +5,13 @@ import signal
 import sqlite3
 from collections.abc import Callable
 
-from .conftest import SLOW, Desk, ended, wait_for
+from .conftest import SLOW, Desk, read_until_exit, wait_for
 
 
-def test_a_run_goes_on_where_its_process_died(desk: Desk, interrupted: Callable[[], str]) -> None:
-    run = interrupted()
+def test_a_run_goes_on_where_its_process_died(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
+    run = make_interrupted_run()
 
-    said = desk.podium("resume", run[:6])
+    said = desk.run_podium("resume", run[:6])
 
     assert (said.returncode, said.stdout) == (0, "the answer\n")
     assert said.stderr.splitlines()[0].startswith(f"run {run}: process ")
@@ -20,18 +20,18 @@ def test_a_run_goes_on_where_its_process_died(desk: Desk, interrupted: Callable[
 
 
 def test_a_run_goes_on_after_its_process_was_killed(desk: Desk) -> None:
-    desk.agent("lead", {"silent": 1, "says": "the answer"}, advisors=["helper"])
-    desk.agent("helper", "some advice")
-    with desk.started("run", "lead", "do it") as process:
+    desk.write_agent("lead", {"silent": 1, "says": "the answer"}, advisors=["helper"])
+    desk.write_agent("helper", "some advice")
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "lead: thinks")
         process.kill()
         process.wait()
 
-    desk.agent("lead", "another answer")  # a run keeps the agents that it began with
-    with desk.started("resume", desk.run_id()) as resumed:
+    desk.write_agent("lead", "another answer")  # a run keeps the agents that it began with
+    with desk.start_podium("resume", desk.run_id()) as resumed:
         wait_for(resumed.stderr, "lead: thinks again")
         resumed.send_signal(signal.SIGINT)
-        ended(resumed)
+        read_until_exit(resumed)
 
     assert resumed.returncode == 130
     assert desk.kinds(desk.run_id()).count("operation_ended") == 1
@@ -39,11 +39,11 @@ def test_a_run_goes_on_after_its_process_was_killed(desk: Desk) -> None:
 
 
 def test_a_run_goes_on_after_ctrl_c(desk: Desk) -> None:
-    desk.agent("lead", {"says": "the answer", "delay": 0.5})
-    with desk.started("run", "lead", "do it") as process:
+    desk.write_agent("lead", {"says": "the answer", "delay": 0.5})
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "lead: thinks")
         process.send_signal(signal.SIGINT)
-        ended(process)
+        read_until_exit(process)
 
     said = desk.invoke("resume", desk.run_id(), "--json")
 
@@ -51,10 +51,10 @@ def test_a_run_goes_on_after_ctrl_c(desk: Desk) -> None:
     assert json.loads(said.stdout)["text"] == "the answer"
 
 
-def test_without_a_run_all_that_were_interrupted_go_on_the_oldest_first(
-    desk: Desk, interrupted: Callable[[], str]
+def test_without_an_id_all_interrupted_runs_go_on_the_oldest_first(
+    desk: Desk, make_interrupted_run: Callable[[], str]
 ) -> None:
-    first, second = interrupted(), interrupted()
+    first, second = make_interrupted_run(), make_interrupted_run()
 
     said = desk.invoke("resume")
 
@@ -63,8 +63,8 @@ def test_without_a_run_all_that_were_interrupted_go_on_the_oldest_first(
     assert desk.invoke("resume").stderr == "nothing to resume\n"
 
 
-def test_all_of_them_as_json_are_one_object(desk: Desk, interrupted: Callable[[], str]) -> None:
-    runs = [interrupted(), interrupted()]
+def test_all_of_them_as_json_are_one_object(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
+    runs = [make_interrupted_run(), make_interrupted_run()]
 
     said = desk.invoke("resume", "--json", "--quiet")
 
@@ -72,11 +72,11 @@ def test_all_of_them_as_json_are_one_object(desk: Desk, interrupted: Callable[[]
 
 
 def test_a_run_that_is_worked_on_is_left_to_its_process(desk: Desk) -> None:
-    desk.agent("lead", SLOW)
-    with desk.started("run", "lead", "do it") as process:
+    desk.write_agent("lead", SLOW)
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "lead: thinks")
 
-        said = desk.podium("resume", desk.run_id())
+        said = desk.run_podium("resume", desk.run_id())
         all_of_them = desk.invoke("resume")
 
     assert said.returncode == 6
@@ -85,7 +85,7 @@ def test_a_run_that_is_worked_on_is_left_to_its_process(desk: Desk) -> None:
 
 
 def test_a_run_that_has_ended_stays_as_it_is(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
     desk.invoke("run", "lead", "do it")
 
     said = desk.invoke("resume", desk.run_id())
@@ -95,7 +95,7 @@ def test_a_run_that_has_ended_stays_as_it_is(desk: Desk) -> None:
 
 
 def test_an_id_that_fits_several_runs_lists_them(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
     for _ in range(17):  # of so many, two begin with the same sign
         desk.invoke("run", "lead", "do it")
     [twin, *_] = [sign for sign in "0123456789abcdef" if sum(run.id[0] == sign for run in desk.runs()) > 1]
@@ -108,21 +108,21 @@ def test_an_id_that_fits_several_runs_lists_them(desk: Desk) -> None:
 
 
 def test_nothing_to_resume_makes_nothing(desk: Desk) -> None:
-    said = desk.podium("resume")
+    said = desk.run_podium("resume")
 
     assert (said.returncode, said.stderr) == (0, "nothing to resume\n")
     assert not desk.store.exists()
 
 
 def test_a_process_that_lost_its_run_to_another_says_so(desk: Desk) -> None:
-    desk.agent("lead", {"says": "the answer", "delay": 0.5})
-    with desk.started("run", "lead", "do it", "--quiet", "--jsonl") as process:
+    desk.write_agent("lead", {"says": "the answer", "delay": 0.5})
+    with desk.start_podium("run", "lead", "do it", "--quiet", "--jsonl") as process:
         wait_for(process.stdout, "turn_started")
         store = sqlite3.connect(desk.store)
         with store:
             store.execute("UPDATE run SET epoch = epoch + 1")  # as taking it over does
         store.close()
-        _, said = ended(process)
+        _, said = read_until_exit(process)
 
     assert process.returncode == 6
     assert "taken over by another process" in said.splitlines()[0]

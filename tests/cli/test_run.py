@@ -11,15 +11,15 @@ import pytest
 from podium.cli.commands.run import RUNNABLE_MODES
 from podium.patterns.registry import MODES
 
-from .conftest import PODIUM, SLOW, Desk, ended, wait_for
+from .conftest import PODIUM, SLOW, Desk, read_until_exit, wait_for
 
 RED = "\x1b[31m"
 
 
 def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
 
-    said = desk.podium("run", "lead", "do it")
+    said = desk.run_podium("run", "lead", "do it")
 
     run = desk.run_id()
     assert (said.returncode, said.stdout) == (0, "the answer\n")
@@ -51,7 +51,7 @@ def test_a_request_that_is_no_text_is_a_usage_error(desk: Desk) -> None:
     assert said.stderr == "podium: the text is not UTF-8 (byte 3); convert it first\n"
 
 
-def test_an_agent_that_is_not_there_is_a_usage_error(desk: Desk) -> None:
+def test_an_unknown_agent_is_a_usage_error(desk: Desk) -> None:
     said = desk.invoke("run", "nobody", "do it")
 
     assert said.exit_code == 2
@@ -59,8 +59,8 @@ def test_an_agent_that_is_not_there_is_a_usage_error(desk: Desk) -> None:
 
 
 def test_a_number_of_iterations_goes_with_no_other_mode_than_reflect(desk: Desk) -> None:
-    desk.agent("lead", team={"mode": "broadcast", "members": ["one"]})
-    desk.agent("one", "done")
+    desk.write_agent("lead", team={"mode": "broadcast", "members": ["one"]})
+    desk.write_agent("one", "done")
 
     said = desk.invoke("run", "lead", "do it", "--mode", "broadcast", "--max", "3")
 
@@ -69,9 +69,9 @@ def test_a_number_of_iterations_goes_with_no_other_mode_than_reflect(desk: Desk)
     assert not desk.store.exists()
 
 
-def test_every_mode_that_can_be_chosen_can_run_and_the_other_is_told_before_anything_begins(desk: Desk) -> None:
-    desk.agent("a", "x")
-    desk.agent("lead", team={"mode": "collaborate", "members": ["a"]})
+def test_every_selectable_mode_can_run_and_the_other_is_refused_before_the_run_starts(desk: Desk) -> None:
+    desk.write_agent("a", "x")
+    desk.write_agent("lead", team={"mode": "collaborate", "members": ["a"]})
 
     asked = desk.invoke("run", "lead", "go", "--mode", "collaborate")
     written = desk.invoke("run", "lead", "go")
@@ -83,8 +83,8 @@ def test_every_mode_that_can_be_chosen_can_run_and_the_other_is_told_before_anyt
     assert not desk.store.exists() or not desk.runs()
 
 
-def test_an_agent_without_a_team_is_told_how_it_can_have_iterations(desk: Desk) -> None:
-    desk.agent("a", "x")
+def test_max_for_an_agent_without_a_team_is_refused_with_how_to_reflect(desk: Desk) -> None:
+    desk.write_agent("a", "x")
 
     said = desk.invoke("run", "a", "go", "--max", "3")
 
@@ -93,7 +93,7 @@ def test_an_agent_without_a_team_is_told_how_it_can_have_iterations(desk: Desk) 
 
 
 def test_json_is_one_object(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
 
     said = desk.invoke("run", "lead", "do it", "--json")
 
@@ -106,7 +106,7 @@ def test_json_is_one_object(desk: Desk) -> None:
 
 
 def test_jsonl_is_the_timeline_and_nothing_else(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
 
     said = desk.invoke("run", "lead", "do it", "--jsonl")
 
@@ -125,11 +125,11 @@ def test_json_and_jsonl_exclude_each_other(desk: Desk) -> None:
     assert "exclude each other" in said.stderr
 
 
-def test_a_failed_run_says_why_and_shows_what_there_is(desk: Desk) -> None:
-    desk.agent("lead", {"fails": {"status": 400, "message": "no more"}}, advisors=["helper"])
-    desk.agent("helper", "some advice")
+def test_a_failed_run_says_why_and_shows_its_partial_results(desk: Desk) -> None:
+    desk.write_agent("lead", {"fails": {"status": 400, "message": "no more"}}, advisors=["helper"])
+    desk.write_agent("helper", "some advice")
 
-    said = desk.podium("run", "lead", "do it")
+    said = desk.run_podium("run", "lead", "do it")
 
     assert (said.returncode, said.stdout) == (1, "")
     lines = said.stderr.splitlines()
@@ -142,7 +142,7 @@ def test_a_failed_run_says_why_and_shows_what_there_is(desk: Desk) -> None:
 
 
 def test_quiet_says_only_what_went_wrong(desk: Desk) -> None:
-    desk.agent("lead", {"fails": {"status": 400, "message": "no more"}})
+    desk.write_agent("lead", {"fails": {"status": 400, "message": "no more"}})
 
     said = desk.invoke("run", "lead", "do it", "--quiet")
 
@@ -151,16 +151,16 @@ def test_quiet_says_only_what_went_wrong(desk: Desk) -> None:
 
 
 def test_time_that_ran_out_has_an_exit_code_of_its_own(desk: Desk) -> None:
-    desk.agent("lead", SLOW, timeout=0.1)
+    desk.write_agent("lead", SLOW, timeout=0.1)
 
-    said = desk.podium("run", "lead", "do it", "--quiet")
+    said = desk.run_podium("run", "lead", "do it", "--quiet")
 
     assert said.returncode == 5
     assert said.stderr == "podium: lead: timed out after 0.1 s\n"
 
 
-def test_so_have_turns_that_ran_out(desk: Desk) -> None:
-    desk.agent("lead", {"calls": [{"name": "no_such_tool"}]}, maxTurns=1)
+def test_an_exceeded_turn_limit_has_the_exit_code_of_a_timeout(desk: Desk) -> None:
+    desk.write_agent("lead", {"calls": [{"name": "no_such_tool"}]}, maxTurns=1)
 
     said = desk.invoke("run", "lead", "do it", "--quiet")
 
@@ -169,7 +169,9 @@ def test_so_have_turns_that_ran_out(desk: Desk) -> None:
 
 
 def test_a_dry_run_asks_no_model_and_tells_what_it_would_take(desk: Desk) -> None:
-    said = desk.podium("run", "triage", "do it", "--dry-run", OPENAI_API_KEY="k", OPENAI_BASE_URL="http://127.0.0.1:9")
+    said = desk.run_podium(
+        "run", "triage", "do it", "--dry-run", OPENAI_API_KEY="k", OPENAI_BASE_URL="http://127.0.0.1:9"
+    )
 
     assert said.returncode == 0
     assert said.stdout.startswith("[rehearsed] ")
@@ -179,12 +181,12 @@ def test_a_dry_run_asks_no_model_and_tells_what_it_would_take(desk: Desk) -> Non
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_a_run_that_can_be_resumed(desk: Desk, number: signal.Signals, code: int) -> None:
-    desk.agent("lead", {**SLOW, "silent": 1, "says": "the answer"})
+    desk.write_agent("lead", {**SLOW, "silent": 1, "says": "the answer"})
 
-    with desk.started("run", "lead", "do it") as process:
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "lead: thinks")
         process.send_signal(number)
-        _, said = ended(process)
+        _, said = read_until_exit(process)
 
     run = desk.run_id()
     assert process.returncode == code
@@ -216,13 +218,13 @@ def test_a_second_signal_ends_the_process_at_once(desk: Desk) -> None:
         process.send_signal(signal.SIGINT)
         wait_for(process.stdout, "cleaning up")
         process.send_signal(signal.SIGINT)
-        _, said = ended(process)
+        _, said = read_until_exit(process)
 
     assert (process.returncode, said) == (130, "")
 
 
 def test_escape_codes_of_agents_are_shown_and_do_not_act(desk: Desk) -> None:
-    desk.agent("lead", f"{RED}red [bold]markup[/bold] \u202e")
+    desk.write_agent("lead", f"{RED}red [bold]markup[/bold] \u202e")
 
     said = desk.invoke("run", "lead", f"{RED}do it")
 
@@ -232,7 +234,7 @@ def test_escape_codes_of_agents_are_shown_and_do_not_act(desk: Desk) -> None:
 
 
 def test_escape_codes_do_not_act_in_json_either(desk: Desk) -> None:
-    desk.agent("lead", f"{RED}red\x9b")
+    desk.write_agent("lead", f"{RED}red\x9b")
 
     as_object = desk.invoke("run", "lead", "do it", "--json").stdout
     as_lines = desk.invoke("logs", desk.run_id(), "--jsonl").stdout
@@ -246,19 +248,19 @@ def test_escape_codes_do_not_act_in_json_either(desk: Desk) -> None:
     "variables", [{"LANG": "C", "LC_ALL": "C"}, {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii:strict"}]
 )
 def test_what_a_terminal_cannot_show_is_no_error(desk: Desk, variables: dict[str, str]) -> None:
-    desk.agent("lead", "Grüße")
+    desk.write_agent("lead", "Grüße")
 
-    said = desk.podium("run", "lead", "Wie heißt es? " * 20, **variables)
+    said = desk.run_podium("run", "lead", "Wie heißt es? " * 20, **variables)
 
     assert (said.returncode, "Traceback" in said.stderr) == (0, False)
     assert said.stdout in ("Grüße\n", "Gr\\xfc\\xdfe\n")
-    assert desk.podium("show", desk.run_id(), **variables).returncode == 0
+    assert desk.run_podium("show", desk.run_id(), **variables).returncode == 0
 
 
-def test_a_reader_that_goes_away_leaves_the_run_resumable(desk: Desk) -> None:
-    desk.agent("lead", {"says": "word " * 50, "pieces": 50, "pace": 0.3})
+def test_a_closed_output_pipe_leaves_the_run_resumable(desk: Desk) -> None:
+    desk.write_agent("lead", {"says": "word " * 50, "pieces": 50, "pace": 0.3})
 
-    with desk.started("run", "lead", "do it", "--jsonl") as process:
+    with desk.start_podium("run", "lead", "do it", "--jsonl") as process:
         wait_for(process.stdout, "run_started")
         assert process.stdout is not None
         process.stdout.close()
@@ -270,8 +272,8 @@ def test_a_reader_that_goes_away_leaves_the_run_resumable(desk: Desk) -> None:
     assert "stop_asked" not in desk.kinds(desk.run_id())
 
 
-def test_head_is_quietly_obeyed(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+def test_a_pipe_closed_by_head_is_no_error(desk: Desk) -> None:
+    desk.write_agent("lead", "the answer")
     desk.invoke("run", "lead", "do it")
 
     piped = f"{PODIUM} logs {desk.run_id()} --jsonl | head -n 1; {PODIUM} --help | head -n 1"
@@ -284,9 +286,9 @@ def test_head_is_quietly_obeyed(desk: Desk) -> None:
 def test_no_traceback_without_debug(desk: Desk) -> None:
     desk.home.joinpath("podium.db").mkdir()
 
-    plain = desk.podium("run", "answer", "do it")
-    debugged = desk.podium("--debug", "run", "answer", "do it")
-    from_environment = desk.podium("run", "answer", "do it", PODIUM_DEBUG="1")
+    plain = desk.run_podium("run", "answer", "do it")
+    debugged = desk.run_podium("--debug", "run", "answer", "do it")
+    from_environment = desk.run_podium("run", "answer", "do it", PODIUM_DEBUG="1")
 
     assert plain.returncode == debugged.returncode == 1
     assert len(plain.stderr.splitlines()) == 1

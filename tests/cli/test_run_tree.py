@@ -24,31 +24,31 @@ AMOUNTS = re.compile(r"\d+\.\ds( +[\d,]+ tokens)?$")
 @pytest.fixture
 def entries(desk: Desk) -> list[Entry]:
     """A run in which two advise, and one hands over."""
-    desk.agent("lead", "a plan", advisors=["law", "ops"], handoff="last")
-    desk.agent("law", "a doubt")
-    desk.agent("ops", {"fails": {"status": 400, "message": "no more"}})
-    desk.agent("last", {"says": "the last word, and more words", "pieces": 2, "pace": 0.3})
+    desk.write_agent("lead", "a plan", advisors=["law", "ops"], handoff="last")
+    desk.write_agent("law", "a doubt")
+    desk.write_agent("ops", {"fails": {"status": 400, "message": "no more"}})
+    desk.write_agent("last", {"says": "the last word, and more words", "pieces": 2, "pace": 0.3})
     desk.invoke("run", "lead", "do it")
     with StoreReader(desk.store) as reader:
         return reader.read_entries(desk.run_id())
 
 
-def drawn(
-    entries: list[Entry], *, signs: TreeSymbols = UNICODE_SYMBOLS, is_live: bool = True, is_brief: bool = False
+def draw_tree(
+    entries: list[Entry], *, symbols: TreeSymbols = UNICODE_SYMBOLS, is_live: bool = True, is_brief: bool = False
 ) -> list[str]:
-    picture = RunView.from_entries(entries)
-    rows = build_tree_rows(picture, now=picture.at, most=40, symbols=signs, is_live=is_live, is_brief=is_brief)
+    view = RunView.from_entries(entries)
+    rows = build_tree_rows(view, now=view.at, most=40, symbols=symbols, is_live=is_live, is_brief=is_brief)
     return [" ".join(AMOUNTS.sub("", format_plain_row(row)).split()) for row in rows]
 
 
-def until(entries: list[Entry], text: str) -> list[Entry]:
+def take_entries_until(entries: list[Entry], text: str) -> list[Entry]:
     """The entries up to the first that says this."""
     place = next(place for place, entry in enumerate(entries) if text in str(entry.event))
     return entries[: place + 1]
 
 
-def test_a_run_at_work_shows_who_waits_and_who_speaks(entries: list[Entry]) -> None:
-    assert drawn(until(entries, "TextStreamed")) == [
+def test_an_active_run_shows_which_agent_waits_and_which_answers(entries: list[Entry]) -> None:
+    assert draw_tree(take_entries_until(entries, "TextStreamed")) == [
         "● lead waits for last scripted",
         "├─ ✓ law advice succeeded scripted",
         "├─ ✗ ops advice failed scripted",
@@ -59,20 +59,25 @@ def test_a_run_at_work_shows_who_waits_and_who_speaks(entries: list[Entry]) -> N
 
 
 def test_a_brief_tree_has_only_what_is_at_work(entries: list[Entry]) -> None:
-    assert drawn(until(entries, "TextStreamed"), is_brief=True)[1:2] == ["└─ ● last handoff answering scripted"]
+    assert draw_tree(take_entries_until(entries, "TextStreamed"), is_brief=True)[1:2] == [
+        "└─ ● last handoff answering scripted"
+    ]
 
 
 def test_a_run_that_was_left_shows_what_is_unfinished(entries: list[Entry]) -> None:
-    assert drawn(until(entries, "TextStreamed"), is_live=False)[-1] == "└─ ● last handoff unfinished scripted"
+    assert (
+        draw_tree(take_entries_until(entries, "TextStreamed"), is_live=False)[-1]
+        == "└─ ● last handoff unfinished scripted"
+    )
 
 
 def test_before_anything_has_begun_there_is_nothing_to_show(entries: list[Entry]) -> None:
-    assert drawn(entries[:1]) == []
+    assert draw_tree(entries[:1]) == []
 
 
 def test_a_terminal_that_knows_only_ascii_gets_ascii(entries: list[Entry]) -> None:
-    assert drawn(entries, signs=ASCII_SYMBOLS)[0] == "+ lead succeeded scripted"
-    assert all(row.isascii() for row in drawn(entries, signs=ASCII_SYMBOLS))
+    assert draw_tree(entries, symbols=ASCII_SYMBOLS)[0] == "+ lead succeeded scripted"
+    assert all(row.isascii() for row in draw_tree(entries, symbols=ASCII_SYMBOLS))
     assert [choose_symbols("utf-8"), choose_symbols("ascii"), choose_symbols("latin-1"), choose_symbols(None)] == [
         UNICODE_SYMBOLS,
         *[ASCII_SYMBOLS] * 3,

@@ -13,7 +13,7 @@ from podium.values.errors import Mistake
 HERE = Path("/shop")
 
 
-def called(line: str) -> list[str]:
+def parse_slash_line(line: str) -> list[str]:
     name, _, rest = line.partition(" ")
     return build_arguments(find_slash_command(name), rest, place=HERE)
 
@@ -40,23 +40,23 @@ def called(line: str) -> list[str]:
         ("feat/x --help", ["feat/x", "--help"]),
     ],
 )
-def test_a_task_is_taken_as_it_stands_up_to_the_first_option(said: str, words: list[str]) -> None:
-    assert called(f"delegate {said}") == ["delegate", "--repo=/shop", *words]
+def test_a_task_is_taken_verbatim_up_to_the_first_option(said: str, words: list[str]) -> None:
+    assert parse_slash_line(f"delegate {said}") == ["delegate", "--repo=/shop", *words]
 
 
 @pytest.mark.parametrize("said", ["", "feat/x", "feat/x -"])
 def test_delegating_nothing_is_a_mistake(said: str) -> None:
     with pytest.raises(Mistake, match="/delegate takes a branch and a task"):
-        called(f"delegate {said}")
+        parse_slash_line(f"delegate {said}")
 
 
 def test_quotes_that_do_not_end_among_options_are_a_mistake() -> None:
     with pytest.raises(Mistake, match="cannot be read: No closing quotation"):
-        called('delegate feat/x write it --role "tests')
+        parse_slash_line('delegate feat/x write it --role "tests')
 
 
 def test_workers_are_those_of_the_chats_repository() -> None:
-    assert called("workers cancel feat/x") == ["workers", "--repo=/shop", "cancel", "feat/x"]
+    assert parse_slash_line("workers cancel feat/x") == ["workers", "--repo=/shop", "cancel", "feat/x"]
 
 
 def test_the_list_of_commands_fits_on_a_terminal_of_eighty_columns() -> None:
@@ -67,7 +67,7 @@ def test_the_list_of_commands_fits_on_a_terminal_of_eighty_columns() -> None:
     ("name", "near"),
     [("xyzzy", "/help lists all, and"), ("statsu", "did you mean /status?"), ("", "/help lists all, and")],
 )
-def test_an_unknown_command_is_told_in_one_sentence(name: str, near: str) -> None:
+def test_an_unknown_command_is_refused_in_one_sentence(name: str, near: str) -> None:
     with pytest.raises(Mistake) as told:
         find_slash_command(name)
 
@@ -77,4 +77,4 @@ def test_an_unknown_command_is_told_in_one_sentence(name: str, near: str) -> Non
 @pytest.mark.parametrize("name", ["approve", "deny"])
 def test_an_answer_to_nothing_is_a_mistake(name: str) -> None:
     with pytest.raises(Mistake, match="it takes the id of a request"):
-        called(name)
+        parse_slash_line(name)

@@ -8,18 +8,18 @@ import pytest
 from podium.store.sqlite.reader import StoreReader
 from podium.values.event import MessageReceived, TurnStarted
 
-from .conftest import SLOW, Desk, ended, wait_for
+from .conftest import SLOW, Desk, read_until_exit, wait_for
 
 
 def test_a_run_is_stopped_from_another_process(desk: Desk) -> None:
-    desk.agent("lead", SLOW, advisors=["helper"])
-    desk.agent("helper", "some advice")
-    with desk.started("run", "lead", "do it") as process:
+    desk.write_agent("lead", SLOW, advisors=["helper"])
+    desk.write_agent("helper", "some advice")
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "lead: thinks")
         run = desk.run_id()
 
-        stopped = desk.podium("stop", run[:8])
-        _, said = ended(process)
+        stopped = desk.run_podium("stop", run[:8])
+        _, said = read_until_exit(process)
 
     assert (stopped.returncode, process.returncode) == (0, 1)
     assert stopped.stderr.splitlines() == [
@@ -31,8 +31,8 @@ def test_a_run_is_stopped_from_another_process(desk: Desk) -> None:
     assert desk.kinds(run)[-1] == "run_ended"
 
 
-def test_a_run_without_a_process_is_stopped_all_the_same(desk: Desk, interrupted: Callable[[], str]) -> None:
-    run = interrupted()
+def test_a_run_without_a_process_is_stopped_all_the_same(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
+    run = make_interrupted_run()
 
     stopped = desk.invoke("stop", run)
 
@@ -42,14 +42,14 @@ def test_a_run_without_a_process_is_stopped_all_the_same(desk: Desk, interrupted
 
 
 def test_a_run_is_paused_and_resumed(desk: Desk) -> None:
-    desk.agent("lead", "the answer", advisors=["helper"])
-    desk.agent("helper", {"says": "some advice", "delay": 1})
-    with desk.started("run", "lead", "do it") as process:
+    desk.write_agent("lead", "the answer", advisors=["helper"])
+    desk.write_agent("helper", {"says": "some advice", "delay": 1})
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "helper: thinks")
         run = desk.run_id()
 
         paused = desk.invoke("pause", run)
-        _, said = ended(process)
+        _, said = read_until_exit(process)
 
     assert (paused.exit_code, process.returncode) == (0, 1)
     assert paused.stderr.splitlines()[-1] == said.splitlines()[-1] == f"paused; go on with: podium resume {run}"
@@ -58,10 +58,10 @@ def test_a_run_is_paused_and_resumed(desk: Desk) -> None:
     assert desk.invoke("resume", run).stdout == "the answer\n"
 
 
-def test_a_run_that_nobody_works_on_is_paused_and_goes_on_only_when_it_is_named(
-    desk: Desk, interrupted: Callable[[], str]
+def test_a_run_without_a_process_is_paused_and_goes_on_only_when_it_is_named(
+    desk: Desk, make_interrupted_run: Callable[[], str]
 ) -> None:
-    run = interrupted()
+    run = make_interrupted_run()
 
     first, second = desk.invoke("pause", run), desk.invoke("pause", run)
 
@@ -73,21 +73,21 @@ def test_a_run_that_nobody_works_on_is_paused_and_goes_on_only_when_it_is_named(
 
 
 def test_a_message_reaches_the_agent_at_its_next_turn(desk: Desk) -> None:
-    desk.agent("lead", "the answer", advisors=["helper"])
-    desk.agent("helper", {"says": "some advice", "delay": 1})
-    with desk.started("run", "lead", "do it") as process:
+    desk.write_agent("lead", "the answer", advisors=["helper"])
+    desk.write_agent("helper", {"says": "some advice", "delay": 1})
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "helper: thinks")
 
         sent = desk.invoke("send", f"{desk.run_id()[:8]}/lead", "be brief")
-        _, said = ended(process)
+        _, said = read_until_exit(process)
 
     assert sent.stderr == "lead hears it when its next turn begins\n"
     assert 'message for lead: "be brief"' in said
     assert "lead: hears 1 message" in said
 
 
-def test_a_message_for_a_run_that_nobody_works_on_waits(desk: Desk, interrupted: Callable[[], str]) -> None:
-    run = interrupted()
+def test_a_message_for_a_run_without_a_process_waits(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
+    run = make_interrupted_run()
 
     sent = desk.invoke("send", run, "-", input="be brief\n")
     resumed = desk.invoke("resume", run)
@@ -99,14 +99,14 @@ def test_a_message_for_a_run_that_nobody_works_on_waits(desk: Desk, interrupted:
     assert [(message.to, message.text) for message in heard] == [("lead", "be brief\n")]
 
 
-def test_files_go_with_a_message(desk: Desk, interrupted: Callable[[], str]) -> None:
-    run = interrupted()
+def test_files_go_with_a_message(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
+    run = make_interrupted_run()
     (desk.repo / "notes.md").write_text("mind the gap\n")
     (desk.repo / "shot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     (desk.repo / "video").write_bytes(b"\xff\xfe\0")
 
-    refused = desk.podium("send", run, "look", "--attach", "video")
-    desk.podium("send", run, "look", "--attach", "notes.md", "--attach", "shot.png")
+    refused = desk.run_podium("send", run, "look", "--attach", "video")
+    desk.run_podium("send", run, "look", "--attach", "notes.md", "--attach", "shot.png")
     resumed = desk.invoke("resume", run)
 
     assert refused.returncode == 2
@@ -125,17 +125,17 @@ def test_files_go_with_a_message(desk: Desk, interrupted: Callable[[], str]) -> 
         ("/lead", " ", "the text is empty"),
     ],
 )
-def test_a_message_that_nobody_can_hear_is_refused(
-    desk: Desk, interrupted: Callable[[], str], to: str, text: str, why: str
+def test_a_message_to_an_unknown_agent_or_without_text_is_refused(
+    desk: Desk, make_interrupted_run: Callable[[], str], to: str, text: str, why: str
 ) -> None:
-    said = desk.invoke("send", f"{interrupted()}{to}", text)
+    said = desk.invoke("send", f"{make_interrupted_run()}{to}", text)
 
     assert said.exit_code == 2
     assert why in said.stderr
 
 
-def test_nobody_hears_in_a_run_that_has_ended(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+def test_a_message_to_a_run_that_has_ended_is_refused(desk: Desk) -> None:
+    desk.write_agent("lead", "the answer")
     desk.invoke("run", "lead", "do it")
 
     said = desk.invoke("send", desk.run_id(), "hi")
@@ -144,30 +144,30 @@ def test_nobody_hears_in_a_run_that_has_ended(desk: Desk) -> None:
     assert "has ended (succeeded)" in said.stderr
 
 
-def test_a_run_whose_process_dies_before_it_hears_is_ended_by_whoever_asked(desk: Desk) -> None:
-    desk.agent("lead", SLOW)
-    with desk.started("run", "lead", "do it") as process:
+def test_a_run_whose_process_dies_before_it_reads_the_stop_is_ended_by_the_command(desk: Desk) -> None:
+    desk.write_agent("lead", SLOW)
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "lead: thinks")
         process.send_signal(signal.SIGSTOP)  # alive, and deaf
         run = desk.run_id()
-        with desk.started("stop", run) as stopping:
+        with desk.start_podium("stop", run) as stopping:
             wait_for(stopping.stderr, f"run {run} is asked to stop")
             process.kill()
-            _, said = ended(stopping)
+            _, said = read_until_exit(stopping)
 
     assert stopping.returncode == 0
     assert said.startswith(f"run {run} has ended (cancelled)")
 
 
-def test_a_pause_that_its_run_does_not_live_to_see_is_told(desk: Desk) -> None:
-    desk.agent("lead", SLOW)
-    with desk.started("run", "lead", "do it") as process:
+def test_pause_reports_that_the_process_died_before_it_paused(desk: Desk) -> None:
+    desk.write_agent("lead", SLOW)
+    with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "lead: thinks")
         run = desk.run_id()
-        with desk.started("pause", run) as pausing:
+        with desk.start_podium("pause", run) as pausing:
             wait_for(pausing.stderr, f"run {run} is asked to pause")
             process.kill()
-            _, said = ended(pausing)
+            _, said = read_until_exit(pausing)
 
     assert pausing.returncode == 0
     assert said == f"the process that worked on run {run} is gone; go on with: podium resume {run}\n"

@@ -31,16 +31,16 @@ class Terminal:
     def lines(self) -> list[str]:
         return [line.rstrip() for line in self.screen.display]
 
-    def wait_until(self, is_so: Callable[[list[str]], bool]) -> list[str]:
+    def wait_until(self, is_met: Callable[[list[str]], bool]) -> list[str]:
         """The screen as soon as it is so."""
-        while not is_so(self.lines):
+        while not is_met(self.lines):
             self._stream.feed(self.process.read_nonblocking(65536, timeout=TOO_LONG))
         return self.lines
 
     def wait_for(self, words: str) -> list[str]:
         return self.wait_until(lambda lines: any(words in line for line in lines))
 
-    def end(self) -> int:
+    def wait_exit(self) -> int:
         """The exit code, after everything was shown."""
         try:
             while True:
@@ -57,16 +57,16 @@ class Terminal:
 
 @pytest.fixture
 def team(desk: Desk) -> Desk:
-    desk.agent("lead", {"says": LONG, "pieces": 12, "pace": 0.1}, advisors=["legal", "desk"], handoff="last")
-    desk.agent("legal", "some advice")
-    desk.agent(
+    desk.write_agent("lead", {"says": LONG, "pieces": 12, "pace": 0.1}, advisors=["legal", "desk"], handoff="last")
+    desk.write_agent("legal", "some advice")
+    desk.write_agent(
         "desk",
         {"calls": [{"name": "route_to", "arguments": {"agent": "ops", "reason": "load"}}]},
         agents=["ops"],
         router=True,
     )
-    desk.agent("ops", "all \x1b[31mquiet [bold]here[/bold]")
-    desk.agent("last", SLOW)
+    desk.write_agent("ops", "all \x1b[31mquiet [bold]here[/bold]")
+    desk.write_agent("last", SLOW)
     return desk
 
 
@@ -86,13 +86,13 @@ def test_the_tree_of_agents_is_drawn_while_they_work(team: Desk) -> None:
     assert tree[3][:6] == ["│", "└─", "✓", "ops", "route", "succeeded"]
     assert tree[4][:6] == ["└─", "●", "last", "handoff", "thinking", "scripted"]
     terminal.process.sendintr()
-    assert terminal.end() == 130
+    assert terminal.wait_exit() == 130
     assert terminal.lines[6].startswith("interrupted; go on with: podium resume ")
     assert not terminal.screen.cursor.hidden
 
 
 def test_the_tail_of_what_an_agent_says_is_shown_below_it(desk: Desk) -> None:
-    desk.agent("lead", {"says": f"\x1b[31m[bold]{LONG}", "pieces": 30, "pace": 0.3})
+    desk.write_agent("lead", {"says": f"\x1b[31m[bold]{LONG}", "pieces": 30, "pace": 0.3})
 
     terminal = Terminal(desk, "run", "lead", "do it")
     lines = terminal.wait_for("A proposal")
@@ -100,15 +100,15 @@ def test_the_tail_of_what_an_agent_says_is_shown_below_it(desk: Desk) -> None:
     assert lines[1].split()[:3] == ["●", "lead", "answering"]
     assert lines[2].startswith("  \\x1b[31m[bold]A proposal")
     terminal.process.sendintr()
-    assert terminal.end() == 130
+    assert terminal.wait_exit() == 130
 
 
 def test_the_answer_comes_below_the_finished_tree(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
 
     terminal = Terminal(desk, "run", "lead", "do it")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert terminal.lines[1].startswith("✓ lead  ")
     assert terminal.lines[2].startswith(f"run {desk.run_id()}: succeeded in ")
     assert terminal.lines[3] == "the answer"
@@ -116,34 +116,34 @@ def test_the_answer_comes_below_the_finished_tree(desk: Desk) -> None:
 
 
 def test_no_colour_is_honoured(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
 
     terminal = Terminal(desk, "run", "lead", "do it", NO_COLOR="1")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert terminal.colours() == {"default"}
     shown = Terminal(desk, "show", desk.run_id(), NO_COLOR="1")
-    assert shown.end() == 0
+    assert shown.wait_exit() == 0
     assert shown.colours() == {"default"}
 
 
 def test_show_is_coloured_on_a_terminal(desk: Desk) -> None:
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
     desk.invoke("run", "lead", "do it")
 
     shown = Terminal(desk, "show", desk.run_id())
 
-    assert shown.end() == 0
+    assert shown.wait_exit() == 0
     assert shown.colours() == {"default", "green"}
 
 
 @pytest.mark.parametrize(("options", "kind"), [(["--plain"], "xterm"), ([], "dumb")])
 def test_plain_lines_are_printed_where_nothing_can_be_drawn(desk: Desk, options: list[str], kind: str) -> None:
-    desk.agent("lead", "the answer")
+    desk.write_agent("lead", "the answer")
 
     terminal = Terminal(desk, "run", "lead", "do it", *options, TERM=kind)
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert terminal.lines[1:5] == [
         "lead: begins",
         "lead: thinks with scripted",
@@ -158,4 +158,4 @@ def test_a_narrow_and_low_terminal_is_enough(team: Desk) -> None:
     terminal.wait_for("waits")
     terminal.process.sendintr()
 
-    assert terminal.end() == 130
+    assert terminal.wait_exit() == 130

@@ -23,14 +23,14 @@ from podium.values.usage import Usage
     ("seconds", "said"),
     [(-1, "0.0s"), (0.44, "0.4s"), (12.9, "12s"), (185, "3m 05s"), (7800, "2h 10m"), (273600, "3d 4h")],
 )
-def test_spans_are_told_in_the_units_that_matter(seconds: float, said: str) -> None:
+def test_durations_are_formatted_in_the_units_that_matter(seconds: float, said: str) -> None:
     assert format_duration(seconds) == said
 
 
 @pytest.mark.parametrize(
     ("seconds", "said"), [(-5, "just now"), (0.5, "just now"), (59, "59s ago"), (190, "3m ago"), (90000, "1d ago")]
 )
-def test_moments_are_told_roughly(seconds: float, said: str) -> None:
+def test_ages_are_formatted_roughly(seconds: float, said: str) -> None:
     assert format_age(seconds) == said
 
 
@@ -39,7 +39,7 @@ def test_counts_agree_with_their_nouns() -> None:
     assert format_usage(Usage(calls=1, input_tokens=3, usd=0.01)) == "1 model call, 3 tokens, $0.0100"
 
 
-def test_wide_signs_take_two_columns() -> None:
+def test_wide_characters_take_two_columns() -> None:
     assert (display_width("日本"), truncate_line("日本語です", 5), truncate_start("日本語です", 5)) == (
         4,
         "日本…",
@@ -75,7 +75,7 @@ def test_the_last_column_takes_what_the_others_leave_and_is_never_narrower_than_
     assert fit_columns([], most=11) == []
 
 
-def test_where_a_table_is_too_wide_columns_that_say_nothing_go_first_and_then_those_that_can_be_spared() -> None:
+def test_a_table_that_is_too_wide_drops_empty_columns_first_and_then_optional_ones() -> None:
     rows = [["NAME", "SIZE", "COST", "AGE"], ["cart", "12 kB", "-", "3m"]]
 
     assert drop_columns(rows, most=80, spare=("SIZE", "COST")) == rows

@@ -17,7 +17,7 @@ from podium.mcp_client.run_servers import Servers
 from podium.setup.settings import Settings
 from podium.values.mcp_server import McpServer
 
-from ..mcp_client.bench import RAW, called, tool
+from ..mcp_client.bench import RAW, call_tool, find_tool
 from .conftest import PODIUM, TOO_LONG, Desk
 from .test_terminal import Terminal
 
@@ -65,7 +65,7 @@ def test_where_nothing_is_proposed_there_is_nothing_to_trust(desk: Desk) -> None
 
 
 def test_without_a_terminal_nothing_is_trusted_that_is_not_named(clone: Desk) -> None:
-    said = clone.podium("trust", input="yyyy")
+    said = clone.run_podium("trust", input="yyyy")
 
     assert said.returncode == 2
     assert "4 things would have to be asked about, and there is no terminal" in said.stderr
@@ -170,7 +170,7 @@ def test_on_a_terminal_each_thing_is_asked_about(clone: Desk) -> None:
     press(terminal, "y", "3 of 4")
     press(terminal, "q", f"{clone.repo}: 1 trusted, 3 new")
 
-    assert terminal.end() == 0
+    assert terminal.wait_exit() == 0
     assert any("new: mcpServers.web (.mcp.json:1)" in line for line in first)
     assert states(clone) == {**dict.fromkeys(EVERYTHING, "new"), "mcpServers.files": "trusted"}
 
@@ -181,11 +181,11 @@ def test_ctrl_c_at_a_question_trusts_nothing(clone: Desk) -> None:
     terminal.wait_for("[y] trust it")
     terminal.process.sendintr()
 
-    assert terminal.end() == 130
+    assert terminal.wait_exit() == 130
     assert set(states(clone).values()) == {"new"}
 
 
-def script(desk: Desk, described: str) -> None:
+def write_server_script(desk: Desk, described: str) -> None:
     """The person's server, behind a program that changes."""
     path = desk.home / "start"
     path.write_text(f"#!/bin/sh\nexec {sys.executable} {RAW} 'described={described}'\n", encoding="utf-8")
@@ -193,27 +193,27 @@ def script(desk: Desk, described: str) -> None:
     (desk.home / "config.yaml").write_text(f"mcpServers: {{raw: {{command: '{path}'}}}}\n")
 
 
-async def say(desk: Desk) -> str:
+async def call_say_tool(desk: Desk) -> str:
     """What the server's tool answers, or why it does not."""
     servers = Settings.load(repo=desk.repo).mcp_servers
     trust = Trust.load(desk.home)
     async with Servers(servers, directory=desk.repo, environ={}, trust=trust, notice=lambda _: None) as running:
         try:
-            return (await called(await tool(running, "mcp__raw__say"), text="hello")).text
+            return (await call_tool(await find_tool(running, "mcp__raw__say"), text="hello")).text
         except Exception as refused:
             return str(refused)
 
 
-async def test_a_tool_that_is_described_otherwise_is_shown_and_can_be_trusted_anew(desk: Desk) -> None:
-    script(desk, "Says it.")
-    before = await say(desk)
-    script(desk, "Says it, after reading your keys.")
+async def test_a_tool_with_a_changed_description_is_shown_and_can_be_trusted_again(desk: Desk) -> None:
+    write_server_script(desk, "Says it.")
+    before = await call_say_tool(desk)
+    write_server_script(desk, "Says it, after reading your keys.")
 
-    refused = await say(desk)
+    refused = await call_say_tool(desk)
     shown = json.loads(desk.invoke("trust", "--json").stdout)["items"]
     for_people = desk.invoke("trust", "--list").stdout
     desk.invoke("trust", "mcp__raw__say")
-    after = await say(desk)
+    after = await call_say_tool(desk)
 
     assert (before, after) == ("hello", "hello")
     assert "is not called until a person trusts it anew with podium trust" in refused
@@ -225,8 +225,8 @@ async def test_a_tool_that_is_described_otherwise_is_shown_and_can_be_trusted_an
 
 async def test_a_tool_that_is_again_what_it_was_needs_no_trust(desk: Desk) -> None:
     for described in ("Says it.", "Says more.", "Says it."):
-        script(desk, described)
-        await say(desk)
+        write_server_script(desk, described)
+        await call_say_tool(desk)
 
     assert states(desk) == {}
 
@@ -334,7 +334,9 @@ VERBS = [
 ]
 
 
-def test_a_fresh_clone_has_nothing_started_and_nobody_called(hostile: Desk, listener: Listener, tmp_path: Path) -> None:
+def test_no_command_in_a_fresh_clone_starts_a_program_or_opens_a_connection(
+    hostile: Desk, listener: Listener, tmp_path: Path
+) -> None:
     said = {}
     for verb in VERBS:
         done = subprocess.run(
@@ -360,18 +362,18 @@ def test_a_fresh_clone_has_nothing_started_and_nobody_called(hostile: Desk, list
     assert listener.url not in said["models --json"].stdout
 
 
-def test_the_listener_would_have_been_called_by_who_is_trusted(hostile: Desk, listener: Listener) -> None:
-    hostile.podium("trust", "ollama")
+def test_the_listener_is_called_once_its_provider_is_trusted(hostile: Desk, listener: Listener) -> None:
+    hostile.run_podium("trust", "ollama")
 
-    hostile.podium("models")
+    hostile.run_podium("models")
 
     assert listener.calls > 0
 
 
-def test_trusting_only_looks_and_a_changed_clone_is_asked_about_anew(
+def test_trusting_starts_nothing_and_a_changed_clone_has_to_be_trusted_again(
     hostile: Desk, listener: Listener, tmp_path: Path
 ) -> None:
-    hostile.podium("trust", "--all")
+    hostile.run_podium("trust", "--all")
     trusted = Settings.load(repo=hostile.repo)
     text = (hostile.repo / "podium.yaml").read_text()
     (hostile.repo / "podium.yaml").write_text(text.replace("touch", "cat"))
@@ -385,7 +387,7 @@ def test_trusting_only_looks_and_a_changed_clone_is_asked_about_anew(
     assert (set(changed.mcp_servers), changed.checks, changed.engines) == ({"far", "json"}, {}, {})
 
 
-def test_where_a_repository_would_write_is_said_before_it_is_trusted(desk: Desk) -> None:
+def test_the_folder_that_a_repository_would_write_to_is_shown_before_it_is_trusted(desk: Desk) -> None:
     (desk.repo / "podium.yaml").write_text("worktrees: {folder: '../../trees-{branch}', setup: make}\n")
 
     said = desk.invoke("trust", "--list").stdout

@@ -19,7 +19,7 @@ from .conftest import Desk
 
 
 @pytest.fixture
-def made(desk: Desk) -> Callable[..., Checkout]:
+def make_worktree(desk: Desk) -> Callable[..., Checkout]:
     """Makes a worktree as a worker gets it, in a repository that has a commit."""
     subprocess.run(["rm", "-rf", desk.repo / ".git"], check=True)
     run_git(desk.repo, "init", "-q", "-b", "main")
@@ -30,17 +30,17 @@ def made(desk: Desk) -> Callable[..., Checkout]:
     run_git(desk.repo, "commit", "-q", "-m", "first")
 
     def make(branch: str, *, run: str = "") -> Checkout:
-        home = Worktrees(repository=Repository.at(desk.repo), ledger=Ledger(desk.store))
+        worktrees = Worktrees(repository=Repository.at(desk.repo), ledger=Ledger(desk.store))
 
         async def create() -> Checkout:
-            return await home.create(branch, run=run)
+            return await worktrees.create(branch, run=run)
 
         return anyio.run(create)
 
     return make
 
 
-def test_without_worktrees_it_says_so_and_makes_nothing(desk: Desk, made: Callable[..., Checkout]) -> None:
+def test_without_worktrees_it_says_so_and_makes_nothing(desk: Desk, make_worktree: Callable[..., Checkout]) -> None:
     said = desk.invoke("worktrees")
 
     assert (said.exit_code, said.stdout, said.stderr) == (0, "", "no worktrees but the repository's own\n")
@@ -58,15 +58,17 @@ def test_outside_of_a_repository_it_says_what_would_help(desk: Desk, tmp_path: P
     assert "is not in a git repository; git init makes one" in said.stderr
 
 
-def test_the_list_tells_how_each_stands(desk: Desk, made: Callable[..., Checkout], tmp_path: Path) -> None:
-    checkout = made("feat/a")
+def test_the_list_shows_the_status_of_each_worktree(
+    desk: Desk, make_worktree: Callable[..., Checkout], tmp_path: Path
+) -> None:
+    checkout = make_worktree("feat/a")
     (checkout.path / "a.txt").write_text("two\nthree\n")
     (checkout.path / "new.txt").write_text("new\n")
     run_git(checkout.path, "commit", "-q", "-a", "-m", "the work")
     run_git(desk.repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
 
-    lines = desk.podium("worktrees", COLUMNS="300").stdout.splitlines()
-    narrow = desk.podium("worktrees", COLUMNS="60").stdout.splitlines()
+    lines = desk.run_podium("worktrees", COLUMNS="300").stdout.splitlines()
+    narrow = desk.run_podium("worktrees", COLUMNS="60").stdout.splitlines()
     told = json.loads(desk.invoke("worktrees", "--json").stdout)["worktrees"]
 
     assert narrow[0].split() == ["BRANCH", "STATE", "AHEAD", "LINES", "OPEN", "FOLDER"]
@@ -81,8 +83,10 @@ def test_the_list_tells_how_each_stands(desk: Desk, made: Callable[..., Checkout
     assert [one["subject"] for one in told[0]["commits"]] == ["the work"]
 
 
-def test_cleanup_tells_line_by_line_and_tries_before_it_does(desk: Desk, made: Callable[..., Checkout]) -> None:
-    clean, dirty = made("clean"), made("dirty")
+def test_cleanup_prints_a_line_for_each_worktree_and_a_dry_run_removes_nothing(
+    desk: Desk, make_worktree: Callable[..., Checkout]
+) -> None:
+    clean, dirty = make_worktree("clean"), make_worktree("dirty")
     (dirty.path / "new.txt").write_text("work\n")
 
     tried = desk.invoke("worktrees", "cleanup", "--dry-run").stdout
@@ -102,25 +106,25 @@ def test_cleanup_tells_line_by_line_and_tries_before_it_does(desk: Desk, made: C
 
 
 def test_the_worktree_of_a_run_that_can_go_on_is_kept(
-    desk: Desk, made: Callable[..., Checkout], interrupted: Callable[[], str]
+    desk: Desk, make_worktree: Callable[..., Checkout], make_interrupted_run: Callable[[], str]
 ) -> None:
-    run = interrupted()
-    checkout = made("feat", run=run)
+    run = make_interrupted_run()
+    checkout = make_worktree("feat", run=run)
 
     said = desk.invoke("worktrees", "cleanup", "--force")
 
     assert said.stdout == f"kept: feat in {checkout.path}: its run {run} has not ended\n"
 
 
-def test_remove_refuses_work_and_with_force_saves_it(desk: Desk, made: Callable[..., Checkout]) -> None:
-    checkout = made("feat/a")
+def test_remove_refuses_work_and_with_force_saves_it(desk: Desk, make_worktree: Callable[..., Checkout]) -> None:
+    checkout = make_worktree("feat/a")
     (checkout.path / "new.txt").write_text("work\n")
 
-    refused = desk.podium("worktrees", "remove", "feat/a")
+    refused = desk.run_podium("worktrees", "remove", "feat/a")
     assert refused.returncode == 2
     assert "has 1 new file that is not committed; commit and merge them, or remove it with --force" in refused.stderr
     assert checkout.path.exists()
-    forced = desk.podium("worktrees", "remove", "feat/a", "--force")
+    forced = desk.run_podium("worktrees", "remove", "feat/a", "--force")
 
     assert forced.returncode == 0
     command = forced.stdout.partition("its work is saved, and ")[2].partition(" brings it back")[0]
@@ -128,15 +132,15 @@ def test_remove_refuses_work_and_with_force_saves_it(desk: Desk, made: Callable[
     assert (desk.repo / "new.txt").read_text() == "work\n"
 
 
-def test_what_is_not_there_cannot_be_removed(desk: Desk, made: Callable[..., Checkout]) -> None:
+def test_an_unknown_worktree_cannot_be_removed(desk: Desk, make_worktree: Callable[..., Checkout]) -> None:
     said = desk.invoke("worktrees", "remove", "nothing")
 
     assert said.exit_code == 2
     assert said.stderr == "podium: no worktree has the branch 'nothing'; there is none\n"
 
 
-def test_a_name_that_would_act_on_the_terminal_does_not(desk: Desk, made: Callable[..., Checkout]) -> None:
-    made("main2")
+def test_a_name_that_would_act_on_the_terminal_does_not(desk: Desk, make_worktree: Callable[..., Checkout]) -> None:
+    make_worktree("main2")
     run_git(desk.repo, "branch", "x\u202ey")
     run_git(desk.repo, "worktree", "add", "-q", str(desk.repo.parent / "odd"), "x\u202ey")
 
@@ -144,8 +148,8 @@ def test_a_name_that_would_act_on_the_terminal_does_not(desk: Desk, made: Callab
     assert "x\\u202ey" in desk.invoke("worktrees").stdout
 
 
-def test_the_list_ends_with_what_all_take_and_may(desk: Desk, made: Callable[..., Checkout]) -> None:
-    with (made("feat/a").path / "big").open("wb") as file:
+def test_the_list_ends_with_the_disk_usage_and_the_quota(desk: Desk, make_worktree: Callable[..., Checkout]) -> None:
+    with (make_worktree("feat/a").path / "big").open("wb") as file:
         file.truncate(3_000_000)
 
     free = desk.invoke("worktrees").stdout.splitlines()[-1]

@@ -16,29 +16,29 @@ from click.testing import Result as Said
 from podium.cli.root import podium
 from podium.testing import ModelServer
 
-from ..workers.worker_lab import Yard
+from ..workers.worker_lab import WorkerLab
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[Yard]:
+async def open_lab() -> AsyncIterator[WorkerLab]:
     """A yard; every process that was started in it ends with the block."""
     # Not in pytest's own folder, whose paths are too long for sockets.
     with TemporaryDirectory(prefix="pdm-") as folder:
         async with ModelServer() as server:
-            yard = Yard(Path(folder).resolve(), server)
+            lab = WorkerLab(Path(folder).resolve(), server)
             try:
-                yield yard
+                yield lab
             finally:
-                await yard.close()
+                await lab.close()
 
 
-async def say(yard: Yard, *arguments: str, **variables: str) -> Said:
+async def invoke_podium(lab: WorkerLab, *arguments: str, **variables: str) -> Said:
     """Call podium in this process, whose model goes on answering meanwhile."""
-    return await to_thread.run_sync(lambda: CliRunner().invoke(podium, arguments, env={**yard.environ, **variables}))
+    return await to_thread.run_sync(lambda: CliRunner().invoke(podium, arguments, env={**lab.environ, **variables}))
 
 
-async def told(yard: Yard, *arguments: str) -> Any:
+async def invoke_podium_json(lab: WorkerLab, *arguments: str) -> Any:
     """What a command says to programs."""
-    said = await say(yard, *arguments, "--json")
+    said = await invoke_podium(lab, *arguments, "--json")
     assert said.exit_code == 0, said.stderr
     return json.loads(said.stdout)

@@ -30,11 +30,11 @@ def repo(tmp_path: Path) -> Path:
     return tmp_path / "repo"
 
 
-def user_file(home: Path, text: str) -> None:
+def write_user_file(home: Path, text: str) -> None:
     (home / "config.yaml").write_text(text, encoding="utf-8")
 
 
-def repo_file(repo: Path, text: str) -> None:
+def write_repo_file(repo: Path, text: str) -> None:
     (repo / "podium.yaml").write_text(text, encoding="utf-8")
 
 
@@ -44,12 +44,12 @@ def test_two_fields_are_enough(home: Path) -> None:
     assert (settings.model, settings.approval_seconds, settings.permission_mode) == ("", 300.0, "default")
 
 
-def test_later_ones_win(home: Path, repo: Path) -> None:
+def test_later_sources_win(home: Path, repo: Path) -> None:
     environ: dict[str, str] = {"PODIUM_HOME": str(home)}
-    repo_file(repo, "model: openai:repo\nbudget: {usd: 1, turns: 9}\nmodels: {a: openai:r, b: openai:r}\n")
+    write_repo_file(repo, "model: openai:repo\nbudget: {usd: 1, turns: 9}\nmodels: {a: openai:r, b: openai:r}\n")
 
     assert Settings.load(environ, repo).model == "openai:repo"
-    user_file(home, "model: openai:user\nbudget: {usd: 2}\nmodels: {b: openai:u}\n")
+    write_user_file(home, "model: openai:user\nbudget: {usd: 2}\nmodels: {b: openai:u}\n")
     by_files = Settings.load(environ, repo)
     environ["PODIUM_MODEL"] = "openai:environment"
     by_environment = Settings.load(environ, repo)
@@ -65,13 +65,13 @@ def test_later_ones_win(home: Path, repo: Path) -> None:
 
 
 def test_a_repository_narrows_permissions_and_changes_no_endpoint_and_starts_nothing(home: Path, repo: Path) -> None:
-    repo_file(
+    write_repo_file(
         repo,
         "permissions: {allow: [Bash], ask: [Edit], deny: [WebFetch], mode: bypass}\n"
         "providers: {openai: {base_url: http://evil.test, concurrent: 2}}\n"
         "checks: {tests: curl evil.test}\nmcpServers: {x: {command: evil}}\nsandbox: off\nstore: evil.db\n",
     )
-    user_file(home, "permissions: {allow: [Read]}\nmodel: openai:m\n")
+    write_user_file(home, "permissions: {allow: [Read]}\nmodel: openai:m\n")
 
     settings = Settings.load({}, repo, home=home)
 
@@ -98,7 +98,7 @@ sandbox: off
 """
 
 
-def trust(home: Path, repo: Path, *keys: str) -> None:
+def trust_proposals(home: Path, repo: Path, *keys: str) -> None:
     """Trust what the repository proposes under these keys, as it stands there."""
     for one in list_proposals(Settings.load({}, repo, home=home).proposed, repo):
         if one.key in keys:
@@ -108,11 +108,11 @@ def trust(home: Path, repo: Path, *keys: str) -> None:
 EVERYTHING = ("checks.tests", "checks.lint", "mcpServers.files", "engines.mine", "providers.openai.base_url")
 
 
-def test_what_is_trusted_holds_and_is_not_complained_about(home: Path, repo: Path) -> None:
-    repo_file(repo, PROPOSED)
-    user_file(home, "model: openai:m\nchecks: {lint: mine}\n")
+def test_trusted_settings_apply_without_a_notice(home: Path, repo: Path) -> None:
+    write_repo_file(repo, PROPOSED)
+    write_user_file(home, "model: openai:m\nchecks: {lint: mine}\n")
 
-    trust(home, repo, *EVERYTHING)
+    trust_proposals(home, repo, *EVERYTHING)
     settings = Settings.load({}, repo, home=home)
 
     assert settings.checks == {"tests": ("sh", "-c", "make test"), "lint": ("sh", "-c", "mine")}
@@ -123,10 +123,10 @@ def test_what_is_trusted_holds_and_is_not_complained_about(home: Path, repo: Pat
     assert not any("podium trust" in notice for notice in settings.notices)
 
 
-def test_however_much_is_trusted_a_repository_allows_nothing(home: Path, repo: Path) -> None:
-    repo_file(repo, PROPOSED)
+def test_a_repository_allows_nothing_however_much_is_trusted(home: Path, repo: Path) -> None:
+    write_repo_file(repo, PROPOSED)
 
-    trust(home, repo, *EVERYTHING, "permissions.allow", "permissions.mode", "sandbox")
+    trust_proposals(home, repo, *EVERYTHING, "permissions.allow", "permissions.mode", "sandbox")
     settings = Settings.load({}, repo, home=home)
 
     assert (settings.permissions, settings.permission_mode, settings.sandbox) == (Permissions(), "default", True)
@@ -134,10 +134,10 @@ def test_however_much_is_trusted_a_repository_allows_nothing(home: Path, repo: P
     assert "podium.yaml:5: permissions.allow: is ignored: files of a repository can only tighten" in settings.notices
 
 
-def test_only_the_trusted_part_holds(home: Path, repo: Path) -> None:
-    repo_file(repo, PROPOSED)
+def test_only_the_trusted_part_applies(home: Path, repo: Path) -> None:
+    write_repo_file(repo, PROPOSED)
 
-    trust(home, repo, "checks.tests")
+    trust_proposals(home, repo, "checks.tests")
     settings = Settings.load({}, repo, home=home)
 
     assert (list(settings.checks), settings.mcp_servers, settings.engines) == (["tests"], {}, {})
@@ -159,34 +159,34 @@ def test_only_the_trusted_part_holds(home: Path, repo: Path) -> None:
 def test_what_changes_after_it_was_trusted_is_only_proposed_again(
     home: Path, repo: Path, before: str, after: str, key: str
 ) -> None:
-    repo_file(repo, PROPOSED)
-    trust(home, repo, *EVERYTHING)
+    write_repo_file(repo, PROPOSED)
+    trust_proposals(home, repo, *EVERYTHING)
 
-    repo_file(repo, PROPOSED.replace(before, after))
+    write_repo_file(repo, PROPOSED.replace(before, after))
     settings = Settings.load({}, repo, home=home)
 
     assert [one for one in settings.proposed.iter_explicit_keys() if one in EVERYTHING] == [key]
     assert sum("until you trust it with podium trust" in notice for notice in settings.notices) == 1
 
 
-def test_trust_in_one_repository_is_none_in_another_and_follows_links_to_it(
+def test_trust_in_one_repository_does_not_apply_in_another_and_follows_links_to_it(
     home: Path, repo: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (tmp_path / "link").symlink_to(repo)
     for place in (repo, other):
-        repo_file(place, PROPOSED)
+        write_repo_file(place, PROPOSED)
 
-    trust(home, repo, "checks.tests")
+    trust_proposals(home, repo, "checks.tests")
 
     assert Settings.load({}, other, home=home).checks == {}
     assert list(Settings.load({}, tmp_path / "link", home=home).checks) == ["tests"]
 
 
-def test_a_damaged_file_of_trust_trusts_nothing_and_is_told(home: Path, repo: Path) -> None:
-    repo_file(repo, PROPOSED)
-    trust(home, repo, *EVERYTHING)
+def test_a_damaged_trust_file_trusts_nothing_and_gives_a_notice(home: Path, repo: Path) -> None:
+    write_repo_file(repo, PROPOSED)
+    trust_proposals(home, repo, *EVERYTHING)
     (home / "trust.json").write_bytes(b"{")
 
     settings = Settings.load({}, repo, home=home)
@@ -196,14 +196,14 @@ def test_a_damaged_file_of_trust_trusts_nothing_and_is_told(home: Path, repo: Pa
 
 
 def test_without_a_repository_its_file_is_not_read(home: Path, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    repo_file(repo, "model: [broken")
+    write_repo_file(repo, "model: [broken")
     monkeypatch.chdir(repo)
 
     assert Settings.load({}, home=home).model == ""
 
 
 def test_an_error_in_a_file_is_a_mistake_that_counts_the_others(home: Path) -> None:
-    user_file(home, "workers: none\nsandbox: 3\nbudget: 5\n")
+    write_user_file(home, "workers: none\nsandbox: 3\nbudget: 5\n")
 
     with pytest.raises(Mistake, match=r"config\.yaml:1: workers: .* \(and 2 more; podium config validate shows all\)"):
         Settings.load({}, home=home)
@@ -218,45 +218,45 @@ def test_an_error_in_a_file_is_a_mistake_that_counts_the_others(home: Path) -> N
         ("providers:\n  opnai: {concurrent: 2}\n", r"config\.yaml:2: providers\.opnai\.concurrent: there is no prov"),
     ],
 )
-def test_a_name_that_means_nothing_is_told_with_its_place(home: Path, text: str, sentence: str) -> None:
-    user_file(home, text)
+def test_an_unknown_name_is_a_mistake_with_its_line(home: Path, text: str, sentence: str) -> None:
+    write_user_file(home, text)
 
     with pytest.raises(Mistake, match=sentence):
         Settings.load({}, home=home)
 
 
-def test_a_role_may_be_the_model_and_its_provider_is_where_it_is(home: Path) -> None:
-    user_file(home, "model: fast\nmodels: {fast: {model: groq, fallbacks: [sonnet]}}\n")
+def test_a_role_may_be_the_model_and_determines_the_base_url(home: Path) -> None:
+    write_user_file(home, "model: fast\nmodels: {fast: {model: groq, fallbacks: [sonnet]}}\n")
 
     settings = Settings.load({}, home=home)
 
     assert (settings.model, settings.base_url) == ("fast", "https://api.groq.com/openai/v1")
 
 
-def test_the_environment_moves_a_provider_before_the_persons_file_does(home: Path) -> None:
-    user_file(home, "model: ollama:x\nproviders: {ollama: {base_url: 'http://file.test/v1'}}\n")
+def test_the_environment_changes_a_base_url_before_the_persons_file_does(home: Path) -> None:
+    write_user_file(home, "model: ollama:x\nproviders: {ollama: {base_url: 'http://file.test/v1'}}\n")
 
-    def url(**environ: str) -> str:
+    def load_base_url(**environ: str) -> str:
         return Settings.load(environ, home=home).base_url
 
-    assert url() == "http://file.test/v1"
-    assert url(OLLAMA_HOST="host.test") == "http://host.test:11434/v1"
-    assert url(OLLAMA_BASE_URL="http://variable.test/v1") == "http://variable.test/v1"
-    assert url(OLLAMA_BASE_URL="") == "http://file.test/v1"
+    assert load_base_url() == "http://file.test/v1"
+    assert load_base_url(OLLAMA_HOST="host.test") == "http://host.test:11434/v1"
+    assert load_base_url(OLLAMA_BASE_URL="http://variable.test/v1") == "http://variable.test/v1"
+    assert load_base_url(OLLAMA_BASE_URL="") == "http://file.test/v1"
 
 
-def test_what_to_think_with_is_found_in_order(home: Path) -> None:
-    def found(**environ: str) -> tuple[str, str]:
+def test_the_model_is_found_in_order(home: Path) -> None:
+    def load_model(**environ: str) -> tuple[str, str]:
         settings = Settings.load(environ, home=home)
         return settings.model, settings.sources.get("model", "default")
 
-    assert found() == ("", "default")
+    assert load_model() == ("", "default")
     save_confirmed_server(home, ConfirmedServer(url="http://127.0.0.1:7/v1", provider="ollama", model="small"))
-    assert found() == ("ollama:small", "confirmed server")
+    assert load_model() == ("ollama:small", "confirmed server")
     assert Settings.load({}, home=home).base_url == "http://127.0.0.1:7/v1"
-    assert found(XAI_API_KEY="k") == ("xai:grok-4.3", "environment")
-    user_file(home, "model: sonnet\n")
-    assert found(XAI_API_KEY="k") == ("sonnet", "user file")
+    assert load_model(XAI_API_KEY="k") == ("xai:grok-4.3", "environment")
+    write_user_file(home, "model: sonnet\n")
+    assert load_model(XAI_API_KEY="k") == ("sonnet", "user file")
 
 
 def test_a_confirmation_that_is_damaged_confirms_nothing(home: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_confirmation_that_is_damaged_confirms_nothing(home: Path) -> None:
 def test_the_store_is_where_the_persons_file_says(
     tmp_path: Path, home: Path, repo: Path, text: str, place: str
 ) -> None:
-    user_file(home, text)
+    write_user_file(home, text)
 
     assert Settings.load({}, repo, home=home).store == tmp_path / place
     assert Settings.load({"PODIUM_STORE": "/elsewhere.db"}, repo, home=home).store == Path("/elsewhere.db")
@@ -281,7 +281,7 @@ def test_the_store_is_where_the_persons_file_says(
 @pytest.mark.parametrize(
     ("name", "value"), [("PODIUM_PERMISSION_MODE", "yolo"), ("PODIUM_STORE", "postgresql://me:secret@host/db")]
 )
-def test_a_variable_that_makes_no_sense_is_a_mistake(home: Path, name: str, value: str) -> None:
+def test_an_invalid_variable_is_a_mistake(home: Path, name: str, value: str) -> None:
     with pytest.raises(Mistake, match=name) as caught:
         Settings.load({name: value}, home=home)
 
@@ -289,14 +289,14 @@ def test_a_variable_that_makes_no_sense_is_a_mistake(home: Path, name: str, valu
 
 
 def test_a_run_remembers_what_it_needs_and_nothing_secret(home: Path, repo: Path) -> None:
-    user_file(
+    write_user_file(
         home,
         "model: fast\nmodels: {fast: {model: 'openai:m', prompt: Be brief., budget: {usd: 1}}}\nbudget: {turns: 3}\n"
         "permissions: {allow: [Read], mode: plan}\nchecks: {tests: [pytest, -q]}\n"
         "mcpServers: {x: {url: 'https://h.test', headers: {Authorization: secret}}}\n"
         "providers: {openai: {base_url: 'http://me:secret@h.test/v1'}}\n",
     )
-    repo_file(repo, "permissions: {deny: [WebFetch]}\n")
+    write_repo_file(repo, "permissions: {deny: [WebFetch]}\n")
     settings = Settings.load({}, repo, home=home)
 
     remembered = json.loads(msgspec.json.encode(settings.to_record()))
@@ -309,8 +309,8 @@ def test_a_run_remembers_what_it_needs_and_nothing_secret(home: Path, repo: Path
     assert settings.with_record(remembered) is settings
 
 
-def test_a_run_of_an_older_release_resumes_with_what_holds_now(home: Path) -> None:
-    user_file(home, "budget: {usd: 1}\n")
+def test_a_run_of_an_older_release_resumes_with_current_settings(home: Path) -> None:
+    write_user_file(home, "budget: {usd: 1}\n")
 
     later = Settings.load({}, home=home).with_record({"model": "openai:old", "base_url": "http://old.test"})
 
@@ -319,7 +319,7 @@ def test_a_run_of_an_older_release_resumes_with_what_holds_now(home: Path) -> No
 
 def test_what_is_forbidden_by_now_stays_forbidden_when_a_run_resumes(home: Path) -> None:
     remembered = Settings(home=home, store=home, permissions=Permissions(allow=("Bash",))).to_record()
-    user_file(home, "permissions: {deny: [Bash]}\n")
+    write_user_file(home, "permissions: {deny: [Bash]}\n")
 
     later = Settings.load({}, home=home).with_record(remembered)
 
@@ -327,13 +327,13 @@ def test_what_is_forbidden_by_now_stays_forbidden_when_a_run_resumes(home: Path)
     assert later.narrowing == Permissions(deny=("Bash",))
 
 
-def test_what_is_run_in_worktrees_is_a_persons_own_choice_or_trusted(tmp_path: Path) -> None:
+def test_worktree_commands_come_from_the_person_or_are_trusted(tmp_path: Path) -> None:
     home, repo = tmp_path / "home", tmp_path / "repo"
     repo.mkdir()
     (repo / "podium.yaml").write_text("worktrees: {setup: make deps, teardown: [rm, -rf, build]}\n")
 
     before = Settings.load({}, repo, home=home)
-    trust(home, repo, "worktrees.setup")
+    trust_proposals(home, repo, "worktrees.setup")
     after = Settings.load({}, repo, home=home)
 
     assert before.worktrees == WorktreeSettings()
@@ -342,15 +342,15 @@ def test_what_is_run_in_worktrees_is_a_persons_own_choice_or_trusted(tmp_path: P
     assert after.proposed.worktrees == WorktreeSettings(teardown=("rm", "-rf", "build"))
 
 
-def test_where_worktrees_are_is_a_persons_own_choice_or_trusted(home: Path, repo: Path) -> None:
-    repo_file(repo, "worktrees: {folder: '../theirs-{branch}', setup: make}\n")
+def test_the_worktree_folder_comes_from_the_person_or_is_trusted(home: Path, repo: Path) -> None:
+    write_repo_file(repo, "worktrees: {folder: '../theirs-{branch}', setup: make}\n")
 
     before = Settings.load({}, repo, home=home)
-    trust(home, repo, "worktrees.folder")
+    trust_proposals(home, repo, "worktrees.folder")
     after = Settings.load({}, repo, home=home)
-    user_file(home, "worktrees: {folder: '~/trees/{repo}/{branch}'}\n")
+    write_user_file(home, "worktrees: {folder: '~/trees/{repo}/{branch}'}\n")
     mine = Settings.load({}, repo, home=home)
-    repo_file(repo, "worktrees: {folder: '../../theirs-{branch}', setup: make}\n")
+    write_repo_file(repo, "worktrees: {folder: '../../theirs-{branch}', setup: make}\n")
 
     assert before.worktrees == WorktreeSettings()
     assert any("worktrees.folder: is only proposed by the repository" in notice for notice in before.notices)
@@ -359,8 +359,8 @@ def test_where_worktrees_are_is_a_persons_own_choice_or_trusted(home: Path, repo
     assert Settings.load({}, repo, home=home).proposed.worktrees.folder == "../../theirs-{branch}"
 
 
-def test_a_folder_inside_the_repository_at_hand_is_refused_with_its_line(home: Path, repo: Path) -> None:
-    user_file(home, f"model: openai:m\nworktrees:\n  folder: {repo}/trees/{{branch}}\n")
+def test_a_worktree_folder_inside_the_repository_is_refused_with_its_line(home: Path, repo: Path) -> None:
+    write_user_file(home, f"model: openai:m\nworktrees:\n  folder: {repo}/trees/{{branch}}\n")
     elsewhere = Settings.load({}, repo, home=home)
     (repo / ".git").mkdir()
 

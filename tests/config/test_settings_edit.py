@@ -24,7 +24,7 @@ def test_the_model_is_set_and_the_rest_of_the_file_stays(before: str, after: str
     assert replace_model_line(before, "ollama:x") == after
 
 
-def test_a_file_that_is_new_is_the_persons_own_and_one_that_is_there_keeps_its_mode_and_its_link(
+def test_a_new_file_is_private_and_an_existing_one_keeps_its_mode_and_its_link(
     tmp_path: Path,
 ) -> None:
     file, link = tmp_path / "home" / "config.yaml", tmp_path / "link.yaml"

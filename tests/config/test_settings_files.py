@@ -14,7 +14,7 @@ from podium.values.agent import Budget, Permissions
 from podium.values.errors import Mistake
 from podium.values.mcp_server import McpServer
 
-WHOLE = """\
+ALL_KEYS = """\
 model: fast
 models:
   fast: groq:llama
@@ -53,7 +53,7 @@ providers:
 approvals: {timeout: never}
 """
 
-SAID = SettingsDocument(
+EXPECTED = SettingsDocument(
     model="fast",
     models={
         "fast": Role(model="groq:llama"),
@@ -94,23 +94,23 @@ SAID = SettingsDocument(
 )
 
 
-def written(home: Path, text: str | bytes, name: str = "config.yaml") -> Path:
+def write_settings(home: Path, text: str | bytes, name: str = "config.yaml") -> Path:
     (home / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     return home
 
 
-def findings(home: Path, repo: Path | None = None) -> list[str]:
-    return [f"{finding.severity} {finding}" for finding in read_settings_files(home, repo).findings]
+def list_diagnostics(home: Path, repo: Path | None = None) -> list[str]:
+    return [f"{diagnostic.severity} {diagnostic}" for diagnostic in read_settings_files(home, repo).findings]
 
 
 def test_every_key_is_read(tmp_path: Path) -> None:
-    read = read_settings_files(written(tmp_path, WHOLE))
+    read = read_settings_files(write_settings(tmp_path, ALL_KEYS))
 
     assert read.findings == ()
-    assert read.user == SAID
+    assert read.user == EXPECTED
 
 
-def test_without_files_nothing_is_said(tmp_path: Path) -> None:
+def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
     read = read_settings_files(tmp_path / "nowhere", tmp_path)
 
     assert (read.user, read.repo, read.proposed, read.paths) == (
@@ -177,8 +177,8 @@ def test_without_files_nothing_is_said(tmp_path: Path) -> None:
         ("approvals: {timeout: soon}\n", ':1: approvals.timeout: "soon" is text; a number of seconds, or never, would'),
     ],
 )
-def test_an_error_tells_file_line_key_and_what_would_be_right(tmp_path: Path, text: str, sentence: str) -> None:
-    [found] = findings(written(tmp_path, text))
+def test_an_error_names_file_line_key_and_what_would_be_right(tmp_path: Path, text: str, sentence: str) -> None:
+    [found] = list_diagnostics(write_settings(tmp_path, text))
 
     assert found.startswith("error ")
     assert f"config.yaml{sentence}" in found
@@ -192,8 +192,8 @@ def test_an_error_tells_file_line_key_and_what_would_be_right(tmp_path: Path, te
         (b"model: a\0\n", "config.yaml:1: has U+0000, which YAML does not allow; text without it would be right"),
     ],
 )
-def test_a_file_that_is_no_text_is_an_error(tmp_path: Path, data: bytes, sentence: str) -> None:
-    [found] = findings(written(tmp_path, data))
+def test_a_file_that_is_not_text_is_an_error(tmp_path: Path, data: bytes, sentence: str) -> None:
+    [found] = list_diagnostics(write_settings(tmp_path, data))
 
     assert found.endswith(sentence)
 
@@ -202,7 +202,7 @@ def test_a_folder_or_a_broken_link_in_place_of_a_file_is_an_error(tmp_path: Path
     (tmp_path / "config.yaml").mkdir()
     (tmp_path / "podium.yaml").symlink_to(tmp_path / "nothing")
 
-    first, second = findings(tmp_path, tmp_path)
+    first, second = list_diagnostics(tmp_path, tmp_path)
 
     assert "config.yaml: is not a regular file" in first or "config.yaml: cannot be read: Is a directory" in first
     assert second == "error podium.yaml: links to something that does not exist; a regular file would be right"
@@ -211,7 +211,7 @@ def test_a_folder_or_a_broken_link_in_place_of_a_file_is_an_error(tmp_path: Path
 def test_a_repositorys_file_that_leads_out_is_not_read(tmp_path: Path) -> None:
     repo = tmp_path / "repo"
     repo.mkdir()
-    written(tmp_path, "model: a", "elsewhere.yaml")
+    write_settings(tmp_path, "model: a", "elsewhere.yaml")
     (repo / "podium.yaml").symlink_to(tmp_path / "elsewhere.yaml")
 
     read = read_settings_files(tmp_path, repo)
@@ -221,9 +221,9 @@ def test_a_repositorys_file_that_leads_out_is_not_read(tmp_path: Path) -> None:
 
 
 def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(tmp_path: Path) -> None:
-    home = written(tmp_path, "modle: a\nbudget: {dollars: 1}\nmodel: b\n")
+    home = write_settings(tmp_path, "modle: a\nbudget: {dollars: 1}\nmodel: b\n")
 
-    first, second = findings(home)
+    first, second = list_diagnostics(home)
 
     assert first.endswith(":1: modle: is not a known key and is ignored; the nearest known key is model")
     assert ":2: budget.dollars: is not a known key and is ignored" in second
@@ -237,16 +237,16 @@ providers: {openai: {base_url: "me:4444@host"}}
 store: postgresql://me:4444@host/db
 """
 
-    found = findings(written(tmp_path, text))
+    found = list_diagnostics(write_settings(tmp_path, text))
 
     assert len(found) == 4
     assert "4444" not in "".join(found)
 
 
 def test_a_variable_in_a_command_stays_as_it_is(tmp_path: Path) -> None:
-    home = written(tmp_path, "mcpServers: {a: {command: '${SHELL}', args: [-c, 'echo ${HOME}']}}\n")
+    home = write_settings(tmp_path, "mcpServers: {a: {command: '${SHELL}', args: [-c, 'echo ${HOME}']}}\n")
 
-    [found] = findings(home)
+    [found] = list_diagnostics(home)
     filled = (
         read_settings_files(home).user.mcp_servers["a"].resolve_variables({"HOME": "/x", "SHELL": "/bin/evil"}).server
     )
@@ -256,7 +256,9 @@ def test_a_variable_in_a_command_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_variables_are_filled_in_when_a_server_starts(tmp_path: Path) -> None:
-    home = written(tmp_path, "mcpServers: {a: {url: 'https://t.test', headers: {Authorization: 'Bearer ${SECRET}!'}}}")
+    home = write_settings(
+        tmp_path, "mcpServers: {a: {url: 'https://t.test', headers: {Authorization: 'Bearer ${SECRET}!'}}}"
+    )
     server = read_settings_files(home).user.mcp_servers["a"]
 
     assert server.headers == {"Authorization": "Bearer ${SECRET}!"}
@@ -268,10 +270,10 @@ def test_variables_are_filled_in_when_a_server_starts(tmp_path: Path) -> None:
 def test_a_server_whose_tools_could_not_be_called_is_an_error_and_in_mcp_json_left_out(tmp_path: Path) -> None:
     home, repo = tmp_path / "home", tmp_path
     home.mkdir()
-    written(home, "mcpServers:\n  a__b: {command: x}\n")
-    written(repo, '{"mcpServers": {"a b": {"command": "x"}, "c": {"command": "y"}}}', ".mcp.json")
+    write_settings(home, "mcpServers:\n  a__b: {command: x}\n")
+    write_settings(repo, '{"mcpServers": {"a b": {"command": "x"}, "c": {"command": "y"}}}', ".mcp.json")
 
-    own, foreign, _ = findings(home, repo)
+    own, foreign, _ = list_diagnostics(home, repo)
 
     assert "config.yaml:2: mcpServers.a__b: tools cannot be called by this name; letters, digits, hyphens" in own
     assert own.startswith("error ")
@@ -301,10 +303,10 @@ def test_a_server_whose_tools_could_not_be_called_is_an_error_and_in_mcp_json_le
     ],
 )
 @pytest.mark.parametrize("name", ["config.yaml", "podium.yaml"])
-def test_a_rule_that_is_none_or_fails_its_example_is_an_error_where_it_stands(
+def test_an_invalid_rule_or_a_failing_example_is_an_error_at_its_line(
     tmp_path: Path, name: str, rules: str, line: int, sentence: str
 ) -> None:
-    written(tmp_path, f"permissions:\n  {rules.replace(chr(10), chr(10) + '  ')}\n", name)
+    write_settings(tmp_path, f"permissions:\n  {rules.replace(chr(10), chr(10) + '  ')}\n", name)
 
     [found] = read_settings_files(tmp_path, tmp_path).errors
 
@@ -323,7 +325,7 @@ permissions:
     - {rule: WebFetch, match: }
 """
 
-    read = read_settings_files(written(tmp_path, text))
+    read = read_settings_files(write_settings(tmp_path, text))
 
     assert read.findings == ()
     assert read.user.permissions == Permissions(allow=("Bash(npm run test *)",), deny=("Read(./.env)", "WebFetch"))
@@ -333,7 +335,7 @@ permissions:
 
 def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> None:
     home, repo = tmp_path / "home", tmp_path
-    written(repo, WHOLE, "podium.yaml")
+    write_settings(repo, ALL_KEYS, "podium.yaml")
 
     read = read_settings_files(home, repo)
 
@@ -349,9 +351,12 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
         *("worktrees.setup", "worktrees.teardown", "worktrees.folder", "worktrees.quota"),
     }
     assert read.proposed.mcp_servers["files"].source == "repo"
-    assert {finding.key for finding in read.findings} == {*read.proposed.iter_explicit_keys(), "models.deep.rules"}
+    assert {diagnostic.key for diagnostic in read.findings} == {
+        *read.proposed.iter_explicit_keys(),
+        "models.deep.rules",
+    }
     assert read.repo.models["deep"].rules == ()
-    said = [f"{finding.severity} {finding}" for finding in read.findings]
+    said = [f"{diagnostic.severity} {diagnostic}" for diagnostic in read.findings]
     untrusted = "is only proposed by the repository, and ignored until you trust it with podium trust"
     assert f"notice podium.yaml:27: checks.tests: {untrusted}" in said
     assert "warning podium.yaml:16: permissions.allow: is ignored: files of a repository can only tighten" in said
@@ -365,12 +370,12 @@ def test_the_servers_of_mcp_json_are_proposed_too(tmp_path: Path) -> None:
     text = (
         '{\n\t"$schema": "x",\n\t"mcpServers": {\n\t\t"web": {"type": "http", "url": "https://t.example/mcp"}\n\t}\n}\n'
     )
-    written(tmp_path, text, ".mcp.json")
+    write_settings(tmp_path, text, ".mcp.json")
 
     read = read_settings_files(tmp_path / "home", tmp_path)
 
     assert read.proposed.mcp_servers == {"web": McpServer(name="web", url="https://t.example/mcp", source="repo")}
-    assert [str(finding).partition(": is")[0] for finding in read.findings] == [".mcp.json:4: mcpServers.web"]
+    assert [str(diagnostic).partition(": is")[0] for diagnostic in read.findings] == [".mcp.json:4: mcpServers.web"]
 
 
 @pytest.mark.parametrize(
@@ -384,9 +389,9 @@ def test_the_servers_of_mcp_json_are_proposed_too(tmp_path: Path) -> None:
         ('{"mcpServers": ' + "[" * 5000 + "]" * 5000 + "}", ".mcp.json:1: "),
     ],
 )
-def test_a_broken_mcp_json_stops_nobody(tmp_path: Path, text: str, sentence: str) -> None:
-    written(tmp_path, text, ".mcp.json")
+def test_a_broken_mcp_json_is_only_a_warning(tmp_path: Path, text: str, sentence: str) -> None:
+    write_settings(tmp_path, text, ".mcp.json")
 
-    [found] = findings(tmp_path / "home", tmp_path)
+    [found] = list_diagnostics(tmp_path / "home", tmp_path)
 
     assert found.startswith(f"warning {sentence}")

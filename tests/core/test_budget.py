@@ -18,12 +18,12 @@ from podium.values.errors import Mistake
 from podium.values.event import BudgetChanged, ModelReplied, Noticed, TurnStarted
 from podium.values.usage import Usage
 
-from ..studio import Studio, at_once
+from ..studio import Studio, skip_sleep
 
 HUNDRED = Usage(input_tokens=60, output_tokens=40)
 
 
-async def test_a_run_ends_where_its_tokens_do_and_says_what_there_is(studio: Studio) -> None:
+async def test_a_run_fails_when_its_token_budget_is_used_up_and_reports_what_was_spent(studio: Studio) -> None:
     studio.agent("lead", says=[{"calls": [{"name": "one"}], "usage": HUNDRED}, {"says": "x", "usage": HUNDRED}])
 
     async with studio.app() as app:
@@ -73,7 +73,7 @@ async def test_what_was_spent_before_a_crash_counts_after_it(studio: Studio) -> 
         first = await app.run(studio.agents["lead"], "go", budget=Budget(tokens=150))
     assert first.outcome == "interrupted"
     assert studio.events(first, ModelReplied)
-    studio.bury()
+    studio.expire_leases()
 
     result = await studio.resume(first.run_id)
 
@@ -81,7 +81,7 @@ async def test_what_was_spent_before_a_crash_counts_after_it(studio: Studio) -> 
 
 
 async def test_money_cannot_be_limited_where_no_price_is_known(studio: Studio) -> None:
-    unknown = ModelEngine(Model(wire=ScriptedWire("ok")), name="elsewhere:x", retry=RetryPolicy(sleep=at_once))
+    unknown = ModelEngine(Model(wire=ScriptedWire("ok")), name="elsewhere:x", retry=RetryPolicy(sleep=skip_sleep))
     agent = Agent(name="lead", engine="elsewhere")
 
     async with studio.app(engines={"elsewhere": unknown}) as app:
@@ -104,7 +104,7 @@ async def test_a_run_that_takes_too_long_is_over(studio: Studio) -> None:
 SILENT = {"silent": True}
 
 
-async def thinking(run: Run, agent: str) -> None:
+async def wait_for_turn(run: Run, agent: str) -> None:
     """Return when an agent has begun to think."""
     with run.entries() as entries:
         async for entry in entries:
@@ -112,7 +112,7 @@ async def thinking(run: Run, agent: str) -> None:
                 return
 
 
-async def changed(run: Run) -> None:
+async def wait_for_budget_change(run: Run) -> None:
     """Return when the change of the budget is on the timeline."""
     with run.entries() as entries:
         async for entry in entries:
@@ -124,7 +124,7 @@ async def test_a_raised_limit_holds_at_the_next_call(studio: Studio) -> None:
     studio.agent("lead", says=[{"calls": [{"name": "one"}], "delay": 0.2, "usage": HUNDRED}, "done"])
 
     async with studio.app() as app, app.start(studio.agents["lead"], "go", budget=Budget(turns=1)) as run:
-        await thinking(run, "lead")
+        await wait_for_turn(run, "lead")
         await run.change_budget(Budget(turns=5), by="a test")
         result = await run.result()
 
@@ -137,7 +137,7 @@ async def test_a_limit_below_what_is_spent_ends_the_run_at_its_next_call_with_wh
     studio.agent("second", says=["never"])
 
     async with studio.start("first", "go") as run:
-        await thinking(run, "first")
+        await wait_for_turn(run, "first")
         await run.change_budget(Budget(tokens=50))
         result = await run.result()
 
@@ -151,7 +151,7 @@ async def test_limits_that_a_change_does_not_name_stay(studio: Studio) -> None:
     studio.agent("lead", says=[{"calls": [{"name": "one"}], "delay": 0.2, "usage": HUNDRED}, "never"])
 
     async with studio.app() as app, app.start(studio.agents["lead"], "go", budget=Budget(turns=1)) as run:
-        await thinking(run, "lead")
+        await wait_for_turn(run, "lead")
         await run.change_budget(Budget(tokens=100_000))
         result = await run.result()
 
@@ -166,7 +166,7 @@ async def test_calls_under_way_count_against_a_limit_that_comes_later(studio: St
     studio.agent("lead", advisors=["a", "b", "early"])
 
     async with studio.start("lead", "go") as run:
-        await thinking(run, "early")
+        await wait_for_turn(run, "early")
         await run.change_budget(Budget(turns=3))
         result = await run.result()
 
@@ -180,11 +180,11 @@ async def test_a_changed_limit_holds_after_a_crash_and_what_was_refused_stays_re
     studio.agent("lead", says=[SILENT], advisors=Advisors(agents=("greedy",), require="none"))
     with CancelScope() as scope:
         async with studio.app() as app:
-            given: Any = {"agents": studio.agents.values(), "budget": Budget(turns=2)}
-            async with app.start(studio.agents["lead"], "go", **given) as run:
-                await thinking(run, "lead")
+            options: Any = {"agents": studio.agents.values(), "budget": Budget(turns=2)}
+            async with app.start(studio.agents["lead"], "go", **options) as run:
+                await wait_for_turn(run, "lead")
                 await run.change_budget(Budget(turns=1))
-                await changed(run)
+                await wait_for_budget_change(run)
                 scope.cancel()
                 await run.result()
 
@@ -195,14 +195,14 @@ async def test_a_changed_limit_holds_after_a_crash_and_what_was_refused_stays_re
     assert len(studio.heard("greedy")) == 1
 
 
-async def test_a_change_for_a_run_that_rests_holds_when_it_goes_on(studio: Studio) -> None:
+async def test_a_budget_change_for_a_paused_run_applies_when_it_is_resumed(studio: Studio) -> None:
     studio.agent("first", says=[{"says": "one", "delay": 0.2}], handoff="second")
     studio.agent("second", says=["two"], handoff="third")
     studio.agent("third", says=["three"])
     async with studio.app() as app:
-        given: Any = {"agents": studio.agents.values(), "budget": Budget(turns=2)}
-        async with app.start(studio.agents["first"], "go", **given) as run:
-            await thinking(run, "first")
+        options: Any = {"agents": studio.agents.values(), "budget": Budget(turns=2)}
+        async with app.start(studio.agents["first"], "go", **options) as run:
+            await wait_for_turn(run, "first")
             await run.pause()
             await run.result()
             await run.change_budget(Budget(turns=3))
@@ -224,11 +224,11 @@ async def test_a_run_out_of_budget_has_ended_and_is_not_resumed(studio: Studio) 
         await studio.resume(run.id)
 
 
-async def test_seconds_can_be_given_and_taken_while_the_run_works(studio: Studio) -> None:
+async def test_the_time_limit_can_be_set_and_lowered_while_the_run_works(studio: Studio) -> None:
     studio.agent("lead", says=[SILENT])
 
     async with studio.start("lead", "go") as run:
-        await thinking(run, "lead")
+        await wait_for_turn(run, "lead")
         await run.change_budget(Budget(seconds=3600))
         await run.change_budget(Budget(seconds=0.001))
         with fail_after(40):
@@ -237,11 +237,11 @@ async def test_seconds_can_be_given_and_taken_while_the_run_works(studio: Studio
     assert result.error == "lead: the run's budget of 0.001 s is used up"
 
 
-async def test_a_run_with_more_seconds_goes_on_past_the_first_ones(studio: Studio) -> None:
+async def test_a_run_whose_time_limit_was_raised_runs_past_the_first_limit(studio: Studio) -> None:
     studio.agent("lead", says=[{"says": "done", "delay": 2.1}])
 
     async with studio.app() as app, app.start(studio.agents["lead"], "go", budget=Budget(seconds=2)) as run:
-        await thinking(run, "lead")
+        await wait_for_turn(run, "lead")
         await run.change_budget(Budget(seconds=60))
         result = await run.result()
 
@@ -249,11 +249,11 @@ async def test_a_run_with_more_seconds_goes_on_past_the_first_ones(studio: Studi
 
 
 async def test_money_is_not_limited_later_either_where_no_price_is_known(studio: Studio) -> None:
-    unknown = ModelEngine(Model(wire=ScriptedWire([SILENT])), name="elsewhere:x", retry=RetryPolicy(sleep=at_once))
+    unknown = ModelEngine(Model(wire=ScriptedWire([SILENT])), name="elsewhere:x", retry=RetryPolicy(sleep=skip_sleep))
     agent = Agent(name="lead", engine="elsewhere")
 
     async with studio.app(engines={"elsewhere": unknown}) as app, app.start(agent, "go") as run:
-        await thinking(run, "lead")
+        await wait_for_turn(run, "lead")
         with pytest.raises(Mistake, match=r"lead thinks with elsewhere:x, whose price is not known.*limit tokens"):
             await run.change_budget(Budget(usd=1.0))
         post_to_mailbox(studio.settings.store, run.id, BudgetChanged(budget=Budget(usd=1.0)))
@@ -268,7 +268,7 @@ async def test_money_is_not_limited_later_either_where_no_price_is_known(studio:
 
 
 @pytest.mark.parametrize("limits", [Budget(usd=-1.0), Budget(tokens=0), Budget(seconds=float("inf"))])
-async def test_limits_that_are_none_are_refused(studio: Studio, limits: Budget) -> None:
+async def test_invalid_limits_are_refused(studio: Studio, limits: Budget) -> None:
     studio.agent("lead", says=[SILENT])
 
     async with studio.start("lead", "go") as run:

@@ -20,7 +20,7 @@ async def test_a_block_that_takes_too_long_is_left() -> None:
     assert limit.scope.cancelled_caught
 
 
-async def test_a_limit_stands_still_while_somebody_below_waits_for_a_person() -> None:
+async def test_a_timeout_is_paused_while_an_operation_below_it_waits_for_a_person() -> None:
     clock = RunTimeouts()
 
     with clock.apply_timeout("lead", 60) as around, clock.apply_timeout("lead/advice:legal#1", 60) as beside:
@@ -37,7 +37,7 @@ async def test_a_name_that_begins_like_another_is_not_above_it() -> None:
         assert limit.scope.deadline < math.inf
 
 
-async def test_two_who_wait_stop_a_limit_until_both_are_answered() -> None:
+async def test_a_timeout_stays_paused_until_both_of_two_requests_are_answered() -> None:
     clock = RunTimeouts()
 
     with clock.apply_timeout("lead", 60) as limit:

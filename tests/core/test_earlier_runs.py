@@ -17,13 +17,13 @@ from podium.values.event import TurnStarted
 from ..studio import Studio
 
 
-async def say(studio: Studio, agent: str, request: str, after: Result | None = None, **given: Any) -> Result:
+async def run_after(studio: Studio, agent: str, request: str, after: Result | None = None, **options: Any) -> Result:
     async with studio.app() as app:
         earlier = after.run_id if after else ""
-        return await app.run(studio.agents[agent], request, agents=studio.agents.values(), after=earlier, **given)
+        return await app.run(studio.agents[agent], request, agents=studio.agents.values(), after=earlier, **options)
 
 
-def said(studio: Studio, agent: str) -> list[str]:
+def last_conversation(studio: Studio, agent: str) -> list[str]:
     """The whole conversation as the agent had it before it at its last call."""
     last = [call for call in studio.calls if call.agent == agent][-1]
     return [message.text for message in last.messages]
@@ -32,12 +32,12 @@ def said(studio: Studio, agent: str) -> list[str]:
 async def test_an_agent_knows_what_was_said_in_the_run_before(studio: Studio) -> None:
     studio.agent("poet", says=["a poem", "a shorter poem", "the shortest"])
 
-    first = await say(studio, "poet", "write a poem")
-    second = await say(studio, "poet", "shorter", first)
-    third = await say(studio, "poet", "shorter still", second)
+    first = await run_after(studio, "poet", "write a poem")
+    second = await run_after(studio, "poet", "shorter", first)
+    third = await run_after(studio, "poet", "shorter still", second)
 
     assert third.text == "the shortest"
-    assert said(studio, "poet") == ["write a poem", "a poem", "shorter", "a shorter poem", "shorter still"]
+    assert last_conversation(studio, "poet") == ["write a poem", "a poem", "shorter", "a shorter poem", "shorter still"]
 
 
 async def test_the_steps_of_an_earlier_run_are_recalled_with_it(studio: Studio) -> None:
@@ -46,11 +46,11 @@ async def test_the_steps_of_an_earlier_run_are_recalled_with_it(studio: Studio) 
         return f"rain in {place}"
 
     studio.agent("guide", says=[calls("weather", place="Bonn"), "wet", "still wet"], tools=("weather",))
-    first = await say(studio, "guide", "the weather?", tools=[weather])
+    first = await run_after(studio, "guide", "the weather?", tools=[weather])
 
-    await say(studio, "guide", "and now?", first)
+    await run_after(studio, "guide", "and now?", first)
 
-    assert said(studio, "guide") == ["the weather?", "", "rain in Bonn", "wet", "and now?"]
+    assert last_conversation(studio, "guide") == ["the weather?", "", "rain in Bonn", "wet", "and now?"]
 
 
 async def test_what_was_stopped_is_recalled_as_unfinished(studio: Studio) -> None:
@@ -61,37 +61,37 @@ async def test_what_was_stopped_is_recalled_as_unfinished(studio: Studio) -> Non
                 await run.stop()
         stopped = await run.result()
 
-    second = await say(studio, "poet", "rather a limerick", stopped)
+    second = await run_after(studio, "poet", "rather a limerick", stopped)
 
     assert second.text == "a limerick"
-    assert said(studio, "poet") == ["write a poem", UNFINISHED_MARK, "rather a limerick"]
+    assert last_conversation(studio, "poet") == ["write a poem", UNFINISHED_MARK, "rather a limerick"]
 
 
-async def test_whoever_a_request_is_routed_to_knows_the_conversation(studio: Studio) -> None:
+async def test_the_agent_that_a_request_is_routed_to_knows_the_conversation(studio: Studio) -> None:
     route = [calls("route_to", agent="ops", reason="load"), calls("route_to", agent="law", reason="a contract")]
     studio.agent("desk", says=route, agents=("ops", "law"), router=Router())
     studio.agent("ops", says=["ask the law"])
     studio.agent("law", says=["", "sign it"])
 
-    first = await say(studio, "desk", "may we?")
-    second = await say(studio, "desk", "then ask it", first)
+    first = await run_after(studio, "desk", "may we?")
+    second = await run_after(studio, "desk", "then ask it", first)
 
     assert second.text == "sign it"
-    assert said(studio, "law")[:2] == ["may we?", "ask the law"]
+    assert last_conversation(studio, "law")[:2] == ["may we?", "ask the law"]
 
 
-async def test_a_resumed_run_has_the_same_memory(studio: Studio) -> None:
+async def test_a_resumed_run_has_the_same_earlier_conversation(studio: Studio) -> None:
     studio.agent("poet", says=["a poem", "a shorter poem"])
-    first = await say(studio, "poet", "write a poem")
+    first = await run_after(studio, "poet", "write a poem")
     async with studio.app(fault=refuse_after(4)) as app:
         died = await app.run(studio.agents["poet"], "shorter", after=first.run_id)
 
-    studio.bury()
+    studio.expire_leases()
     again = await studio.resume(died.run_id)
 
     assert died.outcome == "interrupted"
     assert again.text == "a shorter poem"
-    assert said(studio, "poet") == ["write a poem", "a poem", "shorter"]
+    assert last_conversation(studio, "poet") == ["write a poem", "a poem", "shorter"]
 
 
 async def test_a_conversation_cannot_go_on_from_nowhere(studio: Studio) -> None:

@@ -43,26 +43,26 @@ def repo(tmp_path: Path) -> Path:
     return tmp_path / "repo"
 
 
-def ruled(studio: Studio, *, mode: Mode = "default", **rules: Sequence[str]) -> None:
+def set_rules(studio: Studio, *, mode: Mode = "default", **rules: Sequence[str]) -> None:
     """Let these rules hold in the studio."""
     permissions = Permissions(**{kind: tuple(texts) for kind, texts in rules.items()})
     studio.settings = structs.replace(studio.settings, permissions=permissions, permission_mode=mode)
 
 
-def writer(studio: Studio, *moves: Any, **keys: Any) -> None:
+def add_writer(studio: Studio, *moves: Any, **keys: Any) -> None:
     studio.agent("writer", says=[*(moves or (WRITE,)), "done"], **({"tools": ("Write", "Bash", "Read")} | keys))
 
 
-async def run(studio: Studio, repo: Path, **given: Any) -> Result:
+async def run_writer(studio: Studio, repo: Path, **options: Any) -> Result:
     async with studio.app() as app:
-        return await app.run(studio.agents["writer"], "go", repo=repo, agents=studio.agents.values(), **given)
+        return await app.run(studio.agents["writer"], "go", repo=repo, agents=studio.agents.values(), **options)
 
 
 Answering = Callable[[Run, PermissionAsked], Any]
 
 
 @asynccontextmanager
-async def attended(app: App, opening: Any, answering: Answering) -> AsyncIterator[Run]:
+async def open_attended_run(app: App, opening: Any, answering: Answering) -> AsyncIterator[Run]:
     """A run with somebody who answers every request."""
     async with opening as started:
         async with anyio.create_task_group() as group:
@@ -80,25 +80,25 @@ async def attended(app: App, opening: Any, answering: Answering) -> AsyncIterato
 async def run_attended(studio: Studio, repo: Path, answering: Answering) -> Result:
     async with studio.app() as app:
         opening = app.start(studio.agents["writer"], "go", repo=repo, agents=studio.agents.values(), is_attended=True)
-        async with attended(app, opening, answering) as started:
+        async with open_attended_run(app, opening, answering) as started:
             return await started.result()
 
 
-def answer(decision: Decision, comment: str = "") -> Answering:
-    async def answering(run: Run, asked: PermissionAsked) -> None:
+def answer_with(decision: Decision, comment: str = "") -> Answering:
+    async def send_answer(run: Run, asked: PermissionAsked) -> None:
         await run.answer(asked.id, decision, by="me", comment=comment)
 
-    return answering
+    return send_answer
 
 
 # Rules
 
 
 async def test_what_a_rule_allows_is_done_and_the_rule_is_recorded(studio: Studio, repo: Path) -> None:
-    ruled(studio, allow=["Write(/a.txt)"])
-    writer(studio)
+    set_rules(studio, allow=["Write(/a.txt)"])
+    add_writer(studio)
 
-    result = await run(studio, repo)
+    result = await run_writer(studio, repo)
 
     assert (repo / "a.txt").read_text() == "new\n"
     [began] = studio.events(result, ActionBegan)
@@ -107,10 +107,10 @@ async def test_what_a_rule_allows_is_done_and_the_rule_is_recorded(studio: Studi
 
 
 async def test_what_a_rule_denies_is_not_done_and_the_agent_is_told(studio: Studio, repo: Path) -> None:
-    ruled(studio, allow=["Write"], deny=["Write(/a.txt)"])
-    writer(studio)
+    set_rules(studio, allow=["Write"], deny=["Write(/a.txt)"])
+    add_writer(studio)
 
-    result = await run(studio, repo)
+    result = await run_writer(studio, repo)
 
     assert not (repo / "a.txt").exists()
     [refused] = studio.events(result, ActionRefused)
@@ -120,38 +120,38 @@ async def test_what_a_rule_denies_is_not_done_and_the_agent_is_told(studio: Stud
 
 async def test_reading_needs_no_permission(studio: Studio, repo: Path) -> None:
     (repo / "b.txt").write_text("hello")
-    writer(studio, {"calls": [{"name": "read_file", "arguments": {"path": "b.txt"}}]})
+    add_writer(studio, {"calls": [{"name": "read_file", "arguments": {"path": "b.txt"}}]})
 
-    result = await run(studio, repo)
+    result = await run_writer(studio, repo)
 
     assert "hello" in studio.heard("writer")[1]
     assert not studio.events(result, ActionBegan, PermissionAsked)
 
 
 async def test_an_agents_own_rules_only_tighten(studio: Studio, repo: Path) -> None:
-    writer(studio, permissions=Permissions(allow=("Write",)))
+    add_writer(studio, permissions=Permissions(allow=("Write",)))
 
-    await run(studio, repo)
+    await run_writer(studio, repo)
 
     assert not (repo / "a.txt").exists()
 
 
-async def test_who_works_for_an_agent_may_do_no_more_than_it(studio: Studio, repo: Path) -> None:
-    ruled(studio, allow=["Write"])
+async def test_an_agent_that_works_for_another_may_do_no_more_than_it(studio: Studio, repo: Path) -> None:
+    set_rules(studio, allow=["Write"])
     studio.agent("helper", says=[WRITE, "helped"], tools=("Write",))
     ask = {"calls": [{"name": "helper", "arguments": {"request": "write it"}}]}
-    writer(studio, ask, agents=["helper"], permissions=Permissions(deny=("Write",)))
+    add_writer(studio, ask, agents=["helper"], permissions=Permissions(deny=("Write",)))
 
-    await run(studio, repo)
+    await run_writer(studio, repo)
 
     assert not (repo / "a.txt").exists()
 
 
 async def test_in_mode_accept_edits_files_are_changed_and_commands_ask(studio: Studio, repo: Path) -> None:
-    ruled(studio, mode="accept-edits")
-    writer(studio, WRITE, COUNT)
+    set_rules(studio, mode="accept-edits")
+    add_writer(studio, WRITE, COUNT)
 
-    await run(studio, repo)
+    await run_writer(studio, repo)
 
     assert (repo / "a.txt").exists()
     assert not (repo / "count.txt").exists()
@@ -160,10 +160,10 @@ async def test_in_mode_accept_edits_files_are_changed_and_commands_ask(studio: S
 # A person
 
 
-async def test_without_anybody_to_ask_it_is_refused(studio: Studio, repo: Path) -> None:
-    writer(studio)
+async def test_an_action_that_needs_permission_is_refused_in_an_unattended_run(studio: Studio, repo: Path) -> None:
+    add_writer(studio)
 
-    result = await run(studio, repo)
+    result = await run_writer(studio, repo)
 
     assert result.text == "done"
     assert not (repo / "a.txt").exists()
@@ -171,9 +171,9 @@ async def test_without_anybody_to_ask_it_is_refused(studio: Studio, repo: Path) 
 
 
 async def test_a_person_is_shown_the_whole_action_and_may_allow_it(studio: Studio, repo: Path) -> None:
-    writer(studio)
+    add_writer(studio)
 
-    result = await run_attended(studio, repo, answer("once"))
+    result = await run_attended(studio, repo, answer_with("once"))
 
     assert (repo / "a.txt").read_text() == "new\n"
     [asked] = studio.events(result, PermissionAsked)
@@ -184,18 +184,18 @@ async def test_a_person_is_shown_the_whole_action_and_may_allow_it(studio: Studi
 
 
 async def test_a_refusal_comes_with_its_reason(studio: Studio, repo: Path) -> None:
-    writer(studio)
+    add_writer(studio)
 
-    await run_attended(studio, repo, answer("deny", "use b.txt"))
+    await run_attended(studio, repo, answer_with("deny", "use b.txt"))
 
     assert not (repo / "a.txt").exists()
     assert "me refused it: use b.txt" in studio.heard("writer")[1]
 
 
 async def test_once_is_once_and_for_the_run_is_for_the_very_same_action(studio: Studio, repo: Path) -> None:
-    writer(studio, COUNT, COUNT)
-    once = await run_attended(studio, repo, answer("once"))
-    again = await run_attended(studio, repo, answer("run"))
+    add_writer(studio, COUNT, COUNT)
+    once = await run_attended(studio, repo, answer_with("once"))
+    again = await run_attended(studio, repo, answer_with("run"))
 
     assert len(studio.events(once, PermissionAsked)) == 2
     assert len(studio.events(again, PermissionAsked)) == 1
@@ -203,18 +203,18 @@ async def test_once_is_once_and_for_the_run_is_for_the_very_same_action(studio: 
 
 
 async def test_a_refusal_may_stop_the_run(studio: Studio, repo: Path) -> None:
-    writer(studio)
+    add_writer(studio)
 
-    result = await run_attended(studio, repo, answer("abort"))
+    result = await run_attended(studio, repo, answer_with("abort"))
 
     assert result.outcome == "cancelled"
     assert not (repo / "a.txt").exists()
 
 
 async def test_a_refusal_may_pause_the_run(studio: Studio, repo: Path) -> None:
-    writer(studio)
+    add_writer(studio)
 
-    result = await run_attended(studio, repo, answer("deny_and_pause", "wait"))
+    result = await run_attended(studio, repo, answer_with("deny_and_pause", "wait"))
 
     assert result.outcome == "paused"
     assert studio.events(result, PauseAsked)
@@ -222,23 +222,23 @@ async def test_a_refusal_may_pause_the_run(studio: Studio, repo: Path) -> None:
     assert not (repo / "a.txt").exists()
 
 
-async def test_of_two_answers_the_first_counts_and_the_second_is_told(studio: Studio, repo: Path) -> None:
-    writer(studio)
-    told = []
+async def test_of_two_answers_the_first_counts_and_the_second_returns_false(studio: Studio, repo: Path) -> None:
+    add_writer(studio)
+    accepted = []
 
     async def twice(run: Run, asked: PermissionAsked) -> None:
-        told.append(await run.answer(asked.id, "deny", by="one"))
-        told.append(await run.answer(asked.id, "once", by="two"))
+        accepted.append(await run.answer(asked.id, "deny", by="one"))
+        accepted.append(await run.answer(asked.id, "once", by="two"))
 
     await run_attended(studio, repo, twice)
 
-    assert told == [True, False]
+    assert accepted == [True, False]
     assert not (repo / "a.txt").exists()
 
 
 async def test_what_changed_after_it_was_approved_is_asked_about_anew(studio: Studio, repo: Path) -> None:
     (repo / "a.txt").write_text("old\n")
-    writer(studio)
+    add_writer(studio)
     asked_for = []
 
     async def answering(run: Run, asked: PermissionAsked) -> None:
@@ -255,7 +255,7 @@ async def test_what_changed_after_it_was_approved_is_asked_about_anew(studio: St
 
 async def test_a_script_that_changed_after_it_was_approved_is_asked_about_anew(studio: Studio, repo: Path) -> None:
     (repo / "deploy.sh").write_text("echo harmless > out.txt\n")
-    writer(studio, {"calls": [{"name": "bash", "arguments": {"command": "sh deploy.sh"}}]})
+    add_writer(studio, {"calls": [{"name": "bash", "arguments": {"command": "sh deploy.sh"}}]})
     asked_for: list[PermissionAsked] = []
 
     async def answering(run: Run, asked: PermissionAsked) -> None:
@@ -272,30 +272,30 @@ async def test_a_script_that_changed_after_it_was_approved_is_asked_about_anew(s
 
 async def test_a_refusal_is_remembered_when_another_wants_the_same(studio: Studio, repo: Path) -> None:
     studio.agent("helper", says=[COUNT, "helped"], tools=("Bash",))
-    writer(studio, COUNT, {"calls": [{"name": "helper", "arguments": {"request": "do it"}}]}, agents=["helper"])
+    add_writer(studio, COUNT, {"calls": [{"name": "helper", "arguments": {"request": "do it"}}]}, agents=["helper"])
 
-    result = await run_attended(studio, repo, answer("deny", "no"))
+    result = await run_attended(studio, repo, answer_with("deny", "no"))
 
     first, second = studio.events(result, PermissionAsked)
     assert first.denied == ()
     assert second.denied == ("me refused this to writer 0 s ago: no",)
 
 
-async def test_what_is_allowed_for_good_covers_its_like_in_the_same_run(studio: Studio, repo: Path) -> None:
+async def test_an_always_answer_covers_similar_actions_in_the_same_run(studio: Studio, repo: Path) -> None:
     listing = [{"calls": [{"name": "bash", "arguments": {"command": f"ls {flag}"}}]} for flag in ("-l", "-a")]
-    writer(studio, *listing)
+    add_writer(studio, *listing)
 
-    async def for_good(run: Run, asked: PermissionAsked) -> None:
+    async def answer_always(run: Run, asked: PermissionAsked) -> None:
         await run.answer(asked.id, "always", by="me", rule=asked.always)
 
-    result = await run_attended(studio, repo, for_good)
+    result = await run_attended(studio, repo, answer_always)
 
     [asked] = studio.events(result, PermissionAsked)
     assert asked.always.startswith("Bash(ls")
 
 
 async def test_a_rule_that_was_not_shown_is_not_allowed_with_an_answer(studio: Studio, repo: Path) -> None:
-    writer(studio, {"calls": [{"name": "bash", "arguments": {"command": "ls -l"}}]}, COUNT)
+    add_writer(studio, {"calls": [{"name": "bash", "arguments": {"command": "ls -l"}}]}, COUNT)
     asked_for: list[str] = []
 
     async def sly(run: Run, asked: PermissionAsked) -> None:
@@ -310,7 +310,7 @@ async def test_a_rule_that_was_not_shown_is_not_allowed_with_an_answer(studio: S
 
 async def test_silence_is_a_refusal(studio: Studio, repo: Path) -> None:
     studio.settings = structs.replace(studio.settings, approval_seconds=0.05)
-    writer(studio)
+    add_writer(studio)
 
     async def silent(run: Run, asked: PermissionAsked) -> None:
         pass
@@ -322,9 +322,9 @@ async def test_silence_is_a_refusal(studio: Studio, repo: Path) -> None:
 
 
 async def test_an_agent_is_not_late_while_a_person_thinks(studio: Studio, repo: Path) -> None:
-    patience = structs.replace(studio.settings.patience, running_tool=0.8, used_tools=5.0)
-    studio.settings = structs.replace(studio.settings, patience=patience)
-    writer(studio, timeout=0.8)
+    turn_limits = structs.replace(studio.settings.patience, running_tool=0.8, used_tools=5.0)
+    studio.settings = structs.replace(studio.settings, patience=turn_limits)
+    add_writer(studio, timeout=0.8)
 
     async def slowly(run: Run, asked: PermissionAsked) -> None:
         await anyio.sleep(1.0)
@@ -337,7 +337,7 @@ async def test_an_agent_is_not_late_while_a_person_thinks(studio: Studio, repo: 
 
 
 async def test_an_agent_may_ask_the_person_something(studio: Studio, repo: Path) -> None:
-    writer(studio, {"calls": [{"name": "ask_person", "arguments": {"question": "Which?"}}]}, tools=("ask_person",))
+    add_writer(studio, {"calls": [{"name": "ask_person", "arguments": {"question": "Which?"}}]}, tools=("ask_person",))
     async with studio.app() as app:
         async with app.start(studio.agents["writer"], "go", repo=repo, is_attended=True) as started:
             with started.entries() as entries:
@@ -355,21 +355,23 @@ async def test_an_agent_may_ask_the_person_something(studio: Studio, repo: Path)
 async def test_death_at_any_entry_runs_nothing_without_approval_and_nothing_twice(
     studio: Studio, repo: Path, decision: Decision
 ) -> None:
-    writer(studio, COUNT)
+    add_writer(studio, COUNT)
     counter, number, ends = repo / "count.txt", 1, False
     while not ends:
         number += 1
         counter.unlink(missing_ok=True)
         async with studio.app(fault=refuse_after(number)) as app:
             opening = app.start(studio.agents["writer"], "go", repo=repo, is_attended=True)
-            async with attended(app, opening, answer(decision)) as started:
+            async with open_attended_run(app, opening, answer_with(decision)) as started:
                 result = await started.result()
         ends = result.succeeded
         if not ends:
-            studio.bury()
+            studio.expire_leases()
             async with studio.app() as app:
                 opening = app.resume(result.run_id, is_attended=True)
-                async with attended(app, opening, pending(studio, result.run_id, answer(decision))) as resumed:
+                async with open_attended_run(
+                    app, opening, answer_unless_answered(studio, result.run_id, answer_with(decision))
+                ) as resumed:
                     result = await resumed.result()
 
         assert result.text == "done", number
@@ -384,14 +386,14 @@ async def test_death_at_any_entry_runs_nothing_without_approval_and_nothing_twic
     assert number > 8
 
 
-def pending(studio: Studio, run: str, answering: Answering) -> Answering:
+def answer_unless_answered(studio: Studio, run: str, answering: Answering) -> Answering:
     """Answers what is asked, unless it was answered before."""
 
-    async def answered(started: Run, asked: PermissionAsked) -> None:
+    async def answer_open_request(started: Run, asked: PermissionAsked) -> None:
         if asked.id not in {event.id for event in studio.events(run, PermissionAnswered)}:
             await answering(started, asked)
 
-    return answered
+    return answer_open_request
 
 
 # Functions
@@ -403,28 +405,28 @@ def shout(text: str) -> str:
 
 
 async def test_a_function_given_in_code_may_be_called(studio: Studio, repo: Path) -> None:
-    writer(studio, {"calls": [{"name": "shout", "arguments": {"text": "hi"}}]}, tools=None)
+    add_writer(studio, {"calls": [{"name": "shout", "arguments": {"text": "hi"}}]}, tools=None)
 
-    await run(studio, repo, tools=[shout])
+    await run_writer(studio, repo, tools=[shout])
 
     assert studio.heard("writer")[1] == "HI"
 
 
 async def test_a_rule_holds_for_functions_too(studio: Studio, repo: Path) -> None:
-    ruled(studio, deny=["shout"])
-    writer(studio, {"calls": [{"name": "shout", "arguments": {"text": "hi"}}]}, tools=None)
+    set_rules(studio, deny=["shout"])
+    add_writer(studio, {"calls": [{"name": "shout", "arguments": {"text": "hi"}}]}, tools=None)
 
-    await run(studio, repo, tools=[shout])
+    await run_writer(studio, repo, tools=[shout])
 
     assert "Not done" in studio.heard("writer")[1]
 
 
 async def test_changed_files_can_be_limited(studio: Studio, repo: Path) -> None:
-    ruled(studio, allow=["Write"])
+    set_rules(studio, allow=["Write"])
     other = {"calls": [{"name": "write_file", "arguments": {"path": "b.txt", "content": "x"}}]}
-    writer(studio, WRITE, other)
+    add_writer(studio, WRITE, other)
 
-    result = await run(studio, repo, budget=Budget(files_changed=1))
+    result = await run_writer(studio, repo, budget=Budget(files_changed=1))
 
     assert (repo / "a.txt").exists()
     assert not (repo / "b.txt").exists()
@@ -436,11 +438,11 @@ async def test_changed_files_can_be_limited(studio: Studio, repo: Path) -> None:
 
 async def test_an_answer_that_comes_after_its_time_does_not_count(studio: Studio, repo: Path) -> None:
     studio.settings = structs.replace(studio.settings, approval_seconds=0.1)
-    writer(studio)
+    add_writer(studio)
     async with studio.app(fault=refuse_after(6)) as app:
         first = await app.run(studio.agents["writer"], "go", repo=repo, is_attended=True)
     [asked] = studio.events(first, PermissionAsked)
-    studio.bury()
+    studio.expire_leases()
     late = PermissionAnswered(id=asked.id, decision="once", by="me", at=asked.action.expires_at + 1)
     post_to_mailbox(studio.settings.store, first.run_id, late, ref=asked.id)
 
@@ -453,13 +455,13 @@ async def test_an_answer_that_comes_after_its_time_does_not_count(studio: Studio
 async def test_what_had_begun_before_a_crash_is_not_done_when_it_is_denied_by_now(studio: Studio, repo: Path) -> None:
     checks = {"count": ("sh", "-c", "echo x >> count.txt")}
     studio.settings = structs.replace(studio.settings, checks=checks)
-    ruled(studio, allow=["run_checks"])
-    writer(studio, {"calls": [{"name": "run_checks"}]}, tools=("run_checks",))
+    set_rules(studio, allow=["run_checks"])
+    add_writer(studio, {"calls": [{"name": "run_checks"}]}, tools=("run_checks",))
     async with studio.app(fault=refuse_after(6)) as app:
         first = await app.run(studio.agents["writer"], "go", repo=repo)
     assert studio.events(first, ActionBegan)
-    studio.bury()
-    ruled(studio, deny=["run_checks"])
+    studio.expire_leases()
+    set_rules(studio, deny=["run_checks"])
 
     result = await studio.resume(first.run_id)
 
@@ -469,7 +471,7 @@ async def test_what_had_begun_before_a_crash_is_not_done_when_it_is_denied_by_no
 
 
 async def test_only_what_was_asked_can_be_answered(studio: Studio, repo: Path) -> None:
-    writer(studio)
+    add_writer(studio)
 
     async def confused(run: Run, asked: PermissionAsked) -> None:
         with pytest.raises(Mistake, match="has asked no request for permission with the id 'nonsense'"):
@@ -484,13 +486,13 @@ async def test_only_what_was_asked_can_be_answered(studio: Studio, repo: Path) -
 
 
 async def test_bypassing_has_to_be_typed_again_and_is_shown(studio: Studio, repo: Path) -> None:
-    ruled(studio, mode="bypass")
-    writer(studio, WRITE, COUNT)
+    set_rules(studio, mode="bypass")
+    add_writer(studio, WRITE, COUNT)
     async with studio.app(fault=refuse_after(7)) as app:
         first = await app.run(studio.agents["writer"], "go", repo=repo)
     assert "bypassed" in studio.events(first, Noticed)[0].text
-    studio.bury()
-    ruled(studio)
+    studio.expire_leases()
+    set_rules(studio)
 
     await studio.resume(first.run_id)
 

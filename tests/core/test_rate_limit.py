@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from podium.core.rate_limit import MINUTE, RateLimit
 
 
-class Time:
+class FakeClock:
     """A clock that goes on only while somebody sleeps, or is told to."""
 
     def __init__(self) -> None:
@@ -25,28 +25,28 @@ class Time:
 def test_no_minute_has_more_beginnings_than_allowed(most: int, gaps: list[float]) -> None:
     import anyio
 
-    async def begun() -> list[float]:
-        clock = Time()
-        pace = RateLimit(most, clock=clock, sleep=clock.sleep)
+    async def acquire_all() -> list[float]:
+        clock = FakeClock()
+        rate_limit = RateLimit(most, clock=clock, sleep=clock.sleep)
         times = []
         for gap in gaps:
             clock.now += gap
-            await pace.acquire()
+            await rate_limit.acquire()
             times.append(clock.now)
         return times
 
-    times = anyio.run(begun)
+    times = anyio.run(acquire_all)
 
     for first, later in zip(times, times[most:], strict=False):
         assert later - first >= MINUTE * 0.999999
 
 
-async def test_whoever_is_slow_never_waits() -> None:
-    clock = Time()
-    pace = RateLimit(2, clock=clock, sleep=clock.sleep)
+async def test_a_slow_caller_never_waits() -> None:
+    clock = FakeClock()
+    rate_limit = RateLimit(2, clock=clock, sleep=clock.sleep)
 
     for _ in range(10):
-        await pace.acquire()
+        await rate_limit.acquire()
         clock.now += 30.0
 
     assert clock.now == 300.0

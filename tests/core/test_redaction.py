@@ -19,7 +19,7 @@ CANARY = 'sk-canary-"7\\f3-Ω'
 ENVIRON = {"OPENAI_API_KEY": CANARY, "DEPLOY_TOKEN": "tok-4711-abcdef", "LANG": "C.UTF-8"}
 
 
-def test_keys_and_what_is_named_a_secret_are_blotted_out() -> None:
+def test_keys_and_variables_named_like_secrets_are_redacted() -> None:
     redaction = Redaction.from_environment(ENVIRON, {"OPENAI_API_KEY"})
 
     assert (
@@ -80,18 +80,18 @@ async def test_a_canary_key_appears_nowhere(tmp_path: Path) -> None:
         async with App(settings, environ=environ) as app, app.start(agent, f"What is {CANARY}?", repo=repo) as run:
             await run.send(f"It is {CANARY}")
             result = await run.result()
-        told = [
+        sent_texts = [
             message.text
             for received in server.calls
             for message in received.call.messages
             if message.role != "assistant"
         ]
-        told += [received.call.system for received in server.calls]
+        sent_texts += [received.call.system for received in server.calls]
 
     written = [path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file()]
     assert result.succeeded, result.error
     assert CANARY not in result.text
     for form in (CANARY.encode(), CANARY.replace("\\", "\\\\").replace('"', '\\"').encode()):
         assert not any(form in data for data in written)
-    assert any("the key is [OPENAI_API_KEY]" in text for text in told)
-    assert not any(CANARY in text for text in told)
+    assert any("the key is [OPENAI_API_KEY]" in text for text in sent_texts)
+    assert not any(CANARY in text for text in sent_texts)

@@ -35,7 +35,7 @@ from podium.values.limits import TurnLimits
 Pieces = Callable[[str], AsyncGenerator[Piece]]
 
 
-class Played:
+class PlayedEngine:
     """An engine whose minds are given as generators: the n-th mind plays the n-th, the last one again and again."""
 
     name = "played"
@@ -51,13 +51,13 @@ class Played:
     async def open(self, spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
         self.specs.append(spec)
         try:
-            yield PlayedMind(self, self.plays[min(len(self.specs), len(self.plays)) - 1])
+            yield PlayedSession(self, self.plays[min(len(self.specs), len(self.plays)) - 1])
         finally:
             self.closed += 1
 
 
-class PlayedMind:
-    def __init__(self, engine: Played, play: Pieces) -> None:
+class PlayedSession:
+    def __init__(self, engine: PlayedEngine, play: Pieces) -> None:
         self.engine = engine
         self.play = play
         self.is_restored = engine.is_restored and len(engine.specs) == 1
@@ -67,18 +67,18 @@ class PlayedMind:
         return aclosing(self.play(prompt))
 
 
-async def says(prompt: str) -> AsyncGenerator[Piece]:
+async def say_hello(prompt: str) -> AsyncGenerator[Piece]:
     yield Text("hello ")
     yield Text("there")
     yield Finished()
 
 
-async def nothing(prompt: str) -> AsyncGenerator[Piece]:
+async def say_nothing(prompt: str) -> AsyncGenerator[Piece]:
     yield Reasoning("hm")
     yield Finished()
 
 
-async def silence(prompt: str) -> AsyncGenerator[Piece]:
+async def fall_silent(prompt: str) -> AsyncGenerator[Piece]:
     yield Text("one moment")
     await sleep_forever()
 
@@ -89,20 +89,20 @@ SHORT = TurnLimits(running_tool=0.2, used_tools=0.1, thinking=0.05, resumed=0.02
 class Bench:
     """A session on a real store, and its timeline."""
 
-    def __init__(self, path: Path, engine: Played, patience: TurnLimits) -> None:
+    def __init__(self, path: Path, engine: PlayedEngine, turn_limits: TurnLimits) -> None:
         self.path = path
         self.engine = engine
-        self.patience = patience
+        self.turn_limits = turn_limits
         self.notices: list[str] = []
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
-        async with SqliteStore(self.path) as store, create_task_group() as minds:
+        async with SqliteStore(self.path) as store, create_task_group() as group:
             self.timeline = Timeline("r", store.begin_run("r"))
             scope = Scope(self.timeline, "worker", operation="worker", digest="d")
             spec = EngineSessionSpec(agent=Agent(name="worker"), system="You work.")
-            keeper = EngineSessionTasks(minds, on_notice=self.notices.append)
-            session = Session(self.engine, spec, scope, session_tasks=keeper, turn_limits=self.patience)
+            session_tasks = EngineSessionTasks(group, on_notice=self.notices.append)
+            session = Session(self.engine, spec, scope, session_tasks=session_tasks, turn_limits=self.turn_limits)
             try:
                 yield session
             finally:
@@ -115,14 +115,14 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Callable[..., Bench]:
-    def made(*plays: Pieces, patience: TurnLimits = SHORT, is_restored: bool = False) -> Bench:
-        return Bench(tmp_path / "s.db", Played(*plays, is_restored=is_restored), patience)
+    def make_bench(*plays: Pieces, turn_limits: TurnLimits = SHORT, is_restored: bool = False) -> Bench:
+        return Bench(tmp_path / "s.db", PlayedEngine(*plays, is_restored=is_restored), turn_limits)
 
-    return made
+    return make_bench
 
 
 async def test_a_reply_is_the_text_that_was_said(bench: Callable[..., Bench]) -> None:
-    place = bench(says)
+    place = bench(say_hello)
 
     async with place.session() as session:
         reply = await session.ask("hi")
@@ -141,7 +141,7 @@ async def test_a_busy_session_takes_the_next_prompt_when_its_turn_comes_and_keep
         yield Text(f"re: {prompt}")
         yield Finished()
 
-    place = bench(waits, patience=TurnLimits())
+    place = bench(waits, turn_limits=TurnLimits())
     replies: list[str] = []
 
     async with place.session() as session:
@@ -165,7 +165,7 @@ async def test_the_queue_is_bounded_and_says_so(bench: Callable[..., Bench]) -> 
         await sleep_forever()
         yield Finished()
 
-    place = bench(waits, patience=TurnLimits())
+    place = bench(waits, turn_limits=TurnLimits())
 
     async with place.session() as session, create_task_group() as group:
         for number in range(1 + MAX_QUEUED_PROMPTS):
@@ -187,7 +187,7 @@ async def test_a_session_is_free_again_after_success_failure_timeout_and_cancell
         yield Text("ok")
         yield Finished()
 
-    place = bench(by_prompt, patience=TurnLimits(thinking=0.5))
+    place = bench(by_prompt, turn_limits=TurnLimits(thinking=0.5))
 
     async with place.session() as session:
         assert (await session.ask("fine")).text == "ok"
@@ -206,10 +206,10 @@ async def test_a_session_is_free_again_after_success_failure_timeout_and_cancell
         assert (await session.ask("fine")).text == "ok"
 
 
-async def test_an_empty_reply_gets_a_fresh_mind_with_the_same_spec_and_the_whole_prompt_once(
+async def test_an_empty_reply_gets_a_new_engine_session_with_the_same_spec_and_the_whole_prompt_once(
     bench: Callable[..., Bench],
 ) -> None:
-    place = bench(nothing, says)
+    place = bench(say_nothing, say_hello)
 
     async with place.session() as session:
         reply = await session.ask("the whole prompt")
@@ -221,7 +221,7 @@ async def test_an_empty_reply_gets_a_fresh_mind_with_the_same_spec_and_the_whole
 
 
 async def test_a_second_empty_reply_is_a_failure(bench: Callable[..., Bench]) -> None:
-    place = bench(nothing)
+    place = bench(say_nothing)
 
     async with place.session() as session:
         with pytest.raises(AgentFailed, match="worker: it replied with nothing"):
@@ -230,14 +230,14 @@ async def test_a_second_empty_reply_is_a_failure(bench: Callable[..., Bench]) ->
     assert len(place.engine.asked) == 2
 
 
-async def test_the_history_goes_along_into_a_revived_mind(bench: Callable[..., Bench]) -> None:
+async def test_the_history_is_passed_to_a_revived_engine_session(bench: Callable[..., Bench]) -> None:
     answers = iter(["first", ""])
 
     async def forgetful(prompt: str) -> AsyncGenerator[Piece]:
         yield Text(next(answers))
         yield Finished()
 
-    place = bench(forgetful, says)
+    place = bench(forgetful, say_hello)
 
     async with place.session() as session:
         await session.ask("one")
@@ -247,7 +247,7 @@ async def test_the_history_goes_along_into_a_revived_mind(bench: Callable[..., B
 
 
 async def test_text_before_a_failure_is_kept(bench: Callable[..., Bench]) -> None:
-    place = bench(silence)
+    place = bench(fall_silent)
 
     async with place.session() as session:
         with pytest.raises(AgentFailed):
@@ -260,7 +260,7 @@ async def test_text_before_a_failure_is_kept(bench: Callable[..., Bench]) -> Non
 
 
 async def test_text_before_a_cancellation_is_kept(bench: Callable[..., Bench]) -> None:
-    place = bench(silence, patience=TurnLimits())
+    place = bench(fall_silent, turn_limits=TurnLimits())
 
     async with place.session() as session:
         async with create_task_group() as group:
@@ -308,7 +308,7 @@ async def test_an_engine_that_breaks_off_failed(bench: Callable[..., Bench]) -> 
             await session.ask("go on")
 
 
-async def test_patience_depends_on_what_the_turn_is_doing(bench: Callable[..., Bench]) -> None:
+async def test_the_time_limit_depends_on_what_the_turn_is_doing(bench: Callable[..., Bench]) -> None:
     async def in_a_tool(prompt: str) -> AsyncGenerator[Piece]:
         yield ToolStarted(ToolUse(id="1", name="build"))
         await sleep_forever()
@@ -321,7 +321,7 @@ async def test_patience_depends_on_what_the_turn_is_doing(bench: Callable[..., B
     for play, expected in (
         (in_a_tool, r"build ran for over 0\.2 s"),
         (after_a_tool, r"timed out after 0\.1 s of silence"),
-        (silence, r"timed out after 0\.05 s of silence"),
+        (fall_silent, r"timed out after 0\.05 s of silence"),
     ):
         place = bench(play)
         place.path.unlink(missing_ok=True)
@@ -336,7 +336,7 @@ async def test_a_turn_that_never_stops_talking_ends_at_its_absolute_limit(bench:
             yield Text("and ")
             await sleep(0.005)
 
-    place = bench(endless, patience=TurnLimits(turn=0.1))
+    place = bench(endless, turn_limits=TurnLimits(turn=0.1))
 
     async with place.session() as session:
         with pytest.raises(AgentFailed, match=r"timed out after 0\.1 s"):
@@ -350,16 +350,18 @@ async def test_talking_resets_the_silence(bench: Callable[..., Bench]) -> None:
             yield Text(".")
         yield Finished()
 
-    async with bench(slow, patience=TurnLimits(thinking=0.1)).session() as session:
+    async with bench(slow, turn_limits=TurnLimits(thinking=0.1)).session() as session:
         assert (await session.ask("go")).text == "........"
 
 
-async def test_a_restored_mind_that_stays_silent_is_replaced_by_a_fresh_one(bench: Callable[..., Bench]) -> None:
+async def test_a_restored_engine_session_that_stays_silent_is_replaced_by_a_new_one(
+    bench: Callable[..., Bench],
+) -> None:
     async def dead(prompt: str) -> AsyncGenerator[Piece]:
         await sleep_forever()
         yield Finished()
 
-    place = bench(dead, says, patience=TurnLimits(resumed=0.02), is_restored=True)
+    place = bench(dead, say_hello, turn_limits=TurnLimits(resumed=0.02), is_restored=True)
 
     async with place.session() as session:
         reply = await session.ask("are you there?")
@@ -371,20 +373,22 @@ async def test_a_restored_mind_that_stays_silent_is_replaced_by_a_fresh_one(benc
     assert revived.reason == "it was silent for 0.02 s after being resumed"
 
 
-async def test_a_restored_mind_is_trusted_once_it_has_spoken(bench: Callable[..., Bench]) -> None:
+async def test_a_restored_engine_session_gets_the_usual_limits_after_its_first_text(
+    bench: Callable[..., Bench],
+) -> None:
     async def slow_after_the_first_word(prompt: str) -> AsyncGenerator[Piece]:
         yield Text("yes ")
         await sleep(0.1)
         yield Text("here")
         yield Finished()
 
-    place = bench(slow_after_the_first_word, patience=TurnLimits(resumed=0.02, thinking=5), is_restored=True)
+    place = bench(slow_after_the_first_word, turn_limits=TurnLimits(resumed=0.02, thinking=5), is_restored=True)
 
     async with place.session() as session:
         assert (await session.ask("are you there?")).text == "yes here"
 
 
-async def test_what_is_said_again_replaces_what_was_said(bench: Callable[..., Bench]) -> None:
+async def test_superseded_text_is_replaced_by_the_text_that_follows(bench: Callable[..., Bench]) -> None:
     async def stutters(prompt: str) -> AsyncGenerator[Piece]:
         yield Text("half of")
         yield Superseded()
@@ -415,8 +419,8 @@ async def test_the_reply_is_what_was_said_after_the_last_tool(bench: Callable[..
     assert [call.name for call in reply.calls] == ["look"]
 
 
-async def test_every_mind_is_put_away(bench: Callable[..., Bench]) -> None:
-    place = bench(nothing, says)
+async def test_every_engine_session_is_closed(bench: Callable[..., Bench]) -> None:
+    place = bench(say_nothing, say_hello)
 
     async with place.session() as session:
         await session.ask("hi")
@@ -424,8 +428,8 @@ async def test_every_mind_is_put_away(bench: Callable[..., Bench]) -> None:
     assert place.engine.closed == len(place.engine.specs) == 2
 
 
-async def test_a_word_is_seen_soon_even_when_no_other_follows(bench: Callable[..., Bench]) -> None:
-    place = bench(silence, patience=TurnLimits())
+async def test_streamed_text_is_written_soon_even_when_no_more_follows(bench: Callable[..., Bench]) -> None:
+    place = bench(fall_silent, turn_limits=TurnLimits())
 
     async with place.session() as session, create_task_group() as group:
         group.start_soon(session.ask, "hi")
@@ -439,15 +443,15 @@ async def test_a_word_is_seen_soon_even_when_no_other_follows(bench: Callable[..
 
 
 async def test_an_engine_may_hold_a_task_group_open_whatever_limit_ends_the_turn(bench: Callable[..., Bench]) -> None:
-    place = bench(silence, says)
+    place = bench(fall_silent, say_hello)
     plain = place.engine.open
 
     @asynccontextmanager
     async def with_a_task(spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
         async with create_task_group() as group:
             group.start_soon(sleep_forever)
-            async with plain(spec) as mind:
-                yield mind
+            async with plain(spec) as engine_session:
+                yield engine_session
             group.cancel_scope.cancel()
 
     place.engine.open = with_a_task  # type: ignore[method-assign]
@@ -461,18 +465,18 @@ async def test_an_engine_may_hold_a_task_group_open_whatever_limit_ends_the_turn
     assert place.notices == []
 
 
-async def test_a_mind_that_cannot_be_put_away_in_good_order_is_told_and_costs_nothing(
+async def test_an_engine_session_that_fails_to_close_is_reported_and_does_not_fail_the_turn(
     bench: Callable[..., Bench],
 ) -> None:
-    place = bench(says)
+    place = bench(say_hello)
 
     @asynccontextmanager
-    async def grumpy(spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
+    async def fail_to_close(spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
         place.engine.specs.append(spec)
-        yield PlayedMind(place.engine, says)
+        yield PlayedSession(place.engine, say_hello)
         raise OSError("stuck")
 
-    place.engine.open = grumpy  # type: ignore[method-assign]
+    place.engine.open = fail_to_close  # type: ignore[method-assign]
 
     async with place.session() as session:
         assert (await session.ask("hi")).text == "hello there"
@@ -481,14 +485,14 @@ async def test_a_mind_that_cannot_be_put_away_in_good_order_is_told_and_costs_no
 
 
 async def test_an_engine_that_cannot_be_opened_is_the_turns_failure(bench: Callable[..., Bench]) -> None:
-    place = bench(says)
+    place = bench(say_hello)
 
     @asynccontextmanager
-    async def absent(spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
+    async def fail_to_open(spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
         raise OutsideFailed("nobody there")
         yield
 
-    place.engine.open = absent  # type: ignore[method-assign]
+    place.engine.open = fail_to_open  # type: ignore[method-assign]
 
     async with place.session() as session:
         with pytest.raises(AgentFailed, match="worker: nobody there"):
@@ -548,7 +552,7 @@ async def test_streamed_text_is_coalesced(bench: Callable[..., Bench]) -> None:
             await sleep(0.01)
         yield Finished()
 
-    place = bench(chatty, patience=TurnLimits())
+    place = bench(chatty, turn_limits=TurnLimits())
 
     async with place.session() as session:
         await session.ask("talk")

@@ -17,18 +17,18 @@ from podium.values.event import HandedOff, ModelReplied, Noticed, Routed
 from podium.values.usage import Usage
 
 
-def root(timeline: Timeline, about: str = "d") -> Scope:
+def make_root_scope(timeline: Timeline, about: str = "d") -> Scope:
     return Scope(timeline, "lead", operation="lead", digest=about)
 
 
-async def loaded(store: SqliteStore, run: str = "r") -> Timeline:
+async def load_timeline(store: SqliteStore, run: str = "r") -> Timeline:
     """The timeline as the next owner finds it."""
     timeline = Timeline(run, await store.claim_run(run))
     timeline.load(await store.read_rows(run))
     return timeline
 
 
-def rows(path: Path, run: str = "r") -> list[JournalRow]:
+def read_rows(path: Path, run: str = "r") -> list[JournalRow]:
     with StoreReader(path) as reader:
         return reader.read_rows(run)
 
@@ -41,10 +41,12 @@ async def test_a_step_with_an_outcome_is_not_carried_out_again(tmp_path: Path) -
         return Noticed(text="it happened")
 
     async with SqliteStore(tmp_path / "s.db") as store:
-        first = await root(Timeline("r", lease := store.begin_run("r"))).next_child("call").step(act, Noticed)
+        first = (
+            await make_root_scope(Timeline("r", lease := store.begin_run("r"))).next_child("call").step(act, Noticed)
+        )
         store.release_run(lease)
         await lease.wait_written()
-        second = await root(await loaded(store)).next_child("call").step(act, Noticed)
+        second = await make_root_scope(await load_timeline(store)).next_child("call").step(act, Noticed)
 
     assert first == second == Noticed(text="it happened")
     assert done == ["once"]
@@ -60,13 +62,13 @@ async def test_parallel_branches_get_their_own_outcomes_whatever_the_order_they_
     first: dict[str, str] = {}
     second: dict[str, str] = {}
     async with SqliteStore(tmp_path / "s.db") as store:
-        scope = root(Timeline("r", lease := store.begin_run("r")))
+        scope = make_root_scope(Timeline("r", lease := store.begin_run("r")))
         async with create_task_group() as group:
             for name in ("a", "b", "c"):
                 group.start_soon(work, scope, name, first)
         store.release_run(lease)
         await lease.wait_written()
-        scope = root(await loaded(store))
+        scope = make_root_scope(await load_timeline(store))
         async with create_task_group() as group:
             for name in ("c", "a", "b"):
                 group.start_soon(work, scope, name, second)
@@ -77,15 +79,15 @@ async def test_parallel_branches_get_their_own_outcomes_whatever_the_order_they_
 async def test_the_same_key_with_another_input_is_an_error_that_names_both(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
         timeline = Timeline("r", store.begin_run("r"))
-        root(timeline, "first-input").next_child("call").record_outcome(Noticed(text="x"))
+        make_root_scope(timeline, "first-input").next_child("call").record_outcome(Noticed(text="x"))
 
         with pytest.raises(JournalMismatch, match=r"lead/call#1 .*first-input.*other-input"):
-            root(timeline, "other-input").next_child("call").find_outcome(Noticed)
+            make_root_scope(timeline, "other-input").next_child("call").find_outcome(Noticed)
 
 
 async def test_a_key_that_holds_another_kind_of_event_is_an_error(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        scope = root(Timeline("r", store.begin_run("r")))
+        scope = make_root_scope(Timeline("r", store.begin_run("r")))
         scope.child("call#1").record_outcome(Noticed(text="x"))
 
         with pytest.raises(JournalMismatch, match=r"recorded noticed .* where Routed was expected"):
@@ -96,19 +98,19 @@ async def test_a_fact_is_recorded_once_however_often_the_code_runs(tmp_path: Pat
     async with SqliteStore(tmp_path / "s.db") as store:
         lease = store.begin_run("r")
         timeline = Timeline("r", lease)
-        root(timeline).record(HandedOff(sender="a", receiver="b"))
+        make_root_scope(timeline).record(HandedOff(sender="a", receiver="b"))
         store.release_run(lease)
         await lease.wait_written()
-        again = await loaded(store)
-        root(again).record(HandedOff(sender="a", receiver="b"))
+        again = await load_timeline(store)
+        make_root_scope(again).record(HandedOff(sender="a", receiver="b"))
         await again.wait_written()
 
-    assert len(rows(tmp_path / "s.db")) == 1
+    assert len(read_rows(tmp_path / "s.db")) == 1
 
 
 async def test_keys_count_inside_their_parent_and_attempts_are_told_apart(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        scope = root(Timeline("r", store.begin_run("r")))
+        scope = make_root_scope(Timeline("r", store.begin_run("r")))
 
         paths = [scope.next_child("turn").path, scope.next_child("turn").path, scope.next_child("advice:legal").path]
 
@@ -117,14 +119,14 @@ async def test_keys_count_inside_their_parent_and_attempts_are_told_apart(tmp_pa
     assert scope.child("turn#2").for_attempt(1).path == "lead/turn#2"
 
 
-async def test_a_digest_covers_what_a_place_is_about_and_what_lies_above_it(tmp_path: Path) -> None:
+async def test_a_digest_covers_the_input_of_a_scope_and_of_the_scopes_above_it(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
         timeline = Timeline("r", store.begin_run("r"))
 
-        plain, about = root(timeline).child("x"), root(timeline).child("x", "this")
+        plain, about = make_root_scope(timeline).child("x"), make_root_scope(timeline).child("x", "this")
 
     assert plain.digest == "d"
-    assert about.digest not in ("d", root(timeline).child("x", "that").digest)
+    assert about.digest not in ("d", make_root_scope(timeline).child("x", "that").digest)
     assert compute_digest({"b": 1, "a": 2}) == compute_digest({"a": 2, "b": 1})
 
 
@@ -138,17 +140,17 @@ async def test_usage_is_summed_by_operation_and_survives_a_new_owner(tmp_path: P
         store.release_run(lease)
         await lease.wait_written()
 
-        again = await loaded(store)
+        again = await load_timeline(store)
 
     assert timeline.usage_below() == again.usage_below() == Usage(calls=3, input_tokens=30)
     assert again.usage_below("lead/advice:legal#1").calls == 1
 
 
-def timeline_of(texts: list[str]) -> list[JournalRow]:
+def make_rows(texts: list[str]) -> list[JournalRow]:
     """A timeline as the store gives it."""
     written: list[JournalRow] = []
 
-    class Paper:
+    class MemoryLease:
         epoch = 1
 
         def append(self, row: JournalRow, *, survives_power_loss: bool, mail: int | None) -> None:
@@ -156,20 +158,20 @@ def timeline_of(texts: list[str]) -> list[JournalRow]:
 
         async def wait_written(self, *, is_alone: bool = True) -> None: ...
 
-    timeline = Timeline("r", Paper(), clock=lambda: 0.0)
+    timeline = Timeline("r", MemoryLease(), clock=lambda: 0.0)
     for text in texts:
         timeline.append(Noticed(text=text), scope="")
     return written
 
 
 def test_an_untouched_timeline_is_whole() -> None:
-    assert find_chain_break(timeline_of(["a", "b", "c"])) is None
+    assert find_chain_break(make_rows(["a", "b", "c"])) is None
     assert find_chain_break([]) is None
 
 
 @given(st.integers(0, 4), st.sampled_from(["edit", "delete", "swap", "insert", "refile"]), st.data())
 def test_every_edit_deletion_swap_and_insertion_shows(place: int, kind: str, data: st.DataObject) -> None:
-    rows = timeline_of(["a", "b", "c", "d", "e", "f"])
+    rows = make_rows(["a", "b", "c", "d", "e", "f"])
     row = rows[place]
     match kind:
         case "edit":
@@ -189,7 +191,7 @@ def test_every_edit_deletion_swap_and_insertion_shows(place: int, kind: str, dat
 
 
 def test_a_chain_that_was_rebuilt_from_an_edit_on_shows_at_an_anchor_kept_elsewhere() -> None:
-    original, forged = timeline_of(["a", "b", "c"]), timeline_of(["a", "X", "c"])
+    original, forged = make_rows(["a", "b", "c"]), make_rows(["a", "X", "c"])
 
     assert find_chain_break(forged) is None
     assert original[-1].hash != forged[-1].hash

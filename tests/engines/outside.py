@@ -18,46 +18,46 @@ from podium.values.event import ToolUse
 KEY = "sk-very-secret"
 
 
-async def never(use: ToolUse, scope: Scope) -> ToolAnswer:
+async def fail_if_called(use: ToolUse, scope: Scope) -> ToolAnswer:
     raise NotImplementedError
 
 
-LOOK = Tool(name="look", description="Looks.", parameters={"type": "object", "properties": {}}, answer=never)
+LOOK = Tool(name="look", description="Looks.", parameters={"type": "object", "properties": {}}, answer=fail_if_called)
 
 
-def call(*messages: Message, key: str = "run/turn#1/call#1", tools: tuple[Tool, ...] = ()) -> ModelCall:
-    asked = messages or (Message(role="user", text="hi"),)
-    return ModelCall(agent="a", model="m", system="You are a.", messages=asked, tools=tools, key=key)
+def make_call(*messages: Message, key: str = "run/turn#1/call#1", tools: tuple[Tool, ...] = ()) -> ModelCall:
+    conversation = messages or (Message(role="user", text="hi"),)
+    return ModelCall(agent="a", model="m", system="You are a.", messages=conversation, tools=tools, key=key)
 
 
-async def hear(wire: Wire, call: ModelCall) -> list[ReplyPart]:
+async def collect_parts(wire: Wire, call: ModelCall) -> list[ReplyPart]:
     async with aclosing(wire.stream(call)) as stream:
-        return [heard async for heard in stream]
+        return [part async for part in stream]
 
 
-def together(heard: list[ReplyPart]) -> list[ReplyPart]:
+def merge_texts(parts: list[ReplyPart]) -> list[ReplyPart]:
     """The same with text that follows on text as one piece: how it was cut depends on how it travelled."""
     joined: list[ReplyPart] = []
-    for piece in heard:
-        if isinstance(piece, Text) and joined and isinstance(joined[-1], Text):
-            joined[-1] = Text(joined[-1].text + piece.text)
+    for part in parts:
+        if isinstance(part, Text) and joined and isinstance(joined[-1], Text):
+            joined[-1] = Text(joined[-1].text + part.text)
         else:
-            joined.append(piece)
+            joined.append(part)
     return joined
 
 
-def failed(what: str, **facts: Any) -> OutsideFailed:
+def make_failure(what: str, **facts: Any) -> OutsideFailed:
     return OutsideFailed(f"it {what}", **facts)
 
 
-class Outside:
+class RawServer:
     """A server that gives the next of its replies to whatever it is asked, and then closes or not."""
 
     def __init__(self, replies: Sequence[bytes], *, closes: bool) -> None:
         self.replies = list(replies)
         self.closes = closes
         self.connections = 0
-        self.asked: list[str] = []
+        self.request_lines: list[str] = []
         self.bodies: list[Any] = []
         self.url = ""
 
@@ -68,7 +68,7 @@ class Outside:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = next(int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"Content-Length:"))
                 self.bodies.append(msgspec.json.decode(await reader.readexactly(length)))
-                self.asked.append(head.decode().partition("\r\n")[0])
+                self.request_lines.append(head.decode().partition("\r\n")[0])
                 writer.write(self.replies.pop(0))
                 await writer.drain()
                 if self.closes:
@@ -82,20 +82,20 @@ class Outside:
 
 
 @asynccontextmanager
-async def connected(replies: Sequence[bytes], *, closes: bool = False) -> AsyncIterator[Outside]:
-    outside = Outside(replies, closes=closes)
-    server = await asyncio.start_server(outside.serve, "127.0.0.1", 0)
-    outside.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+async def serve_replies(replies: Sequence[bytes], *, closes: bool = False) -> AsyncIterator[RawServer]:
+    raw_server = RawServer(replies, closes=closes)
+    server = await asyncio.start_server(raw_server.serve, "127.0.0.1", 0)
+    raw_server.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     async with server:
-        yield outside
+        yield raw_server
 
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-def chunked(body: bytes) -> bytes:
+def chunk_body(body: bytes) -> bytes:
     return b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
 
 
-def answered(body: bytes, status: str = "200 OK", headers: str = "") -> bytes:
+def http_response(body: bytes, status: str = "200 OK", headers: str = "") -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body

@@ -24,11 +24,22 @@ from podium.values.errors import Mistake, OutsideFailed
 from podium.values.event import ToolUse
 from podium.values.usage import Usage
 
-from .outside import KEY, LOOK, STREAM_HEAD, answered, call, chunked, connected, failed, hear, together
+from .outside import (
+    KEY,
+    LOOK,
+    STREAM_HEAD,
+    chunk_body,
+    collect_parts,
+    http_response,
+    make_call,
+    make_failure,
+    merge_texts,
+    serve_replies,
+)
 
 
 @asynccontextmanager
-async def opened(url: str, api_key: str = KEY) -> AsyncIterator[AnthropicWire]:
+async def open_wire(url: str, api_key: str = KEY) -> AsyncIterator[AnthropicWire]:
     async with aiohttp.ClientSession() as client:
         yield AnthropicWire(lambda: client, url, api_key)
 
@@ -53,26 +64,26 @@ CACHED = {"type": "ephemeral"}
         Move(),
     ],
 )
-async def test_a_script_over_http_is_heard_as_it_is_in_process(move: Move) -> None:
-    asked = call(
+async def test_a_script_over_http_gives_the_same_parts_as_in_process(move: Move) -> None:
+    model_call = make_call(
         HI,
         Message(role="assistant", text="", calls=(ToolUse(id="1", name="look", arguments={"at": "x"}),)),
         Message(role="tool", text="nothing there", answers="1"),
         tools=(LOOK,),
     )
-    async with ModelServer(["", move]) as server, opened(server.url) as wire:
-        *pieces, ended = await hear(wire, asked)
+    async with ModelServer(["", move]) as server, open_wire(server.url) as wire:
+        *parts, ended = await collect_parts(wire, model_call)
 
     assert isinstance(ended, ReplyEnd)
-    in_process = await hear(ScriptedWire(["", move]), asked)
-    assert together([*pieces, structs.replace(ended, sealed="")]) == together(in_process)
+    in_process = await collect_parts(ScriptedWire(["", move]), model_call)
+    assert merge_texts([*parts, structs.replace(ended, sealed="")]) == merge_texts(in_process)
     assert bool(ended.sealed) == bool(move.reasoning)
-    assert server.calls[0].call.messages == asked.messages
+    assert server.calls[0].call.messages == model_call.messages
 
 
 async def test_a_call_sends_its_key_its_tools_and_its_conversation() -> None:
-    async with ModelServer(api_key=KEY) as server, opened(server.url) as wire:
-        await hear(wire, call(key="run/größe#1", tools=(LOOK,)))
+    async with ModelServer(api_key=KEY) as server, open_wire(server.url) as wire:
+        await collect_parts(wire, make_call(key="run/größe#1", tools=(LOOK,)))
 
     [received] = server.calls
     assert received.is_streaming
@@ -88,14 +99,14 @@ async def test_a_call_sends_its_key_its_tools_and_its_conversation() -> None:
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
-async def test_a_failure_that_may_pass_says_so_and_when(status: int) -> None:
+async def test_a_transient_failure_is_retryable_and_says_when(status: int) -> None:
     script = [{"says": "ok", "fails": {"status": status, "retry_after": 1.5, "times": 1, "message": "too  much\nwork"}}]
-    async with ModelServer(script) as server, opened(server.url) as wire:
+    async with ModelServer(script) as server, open_wire(server.url) as wire:
         with pytest.raises(
             OutsideFailed, match=rf"^anthropic answered {status} for the model m: too much work$"
         ) as caught:
-            await hear(wire, call())
-        again = await hear(wire, call())
+            await collect_parts(wire, make_call())
+        again = await collect_parts(wire, make_call())
 
     assert (caught.value.retryable, caught.value.retry_after, caught.value.status) == (True, 1.5, status)
     assert again[0] == Text("ok")
@@ -103,10 +114,10 @@ async def test_a_failure_that_may_pass_says_so_and_when(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 402, 404, 413, 422])
-async def test_a_failure_that_will_not_pass_says_so(status: int) -> None:
-    async with ModelServer([{"fails": {"status": status}}]) as server, opened(server.url) as wire:
+async def test_a_permanent_failure_is_not_retryable(status: int) -> None:
+    async with ModelServer([{"fails": {"status": status}}]) as server, open_wire(server.url) as wire:
         with pytest.raises(OutsideFailed, match="the script says so") as caught:
-            await hear(wire, call())
+            await collect_parts(wire, make_call())
 
     assert (caught.value.retryable, caught.value.retry_after) == (False, None)
 
@@ -119,39 +130,39 @@ async def test_a_failure_that_will_not_pass_says_so(status: int) -> None:
     ],
 )
 async def test_a_refused_key_is_named_by_its_variable_and_never_shown(given: str, sentence: str) -> None:
-    async with ModelServer(api_key=KEY) as server, opened(server.url, api_key=given) as wire:
+    async with ModelServer(api_key=KEY) as server, open_wire(server.url, api_key=given) as wire:
         with pytest.raises(OutsideFailed, match=sentence) as caught:
-            await hear(wire, call())
+            await collect_parts(wire, make_call())
 
     assert "sk-wrong-one" not in str(caught.value)
     assert not caught.value.retryable
 
 
-async def test_half_a_stream_is_heard_before_the_call_fails() -> None:
-    async with ModelServer([{"says": "abcdefgh", "pieces": 4, "half": 1}]) as server, opened(server.url) as wire:
+async def test_half_a_stream_is_delivered_before_the_call_fails() -> None:
+    async with ModelServer([{"says": "abcdefgh", "pieces": 4, "half": 1}]) as server, open_wire(server.url) as wire:
         first: list[ReplyPart] = []
         with pytest.raises(OutsideFailed, match="anthropic broke off in the middle of its reply") as caught:
-            async for piece in wire.stream(call()):
-                first.append(piece)
-        again = await hear(wire, call())
+            async for part in wire.stream(make_call()):
+                first.append(part)
+        again = await collect_parts(wire, make_call())
 
-    assert together(first) == [Text("abcd")]
+    assert merge_texts(first) == [Text("abcd")]
     assert caught.value.retryable
-    assert "".join(piece.text for piece in again if isinstance(piece, Text)) == "abcdefgh"
+    assert "".join(part.text for part in again if isinstance(part, Text)) == "abcdefgh"
 
 
-async def test_broken_json_fails_after_what_was_said_and_may_pass() -> None:
-    async with ModelServer([{"says": "x", "garbled": True}]) as server, opened(server.url) as wire:
+async def test_broken_json_is_a_retryable_failure() -> None:
+    async with ModelServer([{"says": "x", "garbled": True}]) as server, open_wire(server.url) as wire:
         with pytest.raises(OutsideFailed, match="anthropic sent JSON that cannot be read") as caught:
-            await hear(wire, call())
+            await collect_parts(wire, make_call())
 
     assert caught.value.retryable
 
 
-async def test_whoever_stops_listening_hangs_up_at_once() -> None:
+async def test_closing_the_stream_closes_the_connection_at_once() -> None:
     script = [{"says": "abcdef", "pieces": 2, "pace": 3600}]
-    async with ModelServer(script) as server, opened(server.url) as wire:
-        async with aclosing(wire.stream(call())) as stream:
+    async with ModelServer(script) as server, open_wire(server.url) as wire:
+        async with aclosing(wire.stream(make_call())) as stream:
             assert await anext(stream) == Text("abc")
             assert server.in_flight == 1
 
@@ -159,22 +170,22 @@ async def test_whoever_stops_listening_hangs_up_at_once() -> None:
             await server.wait_idle()
 
 
-async def test_a_server_that_is_not_there_may_be_there_later() -> None:
+async def test_an_unreachable_server_is_a_retryable_failure() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://somebody:{KEY}@127.0.0.1:{taken.getsockname()[1]}/v1?key=1"
 
-        async with opened(url) as wire:
+        async with open_wire(url) as wire:
             with pytest.raises(OutsideFailed, match=r"anthropic cannot be reached at http://127\.0\.0\.1:") as caught:
-                await hear(wire, call())
+                await collect_parts(wire, make_call())
 
     assert caught.value.retryable
     assert KEY not in str(caught.value)
 
 
-async def test_an_address_that_is_none_is_a_mistake() -> None:
+async def test_an_invalid_address_is_a_mistake() -> None:
     with pytest.raises(Mistake, match="is no address of a model server"):
-        async with opened("api.anthropic.com"):
+        async with open_wire("api.anthropic.com"):
             pass
 
 
@@ -185,49 +196,52 @@ def event(kind: str, **more: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode({"type": kind, **more}))
 
 
-def text(index: int, *parts: str) -> bytes:
+def text_block(index: int, *parts: str) -> bytes:
     """A block of text."""
     return block(index, {"type": "text", "text": ""}, *({"type": "text_delta", "text": part} for part in parts))
 
 
-def tool(index: int, id: str, name: str, *parts: str) -> bytes:
+def tool_block(index: int, id: str, name: str, *parts: str) -> bytes:
     """A call of a tool."""
-    begun = {"type": "tool_use", "id": id, "name": name, "input": {}}
-    return block(index, begun, *({"type": "input_json_delta", "partial_json": part} for part in parts))
+    start = {"type": "tool_use", "id": id, "name": name, "input": {}}
+    return block(index, start, *({"type": "input_json_delta", "partial_json": part} for part in parts))
 
 
-def thinking(index: int, thought: str, signature: str) -> bytes:
-    begun = {"type": "thinking", "thinking": "", "signature": ""}
+def thinking_block(index: int, thought: str, signature: str) -> bytes:
+    start = {"type": "thinking", "thinking": "", "signature": ""}
     deltas = [{"type": "thinking_delta", "thinking": thought}, {"type": "signature_delta", "signature": signature}]
-    return block(index, begun, *deltas)
+    return block(index, start, *deltas)
 
 
-def block(index: int, begun: dict[str, Any], *deltas: dict[str, Any]) -> bytes:
+def block(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> bytes:
     return (
-        event("content_block_start", index=index, content_block=begun)
+        event("content_block_start", index=index, content_block=start)
         + b"".join(event("content_block_delta", index=index, delta=delta) for delta in deltas)
         + event("content_block_stop", index=index)
     )
 
 
-def ending(reason: str | None = "end_turn", **usage: int) -> bytes:
+def end_events(reason: str | None = "end_turn", **usage: int) -> bytes:
     delta = {"stop_reason": reason, "stop_sequence": None}
     return event("message_delta", delta=delta, **({"usage": usage} if usage else {})) + event("message_stop")
 
 
 START = event("message_start", message={"id": "msg_1", "type": "message", "role": "assistant", "content": []})
-SAID = text(0, "hello")
+TEXT_BLOCK = text_block(0, "hello")
 
 
-def streamed(*events: bytes) -> bytes:
-    return STREAM_HEAD + chunked(b"".join(events))
+def stream_response(*events: bytes) -> bytes:
+    return STREAM_HEAD + chunk_body(b"".join(events))
 
 
-async def sent(*messages: Message, **more: Any) -> dict[str, Any]:
+async def capture_body(*messages: Message, **more: Any) -> dict[str, Any]:
     """The body that this conversation is sent as."""
-    async with connected([streamed(START, SAID, ending())]) as outside, opened(outside.url) as wire:
-        await hear(wire, structs.replace(call(*messages), **more))
-    [body] = outside.bodies
+    async with (
+        serve_replies([stream_response(START, TEXT_BLOCK, end_events())]) as raw_server,
+        open_wire(raw_server.url) as wire,
+    ):
+        await collect_parts(wire, structs.replace(make_call(*messages), **more))
+    [body] = raw_server.bodies
     assert isinstance(body, dict)
     return body
 
@@ -235,7 +249,9 @@ async def sent(*messages: Message, **more: Any) -> dict[str, Any]:
 async def test_a_prompt_is_marked_for_the_cache_after_tools_system_and_conversation() -> None:
     other = LOOK.__class__(name="go", description="Goes.", parameters={}, answer=LOOK.answer)
 
-    body = await sent(HI, Message(role="assistant", text="yes?"), Message(role="user", text="go"), tools=(LOOK, other))
+    body = await capture_body(
+        HI, Message(role="assistant", text="yes?"), Message(role="user", text="go"), tools=(LOOK, other)
+    )
 
     assert body == {
         "model": "m",
@@ -254,11 +270,11 @@ async def test_a_prompt_is_marked_for_the_cache_after_tools_system_and_conversat
     }
 
 
-async def test_answers_of_tools_and_what_follows_them_are_one_message() -> None:
+async def test_tool_results_and_the_text_after_them_are_one_message() -> None:
     calls = (ToolUse(id="1", name="look", arguments={"at": 1}), ToolUse(id="2", name="look", unreadable='{"at'))
     answers = (Message(role="tool", text="here", answers="1"), Message(role="tool", text="", answers="2"))
 
-    body = await sent(
+    body = await capture_body(
         HI, Message(role="assistant", text=" ", calls=calls), *answers, Message(role="user", text="well?")
     )
 
@@ -274,17 +290,17 @@ async def test_answers_of_tools_and_what_follows_them_are_one_message() -> None:
     ]
 
 
-async def test_the_last_answer_of_a_tool_carries_the_mark() -> None:
+async def test_the_last_tool_result_is_marked_for_the_cache() -> None:
     said = Message(role="assistant", text="", calls=(ToolUse(id="1", name="look"),))
 
-    body = await sent(HI, said, Message(role="tool", text="here", answers="1"))
+    body = await capture_body(HI, said, Message(role="tool", text="here", answers="1"))
 
     assert body["messages"][2]["content"][-1]["cache_control"] == CACHED
     assert "cache_control" not in body["messages"][0]["content"][0]
 
 
-async def test_what_says_nothing_is_left_out() -> None:
-    body = await sent(HI, Message(role="assistant", text=""), Message(role="user", text="hello?"), system=" \n")
+async def test_empty_messages_and_an_empty_system_prompt_are_left_out() -> None:
+    body = await capture_body(HI, Message(role="assistant", text=""), Message(role="user", text="hello?"), system=" \n")
 
     assert "system" not in body
     assert "tools" not in body
@@ -296,10 +312,10 @@ async def test_what_says_nothing_is_left_out() -> None:
     ]
 
 
-async def test_ids_of_other_providers_are_spelled_as_this_one_allows() -> None:
+async def test_call_ids_of_other_providers_are_sanitised() -> None:
     said = Message(role="assistant", text="", calls=(ToolUse(id="functions.look:0", name="look"),))
 
-    body = await sent(HI, said, Message(role="tool", text="here", answers="functions.look:0"))
+    body = await capture_body(HI, said, Message(role="tool", text="here", answers="functions.look:0"))
 
     assert body["messages"][1]["content"][0]["id"] == "functions_look_0"
     assert body["messages"][2]["content"][0]["tool_use_id"] == "functions_look_0"
@@ -318,39 +334,44 @@ async def test_ids_of_other_providers_are_spelled_as_this_one_allows() -> None:
 )
 async def test_the_address_may_end_in_the_version_or_not(base: str, path: str) -> None:
     async with (
-        connected([streamed(START, SAID, ending())]) as outside,
-        opened(outside.url.removesuffix("/v1") + base) as wire,
+        serve_replies([stream_response(START, TEXT_BLOCK, end_events())]) as raw_server,
+        open_wire(raw_server.url.removesuffix("/v1") + base) as wire,
     ):
-        await hear(wire, call())
+        await collect_parts(wire, make_call())
 
-    assert outside.asked == [f"POST {path} HTTP/1.1"]
+    assert raw_server.request_lines == [f"POST {path} HTTP/1.1"]
 
 
 async def test_the_length_of_a_reply_can_be_set() -> None:
-    async with connected([streamed(START, SAID, ending())]) as outside, aiohttp.ClientSession() as client:
-        await hear(AnthropicWire(lambda: client, outside.url, max_tokens=7), call())
+    async with (
+        serve_replies([stream_response(START, TEXT_BLOCK, end_events())]) as raw_server,
+        aiohttp.ClientSession() as client,
+    ):
+        await collect_parts(AnthropicWire(lambda: client, raw_server.url, max_tokens=7), make_call())
 
-    assert outside.bodies[0]["max_tokens"] == 7
+    assert raw_server.bodies[0]["max_tokens"] == 7
 
 
-async def test_signed_thoughts_go_back_as_they_came_and_where_they_stood() -> None:
+async def test_signed_thinking_blocks_are_sent_back_unchanged_and_in_order() -> None:
     reply = [
-        thinking(0, "first I look", "abc"),
-        text(1, "Looking."),
+        thinking_block(0, "first I look", "abc"),
+        text_block(1, "Looking."),
         block(2, {"type": "redacted_thinking", "data": "xyz"}),
-        tool(3, "1", "look", '{"at":', "1}"),
+        tool_block(3, "1", "look", '{"at":', "1}"),
     ]
     async with (
-        connected([streamed(START, *reply, ending("tool_use")), streamed(START, SAID, ending())]) as outside,
-        opened(outside.url) as wire,
+        serve_replies(
+            [stream_response(START, *reply, end_events("tool_use")), stream_response(START, TEXT_BLOCK, end_events())]
+        ) as raw_server,
+        open_wire(raw_server.url) as wire,
     ):
-        *_, called, ended = await hear(wire, call())
+        *_, called, ended = await collect_parts(wire, make_call())
         assert isinstance(called, ToolCallPart)
         assert isinstance(ended, ReplyEnd)
         said = Message(role="assistant", text="Looking.", calls=(called.call,), sealed=ended.sealed)
-        await hear(wire, call(HI, said, Message(role="tool", text="here", answers="1")))
+        await collect_parts(wire, make_call(HI, said, Message(role="tool", text="here", answers="1")))
 
-    assert outside.bodies[1]["messages"][1]["content"] == [
+    assert raw_server.bodies[1]["messages"][1]["content"] == [
         {"type": "thinking", "thinking": "first I look", "signature": "abc"},
         {"type": "text", "text": "Looking."},
         {"type": "redacted_thinking", "data": "xyz"},
@@ -359,8 +380,8 @@ async def test_signed_thoughts_go_back_as_they_came_and_where_they_stood() -> No
 
 
 @pytest.mark.parametrize("sealed", ["", '{"thinking": {"reasoning_content": "hm"}}', "[1]", "nonsense"])
-async def test_what_another_wire_sealed_stays_behind(sealed: str) -> None:
-    body = await sent(HI, Message(role="assistant", text="hello", sealed=sealed))
+async def test_sealed_data_of_another_wire_is_not_sent(sealed: str) -> None:
+    body = await capture_body(HI, Message(role="assistant", text="hello", sealed=sealed))
 
     assert body["messages"][1]["content"] == [{"type": "text", "text": "hello"}]
 
@@ -368,36 +389,43 @@ async def test_what_another_wire_sealed_stays_behind(sealed: str) -> None:
 # What comes back, over a connection
 
 
-async def heard_from(reply: bytes, *, closes: bool = True) -> list[ReplyPart]:
-    async with connected([reply], closes=closes) as outside, opened(outside.url) as wire:
-        return await hear(wire, call())
+async def receive_parts(reply: bytes, *, closes: bool = True) -> list[ReplyPart]:
+    async with serve_replies([reply], closes=closes) as raw_server, open_wire(raw_server.url) as wire:
+        return await collect_parts(wire, make_call())
 
 
 async def test_calls_one_after_the_other_share_a_connection() -> None:
-    async with connected([streamed(START, SAID, ending())] * 3) as outside, opened(outside.url) as wire:
+    async with (
+        serve_replies([stream_response(START, TEXT_BLOCK, end_events())] * 3) as raw_server,
+        open_wire(raw_server.url) as wire,
+    ):
         for _ in range(3):
-            await hear(wire, call())
+            await collect_parts(wire, make_call())
 
-    assert outside.connections == 1
+    assert raw_server.connections == 1
 
 
 async def test_a_connection_that_breaks_after_the_end_of_the_reply_does_no_harm() -> None:
-    heard = await heard_from(streamed(START, SAID, ending()).removesuffix(b"0\r\n\r\n"))
+    parts = await receive_parts(stream_response(START, TEXT_BLOCK, end_events()).removesuffix(b"0\r\n\r\n"))
 
-    assert [type(piece) for piece in heard] == [Text, ReplyEnd]
+    assert [type(part) for part in parts] == [Text, ReplyEnd]
 
 
 async def test_a_connection_that_stays_open_after_the_end_of_the_reply_does_not_hold_it_up() -> None:
     with anyio.fail_after(40):
-        heard = await heard_from(streamed(START, SAID, ending()).removesuffix(b"0\r\n\r\n"), closes=False)
+        parts = await receive_parts(
+            stream_response(START, TEXT_BLOCK, end_events()).removesuffix(b"0\r\n\r\n"), closes=False
+        )
 
-    assert [type(piece) for piece in heard] == [Text, ReplyEnd]
+    assert [type(part) for part in parts] == [Text, ReplyEnd]
 
 
-@pytest.mark.parametrize("body", [START, START + SAID, START + SAID + event("message_stop"), START + ending(None)])
+@pytest.mark.parametrize(
+    "body", [START, START + TEXT_BLOCK, START + TEXT_BLOCK + event("message_stop"), START + end_events(None)]
+)
 async def test_a_stream_that_ends_without_a_reason_broke_off(body: bytes) -> None:
     with pytest.raises(OutsideFailed, match="anthropic broke off in the middle of its reply") as caught:
-        await heard_from(streamed(body))
+        await receive_parts(stream_response(body))
 
     assert caught.value.retryable
 
@@ -418,23 +446,23 @@ async def test_a_stream_that_ends_without_a_reason_broke_off(body: bytes) -> Non
         ("request_too_large", False),
     ],
 )
-async def test_an_error_in_the_stream_fails_the_call_in_the_providers_words(kind: str, *, retryable: bool) -> None:
+async def test_an_error_in_the_stream_fails_the_call_with_the_providers_message(kind: str, *, retryable: bool) -> None:
     error = event("error", error={"type": kind, "message": f"no more, {KEY}"}, request_id="req_1")
 
     with pytest.raises(
         OutsideFailed, match=r"^anthropic broke off its reply: no more, \[ANTHROPIC_API_KEY\]$"
     ) as caught:
-        await heard_from(streamed(START, SAID, error))
+        await receive_parts(stream_response(START, TEXT_BLOCK, error))
 
     assert caught.value.retryable == retryable
 
 
-async def test_a_limit_on_spending_does_not_lift_by_waiting() -> None:
+async def test_a_spending_limit_is_not_retryable() -> None:
     error = {"type": "rate_limit_error", "message": "spent", "details": {"error_code": "enforced_spend_limit_reached"}}
     body = msgspec.json.encode({"type": "error", "error": error, "request_id": "req_1"})
 
     with pytest.raises(OutsideFailed, match="answered 429 for the model m: spent") as caught:
-        await heard_from(answered(body, "429 Too Many Requests"))
+        await receive_parts(http_response(body, "429 Too Many Requests"))
 
     assert not caught.value.retryable
 
@@ -452,9 +480,9 @@ async def test_a_document_in_place_of_a_stream_is_understood() -> None:
         "usage": {"input_tokens": 3, "cache_read_input_tokens": 1, "output_tokens": 2},
     }
 
-    *pieces, ended = await heard_from(answered(b"\n" + msgspec.json.encode(document)))
+    *parts, ended = await receive_parts(http_response(b"\n" + msgspec.json.encode(document)))
 
-    assert pieces == [
+    assert parts == [
         Reasoning("hm"),
         Text("hello"),
         ToolCallPart(ToolUse(id="x", name="look", arguments={"at": 1})),
@@ -468,20 +496,20 @@ async def test_a_document_in_place_of_a_stream_is_understood() -> None:
 
 
 async def test_a_document_is_complete_whether_it_says_why_it_ends_or_not() -> None:
-    heard = await heard_from(answered(b'{"type": "message", "content": [{"type": "text", "text": "hello"}]}'))
+    parts = await receive_parts(http_response(b'{"type": "message", "content": [{"type": "text", "text": "hello"}]}'))
 
-    assert heard[0] == Text("hello")
-    assert isinstance(heard[1], ReplyEnd)
-    assert heard[1].stop == "stop"
+    assert parts[0] == Text("hello")
+    assert isinstance(parts[1], ReplyEnd)
+    assert parts[1].stop == "stop"
 
 
 # The reply by itself: bytes in, pieces out
 
 
-def pieces(*packets: bytes) -> list[ReplyPart]:
-    reply = AnthropicReplyParser(make_failure=failed, sent=0, place=1)
-    heard = [piece for packet in packets for piece in reply.feed(packet)]
-    return heard + list(reply.finish_reply())
+def parse_reply(*packets: bytes) -> list[ReplyPart]:
+    reply = AnthropicReplyParser(make_failure=make_failure, sent=0, place=1)
+    parts = [part for packet in packets for part in reply.feed(packet)]
+    return parts + list(reply.finish_reply())
 
 
 @pytest.mark.parametrize(
@@ -497,20 +525,20 @@ def pieces(*packets: bytes) -> list[ReplyPart]:
         ("something_new", "something_new"),
     ],
 )
-def test_the_reason_to_stop_is_told_in_the_words_of_all_wires(reason: str, stop: str) -> None:
-    ended = pieces(START, SAID, ending(reason))[-1]
+def test_stop_reasons_are_translated_to_those_common_to_all_wires(reason: str, stop: str) -> None:
+    ended = parse_reply(START, TEXT_BLOCK, end_events(reason))[-1]
 
     assert isinstance(ended, ReplyEnd)
     assert ended.stop == stop
 
 
-@pytest.mark.parametrize(("before", "expected"), [(b"", [Text("too dangerous")]), (SAID, [Text("hello")])])
-def test_a_refusal_without_words_has_those_that_explain_it(before: bytes, expected: list[ReplyPart]) -> None:
+@pytest.mark.parametrize(("before", "expected"), [(b"", [Text("too dangerous")]), (TEXT_BLOCK, [Text("hello")])])
+def test_a_refusal_without_text_gets_its_explanation_as_text(before: bytes, expected: list[ReplyPart]) -> None:
     delta = {"stop_reason": "refusal", "stop_details": {"type": "refusal", "explanation": "too dangerous"}}
 
-    *heard, ended = pieces(START, before, event("message_delta", delta=delta))
+    *parts, ended = parse_reply(START, before, event("message_delta", delta=delta))
 
-    assert heard == expected
+    assert parts == expected
     assert isinstance(ended, ReplyEnd)
     assert ended.stop == "content_filter"
 
@@ -519,22 +547,22 @@ def test_what_is_read_from_the_cache_and_written_to_it_is_input_too() -> None:
     counts = {"input_tokens": 10, "cache_creation_input_tokens": 200, "cache_read_input_tokens": 3000}
     start = event("message_start", message={"usage": counts | {"output_tokens": 1}})
 
-    ended = pieces(start, SAID, ending(output_tokens=15))[-1]
+    ended = parse_reply(start, TEXT_BLOCK, end_events(output_tokens=15))[-1]
 
     used = Usage(input_tokens=3210, output_tokens=15, cached_tokens=3000, written_tokens=200, calls=1)
     assert ended == ReplyEnd(stop="stop", usage=used)
 
 
-def test_the_larger_count_is_the_later() -> None:
+def test_the_larger_token_count_wins() -> None:
     start = event("message_start", message={"usage": {"input_tokens": 10, "output_tokens": 1}})
 
-    ended = pieces(start, SAID, ending(input_tokens=0, cache_read_input_tokens=4, output_tokens=15))[-1]
+    ended = parse_reply(start, TEXT_BLOCK, end_events(input_tokens=0, cache_read_input_tokens=4, output_tokens=15))[-1]
 
     assert ended == ReplyEnd(stop="stop", usage=Usage(input_tokens=14, output_tokens=15, cached_tokens=4, calls=1))
 
 
 def test_a_reply_without_usage_is_estimated_and_says_so() -> None:
-    ended = pieces(START, SAID, ending())[-1]
+    ended = parse_reply(START, TEXT_BLOCK, end_events())[-1]
 
     assert ended == ReplyEnd(stop="stop", usage=Usage(output_tokens=2, calls=1, estimated=1))
 
@@ -546,8 +574,12 @@ TWO = ToolUse(id="2", name="go", arguments={"to": 2})
 @pytest.mark.parametrize(
     "blocks",
     [
-        pytest.param([tool(0, "1", "look", "", '{"at"', ":1}"), tool(1, "2", "go", '{"to":2}')], id="in pieces"),
-        pytest.param([tool(0, "1", "look", '{"at":1}'), tool(0, "2", "go", '{"to":2}')], id="index always 0"),
+        pytest.param(
+            [tool_block(0, "1", "look", "", '{"at"', ":1}"), tool_block(1, "2", "go", '{"to":2}')], id="in pieces"
+        ),
+        pytest.param(
+            [tool_block(0, "1", "look", '{"at":1}'), tool_block(0, "2", "go", '{"to":2}')], id="index always 0"
+        ),
         pytest.param(
             [
                 block(0, {"type": "tool_use", "id": "1", "name": "look", "input": {"at": 1}}),
@@ -578,35 +610,35 @@ TWO = ToolUse(id="2", name="go", arguments={"to": 2})
             [
                 block(0, {"type": "server_tool_use", "id": "s", "name": "search"}, {"partial_json": '{"q":1}'}),
                 block(1, {"type": "web_search_tool_result", "content": [{"type": "x"}]}),
-                tool(2, "1", "look", '{"at":1}'),
-                tool(3, "2", "go", '{"to":2}'),
+                tool_block(2, "1", "look", '{"at":1}'),
+                tool_block(3, "2", "go", '{"to":2}'),
             ],
             id="among the server's own",
         ),
     ],
 )
-def test_tool_calls_are_put_together_however_they_come(blocks: list[bytes]) -> None:
-    *heard, ended = pieces(START, *blocks, ending("tool_use"))
+def test_tool_calls_are_assembled_from_any_sequence_of_events(blocks: list[bytes]) -> None:
+    *parts, ended = parse_reply(START, *blocks, end_events("tool_use"))
 
-    assert heard == [ToolCallPart(ONE), ToolCallPart(TWO)]
+    assert parts == [ToolCallPart(ONE), ToolCallPart(TWO)]
     assert isinstance(ended, ReplyEnd)
     assert ended.sealed == ""
 
 
 def test_tool_calls_without_ids_get_ids_of_their_own() -> None:
-    heard = pieces(START, tool(0, "", "look"), tool(1, "", "go"), ending("tool_use"))
+    parts = parse_reply(START, tool_block(0, "", "look"), tool_block(1, "", "go"), end_events("tool_use"))
 
-    assert heard[:-1] == [
+    assert parts[:-1] == [
         ToolCallPart(ToolUse(id="call-1-0", name="look")),
         ToolCallPart(ToolUse(id="call-1-1", name="go")),
     ]
 
 
 @pytest.mark.parametrize("broken", ['{"at": ', "[1]", "7", "look at 1", '{"at": 1} more'])
-def test_arguments_that_are_no_object_are_kept_as_they_came(broken: str) -> None:
-    heard = pieces(START, tool(0, "1", "look", broken), ending("tool_use"))
+def test_arguments_that_are_not_an_object_are_kept_verbatim(broken: str) -> None:
+    parts = parse_reply(START, tool_block(0, "1", "look", broken), end_events("tool_use"))
 
-    assert heard[0] == ToolCallPart(ToolUse(id="1", name="look", unreadable=broken))
+    assert parts[0] == ToolCallPart(ToolUse(id="1", name="look", unreadable=broken))
 
 
 HELLO = event("content_block_delta", index=0, delta={"type": "text_delta", "text": "hello"})
@@ -615,7 +647,7 @@ HELLO = event("content_block_delta", index=0, delta={"type": "text_delta", "text
 @pytest.mark.parametrize(
     ("packet", "expected"),
     [
-        (SAID, [Text("hello")]),
+        (TEXT_BLOCK, [Text("hello")]),
         (HELLO, [Text("hello")]),
         (HELLO.replace(b"data: ", b"data:"), [Text("hello")]),
         (HELLO.replace(b"\n", b"\r\n"), [Text("hello")]),
@@ -623,8 +655,8 @@ HELLO = event("content_block_delta", index=0, delta={"type": "text_delta", "text
         (event("ping") + b": comment\n\n" + HELLO, [Text("hello")]),
         (HELLO.replace(b'"index":0', b'"index":0,"extra":[{}]'), [Text("hello")]),
         (block(0, {"type": "text", "text": "hello"}), [Text("hello")]),
-        (thinking(0, "hm", "abc"), [Reasoning("hm")]),
-        (thinking(0, "", "abc"), []),
+        (thinking_block(0, "hm", "abc"), [Reasoning("hm")]),
+        (thinking_block(0, "", "abc"), []),
         (block(0, {"type": "redacted_thinking", "data": "abc"}), []),
         (block(0, {"type": "hologram", "text": None, "x": 1}, {"type": "hologram_delta", "y": 2}), []),
         (event("content_block_delta", index=0, delta={"type": "citations_delta", "citation": {"a": 1}}), []),
@@ -633,19 +665,19 @@ HELLO = event("content_block_delta", index=0, delta={"type": "text_delta", "text
         (event("message_delta", delta={"stop_reason": None}, usage=None), []),
     ],
 )
-def test_what_servers_add_or_leave_out_is_understood(packet: bytes, expected: list[ReplyPart]) -> None:
-    assert pieces(START, packet, ending())[:-1] == expected
+def test_extra_and_missing_fields_are_tolerated(packet: bytes, expected: list[ReplyPart]) -> None:
+    assert parse_reply(START, packet, end_events())[:-1] == expected
 
 
-def test_what_comes_after_the_end_is_not_heard() -> None:
-    assert pieces(START, SAID, ending(), SAID) == pieces(START, SAID, ending())
+def test_events_after_the_end_are_ignored() -> None:
+    assert parse_reply(START, TEXT_BLOCK, end_events(), TEXT_BLOCK) == parse_reply(START, TEXT_BLOCK, end_events())
 
 
 @pytest.mark.parametrize(
     "broken", [b"data: {\n\n", b"data: \xff\n\n", b'data: {"type": 7}\n\n', b"data: " + b"[" * 50_000 + b"\n"]
 )
-def test_pieces_before_one_that_cannot_be_read_are_heard(broken: bytes) -> None:
-    reply = AnthropicReplyParser(make_failure=failed, sent=0, place=1)
+def test_parts_before_an_unreadable_event_are_delivered(broken: bytes) -> None:
+    reply = AnthropicReplyParser(make_failure=make_failure, sent=0, place=1)
     stream = reply.feed(HELLO + broken + HELLO)
 
     assert next(stream) == Text("hello")
@@ -655,8 +687,8 @@ def test_pieces_before_one_that_cannot_be_read_are_heard(broken: bytes) -> None:
     assert caught.value.retryable
 
 
-def test_a_line_without_an_end_is_given_up() -> None:
-    reply = AnthropicReplyParser(make_failure=failed, sent=0, place=1)
+def test_a_line_that_never_ends_fails_the_call() -> None:
+    reply = AnthropicReplyParser(make_failure=make_failure, sent=0, place=1)
     list(reply.feed(b"x" * LONGEST_LINE))
 
     with pytest.raises(OutsideFailed, match="sent a line of more than"):
@@ -667,10 +699,10 @@ STREAM = b"".join(
     [
         event("message_start", message={"usage": {"input_tokens": 3, "output_tokens": 1}}),
         event("ping"),
-        thinking(0, "nachdenken über 🎻", "sig=="),
-        text(1, "naïve ", "🎻 text\n").replace(b"\n\n", b"\r\n\r\n"),
-        tool(2, "1", "look", "", '{"at": "ü', '"}'),
-        ending("tool_use", output_tokens=2),
+        thinking_block(0, "nachdenken über 🎻", "sig=="),
+        text_block(1, "naïve ", "🎻 text\n").replace(b"\n\n", b"\r\n\r\n"),
+        tool_block(2, "1", "look", "", '{"at": "ü', '"}'),
+        end_events("tool_use", output_tokens=2),
     ]
 )
 DOCUMENT = msgspec.json.encode(
@@ -679,16 +711,16 @@ DOCUMENT = msgspec.json.encode(
 
 
 @given(cuts=st.lists(st.integers(min_value=0, max_value=len(STREAM))), body=st.sampled_from([STREAM, DOCUMENT]))
-def test_however_a_reply_is_cut_into_packets_it_says_the_same(cuts: list[int], body: bytes) -> None:
+def test_a_reply_parses_the_same_however_it_is_split_into_packets(cuts: list[int], body: bytes) -> None:
     places = [0, *sorted(cuts), len(body)]
     packets = [body[start:end] for start, end in pairwise(places)]
 
-    assert pieces(*packets) == pieces(body)
+    assert parse_reply(*packets) == parse_reply(body)
 
 
-def test_a_reply_that_comes_byte_by_byte_says_the_same() -> None:
-    assert pieces(*(STREAM[n : n + 1] for n in range(len(STREAM)))) == pieces(STREAM)
-    assert pieces(STREAM)[:4] == [
+def test_a_reply_that_arrives_byte_by_byte_parses_the_same() -> None:
+    assert parse_reply(*(STREAM[n : n + 1] for n in range(len(STREAM)))) == parse_reply(STREAM)
+    assert parse_reply(STREAM)[:4] == [
         Reasoning("nachdenken über 🎻"),
         Text("naïve "),
         Text("🎻 text\n"),

@@ -16,7 +16,7 @@ from podium.values.agent import Budget
 from podium.values.event import CallFailed, ModelReplied, TurnStarted
 
 
-def settings(tmp_path: Path, environ: dict[str, str], **given: Any) -> Settings:
+def load_settings(tmp_path: Path, environ: dict[str, str], **given: Any) -> Settings:
     return Settings.load(environ, home=tmp_path, **given)
 
 
@@ -32,13 +32,13 @@ async def test_a_role_falls_back_to_another_providers_model(tmp_path: Path) -> N
             "ANTHROPIC_BASE_URL": second.url.removesuffix("/v1"),
         }
         roles = {"careful": Role(model="openai:big", fallbacks=("anthropic:other",), prompt="Doubt everything.")}
-        using = settings(tmp_path, environ, models=roles, model="careful")
-        async with App(using, environ=environ) as app:
+        settings = load_settings(tmp_path, environ, models=roles, model="careful")
+        async with App(settings, environ=environ) as app:
             result = await app.run(Agent(name="a", prompt="You think."), "hello")
 
     assert result.text == "from the other"
     assert second.calls[0].call.system == "You think.\n\nDoubt everything."
-    with StoreReader(using.store) as reader:
+    with StoreReader(settings.store) as reader:
         events = [entry.event for entry in reader.read_entries(result.run_id)]
     assert [event.engine for event in events if isinstance(event, TurnStarted)] == ["openai:big"]
     assert [event.model for event in events if isinstance(event, CallFailed | ModelReplied)] == ["big", "other"]
@@ -48,7 +48,7 @@ async def test_a_roles_budget_holds_for_its_agents(tmp_path: Path) -> None:
     async with ModelServer([{"calls": [{"name": "x"}]}, "never"]) as server:
         environ = {"OPENAI_API_KEY": "sk-one-111111", "OPENAI_BASE_URL": server.url}
         roles = {"short": Role(model="openai:m", budget=Budget(turns=1))}
-        async with App(settings(tmp_path, environ, models=roles), environ=environ) as app:
+        async with App(load_settings(tmp_path, environ, models=roles), environ=environ) as app:
             result = await app.run(Agent(name="a", model="short"), "hello")
 
     assert result.error == "a: a's budget of 1 model calls has no room for a model call: 1 are spent"
@@ -57,8 +57,8 @@ async def test_a_roles_budget_holds_for_its_agents(tmp_path: Path) -> None:
 async def test_all_agents_share_the_limits_of_a_provider(tmp_path: Path) -> None:
     async with ModelServer([{"says": "ok", "delay": 0.02}]) as server:
         environ = {"OPENAI_API_KEY": "sk-one-111111", "OPENAI_BASE_URL": server.url}
-        using = settings(tmp_path, environ, providers={"openai": ProviderLimits(concurrent=2)})
-        async with App(using, environ=environ) as app, create_task_group() as group:
+        settings = load_settings(tmp_path, environ, providers={"openai": ProviderLimits(concurrent=2)})
+        async with App(settings, environ=environ) as app, create_task_group() as group:
             for number in range(8):
                 group.start_soon(app.run, Agent(name=f"a{number}"), "hello")
 

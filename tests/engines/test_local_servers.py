@@ -12,11 +12,11 @@ from podium.testing import ModelServer
 from podium.values.event import TurnStarted
 
 
-async def test_a_local_server_is_found_agreed_to_and_thought_with(tmp_path: Path) -> None:
+async def test_a_local_server_is_found_confirmed_and_used(tmp_path: Path) -> None:
     async with ModelServer("from my own machine") as server:
         environ = {"OLLAMA_HOST": server.url.removeprefix("http://").removesuffix("/v1")}
         found = await find_servers(
-            [place for place in list_local_addresses(environ) if place.provider == "ollama"], seconds=5
+            [address for address in list_local_addresses(environ) if address.provider == "ollama"], seconds=5
         )
         before = Settings.load(environ, home=tmp_path)
         save_confirmed_server(tmp_path, ConfirmedServer(url=found[0].url, provider="ollama", model="llama3.2"))

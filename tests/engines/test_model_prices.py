@@ -27,14 +27,14 @@ def test_cached_tokens_are_among_the_input_and_cost_less() -> None:
     assert cost == pytest.approx(0.6 * 0.25 + 0.4 * 0.025 + 0.1 * 2)
 
 
-def test_what_is_put_into_a_cache_has_a_price_of_its_own() -> None:
+def test_tokens_written_to_a_cache_have_a_price_of_their_own() -> None:
     cost = calculate_cost("anthropic", "claude-sonnet-5-5", structs.replace(CALL, written_tokens=500_000))
 
     assert cost == pytest.approx(0.1 * 2 + 0.5 * 2.5 + 0.4 * 0.1 + 0.1 * 10)
 
 
 @pytest.mark.parametrize("provider", ["ollama", "vllm", "llamacpp", "lmstudio"])
-def test_models_on_ones_own_machines_cost_nothing(provider: str) -> None:
+def test_local_models_cost_nothing(provider: str) -> None:
     assert calculate_cost(provider, "whatever", CALL) == 0.0
     assert find_context_window(provider, "whatever") is None
 
@@ -50,7 +50,7 @@ def test_every_default_and_alias_with_a_fixed_model_has_a_price() -> None:
     ]
 
 
-def test_a_window_is_told_where_it_is_known() -> None:
+def test_the_context_window_is_returned_where_it_is_known() -> None:
     assert find_context_window("anthropic", "claude-sonnet-5-5") == 1_000_000
     assert find_context_window("openai", "nobody-knows-this") is None
 
@@ -62,7 +62,7 @@ def test_a_dated_name_has_the_price_of_its_model() -> None:
     assert dated == calculate_cost("anthropic", "claude-sonnet-4-5", CALL)
 
 
-def test_a_long_call_is_charged_by_its_tier_as_a_whole() -> None:
+def test_a_long_call_is_priced_by_its_tier_as_a_whole() -> None:
     short, long = (
         calculate_cost("xai", "grok-4.3", Usage(calls=1, input_tokens=count)) for count in (199_000, 200_001)
     )
@@ -78,7 +78,7 @@ def test_the_hour_of_the_call_decides_where_prices_change_over_the_day() -> None
     assert calculate_cost("deepseek", "deepseek-flash", call, at=MORNING) == pytest.approx(0.3)
 
 
-def test_what_is_given_away_costs_nothing() -> None:
+def test_free_models_cost_nothing() -> None:
     assert calculate_cost("openrouter", "qwen/qwen3-coder:free", CALL) == 0.0
 
 
@@ -90,11 +90,11 @@ def test_odd_names_have_no_price_and_break_nothing(provider: str, model: str) ->
         assert found is None or PROVIDERS[known].key_name is None
 
 
-def test_a_name_that_only_contains_a_provider_is_none() -> None:
+def test_a_name_that_only_contains_a_providers_name_has_no_price() -> None:
     assert calculate_cost("my-openai-proxy", "gpt-5-mini", CALL) is None
 
 
-def sold_by_tokens() -> list[tuple[str, Provider, ModelInfo]]:
+def list_models_with_providers() -> list[tuple[str, Provider, ModelInfo]]:
     """Every model of the providers we know, by our name of the provider."""
     names = {"gemini": "google", "xai": "x-ai"}
     ours = {names.get(name, name): name for name in PROVIDERS}
@@ -103,7 +103,7 @@ def sold_by_tokens() -> list[tuple[str, Provider, ModelInfo]]:
 
 def test_prices_are_those_of_the_package_for_every_model_it_knows() -> None:
     wrong, checked = [], 0
-    for name, provider, model in sold_by_tokens():
+    for name, provider, model in list_models_with_providers():
         for tokens in (1_000, 1_000_000):
             usage = Usage(calls=1, input_tokens=tokens, cached_tokens=tokens // 4, output_tokens=tokens // 10)
             ours = calculate_cost(name, model.id, usage, at=MORNING)
@@ -133,14 +133,14 @@ def test_usage_is_priced_or_counted_as_unpriced() -> None:
     assert (unknown.usd, unknown.unpriced, unknown.input_tokens) == (0.0, 2, 5)
 
 
-def test_money_that_was_told_stays() -> None:
-    told = Usage(calls=1, input_tokens=5, usd=0.5)
+def test_a_cost_that_was_reported_is_kept() -> None:
+    reported = Usage(calls=1, input_tokens=5, usd=0.5)
 
-    assert add_cost("openai", "gpt-5-mini", told) is told
-    assert add_cost("openai", "nobody-knows-this", told) is told
+    assert add_cost("openai", "gpt-5-mini", reported) is reported
+    assert add_cost("openai", "nobody-knows-this", reported) is reported
 
 
-ALONE = """
+OFFLINE_PROGRAM = """
 import sys, threading
 
 def deny(event, arguments):
@@ -158,6 +158,6 @@ assert threading.enumerate() == [threading.main_thread()]
 
 
 def test_prices_need_no_network_and_are_read_only_when_asked_for() -> None:
-    said = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True)
+    said = subprocess.run([sys.executable, "-c", OFFLINE_PROGRAM], capture_output=True, text=True)
 
     assert (said.returncode, said.stderr) == (0, "")

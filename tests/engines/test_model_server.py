@@ -18,24 +18,27 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from podium.testing import ModelServer
 from podium.testing.model_server.http_connection import LONGEST_HEAD
 
-ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+CHAT_REQUEST: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 
 @asynccontextmanager
-async def served(server: ModelServer) -> AsyncIterator[aiohttp.ClientSession]:
+async def open_client(server: ModelServer) -> AsyncIterator[aiohttp.ClientSession]:
     async with server, aiohttp.ClientSession(base_url=server.url + "/") as client:
         yield client
 
 
-async def said(client: aiohttp.ClientSession, **more: Any) -> str:
-    async with client.post("chat/completions", json={**ASKED, **more}) as response:
+async def ask_model(client: aiohttp.ClientSession, **more: Any) -> str:
+    async with client.post("chat/completions", json={**CHAT_REQUEST, **more}) as response:
         document = await response.json()
         return str(document["choices"][0]["message"]["content"])
 
 
 async def test_a_whole_reply_has_its_message_its_reason_and_its_usage() -> None:
     script = [{"says": "hello", "reasoning": "hm", "calls": [{"name": "look", "arguments": {"at": 1}}]}]
-    async with served(ModelServer(script)) as client, client.post("chat/completions", json=ASKED) as response:
+    async with (
+        open_client(ModelServer(script)) as client,
+        client.post("chat/completions", json=CHAT_REQUEST) as response,
+    ):
         document = await response.json()
 
     assert response.content_type == "application/json"
@@ -58,11 +61,11 @@ async def test_a_whole_reply_has_its_message_its_reason_and_its_usage() -> None:
 
 
 @pytest.mark.parametrize("is_counted", [True, False])
-async def test_a_streamed_reply_tells_its_usage_to_those_who_asked_for_it(*, is_counted: bool) -> None:
+async def test_a_streamed_reply_includes_its_usage_only_on_request(*, is_counted: bool) -> None:
     options = {"stream_options": {"include_usage": True}} if is_counted else {}
     async with (
-        served(ModelServer([{"says": "hello", "pieces": 2}])) as client,
-        client.post("chat/completions", json={**ASKED, "stream": True, **options}) as response,
+        open_client(ModelServer([{"says": "hello", "pieces": 2}])) as client,
+        client.post("chat/completions", json={**CHAT_REQUEST, "stream": True, **options}) as response,
     ):
         lines = [line.removeprefix("data: ") for line in (await response.text()).split("\n\n") if line]
 
@@ -78,23 +81,23 @@ async def test_a_streamed_reply_tells_its_usage_to_those_who_asked_for_it(*, is_
     assert [chunk["usage"]["completion_tokens"] for chunk in chunks if "usage" in chunk] == [2] * is_counted
 
 
-async def test_scripts_go_by_the_name_of_the_model_or_ride_in_the_prompt() -> None:
+async def test_scripts_are_chosen_by_model_name_or_given_in_the_prompt() -> None:
     block = '```script\n["ridden"]\n```'
-    async with served(ModelServer({"m": ["by name"]})) as client:
-        by_name = await said(client)
-        ridden = await said(client, model="other", messages=[{"role": "developer", "content": block}])
-        parts = await said(client, model="other", messages=[{"role": "user", "content": [{"text": block}]}])
-        echoed = await said(client, model="other")
+    async with open_client(ModelServer({"m": ["by name"]})) as client:
+        by_name = await ask_model(client)
+        ridden = await ask_model(client, model="other", messages=[{"role": "developer", "content": block}])
+        parts = await ask_model(client, model="other", messages=[{"role": "user", "content": [{"text": block}]}])
+        echoed = await ask_model(client, model="other")
 
     assert (by_name, ridden, parts, echoed) == ("by name", "ridden", "ridden", "ok: hi")
 
 
 # Anthropic's messages
 
-MESSAGES: dict[str, Any] = {**ASKED, "max_tokens": 100}
+MESSAGES_REQUEST: dict[str, Any] = {**CHAT_REQUEST, "max_tokens": 100}
 
 
-def events(stream: str) -> list[dict[str, Any]]:
+def parse_events(stream: str) -> list[dict[str, Any]]:
     """The data of the events, whose names are those of their types."""
     found = []
     for event in stream.split("\n\n")[:-1]:
@@ -108,7 +111,7 @@ async def test_a_whole_message_has_its_blocks_its_reason_and_its_usage() -> None
     spent = {"input_tokens": 11, "output_tokens": 7, "cached_tokens": 4}
     calls = [{"name": "look", "arguments": {"at": 1}}]
     script = [{"says": "hello", "reasoning": "hm", "calls": calls, "usage": spent}]
-    async with served(ModelServer(script)) as client, client.post("messages", json=MESSAGES) as response:
+    async with open_client(ModelServer(script)) as client, client.post("messages", json=MESSAGES_REQUEST) as response:
         document = await response.json()
 
     assert response.content_type == "application/json"
@@ -130,10 +133,10 @@ async def test_a_whole_message_has_its_blocks_its_reason_and_its_usage() -> None
 async def test_a_streamed_message_comes_in_blocks() -> None:
     script = [{"says": "hello", "pieces": 2, "reasoning": "hm", "calls": [{"name": "look", "arguments": {"at": 1}}]}]
     async with (
-        served(ModelServer(script)) as client,
-        client.post("messages", json={**MESSAGES, "stream": True}) as response,
+        open_client(ModelServer(script)) as client,
+        client.post("messages", json={**MESSAGES_REQUEST, "stream": True}) as response,
     ):
-        said = events(await response.text())
+        said = parse_events(await response.text())
 
     assert response.content_type == "text/event-stream"
     assert [event["type"].removeprefix("content_block_") for event in said] == (
@@ -156,7 +159,7 @@ async def test_a_streamed_message_comes_in_blocks() -> None:
     assert said[-2]["usage"]["output_tokens"] == said[0]["message"]["usage"]["output_tokens"] + 4
 
 
-async def test_prompts_and_answers_of_tools_may_come_in_blocks() -> None:
+async def test_prompts_and_tool_results_may_come_in_blocks() -> None:
     block = '```script\n["one", "two"]\n```'
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": block}]},
@@ -174,8 +177,8 @@ async def test_prompts_and_answers_of_tools_may_come_in_blocks() -> None:
     server = ModelServer()
     system = [{"type": "text", "text": "You are a."}, {"type": "text", "text": "Be kind."}]
     async with (
-        served(server) as client,
-        client.post("messages", json={**MESSAGES, "messages": messages, "system": system}) as response,
+        open_client(server) as client,
+        client.post("messages", json={**MESSAGES_REQUEST, "messages": messages, "system": system}) as response,
     ):
         document = await response.json()
 
@@ -203,7 +206,7 @@ async def test_prompts_and_answers_of_tools_may_come_in_blocks() -> None:
 )
 async def test_errors_have_the_types_of_their_statuses(status: int, kind: str) -> None:
     script = [{"fails": {"status": status, "retry_after": 2}}]
-    async with served(ModelServer(script)) as client, client.post("messages", json=MESSAGES) as response:
+    async with open_client(ModelServer(script)) as client, client.post("messages", json=MESSAGES_REQUEST) as response:
         document = await response.json()
 
     assert (response.status, response.headers["Retry-After"]) == (status, "2")
@@ -220,10 +223,10 @@ async def test_errors_have_the_types_of_their_statuses(status: int, kind: str) -
         ({"x-api-key": "wrong", "Authorization": "Bearer right"}, 403),
     ],
 )
-async def test_the_key_stands_where_this_api_has_it(headers: dict[str, str], status: int) -> None:
+async def test_the_key_is_read_from_either_header_of_this_api(headers: dict[str, str], status: int) -> None:
     async with (
-        served(ModelServer(api_key="right")) as client,
-        client.post("messages", json=MESSAGES, headers=headers) as response,
+        open_client(ModelServer(api_key="right")) as client,
+        client.post("messages", json=MESSAGES_REQUEST, headers=headers) as response,
     ):
         await response.read()
 
@@ -237,14 +240,14 @@ async def test_a_whole_message_may_break_off_or_be_garbled() -> None:
         "bad": [{"says": "x", "garbled": True}],
         "odd": [{"calls": calls, "garbled": True}],
     }
-    async with served(ModelServer(scripts)) as client:
-        async with client.post("messages", json={**MESSAGES, "model": "half"}) as response:
+    async with open_client(ModelServer(scripts)) as client:
+        async with client.post("messages", json={**MESSAGES_REQUEST, "model": "half"}) as response:
             with pytest.raises(aiohttp.ClientPayloadError):
                 await response.read()
-        async with client.post("messages", json={**MESSAGES, "model": "bad"}) as response:
+        async with client.post("messages", json={**MESSAGES_REQUEST, "model": "bad"}) as response:
             with pytest.raises(msgspec.DecodeError):
                 msgspec.json.decode(await response.read())
-        async with client.post("messages", json={**MESSAGES, "model": "odd"}) as response:
+        async with client.post("messages", json={**MESSAGES_REQUEST, "model": "odd"}) as response:
             document = await response.json()
 
     assert document["content"][0]["input"] == '{"at":1'
@@ -254,7 +257,7 @@ async def test_a_whole_message_may_break_off_or_be_garbled() -> None:
 
 
 async def test_the_list_of_models_names_those_with_a_script() -> None:
-    async with served(ModelServer({"small": ["x"], "large": ["y"]})) as client, client.get("models") as response:
+    async with open_client(ModelServer({"small": ["x"], "large": ["y"]})) as client, client.get("models") as response:
         document = await response.json()
 
     assert [model["id"] for model in document["data"]] == ["small", "large"]
@@ -273,9 +276,9 @@ async def test_the_list_of_models_names_those_with_a_script() -> None:
         ("POST", "messages", b'{"model": "m", "messages": []}', 400),
     ],
 )
-async def test_what_is_no_call_is_turned_away_and_not_counted(method: str, path: str, body: bytes, status: int) -> None:
+async def test_invalid_calls_are_refused_and_not_counted(method: str, path: str, body: bytes, status: int) -> None:
     server = ModelServer()
-    async with served(server) as client, client.request(method, path, data=body) as response:
+    async with open_client(server) as client, client.request(method, path, data=body) as response:
         document = await response.json()
 
     assert response.status == status
@@ -283,23 +286,23 @@ async def test_what_is_no_call_is_turned_away_and_not_counted(method: str, path:
     assert server.calls == []
 
 
-async def test_a_script_that_is_over_is_the_callers_mistake() -> None:
-    past = [*ASKED["messages"], {"role": "assistant", "content": "one"}]
-    asked = {**ASKED, "messages": past}
-    async with served(ModelServer(["one"])) as client, client.post("chat/completions", json=asked) as response:
+async def test_a_call_beyond_the_end_of_the_script_is_a_client_error() -> None:
+    past = [*CHAT_REQUEST["messages"], {"role": "assistant", "content": "one"}]
+    asked = {**CHAT_REQUEST, "messages": past}
+    async with open_client(ModelServer(["one"])) as client, client.post("chat/completions", json=asked) as response:
         document = await response.json()
 
     assert response.status == 400
     assert "the script of m is over" in document["error"]["message"]
 
 
-async def test_calls_are_counted_by_their_key_and_those_without_are_told_apart_by_what_they_ask() -> None:
+async def test_calls_are_counted_by_their_key_and_calls_without_one_by_their_content() -> None:
     server = ModelServer([{"says": "x", "fails": {"times": 1}}])
     statuses = []
-    async with served(server) as client:
+    async with open_client(server) as client:
         for key, text in [("one", "hi"), ("two", "hi"), ("one", "hi"), ("", "hi"), ("", "ho"), ("", "hi")]:
             headers = {"Idempotency-Key": key} if key else {}
-            asked = {**ASKED, "messages": [{"role": "user", "content": text}]}
+            asked = {**CHAT_REQUEST, "messages": [{"role": "user", "content": text}]}
             async with client.post("chat/completions", json=asked, headers=headers) as response:
                 statuses.append(response.status)
 
@@ -308,9 +311,12 @@ async def test_calls_are_counted_by_their_key_and_those_without_are_told_apart_b
 
 
 @pytest.mark.parametrize("wait", [None, 2, 0.5])
-async def test_a_failure_tells_when_to_come_back_only_if_the_script_does(wait: float | None) -> None:
+async def test_a_failure_has_retry_after_only_if_the_script_gives_it(wait: float | None) -> None:
     script = [{"fails": {"status": 429, "retry_after": wait}}]
-    async with served(ModelServer(script)) as client, client.post("chat/completions", json=ASKED) as response:
+    async with (
+        open_client(ModelServer(script)) as client,
+        client.post("chat/completions", json=CHAT_REQUEST) as response,
+    ):
         await response.read()
 
     assert response.status == 429
@@ -318,23 +324,23 @@ async def test_a_failure_tells_when_to_come_back_only_if_the_script_does(wait: f
 
 
 async def test_a_whole_reply_may_break_off_or_be_garbled() -> None:
-    async with served(
+    async with open_client(
         ModelServer({"half": [{"says": "x", "half": True}], "bad": [{"says": "x", "garbled": True}]})
     ) as client:
-        async with client.post("chat/completions", json={**ASKED, "model": "half"}) as response:
+        async with client.post("chat/completions", json={**CHAT_REQUEST, "model": "half"}) as response:
             with pytest.raises(aiohttp.ClientPayloadError):
                 await response.read()
-        async with client.post("chat/completions", json={**ASKED, "model": "bad"}) as response:
+        async with client.post("chat/completions", json={**CHAT_REQUEST, "model": "bad"}) as response:
             with pytest.raises(msgspec.DecodeError):
                 msgspec.json.decode(await response.read())
 
 
 async def test_calls_in_flight_are_counted_and_can_be_waited_for() -> None:
     server = ModelServer([{"silent": True}])
-    async with served(server) as client:
+    async with open_client(server) as client:
         async with anyio.create_task_group() as group:
             for _ in range(3):
-                group.start_soon(said, client)
+                group.start_soon(ask_model, client)
             await server.wait_calls(3)
             assert (server.in_flight, len(server.calls)) == (3, 3)
             group.cancel_scope.cancel()
@@ -344,14 +350,14 @@ async def test_calls_in_flight_are_counted_and_can_be_waited_for() -> None:
 
 
 async def test_latency_passes_before_every_reply() -> None:
-    async with served(ModelServer("x", latency=0.05)) as client:
+    async with open_client(ModelServer("x", latency=0.05)) as client:
         started = anyio.current_time()
-        await said(client)
+        await ask_model(client)
 
         assert anyio.current_time() - started >= 0.05
 
 
-async def send(server: ModelServer, *packets: bytes) -> bytes:
+async def send_packets(server: ModelServer, *packets: bytes) -> bytes:
     """What comes back on one connection until the server closes it."""
     port = int(server.url.split(":")[2].removesuffix("/v1"))
     async with await anyio.connect_tcp("127.0.0.1", port) as stream:
@@ -361,13 +367,13 @@ async def send(server: ModelServer, *packets: bytes) -> bytes:
         return b"".join([data async for data in stream])
 
 
-def request(text: str) -> bytes:
+def encode_request(text: str) -> bytes:
     body = msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": text}]})
     return b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
 async def test_requests_may_come_in_any_packets_and_before_the_last_one_is_answered() -> None:
-    stream = request("first") + request("second") + request("third")
+    stream = encode_request("first") + encode_request("second") + encode_request("third")
     async with ModelServer(latency=0.001) as server:
         port = int(server.url.split(":")[2].removesuffix("/v1"))
         async with await anyio.connect_tcp("127.0.0.1", port) as connection:
@@ -392,16 +398,16 @@ async def test_requests_may_come_in_any_packets_and_before_the_last_one_is_answe
         b"x" * (LONGEST_HEAD + 1),
     ],
 )
-async def test_what_is_no_request_is_refused_and_hung_up_on(packet: bytes) -> None:
+async def test_malformed_requests_are_refused_and_the_connection_is_closed(packet: bytes) -> None:
     async with ModelServer() as server:
-        assert (await send(server, packet)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert (await send_packets(server, packet)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
 
 
-async def test_leaving_the_block_hangs_up_on_everybody() -> None:
+async def test_leaving_the_block_closes_all_connections() -> None:
     async with ModelServer([{"silent": True}]) as server:
         port = int(server.url.split(":")[2].removesuffix("/v1"))
         connection = await anyio.connect_tcp("127.0.0.1", port)
-        await connection.send(request("hi"))
+        await connection.send(encode_request("hi"))
         await server.wait_calls(1)
 
     async with connection:
@@ -411,7 +417,7 @@ async def test_leaving_the_block_hangs_up_on_everybody() -> None:
 
 
 @asynccontextmanager
-async def program(*options: str) -> AsyncIterator[tuple[anyio.abc.Process, aiohttp.ClientSession]]:
+async def start_program(*options: str) -> AsyncIterator[tuple[anyio.abc.Process, aiohttp.ClientSession]]:
     """The server as a program, and a client for it."""
     command = [sys.executable, "-m", "podium.testing.model_server", *options]
     async with await anyio.open_process(command, stderr=None) as process:
@@ -423,14 +429,14 @@ async def program(*options: str) -> AsyncIterator[tuple[anyio.abc.Process, aioht
             yield process, client
 
 
-async def test_the_program_logs_every_call_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
+async def test_the_program_logs_every_call_and_exits_on_sigterm(tmp_path: Path) -> None:
     log = tmp_path / "calls.jsonl"
-    async with program("--says", "hello", "--pieces", "2", "--latency", "0.001", "--log", str(log)) as (
+    async with start_program("--says", "hello", "--pieces", "2", "--latency", "0.001", "--log", str(log)) as (
         process,
         client,
     ):
-        said_first = await said(client)
-        async with client.post("chat/completions", json=ASKED, headers={"Idempotency-Key": "k"}) as response:
+        said_first = await ask_model(client)
+        async with client.post("chat/completions", json=CHAT_REQUEST, headers={"Idempotency-Key": "k"}) as response:
             await response.read()
         process.send_signal(signal.SIGTERM)
         with anyio.fail_after(40):
@@ -442,12 +448,12 @@ async def test_the_program_logs_every_call_and_ends_when_it_is_told_to(tmp_path:
     assert status == 0
 
 
-async def test_the_log_of_a_program_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_restarted_program_appends_to_the_log_of_a_killed_one(tmp_path: Path) -> None:
     log = tmp_path / "calls.jsonl"
 
     for _ in range(2):
-        async with program("--log", str(log)) as (process, client):
-            async with client.post("chat/completions", json=ASKED, headers={"Idempotency-Key": "k"}) as response:
+        async with start_program("--log", str(log)) as (process, client):
+            async with client.post("chat/completions", json=CHAT_REQUEST, headers={"Idempotency-Key": "k"}) as response:
                 assert (await response.json())["choices"][0]["message"]["content"] == "ok: hi"
             process.kill()
             await process.wait()

@@ -33,7 +33,7 @@ from podium.values.errors import Mistake
         ("anthropic:haiku", "anthropic", "claude-haiku-5-5"),
     ],
 )
-def test_a_models_name_says_where_it_is(text: str, name: str, model: str) -> None:
+def test_a_model_name_gives_its_provider(text: str, name: str, model: str) -> None:
     found, called = parse_model(text)
 
     assert (found.name, called) == (name, model)
@@ -49,12 +49,12 @@ def test_a_models_name_says_where_it_is(text: str, name: str, model: str) -> Non
         (" ", "a model without a name is none"),
     ],
 )
-def test_a_name_that_means_nothing_is_told_with_what_would_work(text: str, sentence: str) -> None:
+def test_an_unknown_name_is_a_mistake_that_says_what_would_work(text: str, sentence: str) -> None:
     with pytest.raises(Mistake, match=sentence):
         parse_model(text)
 
 
-def test_every_provider_has_an_address_and_those_that_are_far_away_a_key_and_a_model() -> None:
+def test_every_provider_has_an_address_and_remote_ones_have_a_key_and_a_model() -> None:
     for one in PROVIDERS.values():
         url = URL(one.base_url)
         is_local = url.host == "127.0.0.1"
@@ -87,7 +87,7 @@ def test_every_alias_means_a_model() -> None:
         ("ollama", {"OLLAMA_HOST": "box", "OLLAMA_BASE_URL": "http://far:1/v1"}, "http://far:1/v1"),
     ],
 )
-def test_the_environment_moves_a_provider(name: str, environ: dict[str, str], url: str) -> None:
+def test_the_environment_changes_the_base_url_of_a_provider(name: str, environ: dict[str, str], url: str) -> None:
     assert resolve_base_url(find_provider(name), environ) == url
 
 
@@ -103,7 +103,7 @@ def test_the_environment_moves_a_provider(name: str, environ: dict[str, str], ur
         ({"LLAMACPP_BASE_URL": "http://here"}, "llamacpp"),
     ],
 )
-def test_the_first_provider_that_is_set_up_and_needs_no_further_word(environ: dict[str, str], name: str | None) -> None:
+def test_the_first_configured_provider_with_a_default_model_is_found(environ: dict[str, str], name: str | None) -> None:
     found = find_configured_provider(environ)
 
     assert (found.name if found else None) == name

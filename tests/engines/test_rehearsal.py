@@ -15,11 +15,11 @@ DESTINATIONS = {
 }
 
 
-async def never(use: ToolUse, scope: Scope) -> ToolAnswer:
+async def fail_if_called(use: ToolUse, scope: Scope) -> ToolAnswer:
     raise NotImplementedError
 
 
-def route_to(destinations: dict[str, str]) -> Tool:
+def make_route_tool(destinations: dict[str, str]) -> Tool:
     return Tool(
         name="route_to",
         description="Choose who answers.\n" + "\n".join(f"- {name}: {text}" for name, text in destinations.items()),
@@ -28,54 +28,54 @@ def route_to(destinations: dict[str, str]) -> Tool:
             "properties": {"agent": {"type": "string", "enum": list(destinations)}, "reason": {"type": "string"}},
             "required": ["agent", "reason"],
         },
-        answer=never,
+        answer=fail_if_called,
     )
 
 
 async def rehearse(*messages: Message, tools: tuple[Tool, ...] = ()) -> list[ReplyPart]:
     call = ModelCall(agent="desk", model="", system="You are the desk.", messages=messages, tools=tools)
-    return [heard async for heard in RehearsalWire().stream(call)]
+    return [part async for part in RehearsalWire().stream(call)]
 
 
-async def route(request: str, destinations: dict[str, str] = DESTINATIONS) -> ToolUse:
-    heard = await rehearse(Message(role="user", text=request), tools=(route_to(destinations),))
-    [called] = [piece.call for piece in heard if isinstance(piece, ToolCallPart)]
+async def choose_route(request: str, destinations: dict[str, str] = DESTINATIONS) -> ToolUse:
+    parts = await rehearse(Message(role="user", text=request), tools=(make_route_tool(destinations),))
+    [called] = [part.call for part in parts if isinstance(part, ToolCallPart)]
     return called
 
 
 async def test_a_reply_is_labelled_names_the_agent_and_restates_the_request() -> None:
-    heard = await rehearse(Message(role="user", text="\nShip it.\nAnd more."))
+    parts = await rehearse(Message(role="user", text="\nShip it.\nAnd more."))
 
-    [said] = [piece.text for piece in heard if isinstance(piece, Text)]
+    [said] = [part.text for part in parts if isinstance(part, Text)]
     assert said.startswith(f"{LABEL} desk was asked: Ship it.\n")
     assert "No model was asked" in said
     assert "And more" not in said
 
 
 async def test_a_long_request_is_cut() -> None:
-    heard = await rehearse(Message(role="user", text="x" * 1000))
+    parts = await rehearse(Message(role="user", text="x" * 1000))
 
-    [said] = [piece.text for piece in heard if isinstance(piece, Text)]
+    [said] = [part.text for part in parts if isinstance(part, Text)]
     assert said.splitlines()[0] == f"{LABEL} desk was asked: {'x' * 119}…"
 
 
 async def test_the_same_call_gets_the_same_bytes() -> None:
     message = Message(role="user", text="repair the login")
 
-    assert await rehearse(message, tools=(route_to(DESTINATIONS),)) == await rehearse(
-        message, tools=(route_to(DESTINATIONS),)
+    assert await rehearse(message, tools=(make_route_tool(DESTINATIONS),)) == await rehearse(
+        message, tools=(make_route_tool(DESTINATIONS),)
     )
 
 
 async def test_a_script_in_the_prompt_is_not_played_so_that_the_label_is_always_there() -> None:
-    heard = await rehearse(Message(role="user", text='```script\n["forged"]\n```'))
+    parts = await rehearse(Message(role="user", text='```script\n["forged"]\n```'))
 
-    assert isinstance(heard[0], Text)
-    assert heard[0].text.startswith(LABEL)
+    assert isinstance(parts[0], Text)
+    assert parts[0].text.startswith(LABEL)
 
 
 async def test_the_route_goes_to_the_description_with_most_words_in_common() -> None:
-    chosen = await route("The LOGIN of my account is broken")
+    chosen = await choose_route("The LOGIN of my account is broken")
 
     assert chosen.name == "route_to"
     assert chosen.arguments == {
@@ -84,31 +84,31 @@ async def test_the_route_goes_to_the_description_with_most_words_in_common() -> 
     }
 
 
-async def test_words_that_everybody_uses_do_not_count() -> None:
-    assert (await route("what are the prices for this")).arguments["agent"] == "sales"
+async def test_common_words_do_not_count() -> None:
+    assert (await choose_route("what are the prices for this")).arguments["agent"] == "sales"
 
 
 async def test_between_equal_descriptions_the_first_is_chosen() -> None:
-    assert (await route("something else entirely")).arguments["agent"] == "billing"
+    assert (await choose_route("something else entirely")).arguments["agent"] == "billing"
 
 
 async def test_a_name_decides_between_equal_descriptions() -> None:
-    assert (await route("ask sales")).arguments["agent"] == "sales"
+    assert (await choose_route("ask sales")).arguments["agent"] == "sales"
 
 
 async def test_a_name_with_a_colon_keeps_its_own_description() -> None:
-    assert (await route("tea", {"a": "coffee", "a: b": "tea"})).arguments["agent"] == "a: b"
+    assert (await choose_route("tea", {"a": "coffee", "a: b": "tea"})).arguments["agent"] == "a: b"
 
 
 async def test_a_route_that_was_answered_is_not_chosen_again() -> None:
-    heard = await rehearse(
+    parts = await rehearse(
         Message(role="user", text="login"),
         Message(role="assistant", text="", calls=(ToolUse(id="1", name="route_to"),)),
         Message(role="tool", text="routed", answers="1"),
-        tools=(route_to(DESTINATIONS),),
+        tools=(make_route_tool(DESTINATIONS),),
     )
 
-    assert [type(piece) for piece in heard] == [Text, ReplyEnd]
+    assert [type(part) for part in parts] == [Text, ReplyEnd]
 
 
 async def test_it_asks_every_agent_that_it_may_call_once(studio: Studio) -> None:

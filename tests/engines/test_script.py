@@ -14,10 +14,10 @@ from podium.values.errors import Mistake, OutsideFailed
 from podium.values.event import ToolUse
 from podium.values.usage import Usage
 
-ASKED = Message(role="user", text="hi")
+USER_MESSAGE = Message(role="user", text="hi")
 
 
-def call(agent: str = "a", *, turns: int = 0, system: str = "", asked: str = "hi", key: str = "k") -> ModelCall:
+def make_call(agent: str = "a", *, turns: int = 0, system: str = "", asked: str = "hi", key: str = "k") -> ModelCall:
     """A call after so many replies."""
     past = [Message(role="user", text=asked)]
     for n in range(turns):
@@ -25,31 +25,31 @@ def call(agent: str = "a", *, turns: int = 0, system: str = "", asked: str = "hi
     return ModelCall(agent=agent, model="m", system=system, messages=tuple(past), key=key)
 
 
-async def hear(wire: ScriptedWire, call: ModelCall) -> list[ReplyPart]:
-    return [heard async for heard in wire.stream(call)]
+async def collect_parts(wire: ScriptedWire, call: ModelCall) -> list[ReplyPart]:
+    return [part async for part in wire.stream(call)]
 
 
-async def text(wire: ScriptedWire, call: ModelCall) -> str:
-    return "".join(heard.text for heard in await hear(wire, call) if isinstance(heard, Text))
+async def collect_text(wire: ScriptedWire, call: ModelCall) -> str:
+    return "".join(part.text for part in await collect_parts(wire, call) if isinstance(part, Text))
 
 
 async def test_each_call_of_a_conversation_plays_the_next_move() -> None:
     wire = ScriptedWire(["one", "two", "three"])
 
-    said = [await text(wire, call(turns=turns)) for turns in range(3)]
+    said = [await collect_text(wire, make_call(turns=turns)) for turns in range(3)]
 
     assert said == ["one", "two", "three"]
 
 
-async def test_a_wire_that_was_made_anew_goes_on_where_the_conversation_is() -> None:
-    assert await text(ScriptedWire(["one", "two"]), call(turns=1)) == "two"
+async def test_a_new_wire_continues_from_the_position_of_the_conversation() -> None:
+    assert await collect_text(ScriptedWire(["one", "two"]), make_call(turns=1)) == "two"
 
 
-async def test_a_script_that_is_over_says_whose_it_is_and_how_long_it_was() -> None:
+async def test_an_exhausted_script_names_its_agent_and_its_length() -> None:
     wire = ScriptedWire({"planner": ["one", "two"]})
 
     with pytest.raises(OutsideFailed, match="script of planner is over: it has 2 moves, and this is call 3") as caught:
-        await text(wire, call("planner", turns=2))
+        await collect_text(wire, make_call("planner", turns=2))
 
     assert not caught.value.retryable
 
@@ -57,53 +57,62 @@ async def test_a_script_that_is_over_says_whose_it_is_and_how_long_it_was() -> N
 async def test_every_agent_has_a_script_of_its_own() -> None:
     wire = ScriptedWire({"a": ["from a"], "b": "from b"})
 
-    said = await text(wire, call("a")), await text(wire, call("b")), await text(wire, call("c"))
+    said = (
+        await collect_text(wire, make_call("a")),
+        await collect_text(wire, make_call("b")),
+        await collect_text(wire, make_call("c")),
+    )
 
     assert said == ("from a", "from b", "ok: hi")
 
 
-async def test_what_the_model_was_asked_can_be_looked_up() -> None:
+async def test_calls_to_the_model_are_recorded() -> None:
     wire = ScriptedWire()
 
-    await text(wire, call("a", asked="first"))
-    await text(wire, call("b", asked="second"))
+    await collect_text(wire, make_call("a", asked="first"))
+    await collect_text(wire, make_call("b", asked="second"))
 
-    assert [(heard.agent, heard.messages[-1].text) for heard in wire.heard] == [("a", "first"), ("b", "second")]
+    assert [(model_call.agent, model_call.messages[-1].text) for model_call in wire.heard] == [
+        ("a", "first"),
+        ("b", "second"),
+    ]
 
 
 async def test_a_reply_comes_in_pieces_after_its_reasoning_and_before_its_calls() -> None:
     move = Move(says="abcdefg", pieces=3, reasoning="hm", calls=(ToolCall(name="look", arguments={"at": 1}),))
 
-    heard = await hear(ScriptedWire([move]), call(turns=0))
+    parts = await collect_parts(ScriptedWire([move]), make_call(turns=0))
 
-    assert heard[:-1] == [
+    assert parts[:-1] == [
         Reasoning("hm"),
         Text("ab"),
         Text("cd"),
         Text("efg"),
         ToolCallPart(ToolUse(id="call-0-0", name="look", arguments={"at": 1})),
     ]
-    assert isinstance(heard[-1], ReplyEnd)
-    assert heard[-1].stop == "tool_calls"
+    assert isinstance(parts[-1], ReplyEnd)
+    assert parts[-1].stop == "tool_calls"
 
 
-async def test_a_text_shorter_than_its_pieces_has_a_piece_for_each_letter() -> None:
-    heard = await hear(ScriptedWire([Move(says="ab", pieces=9)]), call())
+async def test_a_text_shorter_than_its_pieces_has_a_piece_for_each_character() -> None:
+    parts = await collect_parts(ScriptedWire([Move(says="ab", pieces=9)]), make_call())
 
-    assert heard[:-1] == [Text("a"), Text("b")]
+    assert parts[:-1] == [Text("a"), Text("b")]
 
 
 async def test_an_empty_move_is_an_empty_reply() -> None:
-    assert await hear(ScriptedWire([{}]), call()) == [ReplyEnd(stop="stop", usage=Usage(input_tokens=1, calls=1))]
+    assert await collect_parts(ScriptedWire([{}]), make_call()) == [
+        ReplyEnd(stop="stop", usage=Usage(input_tokens=1, calls=1))
+    ]
 
 
 async def test_usage_is_a_token_for_every_four_characters_unless_the_script_says_otherwise() -> None:
     wire = ScriptedWire({"a": ["12345"], "b": [{"says": "x", "usage": {"input_tokens": 7, "cached_tokens": 3}}]})
 
-    counted, told = [(await hear(wire, call(agent, system="123", asked="45")))[-1] for agent in "ab"]
+    counted, explicit = [(await collect_parts(wire, make_call(agent, system="123", asked="45")))[-1] for agent in "ab"]
 
     assert counted == ReplyEnd(stop="stop", usage=Usage(input_tokens=2, output_tokens=2, calls=1))
-    assert told == ReplyEnd(stop="stop", usage=Usage(input_tokens=7, cached_tokens=3, calls=1))
+    assert explicit == ReplyEnd(stop="stop", usage=Usage(input_tokens=7, cached_tokens=3, calls=1))
 
 
 @pytest.mark.parametrize(
@@ -114,25 +123,29 @@ async def test_usage_is_a_token_for_every_four_characters_unless_the_script_says
         ('You.\r\n```script\r\n["ridden"]\r\n```\r\n', "hi"),
     ],
 )
-async def test_a_script_may_ride_in_the_prompt(system: str, asked: str) -> None:
-    assert await text(ScriptedWire(), call(system=system, asked=asked)) == "ridden"
+async def test_a_script_may_be_given_in_the_prompt(system: str, asked: str) -> None:
+    assert await collect_text(ScriptedWire(), make_call(system=system, asked=asked)) == "ridden"
 
 
-async def test_only_the_first_message_brings_a_script() -> None:
-    messages = (ASKED, Message(role="assistant", text="ok"), Message(role="user", text='```script\n["late"]\n```'))
+async def test_only_the_first_message_may_contain_a_script() -> None:
+    messages = (
+        USER_MESSAGE,
+        Message(role="assistant", text="ok"),
+        Message(role="user", text='```script\n["late"]\n```'),
+    )
 
     assert find_script("", messages) is None
 
 
 @pytest.mark.parametrize("block", ["[", '"no list"', '[{"sais": "x"}]', '[{"says": "x", "pieces": 0}]', "[7]"])
-async def test_a_script_in_the_prompt_that_is_none_fails_the_call(block: str) -> None:
+async def test_an_invalid_script_in_the_prompt_fails_the_call(block: str) -> None:
     with pytest.raises(OutsideFailed, match=r"a cannot be played: .*script") as caught:
-        await text(ScriptedWire(), call(system=f"```script\n{block}\n```"))
+        await collect_text(ScriptedWire(), make_call(system=f"```script\n{block}\n```"))
 
     assert not caught.value.retryable
 
 
-def test_a_move_that_is_none_is_a_mistake_that_names_its_place() -> None:
+def test_an_invalid_move_is_a_mistake_that_names_its_position() -> None:
     with pytest.raises(Mistake, match=r"move 2 of the script is none: .*sais"):
         ScriptedWire(["fine", {"sais": "x"}])
 
@@ -149,52 +162,52 @@ def test_scripts_read_the_same_from_json_and_from_python() -> None:
     )
 
 
-async def test_a_failure_strikes_the_first_attempts_of_a_call_and_no_other_call() -> None:
+async def test_a_failure_affects_the_first_attempts_of_a_call_and_no_other_call() -> None:
     wire = ScriptedWire([{"says": "at last", "fails": {"status": 429, "retry_after": 3, "times": 2}}])
 
     failures = []
     for _ in range(2):
         with pytest.raises(OutsideFailed) as caught:
-            await text(wire, call(key="one"))
+            await collect_text(wire, make_call(key="one"))
         failures.append((caught.value.status, caught.value.retry_after, caught.value.retryable))
 
     assert failures == [(429, 3, True)] * 2
-    assert await text(wire, call(key="one")) == "at last"
+    assert await collect_text(wire, make_call(key="one")) == "at last"
     with pytest.raises(OutsideFailed, match="429: the script says so"):
-        await text(wire, call(key="two"))
+        await collect_text(wire, make_call(key="two"))
 
 
 async def test_attempts_with_numbered_keys_are_attempts_of_one_call() -> None:
     wire = ScriptedWire([{"says": "at last", "fails": {"times": 1}}])
 
     with pytest.raises(OutsideFailed):
-        await text(wire, call(key="turn#1/call#1"))
+        await collect_text(wire, make_call(key="turn#1/call#1"))
 
-    assert await text(wire, call(key="turn#1/call#1~2")) == "at last"
+    assert await collect_text(wire, make_call(key="turn#1/call#1~2")) == "at last"
 
 
-async def test_a_wire_that_was_made_anew_knows_from_the_key_which_attempt_it_is() -> None:
+async def test_a_new_wire_knows_from_the_key_which_attempt_it_is() -> None:
     script = [{"says": "at last", "fails": {"times": 1}}]
 
-    assert await text(ScriptedWire(script), call(key="turn#1/call#1~2")) == "at last"
+    assert await collect_text(ScriptedWire(script), make_call(key="turn#1/call#1~2")) == "at last"
     with pytest.raises(OutsideFailed):
-        await text(ScriptedWire(script), call(key="turn#1~2/call#1"))
+        await collect_text(ScriptedWire(script), make_call(key="turn#1~2/call#1"))
 
 
 @pytest.mark.parametrize(("status", "retryable"), [(400, False), (401, False), (408, True), (503, True), (529, True)])
-async def test_a_failure_may_pass_or_not_as_its_status_says(status: int, *, retryable: bool) -> None:
+async def test_the_status_decides_whether_a_failure_is_retryable(status: int, *, retryable: bool) -> None:
     wire = ScriptedWire([{"fails": {"status": status}}])
 
     for _ in range(3):
         with pytest.raises(OutsideFailed) as caught:
-            await text(wire, call())
+            await collect_text(wire, make_call())
 
         assert caught.value.retryable is retryable
 
 
-async def test_half_a_reply_is_heard_before_it_breaks_off() -> None:
+async def test_half_a_reply_is_delivered_before_it_breaks_off() -> None:
     wire = ScriptedWire([{"says": "abcdefgh", "pieces": 4, "half": 1}])
-    stream = wire.stream(call())
+    stream = wire.stream(make_call())
 
     first = [await anext(stream), await anext(stream)]
     with pytest.raises(OutsideFailed, match="broke off") as caught:
@@ -202,32 +215,32 @@ async def test_half_a_reply_is_heard_before_it_breaks_off() -> None:
 
     assert first == [Text("ab"), Text("cd")]
     assert caught.value.retryable
-    assert await text(wire, call()) == "abcdefgh"
+    assert await collect_text(wire, make_call()) == "abcdefgh"
 
 
 async def test_a_silent_model_says_nothing_until_it_is_cancelled() -> None:
     wire = ScriptedWire([{"says": "never", "silent": True}])
 
     with anyio.move_on_after(0.01) as scope:
-        await text(wire, call())
+        await collect_text(wire, make_call())
 
     assert scope.cancelled_caught
 
 
-async def test_garbled_arguments_are_kept_as_they_came() -> None:
+async def test_garbled_arguments_are_kept_verbatim() -> None:
     wire = ScriptedWire([{"calls": [{"name": "look", "arguments": {"at": 1}}, {"name": "go"}], "garbled": True}])
 
-    heard = await hear(wire, call())
+    parts = await collect_parts(wire, make_call())
 
-    assert heard[:-1] == [
+    assert parts[:-1] == [
         ToolCallPart(ToolUse(id="call-0-0", name="look", unreadable='{"at":1')),
         ToolCallPart(ToolUse(id="call-0-1", name="go", unreadable="{")),
     ]
 
 
-async def test_a_garbled_reply_fails_and_may_pass() -> None:
+async def test_a_garbled_reply_is_a_retryable_failure() -> None:
     with pytest.raises(OutsideFailed, match="cannot be read") as caught:
-        await text(ScriptedWire([{"says": "x", "garbled": True}]), call())
+        await collect_text(ScriptedWire([{"says": "x", "garbled": True}]), make_call())
 
     assert caught.value.retryable
 

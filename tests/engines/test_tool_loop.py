@@ -27,31 +27,31 @@ from podium.values.event import (
     TurnStarted,
 )
 
-from ..studio import Studio, at_once
+from ..studio import Studio, skip_sleep
 
 
-def engine(*scripts: Any, windows: Sequence[int | None] = ()) -> tuple[ModelEngine, list[ScriptedWire]]:
+def make_engine(*scripts: Any, windows: Sequence[int | None] = ()) -> tuple[ModelEngine, list[ScriptedWire]]:
     """An engine that falls back from the first script to the next, and the wires that heard."""
     wires = [ScriptedWire(script) for script in scripts]
     models = [
         Model(wire=wire, name=f"m{place}", add_cost=add_zero_cost, window=lambda window=window: window)  # type: ignore[misc] # a default binds it
         for place, (wire, window) in enumerate(zip(wires, windows or [None] * len(wires), strict=True), 1)
     ]
-    return ModelEngine(*models, name="m1", retry=RetryPolicy(max_retries=1, sleep=at_once)), wires
+    return ModelEngine(*models, name="m1", retry=RetryPolicy(max_retries=1, sleep=skip_sleep)), wires
 
 
-async def run(studio: Studio, thinking: ModelEngine, request: str = "go", **keys: Any) -> Result:
-    async with studio.app(engines={"mine": thinking}) as app:
+async def run_agent(studio: Studio, model_engine: ModelEngine, request: str = "go", **keys: Any) -> Result:
+    async with studio.app(engines={"mine": model_engine}) as app:
         return await app.run(Agent(name="lead", engine="mine", **keys), request)
 
 
 # Other models
 
 
-async def test_another_model_answers_where_the_first_gives_up(studio: Studio) -> None:
-    thinking, wires = engine([{"fails": {"status": 401}}], ["from the second"])
+async def test_another_model_answers_where_the_first_fails(studio: Studio) -> None:
+    model_engine, wires = make_engine([{"fails": {"status": 401}}], ["from the second"])
 
-    result = await run(studio, thinking)
+    result = await run_agent(studio, model_engine)
 
     assert result.text == "from the second"
     assert [event.model for event in studio.events(result, CallFailed, ModelReplied)] == ["m1", "m2"]
@@ -59,18 +59,18 @@ async def test_another_model_answers_where_the_first_gives_up(studio: Studio) ->
 
 
 async def test_a_model_is_tried_again_before_another_is(studio: Studio) -> None:
-    thinking, wires = engine([{"fails": {"status": 503}}], ["ok"])
+    model_engine, wires = make_engine([{"fails": {"status": 503}}], ["ok"])
 
-    result = await run(studio, thinking)
+    result = await run_agent(studio, model_engine)
 
     assert result.text == "ok"
     assert len(wires[0].heard) == 2
 
 
-async def test_when_all_models_give_up_the_last_ones_words_are_told(studio: Studio) -> None:
-    thinking, _ = engine([{"fails": {"status": 401}}], [{"fails": {"status": 403, "message": "no entry"}}])
+async def test_when_all_models_fail_the_error_of_the_last_is_reported(studio: Studio) -> None:
+    model_engine, _ = make_engine([{"fails": {"status": 401}}], [{"fails": {"status": 403, "message": "no entry"}}])
 
-    result = await run(studio, thinking)
+    result = await run_agent(studio, model_engine)
 
     assert result.outcome == "failed"
     assert "no entry" in (result.error or "")
@@ -80,13 +80,13 @@ async def test_a_resumed_run_goes_on_with_the_model_it_had_fallen_back_to(studio
     scripts = ([{"fails": {"status": 401}}], [{"calls": [{"name": "x"}]}, "done"])
     deaths = 0
     for number in range(2, 40):
-        thinking, _ = engine(*scripts)
-        async with studio.app(engines={"mine": thinking}, fault=refuse_after(number)) as app:
+        model_engine, _ = make_engine(*scripts)
+        async with studio.app(engines={"mine": model_engine}, fault=refuse_after(number)) as app:
             first = await app.run(Agent(name="lead", engine="mine"), "go")
         if first.succeeded:
             break
-        studio.bury()
-        again, _ = engine(*scripts)
+        studio.expire_leases()
+        again, _ = make_engine(*scripts)
         async with studio.app(engines={"mine": again}) as app, app.resume(first.run_id) as resumed:
             result = await resumed.result()
         assert result.text == "done"
@@ -101,67 +101,69 @@ async def test_a_resumed_run_goes_on_with_the_model_it_had_fallen_back_to(studio
 LONG = "word " * 9000
 
 
-class InOrder:
+class OrderedWire:
     """A model that makes one move after the other, whatever it is asked."""
 
     def __init__(self, moves: Sequence[Any]) -> None:
         self._moves = list(moves)
-        self.heard: list[ModelCall] = []
+        self.calls: list[ModelCall] = []
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart]:
-        self.heard.append(call)
+        self.calls.append(call)
         return ScriptedWire([self._moves.pop(0)]).stream(ModelCall(agent="a", model="m", system="", messages=()))
 
 
-async def test_a_conversation_is_summed_up_before_it_is_too_long(studio: Studio) -> None:
-    wire = InOrder([{"says": LONG, "calls": [{"name": "x"}]}, "a summary", "the answer"])
-    thinking = ModelEngine(Model(wire=wire, name="m", add_cost=add_zero_cost, window=lambda: 12_000), name="m")
+async def test_a_conversation_is_compacted_before_it_is_too_long(studio: Studio) -> None:
+    wire = OrderedWire([{"says": LONG, "calls": [{"name": "x"}]}, "a summary", "the answer"])
+    model_engine = ModelEngine(Model(wire=wire, name="m", add_cost=add_zero_cost, window=lambda: 12_000), name="m")
 
-    result = await run(studio, thinking, "keep this request")
+    result = await run_agent(studio, model_engine, "keep this request")
 
     assert result.text == "the answer"
     [compacted] = studio.events(result, ContextCompacted)
     assert compacted.summary == "a summary"
-    last = wire.heard[-1]
+    last = wire.calls[-1]
     assert "keep this request" in last.messages[0].text
     assert compacted.summary in last.messages[0].text
     assert LONG not in "".join(message.text for message in last.messages)
 
 
-class Short:
+class ShortContextWire:
     """A model that can read only so much, and says so."""
 
     def __init__(self, longest: int) -> None:
         self.longest = longest
-        self.heard: list[ModelCall] = []
+        self.calls: list[ModelCall] = []
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart]:
-        self.heard.append(call)
+        self.calls.append(call)
         if sum(len(message.text) for message in call.messages) > self.longest:
             raise OutsideFailed("m answered 400: prompt is too long", status=400, is_too_long=True)
-        async for heard in ScriptedWire("short enough").stream(ModelCall(agent="a", model="m", system="", messages=())):
-            yield heard
+        async for part in ScriptedWire("short enough").stream(ModelCall(agent="a", model="m", system="", messages=())):
+            yield part
 
 
-async def test_a_model_that_was_given_too_much_is_asked_again_with_less(studio: Studio) -> None:
-    wire = Short(20_000)
-    thinking = ModelEngine(
-        Model(wire=wire, name="m", add_cost=add_zero_cost), name="m", retry=RetryPolicy(sleep=at_once)
+async def test_a_prompt_that_is_too_long_is_compacted_and_sent_again(studio: Studio) -> None:
+    wire = ShortContextWire(20_000)
+    model_engine = ModelEngine(
+        Model(wire=wire, name="m", add_cost=add_zero_cost), name="m", retry=RetryPolicy(sleep=skip_sleep)
     )
 
-    result = await run(studio, thinking, "x" * 30_000)
+    result = await run_agent(studio, model_engine, "x" * 30_000)
 
     assert result.text == "short enough"
     assert len(studio.events(result, CallFailed)) == 1
     assert len(studio.events(result, ContextCompacted)) == 1
 
 
-async def test_a_request_that_stays_too_long_fails_in_the_models_words(studio: Studio) -> None:
-    thinking = ModelEngine(
-        Model(wire=Short(10), name="m", add_cost=add_zero_cost), name="m", retry=RetryPolicy(sleep=at_once)
+async def test_a_request_that_stays_too_long_fails_with_the_models_error(studio: Studio) -> None:
+    model_engine = ModelEngine(
+        Model(wire=ShortContextWire(10), name="m", add_cost=add_zero_cost),
+        name="m",
+        retry=RetryPolicy(sleep=skip_sleep),
     )
 
-    result = await run(studio, thinking, "x" * 100)
+    result = await run_agent(studio, model_engine, "x" * 100)
 
     assert result.error == "lead: m answered 400: prompt is too long"
 
@@ -170,8 +172,8 @@ async def test_a_request_that_stays_too_long_fails_in_the_models_words(studio: S
 
 
 async def test_a_message_reaches_an_agent_between_two_model_calls(studio: Studio) -> None:
-    thinking, wires = engine([{"calls": [{"name": "x"}], "delay": 0.05}, "ok"])
-    async with studio.app(engines={"mine": thinking}) as app:
+    model_engine, wires = make_engine([{"calls": [{"name": "x"}], "delay": 0.05}, "ok"])
+    async with studio.app(engines={"mine": model_engine}) as app:
         async with app.start(Agent(name="lead", engine="mine"), "go") as started:
             with started.entries() as entries:
                 async for entry in entries:
@@ -188,16 +190,16 @@ async def test_a_message_reaches_an_agent_between_two_model_calls(studio: Studio
 # What models do
 
 
-async def test_a_model_that_refuses_is_said_to(studio: Studio) -> None:
+async def test_a_refusal_of_the_model_is_reported(studio: Studio) -> None:
     class Refusing:
         async def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart]:
             from podium.engines.model.model_wire import ReplyEnd
 
             yield ReplyEnd(stop="content_filter")
 
-    thinking = ModelEngine(Model(wire=Refusing(), name="m", add_cost=add_zero_cost), name="m")
+    model_engine = ModelEngine(Model(wire=Refusing(), name="m", add_cost=add_zero_cost), name="m")
 
-    result = await run(studio, thinking)
+    result = await run_agent(studio, model_engine)
 
     assert result.error == "lead: its model refused to answer"
 
@@ -205,20 +207,20 @@ async def test_a_model_that_refuses_is_said_to(studio: Studio) -> None:
 # Tools that take their time, and turns that are watched
 
 
-def given(studio: Studio, *moves: Any, **keys: Any) -> Agent:
+def make_lead(studio: Studio, *moves: Any, **keys: Any) -> Agent:
     return studio.agent("lead", says=[*moves, "done"], **keys)
 
 
 async def test_a_turn_is_not_cut_while_its_tools_keep_to_their_own_limits(studio: Studio) -> None:
-    patience = structs.replace(studio.settings.patience, running_tool=0.1)
-    studio.settings = structs.replace(studio.settings, patience=patience)
+    turn_limits = structs.replace(studio.settings.patience, running_tool=0.1)
+    studio.settings = structs.replace(studio.settings, patience=turn_limits)
     naps = {"calls": [{"name": "nap"}, {"name": "nap"}, {"name": "nap"}]}
 
     async def nap() -> str:
         await anyio.sleep(0.08)
         return "rested"
 
-    lead = given(studio, naps)
+    lead = make_lead(studio, naps)
     async with studio.app() as app:
         result = await app.run(lead, "go", tools=[nap])
 
@@ -226,11 +228,11 @@ async def test_a_turn_is_not_cut_while_its_tools_keep_to_their_own_limits(studio
 
 
 async def test_a_lead_is_not_late_while_its_sub_agent_works_or_waits_for_a_person(studio: Studio) -> None:
-    patience = structs.replace(studio.settings.patience, running_tool=0.1, used_tools=5.0)
-    studio.settings = structs.replace(studio.settings, patience=patience)
+    turn_limits = structs.replace(studio.settings.patience, running_tool=0.1, used_tools=5.0)
+    studio.settings = structs.replace(studio.settings, patience=turn_limits)
     studio.agent("helper", says=[{"says": "a word at a time", "pieces": 8, "pace": 0.05}])
     ask = {"calls": [{"name": "helper", "arguments": {"request": "go"}}]}
-    lead = given(studio, ask, agents=["helper"])
+    lead = make_lead(studio, ask, agents=["helper"])
 
     result = await studio.run("lead", "go")
 
@@ -249,7 +251,7 @@ async def test_calls_of_one_reply_act_in_their_order_and_reading_waits_for_writi
             {"name": "read_file", "arguments": {"path": "f.txt"}},
         ]
     }
-    lead = given(studio, both, tools=("Write", "Read"))
+    lead = make_lead(studio, both, tools=("Write", "Read"))
     async with studio.app() as app:
         result = await app.run(lead, "go", repo=tmp_path)
 
@@ -260,7 +262,7 @@ async def test_a_budget_that_is_used_up_stops_the_calls_after_it(studio: Studio,
     studio.settings = structs.replace(studio.settings, permissions=Permissions(allow=("Write",)))
     writes = {"calls": [{"name": "write_file", "arguments": {"path": f"{n}.txt", "content": "x"}} for n in range(4)]}
 
-    lead = given(studio, writes, tools=("Write",))
+    lead = make_lead(studio, writes, tools=("Write",))
     async with studio.app() as app:
         result = await app.run(lead, "go", repo=tmp_path, budget=Budget(files_changed=1))
 
@@ -273,11 +275,11 @@ async def test_an_answer_is_remembered_when_its_tool_is_gone(studio: Studio) -> 
         """Looks."""
         return "found"
 
-    lead = given(studio, {"calls": [{"name": "lookup"}]})
+    lead = make_lead(studio, {"calls": [{"name": "lookup"}]})
     async with studio.app(fault=refuse_after(8)) as app:
         first = await app.run(lead, "go", tools=[lookup])
     assert studio.events(first, ToolAnswered)
-    studio.bury()
+    studio.expire_leases()
 
     await studio.resume(first.run_id)
 
@@ -286,16 +288,16 @@ async def test_an_answer_is_remembered_when_its_tool_is_gone(studio: Studio) -> 
 
 async def test_two_tools_of_one_name_are_refused(studio: Studio, tmp_path: Path) -> None:
     studio.agent("grep", says=["x"])
-    lead = given(studio, agents=["grep"])
+    lead = make_lead(studio, agents=["grep"])
     async with studio.app() as app:
         result = await app.run(lead, "go", repo=tmp_path, agents=studio.agents.values())
 
     assert result.error == "lead: two of its tools are called grep; rename the agent or function"
 
 
-async def test_what_was_said_in_the_middle_of_a_turn_is_said_again_when_the_session_is_revived(studio: Studio) -> None:
-    thinking, wires = engine([{"calls": [{"name": "x"}], "delay": 0.05}, "", "ok"])
-    async with studio.app(engines={"mine": thinking}) as app:
+async def test_a_message_sent_during_a_turn_is_repeated_when_the_session_is_revived(studio: Studio) -> None:
+    model_engine, wires = make_engine([{"calls": [{"name": "x"}], "delay": 0.05}, "", "ok"])
+    async with studio.app(engines={"mine": model_engine}) as app:
         async with app.start(Agent(name="lead", engine="mine"), "go") as started:
             with started.entries() as entries:
                 async for entry in entries:
@@ -316,7 +318,7 @@ async def test_an_agents_seconds_are_a_hard_stop(studio: Studio) -> None:
 
 async def test_a_store_that_fails_ends_the_run_though_another_call_waits_for_a_person(studio: Studio) -> None:
     asks = {"calls": [{"name": "ask_person", "arguments": {"question": "?"}}, {"name": "ask_person", "arguments": {}}]}
-    lead = given(studio, asks, tools=("ask_person",))
+    lead = make_lead(studio, asks, tools=("ask_person",))
     for number in range(6, 14):
         with anyio.fail_after(40):
             async with studio.app(fault=refuse_after(number)) as app:

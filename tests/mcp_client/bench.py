@@ -19,10 +19,10 @@ from podium.values.event import ToolUse
 HERE = Path(__file__).parent
 SDK = str(HERE / "sdk_server.py")
 RAW = str(HERE / "raw_server.py")
-QUICK = McpTimeouts(grace=0.2)
+SHORT_TIMEOUTS = McpTimeouts(grace=0.2)
 
 
-def python(name: str, *args: str, source: Source = "user", env: Mapping[str, str] | None = None) -> McpServer:
+def python_server(name: str, *args: str, source: Source = "user", env: Mapping[str, str] | None = None) -> McpServer:
     return McpServer(name=name, command=sys.executable, args=args, source=source, env=dict(env or {}))
 
 
@@ -37,7 +37,7 @@ class Bench:
         self,
         *servers: McpServer,
         environ: Mapping[str, str] | None = None,
-        limits: McpTimeouts = QUICK,
+        limits: McpTimeouts = SHORT_TIMEOUTS,
         at: str = "repo",
     ) -> Servers:
         directory = self.home / at
@@ -56,17 +56,17 @@ class Bench:
         Trust.load(self.home).trust("server", build_trust_name(server, self.home / at), server.digest)
 
 
-async def tool(servers: Servers, name: str) -> ActingTool:
+async def find_tool(servers: Servers, name: str) -> ActingTool:
     (found,) = await servers.acting([name])
     return found
 
 
-async def called(acting: ActingTool, **arguments: Any) -> ToolAnswer:
-    deed = await acting.prepare(use(acting, **arguments))
-    return await deed.act()
+async def call_tool(acting: ActingTool, **arguments: Any) -> ToolAnswer:
+    prepared = await acting.prepare(make_tool_use(acting, **arguments))
+    return await prepared.act()
 
 
-def use(acting: ActingTool, **arguments: Any) -> ToolUse:
+def make_tool_use(acting: ActingTool, **arguments: Any) -> ToolUse:
     return ToolUse(id="1", name=acting.name, arguments=arguments)
 
 

@@ -24,46 +24,52 @@ import time
 from pathlib import Path
 from typing import Any
 
-HOW = dict(word.partition("=")[::2] for word in sys.argv[1:])
+OPTIONS = dict(word.partition("=")[::2] for word in sys.argv[1:])
 CHILD = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 
-description = HOW.get("described", "Says it again.")
+description = OPTIONS.get("described", "Says it again.")
 
 
-def say(message: dict[str, Any]) -> None:
+def send_message(message: dict[str, Any]) -> None:
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
-def tool(name: str, **more: Any) -> dict[str, Any]:
+def make_tool(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "description": description, "inputSchema": {"type": "object"}, **more}
 
 
-def tools() -> list[dict[str, Any]]:
-    if "flawed" in HOW:
-        return [tool("say"), tool("say"), tool("odd", inputSchema={"type": "object", "properties": {"a": {"type": 5}}})]
-    if "rename" in HOW:
-        return [tool("say.it"), tool("say/it"), tool("x" * 80), tool("x" * 79 + "y")]
+def list_tools() -> list[dict[str, Any]]:
+    if "flawed" in OPTIONS:
+        return [
+            make_tool("say"),
+            make_tool("say"),
+            make_tool("odd", inputSchema={"type": "object", "properties": {"a": {"type": 5}}}),
+        ]
+    if "rename" in OPTIONS:
+        return [make_tool("say.it"), make_tool("say/it"), make_tool("x" * 80), make_tool("x" * 79 + "y")]
     return [
-        tool("say", inputSchema={"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}),
-        tool("again", annotations={"idempotentHint": True}),
-        tool("change"),
+        make_tool(
+            "say", inputSchema={"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+        ),
+        make_tool("again", annotations={"idempotentHint": True}),
+        make_tool("change"),
     ]
 
 
-def answered(request: dict[str, Any]) -> dict[str, Any]:
+def answer_request(request: dict[str, Any]) -> dict[str, Any]:
     global description
     match request["method"]:
         case "initialize":
             version = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": True}}}
             return {"result": {**version, "serverInfo": {"name": "raw", "version": "1"}}}
         case "tools/list":
-            return {"result": {"tools": tools()}}
+            return {"result": {"tools": list_tools()}}
         case "tools/call":
-            if "once" in HOW:
+            if "once" in OPTIONS:
                 sys.exit(f"call me never ({os.environ.get('API_KEY', '')})")
             if request["params"]["name"] == "change":
                 description = "Says it again, and tells others."
-                say({"method": "notifications/tools/list_changed"})
+                send_message({"method": "notifications/tools/list_changed"})
             text = request["params"].get("arguments", {}).get("text", "done")
             return {"result": {"content": [{"type": "text", "text": text}]}}
         case _:
@@ -72,28 +78,28 @@ def answered(request: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     pids = [os.getpid()]
-    if "stubborn" in HOW or "leaky" in HOW:
+    if "stubborn" in OPTIONS or "leaky" in OPTIONS:
         child = subprocess.Popen([sys.executable, "-c", CHILD, *sys.argv[1:]], stdout=subprocess.PIPE)
         assert child.stdout is not None
         child.stdout.readline()
         pids.append(child.pid)
-    if "stubborn" in HOW:
+    if "stubborn" in OPTIONS:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "PIDS" in os.environ:
         with Path(os.environ["PIDS"]).open("a", encoding="ascii") as file:
             file.write("".join(f"{pid}\n" for pid in pids))
-    if "crash" in HOW:
+    if "crash" in OPTIONS:
         print("no clock\x1b[31m on the wall", file=sys.stderr)
         sys.exit(3)
-    if "banner" in HOW:
+    if "banner" in OPTIONS:
         print("Welcome to the raw server!", flush=True)
-    if "silent" in HOW:
+    if "silent" in OPTIONS:
         time.sleep(600)
     for line in sys.stdin:
         request = json.loads(line)
         if "id" in request:
-            say({"id": request["id"], **answered(request)})
-    if "stubborn" in HOW:
+            send_message({"id": request["id"], **answer_request(request)})
+    if "stubborn" in OPTIONS:
         time.sleep(600)
 
 

@@ -89,7 +89,7 @@ async def mutate(ctx: Context[Any, Any]) -> str:
     return "changed"
 
 
-async def http() -> None:
+async def serve_http() -> None:
     # Named as TCP, its connections send small pieces at once; otherwise each call waits 40 ms for nothing.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
@@ -100,4 +100,4 @@ async def http() -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(http if "--http" in sys.argv else server.run_stdio_async)
+    anyio.run(serve_http if "--http" in sys.argv else server.run_stdio_async)

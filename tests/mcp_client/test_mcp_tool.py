@@ -14,14 +14,14 @@ from podium.mcp_client.server_table import McpServer
 from podium.values.action import Action
 from podium.values.event import ToolUse
 
-from .bench import RAW, SDK, Bench, called, python, tool, use
+from .bench import RAW, SDK, Bench, call_tool, find_tool, make_tool_use, python_server
 
 
 async def test_a_tool_of_a_server_is_offered_and_answers(bench: Bench) -> None:
-    async with bench.servers(python("bench", SDK)) as servers:
-        add = await tool(servers, "mcp__bench__add")
+    async with bench.servers(python_server("bench", SDK)) as servers:
+        add = await find_tool(servers, "mcp__bench__add")
 
-        answer = await called(add, a=1, b=2)
+        answer = await call_tool(add, a=1, b=2)
 
     assert (answer.text, answer.is_error) == ("3", False)
     assert (add.name, add.description, add.timeout) == ("mcp__bench__add", "Adds two numbers.", 60.0)
@@ -32,10 +32,10 @@ async def test_a_tool_of_a_server_is_offered_and_answers(bench: Bench) -> None:
 async def test_all_agents_of_a_run_share_one_process(bench: Bench) -> None:
     pids: list[str] = []
 
-    async with bench.servers(python("bench", SDK)) as servers:
+    async with bench.servers(python_server("bench", SDK)) as servers:
 
         async def agent() -> None:
-            pids.append((await called(await tool(servers, "mcp__bench__pid"))).text)
+            pids.append((await call_tool(await find_tool(servers, "mcp__bench__pid"))).text)
 
         async with anyio.create_task_group() as group:
             for _ in range(5):
@@ -45,23 +45,23 @@ async def test_all_agents_of_a_run_share_one_process(bench: Bench) -> None:
     assert len(set(pids)) == 1
 
 
-async def test_an_agent_gets_the_tools_that_its_list_means(bench: Bench) -> None:
-    async with bench.servers(python("raw", RAW), python("other", RAW)) as servers:
+async def test_an_agent_gets_the_tools_that_its_list_selects(bench: Bench) -> None:
+    async with bench.servers(python_server("raw", RAW), python_server("other", RAW)) as servers:
 
-        async def names(*wanted: str, disallowed: tuple[str, ...] = ()) -> list[str]:
-            return [acting.name for acting in await servers.acting(wanted, disallowed=disallowed)]
+        async def list_names(*tool_names: str, disallowed: tuple[str, ...] = ()) -> list[str]:
+            return [acting.name for acting in await servers.acting(tool_names, disallowed=disallowed)]
 
         everything = ["mcp__raw__say", "mcp__raw__again", "mcp__raw__change"]
-        assert await names("mcp__raw") == everything
-        assert await names("mcp__raw__*") == everything
-        assert await names("mcp__raw__s*", "mcp__raw__say", "Read") == ["mcp__raw__say"]
-        assert await names("mcp__raw", disallowed=("mcp__raw__s*", "mcp__other")) == everything[1:]
-        assert await names("mcp__raw", disallowed=("mcp__raw",)) == []
-        assert await names("mcp__other__say", "mcp__raw__say") == ["mcp__other__say", "mcp__raw__say"]
+        assert await list_names("mcp__raw") == everything
+        assert await list_names("mcp__raw__*") == everything
+        assert await list_names("mcp__raw__s*", "mcp__raw__say", "Read") == ["mcp__raw__say"]
+        assert await list_names("mcp__raw", disallowed=("mcp__raw__s*", "mcp__other")) == everything[1:]
+        assert await list_names("mcp__raw", disallowed=("mcp__raw",)) == []
+        assert await list_names("mcp__other__say", "mcp__raw__say") == ["mcp__other__say", "mcp__raw__say"]
 
 
-async def test_a_server_or_tool_that_is_not_there_is_a_notice(bench: Bench) -> None:
-    async with bench.servers(python("raw", RAW)) as servers:
+async def test_an_unknown_server_or_tool_gives_a_notice(bench: Bench) -> None:
+    async with bench.servers(python_server("raw", RAW)) as servers:
         found = await servers.acting(["mcp__rwa", "mcp__raw__shout", "mcp__raw__say"])
 
     assert [acting.name for acting in found] == ["mcp__raw__say"]
@@ -72,9 +72,9 @@ async def test_a_server_or_tool_that_is_not_there_is_a_notice(bench: Bench) -> N
 
 
 async def test_names_that_models_do_not_accept_are_replaced_and_still_called(bench: Bench) -> None:
-    async with bench.servers(python("raw", RAW, "rename")) as servers:
+    async with bench.servers(python_server("raw", RAW, "rename")) as servers:
         found = await servers.acting(["mcp__raw"])
-        answers = [await called(acting, text="hello") for acting in found]
+        answers = [await call_tool(acting, text="hello") for acting in found]
         (by_its_own_name,) = await servers.acting(["mcp__raw__say.it"])
 
     assert len({acting.name for acting in found}) == 4
@@ -84,7 +84,7 @@ async def test_names_that_models_do_not_accept_are_replaced_and_still_called(ben
 
 
 async def test_tools_that_cannot_be_offered_are_left_out_with_a_notice(bench: Bench) -> None:
-    async with bench.servers(python("raw", RAW, "flawed")) as servers:
+    async with bench.servers(python_server("raw", RAW, "flawed")) as servers:
         found = await servers.acting(["mcp__raw"])
 
     assert [acting.name for acting in found] == ["mcp__raw__say"]
@@ -93,11 +93,11 @@ async def test_tools_that_cannot_be_offered_are_left_out_with_a_notice(bench: Be
 
 
 async def test_results_become_text(bench: Bench) -> None:
-    async with bench.servers(python("bench", SDK)) as servers:
-        figures = await called(await tool(servers, "mcp__bench__figures"))
-        gallery = await called(await tool(servers, "mcp__bench__gallery"))
-        failed = await called(await tool(servers, "mcp__bench__fail"))
-        much = await called(await tool(servers, "mcp__bench__much"), size=1_000_000)
+    async with bench.servers(python_server("bench", SDK)) as servers:
+        figures = await call_tool(await find_tool(servers, "mcp__bench__figures"))
+        gallery = await call_tool(await find_tool(servers, "mcp__bench__gallery"))
+        failed = await call_tool(await find_tool(servers, "mcp__bench__fail"))
+        much = await call_tool(await find_tool(servers, "mcp__bench__much"), size=1_000_000)
 
     assert figures.text == '{"sum":3,"of":[1,2]}'
     assert gallery.text.splitlines() == [
@@ -112,12 +112,12 @@ async def test_results_become_text(bench: Bench) -> None:
     assert len(much.text) < 263_000
 
 
-async def test_arguments_that_do_not_fit_are_told_before_anything_is_asked_or_done(bench: Bench) -> None:
-    async with bench.servers(python("bench", SDK)) as servers:
-        add = await tool(servers, "mcp__bench__add")
+async def test_invalid_arguments_are_reported_before_anything_is_asked_or_done(bench: Bench) -> None:
+    async with bench.servers(python_server("bench", SDK)) as servers:
+        add = await find_tool(servers, "mcp__bench__add")
 
         with pytest.raises(InvalidCall) as caught:
-            await add.prepare(use(add, a="one"))
+            await add.prepare(make_tool_use(add, a="one"))
         with pytest.raises(InvalidCall, match="not a JSON object"):
             await add.prepare(ToolUse(id="1", name=add.name, unreadable="{"))
 
@@ -126,13 +126,13 @@ async def test_arguments_that_do_not_fit_are_told_before_anything_is_asked_or_do
     )
 
 
-async def test_what_a_server_claims_of_its_tools_makes_no_call_harmless(bench: Bench) -> None:
-    async with bench.servers(python("bench", SDK)) as servers:
-        add = await tool(servers, "mcp__bench__add")
+async def test_a_servers_claims_about_its_tools_make_no_call_read_only(bench: Bench) -> None:
+    async with bench.servers(python_server("bench", SDK)) as servers:
+        add = await find_tool(servers, "mcp__bench__add")
 
-        deed = await add.prepare(use(add, a=1, b=2))
+        prepared = await add.prepare(make_tool_use(add, a=1, b=2))
 
-    assert not deed.is_read_only
+    assert not prepared.is_read_only
     assert not add.is_parallel
 
 
@@ -140,13 +140,13 @@ async def test_only_a_repeatable_tool_of_a_server_that_the_person_chose_is_calle
     bench: Bench,
 ) -> None:
     began = Action(run="r", agent="a", tool="t")
-    mine, theirs = python("mine", RAW), python("theirs", RAW, source="repo")
+    mine, theirs = python_server("mine", RAW), python_server("theirs", RAW, source="repo")
     async with bench.servers(mine, theirs) as servers:
         bench.trust(theirs)
 
-        repeatable = await (await tool(servers, "mcp__mine__again")).recover(began)
-        unknown = await (await tool(servers, "mcp__mine__say")).recover(began)
-        foreign = await (await tool(servers, "mcp__theirs__again")).recover(began)
+        repeatable = await (await find_tool(servers, "mcp__mine__again")).recover(began)
+        unknown = await (await find_tool(servers, "mcp__mine__say")).recover(began)
+        foreign = await (await find_tool(servers, "mcp__theirs__again")).recover(began)
 
     assert repeatable is None
     assert unknown is not None
@@ -155,14 +155,14 @@ async def test_only_a_repeatable_tool_of_a_server_that_the_person_chose_is_calle
 
 
 async def test_a_program_gets_its_own_variables_and_little_of_our_environment(bench: Bench) -> None:
-    server = python("bench", SDK, env={"TOKEN": "${SEARCH_KEY}", "ZONE": "UTC"})
+    server = python_server("bench", SDK, env={"TOKEN": "${SEARCH_KEY}", "ZONE": "UTC"})
     environ = {"SEARCH_KEY": "canary-123456", "OPENAI_API_KEY": "canary-654321", "HOME": "/nowhere"}
 
     async with bench.servers(server, environ=environ) as servers:
-        environment = await tool(servers, "mcp__bench__environment")
-        names = (await called(environment)).text.split()
-        token = await called(environment, name="TOKEN")
-        zone = await called(environment, name="ZONE")
+        environment = await find_tool(servers, "mcp__bench__environment")
+        names = (await call_tool(environment)).text.split()
+        token = await call_tool(environment, name="TOKEN")
+        zone = await call_tool(environment, name="ZONE")
 
     assert set(names) - {"LC_CTYPE"} == {"HOME", "PATH", "TOKEN", "ZONE"}
     assert token.text == "${SEARCH_KEY}"
@@ -170,21 +170,21 @@ async def test_a_program_gets_its_own_variables_and_little_of_our_environment(be
     assert "canary" not in (bench.home / "trust.json").read_text(encoding="utf-8")
 
 
-async def test_cancelling_a_call_is_told_to_the_server_which_stays_usable(bench: Bench) -> None:
-    async with bench.servers(python("bench", SDK)) as servers:
-        hang = await tool(servers, "mcp__bench__hang")
+async def test_cancelling_a_call_notifies_the_server_which_stays_usable(bench: Bench) -> None:
+    async with bench.servers(python_server("bench", SDK)) as servers:
+        hang = await find_tool(servers, "mcp__bench__hang")
 
         with anyio.move_on_after(0.1) as scope:
-            await called(hang)
-        answer = await called(await tool(servers, "mcp__bench__was_cancelled"))
-        total = await called(await tool(servers, "mcp__bench__add"), a=2, b=2)
+            await call_tool(hang)
+        answer = await call_tool(await find_tool(servers, "mcp__bench__was_cancelled"))
+        total = await call_tool(await find_tool(servers, "mcp__bench__add"), a=2, b=2)
 
     assert scope.cancelled_caught
     assert answer.text == "it was cancelled"
     assert total.text == "4"
 
 
-def test_nobody_pays_for_the_sdk_who_has_no_mcp_tools() -> None:
+def test_without_mcp_tools_the_sdk_is_not_imported() -> None:
     program = """
 import sys, anyio
 from pathlib import Path
@@ -226,8 +226,8 @@ async def test_a_server_at_an_address_is_called_with_its_headers(bench: Bench, a
     server = McpServer(name="bench", url=address, headers={"X-Token": "Bearer ${SEARCH_TOKEN}"})
 
     async with bench.servers(server, environ={"SEARCH_TOKEN": "canary-123456"}) as servers:
-        total = await called(await tool(servers, "mcp__bench__add"), a=20, b=22)
-        header = await called(await tool(servers, "mcp__bench__header"), name="X-Token")
+        total = await call_tool(await find_tool(servers, "mcp__bench__add"), a=20, b=22)
+        header = await call_tool(await find_tool(servers, "mcp__bench__header"), name="X-Token")
 
     assert total.text == "42"
     assert header.text == "Bearer ${SEARCH_TOKEN}"
@@ -235,20 +235,20 @@ async def test_a_server_at_an_address_is_called_with_its_headers(bench: Bench, a
 
 async def test_cancelling_a_call_over_http_leaves_the_server_usable(bench: Bench, address: str) -> None:
     async with bench.servers(McpServer(name="bench", url=address)) as servers:
-        hang = await tool(servers, "mcp__bench__hang")
+        hang = await find_tool(servers, "mcp__bench__hang")
 
         with anyio.move_on_after(0.1):
-            await called(hang)
-        answer = await called(await tool(servers, "mcp__bench__was_cancelled"))
+            await call_tool(hang)
+        answer = await call_tool(await find_tool(servers, "mcp__bench__was_cancelled"))
 
     assert answer.text == "it was cancelled"
 
 
-async def test_a_server_at_an_address_that_dies_is_told_and_tried_again(bench: Bench, address: str) -> None:
+async def test_a_server_at_an_address_that_exits_is_reported_and_tried_again(bench: Bench, address: str) -> None:
     async with bench.servers(McpServer(name="bench", url=address)) as servers:
-        die = await tool(servers, "mcp__bench__die")
+        die = await find_tool(servers, "mcp__bench__die")
 
-        answers = [await called(die, code=1) for _ in range(3)]
+        answers = [await call_tool(die, code=1) for _ in range(3)]
 
     assert all(answer.is_error for answer in answers)
     assert answers[0].text.startswith("the MCP server bench is gone: ")
@@ -256,7 +256,7 @@ async def test_a_server_at_an_address_that_dies_is_told_and_tried_again(bench: B
     assert answers[2].text.endswith("it is not started again in this run")
 
 
-async def test_an_address_where_nobody_is_gives_a_notice(bench: Bench) -> None:
+async def test_an_unreachable_address_gives_a_notice(bench: Bench) -> None:
     async with bench.servers(McpServer(name="bench", url="http://127.0.0.1:9/mcp")) as servers:
         found = await servers.acting(["mcp__bench"])
 

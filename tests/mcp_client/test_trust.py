@@ -40,7 +40,7 @@ def test_trust_given_elsewhere_holds_at_once(tmp_path: Path) -> None:
     assert trust.is_trusted("server", "time", "abc")
 
 
-def test_new_trust_in_a_name_takes_the_place_of_the_old(tmp_path: Path) -> None:
+def test_new_trust_in_a_name_replaces_the_old(tmp_path: Path) -> None:
     trust = Trust.load(tmp_path)
     trust.trust("server", "time", "old")
 

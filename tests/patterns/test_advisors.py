@@ -14,7 +14,7 @@ SILENT = [{"silent": True}]
 BROKEN = [{"fails": {"status": 400, "message": "no paper"}}]
 
 
-async def test_the_agent_hears_every_advisor_in_the_listed_order(studio: Studio) -> None:
+async def test_the_agent_gets_the_advice_of_every_advisor_in_the_listed_order(studio: Studio) -> None:
     studio.agent("legal", says=[{"says": "may be sold", "delay": 0.05}])
     studio.agent("risk", says=["small"])
     studio.agent("boss", says=["sell it"], advisors=["legal", "risk"])

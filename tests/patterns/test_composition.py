@@ -97,9 +97,9 @@ async def test_usage_rolls_up_the_tree_exactly_once(studio: Studio) -> None:
 
     result = await studio.run("boss", "well?")
 
-    picture = RunView.from_entries(studio.entries(result))
-    assert picture.root is not None
-    by_agent = {node.agent: node.usage.input_tokens for node in picture.root.walk()}
+    run_view = RunView.from_entries(studio.entries(result))
+    assert run_view.root is not None
+    by_agent = {node.agent: node.usage.input_tokens for node in run_view.root.walk()}
     assert by_agent == {"boss": 25, "desk": 10, "tax": 5, "risk": 5, "clerk": 5}
-    assert result.usage.input_tokens == picture.usage.input_tokens == 25
+    assert result.usage.input_tokens == run_view.usage.input_tokens == 25
     assert result.usage.calls == 5

@@ -23,7 +23,7 @@ from podium.patterns.dispatch import (
 TEAM = ["alpha", "beta", "worker-1", "worker-10", "PR Review Squad-worker-1", "PR Review Squad"]
 
 
-def told(reply: str) -> list[tuple[str, str]]:
+def read_assignments(reply: str) -> list[tuple[str, str]]:
     return [(one.worker, one.task) for one in parse_assignments(reply, TEAM)]
 
 
@@ -48,24 +48,27 @@ def told(reply: str) -> list[tuple[str, str]]:
     ],
 )
 def test_every_form_of_a_plan_reads_the_same(reply: str) -> None:
-    assert told(reply) == [("alpha", "do A"), ("beta", "do B")]
+    assert read_assignments(reply) == [("alpha", "do A"), ("beta", "do B")]
 
 
 def test_the_longest_name_that_begins_the_line_wins() -> None:
-    assert told("@worker:worker-10 ten\n@worker:worker-1 one") == [("worker-10", "ten"), ("worker-1", "one")]
-    assert told("@worker:PR Review Squad-worker-1\nlook") == [("PR Review Squad-worker-1", "look")]
-    assert told("@worker:pr review squad look") == [("PR Review Squad", "look")]
+    assert read_assignments("@worker:worker-10 ten\n@worker:worker-1 one") == [
+        ("worker-10", "ten"),
+        ("worker-1", "one"),
+    ]
+    assert read_assignments("@worker:PR Review Squad-worker-1\nlook") == [("PR Review Squad-worker-1", "look")]
+    assert read_assignments("@worker:pr review squad look") == [("PR Review Squad", "look")]
 
 
 @pytest.mark.parametrize("name", ["alph", "alphabet", "alpha-2", "worker", "worker-100", "Squad-worker-1", "alpha.py"])
-def test_a_name_that_is_only_alike_is_nobody(name: str) -> None:
+def test_a_name_that_is_only_similar_matches_no_worker(name: str) -> None:
     plan = parse_plan(f"@worker:{name}\nwork\n@end", TEAM)
 
     assert plan == Plan([], [Skipped(name, "work", "no worker has that name")])
     assert parse_plan(json.dumps([{"worker": name, "task": "work"}]), TEAM) == plan
 
 
-def test_what_is_skipped_is_told_beside_what_is_not() -> None:
+def test_skipped_entries_are_reported_beside_the_assignments() -> None:
     plan = parse_plan('[{"worker": "alpha", "task": "A"}, {"worker": "x", "task": "X"}, 7, {"worker": "beta"}]', TEAM)
 
     assert plan.assignments == [Assignment("alpha", "A")]
@@ -74,7 +77,7 @@ def test_what_is_skipped_is_told_beside_what_is_not() -> None:
 
 def test_an_empty_task_is_skipped() -> None:
     assert parse_plan("@worker:alpha\n@end", TEAM) == Plan([], [Skipped("alpha", "", "its task is empty")])
-    assert told('[{"worker": "alpha", "task": "  "}]') == []
+    assert read_assignments('[{"worker": "alpha", "task": "  "}]') == []
 
 
 @pytest.mark.parametrize(
@@ -93,7 +96,7 @@ def test_an_empty_task_is_skipped() -> None:
         "@end",
     ],
 )
-def test_what_is_no_plan_assigns_nothing_and_skips_nothing(reply: str) -> None:
+def test_a_reply_without_a_plan_assigns_nothing_and_skips_nothing(reply: str) -> None:
     assert parse_plan(reply, TEAM) == Plan([], [])
 
 
@@ -107,23 +110,26 @@ def test_what_is_no_plan_assigns_nothing_and_skips_nothing(reply: str) -> None:
     ],
 )
 def test_an_array_among_prose_is_a_plan_where_markers_assign_nothing(reply: str, task: str) -> None:
-    assert told(reply) == [("alpha", task)]
+    assert read_assignments(reply) == [("alpha", task)]
 
 
-def test_markers_inside_the_texts_of_an_array_are_not_told_as_skipped() -> None:
+def test_markers_inside_the_texts_of_an_array_are_not_reported_as_skipped() -> None:
     assert parse_plan('Here: [{"worker": "alpha", "task": "avoid @worker: now"}]', TEAM).skipped == []
 
 
 def test_an_array_inside_a_block_is_part_of_its_task() -> None:
     reply = '@worker:alpha return what looks like [{"worker": "beta", "task": "x"}]'
 
-    assert told(reply) == [("alpha", 'return what looks like [{"worker": "beta", "task": "x"}]')]
+    assert read_assignments(reply) == [("alpha", 'return what looks like [{"worker": "beta", "task": "x"}]')]
 
 
 def test_a_task_keeps_its_lines_and_its_fences() -> None:
     task = "Run this:\n\n```sh\nmake test\n```\n\nand mail x@end of it."
 
-    assert told(f"@worker:alpha {task}\n@end\nprose\n@worker:beta\n{task}") == [("alpha", task), ("beta", task)]
+    assert read_assignments(f"@worker:alpha {task}\n@end\nprose\n@worker:beta\n{task}") == [
+        ("alpha", task),
+        ("beta", task),
+    ]
 
 
 def test_one_worker_may_be_named_twice_and_then_gets_both_tasks_at_once() -> None:
@@ -173,7 +179,12 @@ def test_blocks_and_json_say_the_same(plan: list[tuple[str, str]]) -> None:
     blocks = "\n".join(f"@worker:{worker}\n{task}\n@end" for worker, task in plan)
     array = json.dumps([{"worker": worker, "task": task} for worker, task in plan])
 
-    assert told(blocks) == told(array) == told(f"Well:\n```json\n{array}\n```\n") == plan
+    assert (
+        read_assignments(blocks)
+        == read_assignments(array)
+        == read_assignments(f"Well:\n```json\n{array}\n```\n")
+        == plan
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,30 +7,32 @@ import anyio
 from podium.values.event import Evaluated, ModelReplied, OperationEnded, OperationStarted, ReflectEnded
 
 from ..studio import Studio
-from .test_teams import AGAIN, DONE, lead, plan
+from .test_teams import AGAIN, DONE, add_lead, plan
 
 
 async def test_workers_begin_at_once_and_side_by_side(studio: Studio) -> None:
     names = ["a", "b", "c", "d"]
     for name in names:
         studio.agent(name, says=[{"says": f"{name} is done", "delay": 0.1}])
-    lead(studio, "orchestrate", *names, says=[plan(*((name, f"part {name}") for name in names)), "the whole"])
+    add_lead(studio, "orchestrate", *names, says=[plan(*((name, f"part {name}") for name in names)), "the whole"])
 
     result = await studio.run("lead", "go")
 
     assert result.text == "the whole"
     entries = studio.entries(result)
-    began = [entry.seq for entry in entries if isinstance(entry.event, OperationStarted) and entry.event.agent in names]
+    started = [
+        entry.seq for entry in entries if isinstance(entry.event, OperationStarted) and entry.event.agent in names
+    ]
     first_reply = next(
         entry.seq for entry in entries if isinstance(entry.event, ModelReplied) and entry.operation != "lead"
     )
-    assert len(began) == 4
-    assert max(began) < first_reply
+    assert len(started) == 4
+    assert max(started) < first_reply
 
 
 async def test_an_engine_that_fails_at_the_synthesis_leaves_what_the_workers_said(studio: Studio) -> None:
     failing = {"fails": {"status": 400, "message": "no client"}}
-    lead(studio, "orchestrate", "a", "b", says=[plan(("a", "x"), ("b", "y")), failing])
+    add_lead(studio, "orchestrate", "a", "b", says=[plan(("a", "x"), ("b", "y")), failing])
 
     result = await studio.run("lead", "go")
 
@@ -45,7 +47,7 @@ async def test_an_engine_that_fails_at_the_synthesis_leaves_what_the_workers_sai
 
 async def test_a_lead_that_plans_only_when_asked_again_still_has_its_work_done_and_judged(studio: Studio) -> None:
     says = ["I will see to it.", plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"]
-    lead(studio, "reflect", "a", says=says)
+    add_lead(studio, "reflect", "a", says=says)
 
     result = await studio.run("lead", "go")
 
@@ -54,18 +56,18 @@ async def test_a_lead_that_plans_only_when_asked_again_still_has_its_work_done_a
     assert (ended.end, ended.iterations) == ("goal_met", 2)
 
 
-async def test_a_lead_is_told_before_it_answers_what_of_its_plan_went_to_nobody(studio: Studio) -> None:
-    lead(studio, "orchestrate", "a", says=[plan(("a", "x"), ("tester", "y")), "the answer"])
+async def test_a_lead_learns_before_it_answers_which_assignments_matched_no_worker(studio: Studio) -> None:
+    add_lead(studio, "orchestrate", "a", says=[plan(("a", "x"), ("tester", "y")), "the answer"])
 
     await studio.run("lead", "go")
 
     assert "About your plan: tester: no worker has that name" in studio.heard("lead")[1]
 
 
-async def test_a_worker_that_was_cut_can_work_in_the_next_iteration(studio: Studio) -> None:
+async def test_a_worker_that_timed_out_can_work_in_the_next_iteration(studio: Studio) -> None:
     studio.agent("a", says=[{"says": "at last", "silent": True}])
     says = [plan(("a", "x"), ("b", "y")), f"one\n{AGAIN}", plan(("a", "again")), f"two\n{DONE}"]
-    lead(studio, "reflect", "a", "b", says=says, worker_timeout=0.8)
+    add_lead(studio, "reflect", "a", "b", says=says, worker_timeout=0.8)
 
     cut = await studio.run("lead", "go")
 
@@ -79,15 +81,15 @@ async def test_cancelling_a_team_leaves_nothing_running(studio: Studio) -> None:
     names = ["a", "b", "c"]
     for name in names:
         studio.agent(name, says=[{"says": "never", "silent": True}])
-    lead(studio, "orchestrate", *names, says=[plan(*((name, f"part {name}") for name in names)), "x"])
+    add_lead(studio, "orchestrate", *names, says=[plan(*((name, f"part {name}") for name in names)), "x"])
 
     before = len(anyio.get_running_tasks())
 
     async with studio.start("lead", "go") as run:
-        begun = 0
+        started = 0
         async for entry in run.entries():
-            begun += isinstance(entry.event, OperationStarted)
-            if begun == 4:
+            started += isinstance(entry.event, OperationStarted)
+            if started == 4:
                 await run.stop()
                 break
         result = await run.result()

@@ -38,7 +38,7 @@ from podium.values.event import (
 )
 from podium.workers.local_placement import MAX_DEPTH
 
-from ..studio import bury
+from ..studio import expire_leases
 
 
 @pytest.fixture
@@ -60,27 +60,27 @@ async def server() -> AsyncIterator[ModelServer]:
 @pytest.fixture
 def settings(tmp_path: Path, server: ModelServer) -> Iterator[Settings]:
     home = tmp_path / "h"
-    made = Settings.load(
+    loaded = Settings.load(
         {}, home=home, model="openai:m", base_url=server.url, permissions=Permissions(allow=("Write",))
     )
-    yield made
+    yield loaded
     for process in Path("/proc").iterdir():
-        if process.name.isdigit() and f"PODIUM_HOME={home}\0".encode() in _environ(process):
+        if process.name.isdigit() and f"PODIUM_HOME={home}\0".encode() in _read_environ(process):
             os.kill(int(process.name), signal.SIGKILL)
 
 
-def _environ(process: Path) -> bytes:
+def _read_environ(process: Path) -> bytes:
     try:
         return (process / "environ").read_bytes() + b"\0"
     except OSError:
         return b""
 
 
-def scripted(*moves: Any) -> str:
+def script_block(*moves: Any) -> str:
     return f"```script\n{json.dumps(moves)}\n```"
 
 
-def writes(name: str) -> dict[str, Any]:
+def write_move(name: str) -> dict[str, Any]:
     return {"calls": [{"name": "write_file", "arguments": {"path": name, "content": f"{name}\n"}}]}
 
 
@@ -91,12 +91,14 @@ def git(repo: Path, *words: str) -> str:
 async def test_a_member_with_a_process_of_its_own_answers_and_leaves_its_work_on_a_branch(
     repo: Path, settings: Settings
 ) -> None:
-    away = Agent(name="away", prompt=scripted(writes("new.txt"), "I made it."), tools=("Write",), isolation="process")
-    here = Agent(name="here", prompt=scripted("I only watched."))
+    process_member = Agent(
+        name="away", prompt=script_block(write_move("new.txt"), "I made it."), tools=("Write",), isolation="process"
+    )
+    here = Agent(name="here", prompt=script_block("I only watched."))
     lead = Agent(name="lead", team=Team(mode="broadcast", members=(Member(agent="away"), Member(agent="here"))))
 
     async with App(settings, environ={}) as app:
-        result = await app.run(lead, "Make a file.", repo=repo, agents=[away, here])
+        result = await app.run(lead, "Make a file.", repo=repo, agents=[process_member, here])
         entries = await app.launcher.read_entries(result.run_id)
 
     assert [part.outcome for part in result.parts] == ["succeeded", "succeeded"]
@@ -113,10 +115,10 @@ async def test_a_member_with_a_process_of_its_own_answers_and_leaves_its_work_on
 
 
 async def test_stopping_a_run_ends_the_workers_that_it_sent(repo: Path, settings: Settings) -> None:
-    away = Agent(name="away", prompt=scripted({"says": "never", "silent": True}), isolation="process")
+    process_member = Agent(name="away", prompt=script_block({"says": "never", "silent": True}), isolation="process")
     lead = Agent(name="lead", team=Team(mode="broadcast", members=(Member(agent="away"),)))
 
-    async with App(settings, environ={}) as app, app.start(lead, "Wait.", repo=repo, agents=[away]) as run:
+    async with App(settings, environ={}) as app, app.start(lead, "Wait.", repo=repo, agents=[process_member]) as run:
         async for entry in run.entries():
             if isinstance(entry.event, WorkerSent):
                 sent = entry.event.run
@@ -135,15 +137,15 @@ async def test_stopping_a_run_ends_the_workers_that_it_sent(repo: Path, settings
     assert events[-1].outcome == "cancelled"
 
 
-async def test_a_run_that_waits_for_a_worker_has_another_commander_see_to_it_when_that_dies(
+async def test_a_run_that_waits_for_a_worker_gets_another_commander_when_the_first_dies(
     repo: Path, settings: Settings, server: ModelServer
 ) -> None:
-    away = Agent(name="away", prompt=scripted({"says": "I am back.", "silent": 1}), isolation="process")
+    process_member = Agent(name="away", prompt=script_block({"says": "I am back.", "silent": 1}), isolation="process")
     lead = Agent(name="lead", team=Team(mode="broadcast", members=(Member(agent="away"),)))
 
-    async with App(settings, environ={}) as app, app.start(lead, "Wait.", repo=repo, agents=[away]) as run:
+    async with App(settings, environ={}) as app, app.start(lead, "Wait.", repo=repo, agents=[process_member]) as run:
         await server.wait_calls(1)
-        for pid in commanders(settings):
+        for pid in find_commanders(settings):
             os.kill(pid, signal.SIGKILL)
         result = await run.result()
 
@@ -151,17 +153,17 @@ async def test_a_run_that_waits_for_a_worker_has_another_commander_see_to_it_whe
     assert result.parts[0].text.startswith("I am back.")
 
 
-def commanders(settings: Settings) -> list[int]:
-    ours = [one for one in Path("/proc").glob("[0-9]*") if f"={settings.home}\0".encode() in _environ(one)]
+def find_commanders(settings: Settings) -> list[int]:
+    ours = [one for one in Path("/proc").glob("[0-9]*") if f"={settings.home}\0".encode() in _read_environ(one)]
     return [int(one.name) for one in ours if b"podium.processes.commander_main" in (one / "cmdline").read_bytes()]
 
 
-async def test_an_agent_sends_a_worker_waits_for_it_and_uses_what_it_brought(repo: Path, settings: Settings) -> None:
-    task = scripted(writes("by-worker.txt"), "The worker is done.")
+async def test_an_agent_sends_a_worker_waits_for_it_and_uses_its_result(repo: Path, settings: Settings) -> None:
+    task = script_block(write_move("by-worker.txt"), "The worker is done.")
     boss = Agent(
         name="boss",
         tools=("delegate_task", "check_workers", "get_worker_result", "cancel_worker"),
-        prompt=scripted(
+        prompt=script_block(
             {"calls": [{"name": "delegate_task", "arguments": {"branch": "feat/x", "task": task}}]},
             {"calls": [{"name": "get_worker_result", "arguments": {"branch": "feat/x"}}]},
             {"calls": [{"name": "check_workers", "arguments": {}}]},
@@ -176,25 +178,27 @@ async def test_an_agent_sends_a_worker_waits_for_it_and_uses_what_it_brought(rep
         entries = await app.launcher.read_entries(result.run_id)
 
     assert result.text == "All is done."
-    told = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
-    assert told[0].startswith("A worker is on feat/x")
-    assert told[1].startswith("The worker is done.")
-    assert told[2] == "feat/x: succeeded"
-    assert told[3].startswith("You have sent no worker to 'nobody'")
-    assert told[4] == "The worker on feat/x was over already (succeeded)."
+    answers = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
+    assert answers[0].startswith("A worker is on feat/x")
+    assert answers[1].startswith("The worker is done.")
+    assert answers[2] == "feat/x: succeeded"
+    assert answers[3].startswith("You have sent no worker to 'nobody'")
+    assert answers[4] == "The worker on feat/x was over already (succeeded)."
     assert git(repo, "show", "feat/x:by-worker.txt") == "by-worker.txt\n"
     assert all(entry.event.outcome == "succeeded" for entry in entries if isinstance(entry.event, OperationEnded))
 
 
-async def test_a_run_that_dies_while_its_worker_is_away_finds_it_again(repo: Path, settings: Settings) -> None:
-    away = Agent(name="away", prompt=scripted(writes("new.txt"), "I made it."), tools=("Write",), isolation="process")
+async def test_a_run_that_dies_while_its_worker_is_running_finds_it_again(repo: Path, settings: Settings) -> None:
+    process_member = Agent(
+        name="away", prompt=script_block(write_move("new.txt"), "I made it."), tools=("Write",), isolation="process"
+    )
     lead = Agent(name="lead", team=Team(mode="broadcast", members=(Member(agent="away"),)))
     sent_at = 4  # the run, the lead, the member, and that its worker is sent
 
     async with App(settings, environ={}, fault=refuse_after(sent_at)) as app:
-        died = await app.run(lead, "Make a file.", repo=repo, agents=[away])
+        died = await app.run(lead, "Make a file.", repo=repo, agents=[process_member])
     assert died.outcome == "interrupted"
-    bury(settings.store)
+    expire_leases(settings.store)
     async with App(settings, environ={}) as app, app.resume(died.run_id) as resumed:
         result = await resumed.result()
         entries = await app.launcher.read_entries(died.run_id)
@@ -208,23 +212,23 @@ async def test_a_run_that_dies_while_its_worker_is_away_finds_it_again(repo: Pat
 # Where the members of a team work
 
 
-def builder(name: str) -> Agent:
-    return Agent(name=name, prompt=scripted(writes(f"{name}.txt"), f"{name} is done."), tools=("Write",))
+def make_builder(name: str) -> Agent:
+    return Agent(name=name, prompt=script_block(write_move(f"{name}.txt"), f"{name} is done."), tools=("Write",))
 
 
-def crew(worktrees: str, *names: str) -> tuple[Agent, list[Agent]]:
+def make_team(worktrees: str, *names: str) -> tuple[Agent, list[Agent]]:
     team = Team(mode="broadcast", members=tuple(Member(agent=name) for name in names), options={"worktrees": worktrees})
-    return Agent(name="crew", team=team), [builder(name) for name in names]
+    return Agent(name="crew", team=team), [make_builder(name) for name in names]
 
 
-def runs_of(settings: Settings) -> dict[str, RunStarted]:
+def read_runs(settings: Settings) -> dict[str, RunStarted]:
     with StoreReader(settings.store) as reader:
-        began = {summary.id: summary.first.event for summary in reader.list_runs()}
-    return {run: event for run, event in began.items() if isinstance(event, RunStarted)}
+        first_events = {summary.id: summary.first.event for summary in reader.list_runs()}
+    return {run: event for run, event in first_events.items() if isinstance(event, RunStarted)}
 
 
 async def test_a_team_with_one_checkout_works_in_it_as_a_whole(repo: Path, settings: Settings) -> None:
-    lead, members = crew("team", "one", "two")
+    lead, members = make_team("team", "one", "two")
 
     async with App(settings, environ={}) as app:
         result = await app.run(lead, "Make files.", repo=repo, agents=members)
@@ -235,22 +239,22 @@ async def test_a_team_with_one_checkout_works_in_it_as_a_whole(repo: Path, setti
     assert "two is done." in result.text
     [sent] = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
     assert set(git(repo, "diff", "--name-only", f"HEAD..{sent.branch}").split()) == {"one.txt", "two.txt"}
-    assert sorted(runs_of(settings)) == sorted([result.run_id, sent.run])
+    assert sorted(read_runs(settings)) == sorted([result.run_id, sent.run])
     assert git(repo, "status", "--porcelain") == ""
 
 
 async def test_members_share_a_checkout_beside_that_of_their_lead(repo: Path, settings: Settings) -> None:
-    lead, members = crew("lead", "one", "two", "three")
+    lead, members = make_team("lead", "one", "two", "three")
 
     async with App(settings, environ={}) as app:
         result = await app.run(lead, "Make files.", repo=repo, agents=members)
 
     assert result.succeeded, result.error
-    errands = [began.errand for began in runs_of(settings).values() if began.errand is not None]
-    shared = [errand for errand in errands if errand.is_shared]
-    [own] = [errand for errand in errands if not errand.is_shared]
+    worker_tasks = [began.errand for began in read_runs(settings).values() if began.errand is not None]
+    shared = [worker_task for worker_task in worker_tasks if worker_task.is_shared]
+    [own] = [worker_task for worker_task in worker_tasks if not worker_task.is_shared]
     assert len(shared) == 3
-    assert len({(errand.branch, errand.path) for errand in shared}) == 1
+    assert len({(worker_task.branch, worker_task.path) for worker_task in shared}) == 1
     names = {"one.txt", "two.txt", "three.txt"}
     assert set(git(repo, "diff", "--name-only", f"HEAD..{shared[0].branch}").split()) == names
     assert git(repo, "diff", "--name-only", f"HEAD..{own.branch}") == ""
@@ -260,20 +264,20 @@ async def test_members_share_a_checkout_beside_that_of_their_lead(repo: Path, se
 async def test_each_member_has_a_checkout_of_its_own_unless_its_file_says_otherwise(
     repo: Path, settings: Settings
 ) -> None:
-    lead, members = crew("each", "one", "two")
+    lead, members = make_team("each", "one", "two")
 
     async with App(settings, environ={}) as app:
         result = await app.run(lead, "Make files.", repo=repo, agents=members)
 
     assert result.succeeded, result.error
-    errands = [began.errand for began in runs_of(settings).values() if began.errand is not None]
-    files = {git(repo, "diff", "--name-only", f"HEAD..{errand.branch}") for errand in errands}
+    worker_tasks = [began.errand for began in read_runs(settings).values() if began.errand is not None]
+    files = {git(repo, "diff", "--name-only", f"HEAD..{worker_task.branch}") for worker_task in worker_tasks}
     assert files == {"one.txt\n", "two.txt\n"}
 
 
 @pytest.mark.parametrize("worktrees", ["team", "lead", "each"])
 async def test_checkouts_for_a_team_need_a_repository(worktrees: str, tmp_path: Path, settings: Settings) -> None:
-    lead, members = crew(worktrees, "one")
+    lead, members = make_team(worktrees, "one")
 
     async with App(settings, environ={}) as app:
         with pytest.raises(Mistake, match=f"crew has worktrees: {worktrees}, .* git init makes one"):
@@ -284,12 +288,14 @@ async def test_checkouts_for_a_team_need_a_repository(worktrees: str, tmp_path: 
 
 
 async def test_a_worker_is_held_to_its_part_of_the_runs_budget(repo: Path, settings: Settings) -> None:
-    away = Agent(name="away", prompt=scripted(writes("new.txt"), writes("newer.txt"), "done"), tools=("Write",))
-    away = structs.replace(away, isolation="process")
+    process_member = Agent(
+        name="away", prompt=script_block(write_move("new.txt"), write_move("newer.txt"), "done"), tools=("Write",)
+    )
+    process_member = structs.replace(process_member, isolation="process")
     lead = Agent(name="lead", team=Team(mode="broadcast", members=(Member(agent="away"),)))
 
     async with App(settings, environ={}) as app:
-        result = await app.run(lead, "Make files.", repo=repo, agents=[away], budget=Budget(turns=8))
+        result = await app.run(lead, "Make files.", repo=repo, agents=[process_member], budget=Budget(turns=8))
         entries = await app.launcher.read_entries(result.run_id)
 
     [sent] = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
@@ -299,12 +305,12 @@ async def test_a_worker_is_held_to_its_part_of_the_runs_budget(repo: Path, setti
     assert result.usage.calls == 2
 
 
-async def test_what_is_kept_for_workers_is_not_lent_or_spent_twice(repo: Path, settings: Settings) -> None:
-    task = scripted({"says": "never", "silent": True})
+async def test_budget_reserved_for_workers_is_not_lent_or_spent_twice(repo: Path, settings: Settings) -> None:
+    task = script_block({"says": "never", "silent": True})
     boss = Agent(
         name="boss",
         tools=("delegate_task", "cancel_worker"),
-        prompt=scripted(
+        prompt=script_block(
             {"calls": [{"name": "delegate_task", "arguments": {"branch": "feat/x", "task": task}}]},
             {"calls": [{"name": "delegate_task", "arguments": {"branch": "feat/y", "task": task}}]},
             "They are on their way.",
@@ -319,16 +325,16 @@ async def test_what_is_kept_for_workers_is_not_lent_or_spent_twice(repo: Path, s
     assert sent == [Budget(turns=2), Budget(turns=1)]  # a quarter of nine, and of six
 
 
-async def test_a_worker_whose_answer_nobody_asks_for_counts_once_and_what_was_kept_for_it_is_free_again(
+async def test_a_worker_whose_result_is_never_read_counts_once_and_its_reserved_budget_is_released(
     repo: Path, settings: Settings
 ) -> None:
     def send(branch: str) -> dict[str, Any]:
-        return {"calls": [{"name": "delegate_task", "arguments": {"branch": branch, "task": scripted("done")}}]}
+        return {"calls": [{"name": "delegate_task", "arguments": {"branch": branch, "task": script_block("done")}}]}
 
     async def wait() -> str:
         """Wait until all workers are through."""
-        for hired in WorkerIndex(settings.store).list_all():
-            with Follower(settings.store, hired.run) as worker:
+        for row in WorkerIndex(settings.store).list_all():
+            with Follower(settings.store, row.run) as worker:
                 async for entry in worker:
                     if isinstance(entry.event, RunEnded):
                         break
@@ -336,7 +342,7 @@ async def test_a_worker_whose_answer_nobody_asks_for_counts_once_and_what_was_ke
 
     waits = {"calls": [{"name": "wait", "arguments": {}}]}
     moves = (send("a"), waits, send("b"), waits, "Well.")
-    boss = Agent(name="boss", tools=("delegate_task", "wait"), prompt=scripted(*moves))
+    boss = Agent(name="boss", tools=("delegate_task", "wait"), prompt=script_block(*moves))
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Have it done.", repo=repo, tools=[wait], budget=Budget(turns=20))
@@ -350,20 +356,18 @@ async def test_a_worker_whose_answer_nobody_asks_for_counts_once_and_what_was_ke
     assert result.usage.calls == 5 + 2
 
 
-async def test_an_agent_says_who_works_after_whom_with_what_and_within_which_limits(
-    repo: Path, settings: Settings
-) -> None:
+async def test_an_agent_sets_the_order_the_models_and_the_limits_of_its_workers(repo: Path, settings: Settings) -> None:
     def send(branch: str, **more: Any) -> dict[str, Any]:
         task = {"branch": branch, "task": "Do it.", **more}
         return {"calls": [{"name": "delegate_task", "arguments": task}]}
 
-    writer = Agent(name="writer", prompt=scripted(writes("new.txt"), "written"), tools=("Write",))
-    small = Agent(name="small", prompt=scripted("read"), tools=("Write",), budget=Budget(turns=2, seconds=500))
+    writer = Agent(name="writer", prompt=script_block(write_move("new.txt"), "written"), tools=("Write",))
+    small = Agent(name="small", prompt=script_block("read"), tools=("Write",), budget=Budget(turns=2, seconds=500))
     boss = Agent(
         name="boss",
         tools=("delegate_task", "get_worker_result"),
         agents=("writer", "small"),
-        prompt=scripted(
+        prompt=script_block(
             send("a", agent="writer"),
             send("b", agent="writer", budget={"turns": 12}),
             send(
@@ -383,11 +387,11 @@ async def test_an_agent_says_who_works_after_whom_with_what_and_within_which_lim
         sent = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
         started = [(await app.launcher.read_entries(one.run))[0].event for one in sent]
 
-    told = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
-    assert told[3] == "There is no agent 'stranger' here; there are: boss, writer, small."
-    assert told[4].startswith("You have sent no worker to 'z'")
-    assert told[5].startswith("delegate_task cannot be called so: Expected `int` >= 1")
-    assert told[6].startswith("read")
+    answers = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
+    assert answers[3] == "There is no agent 'stranger' here; there are: boss, writer, small."
+    assert answers[4].startswith("You have sent no worker to 'z'")
+    assert answers[5].startswith("delegate_task cannot be called so: Expected `int` >= 1")
+    assert answers[6].startswith("read")
     assert [one.branch for one in sent] == ["a", "b", "c"]
     assert [one.budget for one in sent] == [Budget(turns=9), Budget(turns=12), Budget(turns=2)]
     last = started[2]
@@ -399,14 +403,14 @@ async def test_an_agent_says_who_works_after_whom_with_what_and_within_which_lim
     assert last.settings["permission_mode"] == "plan"
 
 
-async def test_a_worker_does_not_send_workers_without_end(repo: Path, settings: Settings) -> None:
+async def test_workers_send_workers_only_to_the_maximum_depth(repo: Path, settings: Settings) -> None:
     def sender(depth: int) -> str:
         task = sender(depth - 1) if depth else "nothing more"
         calls = [
             {"calls": [{"name": "delegate_task", "arguments": {"branch": f"feat/{depth}", "task": task}}]},
             {"calls": [{"name": "get_worker_result", "arguments": {"branch": f"feat/{depth}"}}]},
         ]
-        return scripted(*calls, "done")
+        return script_block(*calls, "done")
 
     (repo / ".podium" / "agents").mkdir(parents=True)
     (repo / ".podium" / "agents" / "worker.md").write_text(
@@ -419,25 +423,27 @@ async def test_a_worker_does_not_send_workers_without_end(repo: Path, settings: 
     async with App(settings, environ={}) as app:
         await app.run(boss, "Have it done.", repo=repo)
 
-    told: list[str] = []
+    answers: list[str] = []
     with StoreReader(settings.store) as reader:
-        for run in runs_of(settings):
-            told += [entry.event.text for entry in reader.read_entries(run) if isinstance(entry.event, ToolAnswered)]
-    assert len(runs_of(settings)) == 1 + MAX_DEPTH
-    assert any("workers send workers no more than 3 deep" in text for text in told)
+        for run in read_runs(settings):
+            answers += [entry.event.text for entry in reader.read_entries(run) if isinstance(entry.event, ToolAnswered)]
+    assert len(read_runs(settings)) == 1 + MAX_DEPTH
+    assert any("workers send workers no more than 3 deep" in text for text in answers)
 
 
 async def test_time_does_not_pass_for_a_team_while_its_worker_waits_for_a_person(
     repo: Path, settings: Settings
 ) -> None:
-    away = Agent(name="away", prompt=scripted(writes("new.txt"), "done"), tools=("Write",), isolation="process")
+    process_member = Agent(
+        name="away", prompt=script_block(write_move("new.txt"), "done"), tools=("Write",), isolation="process"
+    )
     team = Team(mode="broadcast", members=(Member(agent="away"),), options={"worker_timeout": 6.0})
     asking = structs.replace(settings, permissions=Permissions())
     lead = Agent(name="lead", team=team)
 
     async with (
         App(asking, environ={}) as app,
-        app.start(lead, "Make it.", repo=repo, agents=[away], is_attended=True) as run,
+        app.start(lead, "Make it.", repo=repo, agents=[process_member], is_attended=True) as run,
     ):
         async for entry in run.entries():
             if isinstance(entry.event, WorkerSent):
@@ -457,26 +463,28 @@ async def test_time_does_not_pass_for_a_team_while_its_worker_waits_for_a_person
     assert [part.outcome for part in result.parts] == ["succeeded"], result.parts
 
 
-async def test_what_was_kept_for_a_worker_that_cannot_be_sent_is_free_again(repo: Path, settings: Settings) -> None:
+async def test_budget_reserved_for_a_worker_that_cannot_be_sent_is_released(repo: Path, settings: Settings) -> None:
     git(repo, "branch", "podium")  # no branch podium/… can be beside it
-    away = Agent(name="away", prompt=scripted("never"), isolation="process", budget=Budget(turns=4))
-    here = Agent(name="here", prompt=scripted("one", "two"))
+    process_member = Agent(name="away", prompt=script_block("never"), isolation="process", budget=Budget(turns=4))
+    here = Agent(name="here", prompt=script_block("one", "two"))
     lead = Agent(name="lead", team=Team(mode="sequential", members=(Member(agent="away"), Member(agent="here"))))
 
     async with App(settings, environ={}) as app:
-        result = await app.run(lead, "Go.", repo=repo, agents=[away, here], budget=Budget(turns=4))
+        result = await app.run(lead, "Go.", repo=repo, agents=[process_member, here], budget=Budget(turns=4))
 
     assert [part.outcome for part in result.parts] == ["failed", "succeeded"], result.parts
     assert "no worker could be sent" in str(result.parts[0].failure)
 
 
 async def test_a_worker_is_held_to_the_files_that_its_run_may_change(repo: Path, settings: Settings) -> None:
-    away = Agent(name="away", prompt=scripted(writes("one.txt"), writes("two.txt"), "done"), tools=("Write",))
-    away = structs.replace(away, isolation="process")
+    process_member = Agent(
+        name="away", prompt=script_block(write_move("one.txt"), write_move("two.txt"), "done"), tools=("Write",)
+    )
+    process_member = structs.replace(process_member, isolation="process")
     lead = Agent(name="lead", team=Team(mode="broadcast", members=(Member(agent="away"),)))
 
     async with App(settings, environ={}) as app:
-        result = await app.run(lead, "Make files.", repo=repo, agents=[away], budget=Budget(files_changed=1))
+        result = await app.run(lead, "Make files.", repo=repo, agents=[process_member], budget=Budget(files_changed=1))
 
     assert result.parts[0].outcome == "failed"
     assert "budget of 1 changed files is used up" in str(result.parts[0].failure)

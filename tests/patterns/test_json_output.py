@@ -49,22 +49,22 @@ def test_json_is_found_alone_or_in_a_fence(text: str) -> None:
     assert parse_output(text, SCHEMA) == {"score": 1}
 
 
-def test_the_place_of_what_does_not_fit_is_named() -> None:
+def test_the_path_of_a_mismatch_is_named() -> None:
     with pytest.raises(SchemaMismatch, match=r"at \$ Additional properties"):
         parse_output('{"score": 1, "more": 2}', SCHEMA)
 
 
-def test_a_schema_is_looked_up_nowhere_else() -> None:
+def test_a_schema_reference_to_another_place_is_not_fetched() -> None:
     with pytest.raises(SchemaMismatch, match=r"the schema refers to 'http://127.0.0.1:9/x', which is not in it"):
         parse_output("{}", {"$ref": "http://127.0.0.1:9/x"})
 
 
-def test_what_is_nested_beyond_reason_does_not_fit() -> None:
+def test_excessively_nested_json_does_not_fit() -> None:
     with pytest.raises(SchemaMismatch):
         parse_output("[" * 100_000 + "]" * 100_000, SCHEMA)
 
 
-async def test_a_schema_that_is_none_is_refused_before_anything_is_asked(studio: Studio) -> None:
+async def test_an_invalid_schema_is_refused_before_the_model_is_called(studio: Studio) -> None:
     studio.agent("judge", output={"type": "nonsense"})
 
     with pytest.raises(Mistake, match=r"the output of judge is no JSON schema: at \$.type"):

@@ -30,12 +30,12 @@ from podium.values.event import (
 )
 
 from ..studio import Studio
-from .test_teams import AGAIN, DONE, lead, plan
+from .test_teams import AGAIN, DONE, add_lead, plan
 
-ALONE = "[[REFLECTION_COMPLETE]]"
+SOLO_DONE = "[[REFLECTION_COMPLETE]]"
 
 
-def ended(studio: Studio, result: Result) -> ReflectEnded:
+def get_reflect_ended(studio: Studio, result: Result) -> ReflectEnded:
     [one] = studio.events(result, ReflectEnded)
     assert isinstance(one, ReflectEnded)
     return one
@@ -44,7 +44,7 @@ def ended(studio: Studio, result: Result) -> ReflectEnded:
 # Evidence
 
 
-def repository(folder: Path) -> Path:
+def make_repository(folder: Path) -> Path:
     folder.mkdir()
     (folder / "kept.txt").write_text("kept")
     (folder / ".gitignore").write_text("ignored.txt\n")
@@ -53,19 +53,21 @@ def repository(folder: Path) -> Path:
     return folder
 
 
-async def checked(studio: Studio, repo: Path, *checks: str, says: list[str], allow: tuple[str, ...] = ()) -> Result:
-    lead(studio, "reflect", "a", says=says, checks=list(checks), max_iterations=2)
+async def run_with_checks(
+    studio: Studio, repo: Path, *checks: str, says: list[str], allow: tuple[str, ...] = ()
+) -> Result:
+    add_lead(studio, "reflect", "a", says=says, checks=list(checks), max_iterations=2)
     studio.settings = structs.replace(studio.settings, permissions=Permissions(allow=allow))
     async with studio.app() as app:
         return await app.run(studio.agents["lead"], "go", repo=repo, agents=studio.agents.values())
 
 
 async def test_a_claim_holds_only_where_the_checks_pass_on_a_clean_checkout(studio: Studio, tmp_path: Path) -> None:
-    repo = repository(tmp_path / "repo")
+    repo = make_repository(tmp_path / "repo")
     (repo / "new.txt").write_text("part of the work")
     (repo / "ignored.txt").write_text("not part of it")
 
-    result = await checked(
+    result = await run_with_checks(
         studio,
         repo,
         "test -e kept.txt",
@@ -87,9 +89,9 @@ async def test_a_claim_holds_only_where_the_checks_pass_on_a_clean_checkout(stud
 
 
 async def test_checks_that_fail_hold_the_claim_back_and_go_into_the_next_plan(studio: Studio, tmp_path: Path) -> None:
-    repo = repository(tmp_path / "repo")
+    repo = make_repository(tmp_path / "repo")
 
-    result = await checked(
+    result = await run_with_checks(
         studio,
         repo,
         "cat kept.txt && test -e wanted.txt",
@@ -98,7 +100,7 @@ async def test_checks_that_fail_hold_the_claim_back_and_go_into_the_next_plan(st
     )
 
     assert not result.succeeded
-    assert ended(studio, result).end == "max_iterations"
+    assert get_reflect_ended(studio, result).end == "max_iterations"
     first, second = studio.events(result, Evaluated)
     assert (first.score, first.is_complete, second.score) == (0.3, False, 0.3)
     assert "the checks do not pass" in first.held_back
@@ -106,10 +108,10 @@ async def test_checks_that_fail_hold_the_claim_back_and_go_into_the_next_plan(st
     assert result.parts[-1].text == "really done"
 
 
-async def test_checks_that_nobody_allows_are_not_run(studio: Studio, tmp_path: Path) -> None:
-    repo = repository(tmp_path / "repo")
+async def test_checks_that_are_not_allowed_are_not_run(studio: Studio, tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "repo")
 
-    result = await checked(studio, repo, "touch ran.txt", says=[plan(("a", "x")), f"done\n{DONE}"] * 2)
+    result = await run_with_checks(studio, repo, "touch ran.txt", says=[plan(("a", "x")), f"done\n{DONE}"] * 2)
 
     assert not result.succeeded
     held_back = studio.events(result, Evaluated)[0].held_back
@@ -119,18 +121,18 @@ async def test_checks_that_nobody_allows_are_not_run(studio: Studio, tmp_path: P
 
 async def test_checks_without_a_repository_are_refused_before_the_run_begins(studio: Studio, tmp_path: Path) -> None:
     with pytest.raises(Mistake, match="no git repository"):
-        await checked(studio, tmp_path, "true", says=["x"])
+        await run_with_checks(studio, tmp_path, "true", says=["x"])
 
 
 # Repetition and adjustments
 
 
 async def test_the_first_repetition_is_warned_of_and_the_second_in_a_row_ends_the_loop(studio: Studio) -> None:
-    lead(studio, "reflect", "a", says=[plan(("a", "x")), f"the same\n{AGAIN}"] * 5)
+    add_lead(studio, "reflect", "a", says=[plan(("a", "x")), f"the same\n{AGAIN}"] * 5)
 
     result = await studio.run("lead", "go")
 
-    assert (ended(studio, result).end, ended(studio, result).iterations) == ("stalled", 3)
+    assert (get_reflect_ended(studio, result).end, get_reflect_ended(studio, result).iterations) == ("stalled", 3)
     warnings = [event for event in studio.events(result, Noticed) if "repeats itself" in event.text]
     assert len(warnings) == 1
     assert [event.iteration for event in studio.events(result, AdjustmentProposed) if "repeats" in event.text] == [2, 3]
@@ -140,7 +142,7 @@ async def test_proposals_are_shown_and_not_applied(studio: Studio) -> None:
     studio.agent("a", says=[{"fails": {"status": 400, "message": "broken"}}], model="small")
     studio.agent("b", says=["b is done"] * 9, model="large")
     says = [plan(("a", "x"), ("b", "y")), f"one {AGAIN}\n{AGAIN}", plan(("b", "z")), f"two\n{DONE}"]
-    lead(studio, "reflect", "a", "b", says=says)
+    add_lead(studio, "reflect", "a", "b", says=says)
 
     result = await studio.run("lead", "go")
 
@@ -153,7 +155,7 @@ async def test_with_adjust_auto_a_failed_worker_gets_another_model_for_its_next_
     studio.agent("a", says=[{"says": "done at last", "fails": {"status": 400, "times": 1}}], model="small")
     studio.agent("b", says=["b is done"] * 9, model="large")
     says = [plan(("a", "x"), ("b", "y")), f"one\n{AGAIN}", plan(("a", "x again")), f"two\n{DONE}"]
-    lead(studio, "reflect", "a", "b", says=says, adjust="auto")
+    add_lead(studio, "reflect", "a", "b", says=says, adjust="auto")
 
     result = await studio.run("lead", "go")
 
@@ -168,21 +170,21 @@ async def test_with_adjust_auto_a_failed_worker_gets_another_model_for_its_next_
     assert any("Take into account: a failed" in heard for heard in studio.heard("lead"))
 
 
-async def test_a_worse_evaluation_is_said_to_be_degrading_and_brings_proposals(studio: Studio) -> None:
+async def test_a_worse_evaluation_is_recorded_as_degrading_and_leads_to_proposals(studio: Studio) -> None:
     says = [plan(("a", "x")), "one thing", plan(("a", "y")), f"quite another thing\n{AGAIN}"]
-    lead(studio, "reflect", "a", says=says, max_iterations=2)
+    add_lead(studio, "reflect", "a", says=says, max_iterations=2)
 
     result = await studio.run("lead", "go")
 
     assert [event.trend for event in studio.events(result, Evaluated)] == ["stable", "degrading"]
-    told = [event.text for event in studio.events(result, AdjustmentProposed)]
-    assert any("fell by 0.30" in text for text in told)
-    assert any("getting worse" in text for text in told)
+    proposals = [event.text for event in studio.events(result, AdjustmentProposed)]
+    assert any("fell by 0.30" in text for text in proposals)
+    assert any("getting worse" in text for text in proposals)
 
 
-async def test_the_same_task_for_two_workers_is_flagged_and_told_to_the_lead(studio: Studio) -> None:
+async def test_the_same_task_for_two_workers_is_flagged_and_reported_to_the_lead(studio: Studio) -> None:
     says = [plan(("a", "do it"), ("b", "do it")), f"one\n{AGAIN}", "nothing is missing", f"x\n{DONE}"]
-    lead(studio, "reflect", "a", "b", says=says)
+    add_lead(studio, "reflect", "a", "b", says=says)
 
     result = await studio.run("lead", "go")
 
@@ -194,19 +196,19 @@ async def test_the_same_task_for_two_workers_is_flagged_and_told_to_the_lead(stu
 
 
 async def test_a_lead_that_never_assigns_anything_fails_at_once_and_says_so(studio: Studio) -> None:
-    lead(studio, "reflect", "a", says=["I will think about it."] * 9)
+    add_lead(studio, "reflect", "a", says=["I will think about it."] * 9)
 
     result = await studio.run("lead", "go")
 
-    assert ended(studio, result).end == "error_budget"
+    assert get_reflect_ended(studio, result).end == "error_budget"
     assert result.error is not None
     assert "assigned nothing" in result.error
     assert len(studio.heard("lead")) == 4
 
 
-async def test_a_later_plan_for_strangers_alone_is_no_claim_and_the_lead_is_asked_again(studio: Studio) -> None:
+async def test_a_later_plan_for_unknown_workers_only_is_no_claim_and_the_lead_is_asked_again(studio: Studio) -> None:
     says = [plan(("a", "x")), f"half of it\n{AGAIN}\ntests", plan(("tester", "tests")), plan(("a", "tests"))]
-    lead(studio, "reflect", "a", says=[*says, f"all of it\n{DONE}"])
+    add_lead(studio, "reflect", "a", says=[*says, f"all of it\n{DONE}"])
 
     result = await studio.run("lead", "go")
 
@@ -214,30 +216,30 @@ async def test_a_later_plan_for_strangers_alone_is_no_claim_and_the_lead_is_aske
     assert "tester: no worker has that name" in studio.heard("lead")[3]
 
 
-async def test_a_lead_that_goes_on_planning_for_strangers_fails_with_what_there_is(studio: Studio) -> None:
+async def test_a_lead_that_keeps_planning_for_unknown_workers_fails_with_partial_results(studio: Studio) -> None:
     says = [plan(("a", "x")), f"half of it\n{AGAIN}\ntests", *[plan(("tester", "tests"))] * 4]
-    lead(studio, "reflect", "a", says=says)
+    add_lead(studio, "reflect", "a", says=says)
 
     result = await studio.run("lead", "go")
 
-    assert ended(studio, result).end == "error_budget"
+    assert get_reflect_ended(studio, result).end == "error_budget"
     assert "half of it" in [part.text for part in result.parts]
 
 
-async def test_an_exhausted_budget_ends_the_loop_with_what_there_is(studio: Studio) -> None:
-    lead(studio, "reflect", "a", says=[plan(("a", "x")), f"half an answer\n{AGAIN}"] * 9, max_iterations=9)
+async def test_an_exhausted_budget_ends_the_loop_with_partial_results(studio: Studio) -> None:
+    add_lead(studio, "reflect", "a", says=[plan(("a", "x")), f"half an answer\n{AGAIN}"] * 9, max_iterations=9)
 
     async with studio.app() as app:
         result = await app.run(studio.agents["lead"], "go", agents=studio.agents.values(), budget=Budget(tokens=900))
 
-    assert ended(studio, result).end == "budget_exhausted"
+    assert get_reflect_ended(studio, result).end == "budget_exhausted"
     assert any("half an answer" in part.text for part in result.parts)
 
 
-async def test_a_worker_that_was_late_in_one_iteration_is_not_heard_in_the_next(studio: Studio) -> None:
+async def test_a_worker_that_timed_out_in_one_iteration_does_not_appear_in_the_next(studio: Studio) -> None:
     studio.agent("slow", says=[{"says": "too late", "silent": True}])
     says = [plan(("slow", "x"), ("b", "y")), f"one\n{AGAIN}", plan(("b", "z")), f"two\n{DONE}"]
-    lead(studio, "reflect", "slow", "b", says=says, worker_timeout=0.8)
+    add_lead(studio, "reflect", "slow", "b", says=says, worker_timeout=0.8)
 
     result = await studio.run("lead", "go")
 
@@ -252,10 +254,10 @@ async def test_a_worker_that_was_late_in_one_iteration_is_not_heard_in_the_next(
     assert "slow: timed out" not in studio.heard("lead")[-1]
 
 
-async def test_a_message_to_the_lead_waits_for_its_next_turn_and_cuts_no_collection(studio: Studio) -> None:
+async def test_a_message_to_the_lead_waits_for_its_next_turn_and_interrupts_no_worker(studio: Studio) -> None:
     studio.agent("a", says=[{"says": "a is done", "delay": 0.5}] * 3)
     says = [plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"]
-    lead(studio, "reflect", "a", says=says)
+    add_lead(studio, "reflect", "a", says=says)
 
     async with studio.start("lead", "go") as run:
         async for entry in run.entries():
@@ -272,7 +274,7 @@ async def test_a_message_to_the_lead_waits_for_its_next_turn_and_cuts_no_collect
 
 async def test_resuming_after_a_pause_forgets_repetition_and_keeps_the_count(studio: Studio) -> None:
     studio.agent("a", says=[{"says": "a is done", "delay": 0.6}] * 9)
-    lead(studio, "reflect", "a", says=[plan(("a", "x")), f"the same\n{AGAIN}"] * 9, max_iterations=4)
+    add_lead(studio, "reflect", "a", says=[plan(("a", "x")), f"the same\n{AGAIN}"] * 9, max_iterations=4)
     async with studio.start("lead", "go") as run:
         async for entry in run.entries():
             if isinstance(entry.event, Evaluated) and entry.event.iteration == 2:
@@ -283,20 +285,23 @@ async def test_resuming_after_a_pause_forgets_repetition_and_keeps_the_count(stu
 
     result = await studio.resume(paused.run_id)
 
-    assert (ended(studio, result).end, ended(studio, result).iterations) == ("max_iterations", 4)
+    assert (get_reflect_ended(studio, result).end, get_reflect_ended(studio, result).iterations) == (
+        "max_iterations",
+        4,
+    )
 
 
 # Alone
 
 
 async def test_one_agent_alone_works_on_it_until_it_finds_nothing_missing(studio: Studio) -> None:
-    studio.agent("writer", says=[f"a draft\n{AGAIN}\nthe ending", f"the whole thing\n{ALONE}"])
+    studio.agent("writer", says=[f"a draft\n{AGAIN}\nthe ending", f"the whole thing\n{SOLO_DONE}"])
 
     async with studio.app() as app:
         result = await app.run(studio.agents["writer"], "Write.", mode="reflect", max_iterations=3)
 
     assert result.text == "the whole thing"
-    assert (ended(studio, result).end, ended(studio, result).iterations) == ("goal_met", 2)
+    assert (get_reflect_ended(studio, result).end, get_reflect_ended(studio, result).iterations) == ("goal_met", 2)
     assert "the ending" in studio.heard("writer")[1]
 
 
@@ -319,7 +324,7 @@ async def test_a_groups_sentinel_does_not_end_one_agents_own_loop(studio: Studio
         ({}, {"mode": "reflect", "max_iterations": 0}, "0 iterations are none"),
     ],
 )
-async def test_what_an_agent_cannot_do_is_said_before_the_run_begins(
+async def test_what_an_agent_cannot_do_is_refused_before_the_run_begins(
     studio: Studio, keys: dict[str, Any], given: Any, message: str
 ) -> None:
     studio.agent("other")
@@ -331,7 +336,7 @@ async def test_what_an_agent_cannot_do_is_said_before_the_run_begins(
 
 
 async def test_a_team_may_work_in_another_mode_this_time(studio: Studio) -> None:
-    lead(studio, "reflect", "a", "b")
+    add_lead(studio, "reflect", "a", "b")
 
     async with studio.app() as app:
         result = await app.run(studio.agents["lead"], "go", agents=studio.agents.values(), mode="broadcast")
@@ -342,10 +347,10 @@ async def test_a_team_may_work_in_another_mode_this_time(studio: Studio) -> None
 # Changing a member while the team is at work
 
 
-async def test_a_changed_member_works_otherwise_from_its_next_part_on(studio: Studio) -> None:
+async def test_a_change_of_a_member_applies_from_its_next_task_on(studio: Studio) -> None:
     studio.agent("a", says=[{"says": "a is done", "delay": 0.6}] * 3, prompt="You are slow.")
     says = [plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"]
-    lead(studio, "reflect", "a", says=says)
+    add_lead(studio, "reflect", "a", says=says)
 
     async with studio.start("lead", "go") as run:
         async for entry in run.entries():
@@ -358,14 +363,14 @@ async def test_a_changed_member_works_otherwise_from_its_next_part_on(studio: St
     assert [call.system for call in studio.calls if call.agent == "a"] == ["You are slow.", "You are quick."]
 
 
-async def test_a_part_that_began_before_a_change_is_resumed_as_it_began(studio: Studio) -> None:
+async def test_a_task_that_started_before_a_change_is_resumed_as_it_started(studio: Studio) -> None:
     studio.agent("a", says=["a is done"] * 3, prompt="You are slow.")
     says = [plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"]
-    lead(studio, "reflect", "a", says=says)
+    add_lead(studio, "reflect", "a", says=says)
     died = await studio.run("lead", "go", fault=refuse_after(8))
     assert died.outcome == "interrupted"
     assert studio.events(died, OperationStarted)[-1].agent == "a"
-    studio.bury()
+    studio.expire_leases()
     post_to_mailbox(studio.settings.store, died.run_id, MemberChanged(member="a", prompt="You are quick."))
 
     result = await studio.resume(died.run_id)
@@ -374,9 +379,9 @@ async def test_a_part_that_began_before_a_change_is_resumed_as_it_began(studio: 
     assert [call.system for call in studio.calls if call.agent == "a"][-2:] == ["You are slow.", "You are quick."]
 
 
-async def test_nobody_can_be_changed_who_is_not_there_or_into_what_is_not(studio: Studio) -> None:
+async def test_a_change_of_an_unknown_member_is_a_mistake(studio: Studio) -> None:
     studio.agent("a", says=[{"says": "a is done", "delay": 0.05}] * 3)
-    lead(studio, "reflect", "a", says=[plan(("a", "x")), f"one\n{DONE}"])
+    add_lead(studio, "reflect", "a", says=[plan(("a", "x")), f"one\n{DONE}"])
 
     async with studio.start("lead", "go") as run:
         with pytest.raises(Mistake, match="no agent 'b'; there are lead, a"):
@@ -386,9 +391,9 @@ async def test_nobody_can_be_changed_who_is_not_there_or_into_what_is_not(studio
 
 async def test_a_change_that_cannot_be_made_is_refused_by_the_owner_and_the_run_goes_on(studio: Studio) -> None:
     studio.agent("a", says=["a is done"] * 3)
-    lead(studio, "reflect", "a", says=[plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"])
+    add_lead(studio, "reflect", "a", says=[plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{DONE}"])
     died = await studio.run("lead", "go", fault=refuse_after(4))
-    studio.bury()
+    studio.expire_leases()
     post_to_mailbox(studio.settings.store, died.run_id, MemberChanged(member="nobody", prompt="x"))
 
     result = await studio.resume(died.run_id)
@@ -397,16 +402,16 @@ async def test_a_change_that_cannot_be_made_is_refused_by_the_owner_and_the_run_
     assert any("nobody stays as it is" in event.text for event in studio.events(result, Noticed))
 
 
-async def test_a_message_that_comes_during_a_pause_is_heard_whenever_the_run_had_stopped(studio: Studio) -> None:
+async def test_a_message_sent_while_a_run_is_stopped_is_delivered_wherever_the_run_had_stopped(studio: Studio) -> None:
     says = [plan(("a", "x")), f"one\n{AGAIN}", plan(("a", "y")), f"two\n{AGAIN}", plan(("a", "z")), f"three\n{DONE}"]
-    lead(studio, "reflect", "a", says=says)
+    add_lead(studio, "reflect", "a", says=says)
     whole = await studio.run("lead", "go")
     last_turn = max(entry.seq for entry in studio.entries(whole) if entry.scope == "lead/turn#6")
 
     for entries in range(2, last_turn - 4):
         studio.calls.clear()
         died = await studio.run("lead", "go", fault=refuse_after(entries))
-        studio.bury()
+        studio.expire_leases()
         message = MessageReceived(id=f"m{entries}", to="lead", text="MIND THE GAP")
         post_to_mailbox(studio.settings.store, died.run_id, message)
 
@@ -417,17 +422,17 @@ async def test_a_message_that_comes_during_a_pause_is_heard_whenever_the_run_had
 
 
 async def test_a_lead_may_answer_directly_in_a_loop_too(studio: Studio) -> None:
-    lead(studio, "reflect", "a", says=["The answer is 42."], answer_directly=True)
+    add_lead(studio, "reflect", "a", says=["The answer is 42."], answer_directly=True)
 
     result = await studio.run("lead", "What is it?")
 
     assert result.text == "The answer is 42."
-    assert ended(studio, result).end == "goal_met"
+    assert get_reflect_ended(studio, result).end == "goal_met"
 
 
 async def test_the_answer_has_no_verdict_and_no_list_of_what_was_missing_in_it(studio: Studio) -> None:
     says = [plan(("a", "x")), f"the work\n{AGAIN}\nmissing: tests", "nothing is missing any more"]
-    lead(studio, "reflect", "a", says=says)
+    add_lead(studio, "reflect", "a", says=says)
 
     result = await studio.run("lead", "go")
 
@@ -436,17 +441,19 @@ async def test_the_answer_has_no_verdict_and_no_list_of_what_was_missing_in_it(s
 
 async def test_a_later_plan_that_only_says_that_more_is_needed_is_no_claim(studio: Studio) -> None:
     slip = f"not yet\n{AGAIN}"
-    lead(studio, "reflect", "a", says=[plan(("a", "x")), f"half\n{AGAIN}", slip, plan(("a", "y")), f"whole\n{DONE}"])
+    add_lead(
+        studio, "reflect", "a", says=[plan(("a", "x")), f"half\n{AGAIN}", slip, plan(("a", "y")), f"whole\n{DONE}"]
+    )
 
     result = await studio.run("lead", "go")
 
-    assert (result.text, ended(studio, result).iterations) == ("whole", 2)
+    assert (result.text, get_reflect_ended(studio, result).iterations) == ("whole", 2)
     assert "it says that more is needed, and assigns nothing" in studio.heard("lead")[3]
     assert [one.rationale for one in studio.events(result, Evaluated)] == ["half", "whole"]
 
 
 async def test_parts_are_in_member_order_whatever_the_plan_says(studio: Studio) -> None:
-    lead(studio, "orchestrate", "a", "b", "c", says=[plan(("c", "3"), ("a", "1"), ("b", "2")), "all"])
+    add_lead(studio, "orchestrate", "a", "b", "c", says=[plan(("c", "3"), ("a", "1"), ("b", "2")), "all"])
 
     result = await studio.run("lead", "go")
 
@@ -455,11 +462,11 @@ async def test_parts_are_in_member_order_whatever_the_plan_says(studio: Studio) 
 
 async def test_how_long_a_worker_took_is_known_after_a_resume(studio: Studio) -> None:
     studio.agent("a", says=[{"says": "a is done", "delay": 0.6}])
-    lead(studio, "orchestrate", "a", says=[plan(("a", "x")), "all"])
+    add_lead(studio, "orchestrate", "a", says=[plan(("a", "x")), "all"])
     whole = await studio.run("lead", "go")
     at = next(entry.seq for entry in studio.entries(whole) if entry.key == "lead/member:a#1")
     died = await studio.run("lead", "go", fault=refuse_after(at))
-    studio.bury()
+    studio.expire_leases()
 
     await studio.resume(died.run_id)
 
@@ -467,8 +474,8 @@ async def test_how_long_a_worker_took_is_known_after_a_resume(studio: Studio) ->
     assert "### a (succeeded, 0 s)" not in studio.heard("lead")[-1]
 
 
-async def test_a_worker_without_a_prompt_is_told_what_it_is(studio: Studio) -> None:
-    lead(studio, "orchestrate", "a", says=[plan(("a", "x")), "all"])
+async def test_a_worker_without_a_prompt_gets_a_default_prompt(studio: Studio) -> None:
+    add_lead(studio, "orchestrate", "a", says=[plan(("a", "x")), "all"])
 
     await studio.run("lead", "go")
 
@@ -478,7 +485,7 @@ async def test_a_worker_without_a_prompt_is_told_what_it_is(studio: Studio) -> N
 
 @pytest.mark.parametrize("template", ["{request.x} go", "{workers[x]}", "{request:>30000000}", "{", "{0}", "{unknown}"])
 async def test_no_template_of_a_team_breaks_its_run(studio: Studio, template: str) -> None:
-    lead(studio, "orchestrate", "a", says=[plan(("a", "x")), "all"], prompts={"plan": template})
+    add_lead(studio, "orchestrate", "a", says=[plan(("a", "x")), "all"], prompts={"plan": template})
 
     result = await studio.run("lead", "go")
 

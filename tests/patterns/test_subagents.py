@@ -63,15 +63,15 @@ async def test_a_sub_agent_may_have_advisors_and_a_chain_of_its_own(studio: Stud
     result = await studio.run("lead", "go")
 
     assert studio.calls[-1].messages[-1].text == "the final text"
-    picture = RunView.from_entries(studio.entries(result))
-    assert picture.root is not None
-    assert [(node.agent, node.trigger) for node in picture.root.walk()] == [
+    run_view = RunView.from_entries(studio.entries(result))
+    assert run_view.root is not None
+    assert [(node.agent, node.trigger) for node in run_view.root.walk()] == [
         ("lead", "request"),
         ("draft", "tool"),
         ("hint", "advice"),
         ("editor", "handoff"),
     ]
-    assert picture.usage.calls == 5
+    assert run_view.usage.calls == 5
 
 
 async def test_a_resumed_run_calls_no_sub_agent_again(studio: Studio) -> None:

@@ -4,7 +4,7 @@ from podium.patterns.synthesis import MIN_BLOCK_CHARACTERS, as_writer, fit_block
 from podium.values.agent import Agent, Member, Team
 
 
-def test_what_fits_is_left_as_it_is() -> None:
+def test_blocks_that_fit_are_left_unchanged() -> None:
     assert fit_blocks(["one", "two"], most=100) == ("one\n\ntwo", 0)
 
 

@@ -27,7 +27,7 @@ DONE = "[[GROUP_REFLECT_COMPLETE]]"
 AGAIN = "[[NEEDS_ITERATION]]"
 
 
-def lead(
+def add_lead(
     studio: Studio, mode: str, *names: str, says: Any = ("ok",), evaluator: str | None = None, **options: Any
 ) -> None:
     """A lead with these members, each of which says that it is done where nothing else was said of it."""
@@ -50,9 +50,9 @@ def plan(*assignments: tuple[str, str]) -> str:
 # Broadcast and sequential
 
 
-async def test_broadcast_gives_everybody_the_request_and_all_answers_in_member_order(studio: Studio) -> None:
+async def test_broadcast_gives_all_members_the_request_and_returns_the_answers_in_member_order(studio: Studio) -> None:
     studio.agent("slow", says=[{"says": "first in line", "delay": 0.05}])
-    lead(studio, "broadcast", "slow", "quick")
+    add_lead(studio, "broadcast", "slow", "quick")
 
     result = await studio.run("lead", "What do you say?")
 
@@ -62,9 +62,9 @@ async def test_broadcast_gives_everybody_the_request_and_all_answers_in_member_o
     assert not studio.heard("lead")
 
 
-async def test_one_member_that_fails_stops_nobody(studio: Studio) -> None:
+async def test_one_member_that_fails_does_not_stop_the_others(studio: Studio) -> None:
     studio.agent("bad", says=[{"fails": {"status": 400, "message": "no"}}])
-    lead(studio, "broadcast", "bad", "good")
+    add_lead(studio, "broadcast", "bad", "good")
 
     result = await studio.run("lead", "go")
 
@@ -73,9 +73,9 @@ async def test_one_member_that_fails_stops_nobody(studio: Studio) -> None:
     assert result.parts[0].outcome == "failed"
 
 
-async def test_a_team_in_which_nobody_succeeds_fails_with_the_reasons(studio: Studio) -> None:
+async def test_a_team_in_which_no_member_succeeds_fails_with_the_reasons(studio: Studio) -> None:
     studio.agent("bad", says=[{"fails": {"status": 400, "message": "no such thing"}}])
-    lead(studio, "sequential", "bad")
+    add_lead(studio, "sequential", "bad")
 
     result = await studio.run("lead", "go")
 
@@ -85,7 +85,7 @@ async def test_a_team_in_which_nobody_succeeds_fails_with_the_reasons(studio: St
 
 async def test_in_sequence_each_member_sees_the_answers_before_it(studio: Studio) -> None:
     studio.agent("bad", says=[{"fails": {"status": 400}}])
-    lead(studio, "sequential", "one", "bad", "three")
+    add_lead(studio, "sequential", "one", "bad", "three")
 
     result = await studio.run("lead", "Count.")
 
@@ -100,7 +100,7 @@ async def test_a_member_may_be_a_team_and_a_chain(studio: Studio) -> None:
     studio.agent("last", says=["the end of the chain"])
     studio.agent("chain", says=["a draft"], handoff="last")
     studio.agent("inner", team=Team(mode="sequential", members=(Member(agent="chain"),)))
-    lead(studio, "broadcast", "inner")
+    add_lead(studio, "broadcast", "inner")
 
     result = await studio.run("lead", "go")
 
@@ -122,9 +122,9 @@ async def test_a_team_may_change_its_members(studio: Studio) -> None:
 # Orchestrate
 
 
-async def test_a_lead_plans_its_workers_work_and_it_answers(studio: Studio) -> None:
+async def test_a_lead_plans_the_work_of_its_workers_and_answers(studio: Studio) -> None:
     says = [plan(("a", "look"), ("b", "listen")), "the synthesis"]
-    lead(studio, "orchestrate", "a", "b", "c", says=says, shared_context="We are few.")
+    add_lead(studio, "orchestrate", "a", "b", "c", says=says, shared_context="We are few.")
 
     result = await studio.run("lead", "Find out.")
 
@@ -137,7 +137,7 @@ async def test_a_lead_plans_its_workers_work_and_it_answers(studio: Studio) -> N
 
 
 async def test_a_lead_that_assigns_nothing_is_asked_again_and_then_the_run_fails(studio: Studio) -> None:
-    lead(studio, "orchestrate", "a", says=["I shall do it myself"] * 4)
+    add_lead(studio, "orchestrate", "a", says=["I shall do it myself"] * 4)
 
     result = await studio.run("lead", "go")
 
@@ -146,7 +146,7 @@ async def test_a_lead_that_assigns_nothing_is_asked_again_and_then_the_run_fails
 
 
 async def test_a_lead_may_answer_directly_only_where_the_team_allows_it(studio: Studio) -> None:
-    lead(studio, "orchestrate", "a", says=["It is four."], answer_directly=True)
+    add_lead(studio, "orchestrate", "a", says=["It is four."], answer_directly=True)
 
     result = await studio.run("lead", "Two and two?")
 
@@ -154,7 +154,7 @@ async def test_a_lead_may_answer_directly_only_where_the_team_allows_it(studio: 
 
 
 async def test_dispatch_can_be_forced(studio: Studio) -> None:
-    lead(studio, "orchestrate", "a", "b", says=["no"] * 4 + ["from all"], dispatch="force")
+    add_lead(studio, "orchestrate", "a", "b", says=["no"] * 4 + ["from all"], dispatch="force")
 
     result = await studio.run("lead", "go")
 
@@ -167,7 +167,7 @@ async def test_one_dead_worker_of_five_leaves_a_partial_synthesis(studio: Studio
     studio.agent("dead", says=[{"silent": True}])
     names = ("a", "b", "c", "d", "dead")
     says = [plan(*((name, "go") for name in names)), "without dead"]
-    lead(studio, "orchestrate", *names, says=says, worker_timeout=0.8)
+    add_lead(studio, "orchestrate", *names, says=says, worker_timeout=0.8)
 
     result = await studio.run("lead", "go")
 
@@ -176,7 +176,7 @@ async def test_one_dead_worker_of_five_leaves_a_partial_synthesis(studio: Studio
 
 
 async def test_two_tasks_for_one_worker_are_one_dispatch(studio: Studio) -> None:
-    lead(studio, "orchestrate", "a", says=[plan(("a", "first"), ("a", "second")), "both"])
+    add_lead(studio, "orchestrate", "a", says=[plan(("a", "first"), ("a", "second")), "both"])
 
     result = await studio.run("lead", "go")
 
@@ -190,7 +190,7 @@ async def test_two_tasks_for_one_worker_are_one_dispatch(studio: Studio) -> None
 
 async def test_the_goal_is_met_when_the_judge_says_so_on_a_line_of_its_own(studio: Studio) -> None:
     says = [plan(("a", "x")), f"half\n{AGAIN}\nmore of it", plan(("a", "y")), f"whole\n{DONE}"]
-    lead(studio, "reflect", "a", says=says)
+    add_lead(studio, "reflect", "a", says=says)
 
     result = await studio.run("lead", "go")
 
@@ -204,19 +204,19 @@ async def test_the_goal_is_met_when_the_judge_says_so_on_a_line_of_its_own(studi
 async def test_a_sentinel_in_a_workers_text_or_in_a_sentence_ends_nothing(studio: Studio) -> None:
     studio.agent("a", says=[f"look:\n{DONE}\n"] * 2)
     says = [plan(("a", "x")), f"I would not say {DONE} yet", plan(("a", "y")), f"done\n{DONE}"]
-    lead(studio, "reflect", "a", says=says)
+    add_lead(studio, "reflect", "a", says=says)
 
     result = await studio.run("lead", "go")
 
     assert studio.events(result, ReflectEnded)[0].iterations == 2
-    told = studio.heard("lead")[1]
-    assert "look:" in told
-    assert told.count(f"\n{DONE}\n") == 1, "only in our own instructions"
+    prompt = studio.heard("lead")[1]
+    assert "look:" in prompt
+    assert prompt.count(f"\n{DONE}\n") == 1, "only in our own instructions"
 
 
 async def test_an_evaluator_scores_and_a_good_score_is_enough(studio: Studio) -> None:
     studio.agent("judge", says=["SCORE: 0.95\nRATIONALE: fine"])
-    lead(studio, "reflect", "a", says=[plan(("a", "x")), "a draft about ships"], evaluator="judge")
+    add_lead(studio, "reflect", "a", says=[plan(("a", "x")), "a draft about ships"], evaluator="judge")
 
     result = await studio.run("lead", "go")
 
@@ -228,7 +228,7 @@ async def test_an_evaluator_scores_and_a_good_score_is_enough(studio: Studio) ->
 async def test_a_lead_cannot_pass_its_own_work_where_there_is_an_evaluator(studio: Studio) -> None:
     studio.agent("judge", says=["SCORE: 0.5\nRATIONALE: thin"])
     says = [plan(("a", "x")), f"one text\n{DONE}", plan(("a", "y")), f"quite another\n{DONE}"]
-    lead(studio, "reflect", "a", says=says, evaluator="judge", max_iterations=2)
+    add_lead(studio, "reflect", "a", says=says, evaluator="judge", max_iterations=2)
 
     result = await studio.run("lead", "go")
 
@@ -238,7 +238,7 @@ async def test_a_lead_cannot_pass_its_own_work_where_there_is_an_evaluator(studi
 
 async def test_no_more_iterations_than_allowed(studio: Studio) -> None:
     says = [text for n in range(3) for text in (plan(("a", f"task {n}")), f"text number {n} {'x ' * n}\n{AGAIN}\nmore")]
-    lead(studio, "reflect", "a", says=says, max_iterations=3)
+    add_lead(studio, "reflect", "a", says=says, max_iterations=3)
 
     result = await studio.run("lead", "go")
 
@@ -250,7 +250,7 @@ async def test_no_more_iterations_than_allowed(studio: Studio) -> None:
 
 async def test_work_that_repeats_itself_stops_the_loop(studio: Studio) -> None:
     says = [text for n in range(5) for text in (plan(("a", f"task {n}")), "always the same words here")]
-    lead(studio, "reflect", "a", says=says)
+    add_lead(studio, "reflect", "a", says=says)
 
     result = await studio.run("lead", "go")
 
@@ -260,7 +260,7 @@ async def test_work_that_repeats_itself_stops_the_loop(studio: Studio) -> None:
 
 async def test_three_errors_in_a_row_end_the_loop(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
     studio.agent("a", says=[{"fails": {"status": 400, "message": "broken"}}] * 9)
-    lead(studio, "reflect", "a", says=[plan(("a", f"try {n}")) for n in range(9)])
+    add_lead(studio, "reflect", "a", says=[plan(("a", f"try {n}")) for n in range(9)])
     monkeypatch.setattr("podium.patterns.reflect.RETRY_SECONDS", 0.0)
 
     result = await studio.run("lead", "go")
@@ -269,9 +269,9 @@ async def test_three_errors_in_a_row_end_the_loop(studio: Studio, monkeypatch: p
     assert len(studio.events(result, IterationFailed)) == 3
 
 
-async def test_everybody_must_have_taken_part_where_the_team_wants_that(studio: Studio) -> None:
+async def test_all_members_must_have_taken_part_where_the_team_requires_it(studio: Studio) -> None:
     says = [plan(("a", "x")), f"one\n{DONE}", plan(("b", "y")), f"two, with more\n{DONE}"]
-    lead(studio, "reflect", "a", "b", says=says, participation="all")
+    add_lead(studio, "reflect", "a", "b", says=says, participation="all")
 
     result = await studio.run("lead", "go")
 
@@ -283,7 +283,7 @@ async def test_everybody_must_have_taken_part_where_the_team_wants_that(studio: 
 
 async def test_a_later_plan_without_work_is_the_claim_that_nothing_is_missing(studio: Studio) -> None:
     says = [plan(("a", "x")), f"the work\n{AGAIN}\nperhaps more", "Nothing is missing."]
-    lead(studio, "reflect", "a", says=says)
+    add_lead(studio, "reflect", "a", says=says)
 
     result = await studio.run("lead", "go")
 
@@ -294,20 +294,20 @@ async def test_a_later_plan_without_work_is_the_claim_that_nothing_is_missing(st
 # Discuss
 
 
-def member(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+def move_with_calls(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
     return {"calls": [{"name": name, "arguments": arguments} for name, arguments in calls]}
 
 
-def ready(message: str = "I agree") -> list[Any]:
-    return [member(("broadcast", {"message": message}), ("vote_conclude", {"ready": True})), "done"]
+def ready_moves(message: str = "I agree") -> list[Any]:
+    return [move_with_calls(("broadcast", {"message": message}), ("vote_conclude", {"ready": True})), "done"]
 
 
 @pytest.mark.parametrize("number", [2, 5, 20])
 async def test_a_discussion_ends_when_all_are_ready_and_the_coordinator_answers(studio: Studio, number: int) -> None:
     names = [f"m{n}" for n in range(number)]
     for name in names:
-        studio.agent(name, says=ready(f"{name} speaks"))
-    lead(studio, "discuss", *names, says=["what we agreed on"])
+        studio.agent(name, says=ready_moves(f"{name} speaks"))
+    add_lead(studio, "discuss", *names, says=["what we agreed on"])
 
     result = await studio.run("lead", "Tea or coffee?")
 
@@ -317,11 +317,11 @@ async def test_a_discussion_ends_when_all_are_ready_and_the_coordinator_answers(
     assert all(f"{name} speaks" in studio.heard("lead")[-1] for name in names)
 
 
-async def test_each_message_is_heard_once_by_every_other_member(studio: Studio) -> None:
+async def test_each_message_is_delivered_once_to_every_other_member(studio: Studio) -> None:
     for name in ("a", "b"):
-        said = member(("broadcast", {"message": f"{name} in round one"}))
+        said = move_with_calls(("broadcast", {"message": f"{name} in round one"}))
         studio.agent(name, says=[said, "ok", "PASS", f"{name} at the end"])
-    lead(studio, "discuss", "a", "b", says=["hm", "hm", "so be it"], max_rounds=3, termination="max_rounds")
+    add_lead(studio, "discuss", "a", "b", says=["hm", "hm", "so be it"], max_rounds=3, termination="max_rounds")
 
     result = await studio.run("lead", "Talk.")
 
@@ -332,9 +332,9 @@ async def test_each_message_is_heard_once_by_every_other_member(studio: Studio) 
     assert len(studio.events(result, Broadcast)) == 4
 
 
-async def test_a_reply_without_tools_is_told_to_the_others(studio: Studio) -> None:
+async def test_a_reply_without_tools_is_broadcast_to_the_others(studio: Studio) -> None:
     studio.agent("a", says=["I only reply"] * 3)
-    lead(studio, "discuss", "a", "b", says=["well", "the end"], max_rounds=1)
+    add_lead(studio, "discuss", "a", "b", says=["well", "the end"], max_rounds=1)
 
     result = await studio.run("lead", "Talk.")
 
@@ -342,8 +342,8 @@ async def test_a_reply_without_tools_is_told_to_the_others(studio: Studio) -> No
 
 
 async def test_the_coordinator_decides(studio: Studio) -> None:
-    says = ["go on", member(("conclude", {"summary": "tea"}))]
-    lead(studio, "discuss", "a", "b", says=says, termination="coordinator_decides")
+    says = ["go on", move_with_calls(("conclude", {"summary": "tea"}))]
+    add_lead(studio, "discuss", "a", "b", says=says, termination="coordinator_decides")
 
     result = await studio.run("lead", "Tea or coffee?")
 
@@ -351,11 +351,11 @@ async def test_the_coordinator_decides(studio: Studio) -> None:
     assert studio.events(result, DiscussionEnded)[0].by == "coordinator"
 
 
-async def test_a_silent_and_a_failing_member_hold_up_nobody(studio: Studio) -> None:
+async def test_a_silent_and_a_failing_member_do_not_hold_up_the_others(studio: Studio) -> None:
     studio.agent("silent", says=[{"silent": True}] * 3)
     studio.agent("broken", says=[{"fails": {"status": 400}}] * 3)
-    studio.agent("good", says=ready())
-    lead(studio, "discuss", "silent", "broken", "good", says=["the end"], round_timeout=1.0)
+    studio.agent("good", says=ready_moves())
+    add_lead(studio, "discuss", "silent", "broken", "good", says=["the end"], round_timeout=1.0)
 
     result = await studio.run("lead", "Talk.")
 
@@ -364,8 +364,8 @@ async def test_a_silent_and_a_failing_member_hold_up_nobody(studio: Studio) -> N
 
 
 async def test_a_coordinator_that_fails_leaves_the_discussion_itself(studio: Studio) -> None:
-    studio.agent("a", says=ready("my point"))
-    lead(studio, "discuss", "a", says=[{"fails": {"status": 400}}])
+    studio.agent("a", says=ready_moves("my point"))
+    add_lead(studio, "discuss", "a", says=[{"fails": {"status": 400}}])
 
     result = await studio.run("lead", "Talk.")
 
@@ -376,30 +376,32 @@ async def test_a_coordinator_that_fails_leaves_the_discussion_itself(studio: Stu
 # Death
 
 
-def orchestrated(studio: Studio) -> None:
-    lead(studio, "orchestrate", "a", "b", says=[plan(("a", "x"), ("b", "y")), "the synthesis"])
+def set_up_orchestrate(studio: Studio) -> None:
+    add_lead(studio, "orchestrate", "a", "b", says=[plan(("a", "x"), ("b", "y")), "the synthesis"])
 
 
-def reflected(studio: Studio) -> None:
+def set_up_reflect(studio: Studio) -> None:
     says = [plan(("a", "x")), f"half\n{AGAIN}\nmore", plan(("b", "y")), f"whole\n{DONE}"]
-    lead(studio, "reflect", "a", "b", says=says)
+    add_lead(studio, "reflect", "a", "b", says=says)
 
 
-def discussed(studio: Studio) -> None:
+def set_up_discuss(studio: Studio) -> None:
     for name in ("a", "b"):
-        studio.agent(name, says=ready(name))
-    lead(studio, "discuss", "a", "b", says=["the end"])
+        studio.agent(name, says=ready_moves(name))
+    add_lead(studio, "discuss", "a", "b", says=["the end"])
 
 
-def sequenced(studio: Studio) -> None:
-    lead(studio, "sequential", "a", "b")
+def set_up_sequential(studio: Studio) -> None:
+    add_lead(studio, "sequential", "a", "b")
 
 
-def broadcasted(studio: Studio) -> None:
-    lead(studio, "broadcast", "a", "b")
+def set_up_broadcast(studio: Studio) -> None:
+    add_lead(studio, "broadcast", "a", "b")
 
 
-@pytest.mark.parametrize("staged", [broadcasted, sequenced, orchestrated, reflected, discussed])
+@pytest.mark.parametrize(
+    "staged", [set_up_broadcast, set_up_sequential, set_up_orchestrate, set_up_reflect, set_up_discuss]
+)
 async def test_a_team_that_dies_at_any_entry_ends_the_same_and_repeats_no_finished_call(
     studio: Studio, staged: Callable[[Studio], None]
 ) -> None:
@@ -409,7 +411,7 @@ async def test_a_team_that_dies_at_any_entry_ends_the_same_and_repeats_no_finish
     started = len(studio.events(whole, OperationStarted))
     for number in range(2, len(studio.entries(whole)) + 1):
         first = await studio.run("lead", "go", fault=refuse_after(number))
-        studio.bury()
+        studio.expire_leases()
         result = first if first.succeeded else await studio.resume(first.run_id)
 
         assert (result.text, result.outcome) == (whole.text, whole.outcome), number

@@ -50,7 +50,7 @@ def test_a_byte_order_mark_hides_nothing() -> None:
     assert parse_pass_fail("\ufeffFAIL: no tests") == PassFail(False, "no tests")
 
 
-def test_one_sentinel_does_not_stand_for_the_other() -> None:
+def test_one_sentinel_does_not_count_as_the_other() -> None:
     assert is_complete(SINGLE, group=False)
     assert not is_complete(GROUP, group=False)
     assert not is_complete(SINGLE)

@@ -341,7 +341,7 @@ def test_the_corpora_are_large_enough() -> None:
     assert len(set(HARMLESS)) >= 35
 
 
-def test_what_people_run_all_day_is_not_asked_about() -> None:
+def test_everyday_commands_are_not_asked_about() -> None:
     asked = [command for command in HARMLESS if check(command, BROAD).decision != "allow"]
 
     assert len(asked) <= 3, asked
@@ -440,7 +440,7 @@ def test_a_rule_without_a_space_before_its_star_is_a_prefix() -> None:
     assert check("npm run tests", {"allow": ["Bash(npm run test*)"]}).decision == "allow"
 
 
-def test_a_star_in_the_middle_stands_for_words() -> None:
+def test_a_star_in_the_middle_matches_words() -> None:
     rules = {"ask": ["Bash(git * main)"]}
 
     assert check("git push origin main", rules).rule == "Bash(git * main)"
@@ -472,7 +472,7 @@ def test_an_exact_rule_allows_exactly_its_command() -> None:
     assert check("bash scripts/build.sh", rules).decision == "ask"
 
 
-def test_a_rule_for_all_of_bash_still_leaves_the_unclear_to_a_person() -> None:
+def test_with_a_rule_for_all_of_bash_unclear_commands_are_still_asked_about() -> None:
     rules = {"allow": ["Bash"]}
 
     assert check("make", rules).decision == "allow"
@@ -504,11 +504,11 @@ def test_every_part_of_a_compound_needs_a_rule() -> None:
     ],
     ids=["parts", "length", "parentheses", "substitutions", "groups", "shells", "assignments", "huge"],
 )
-def test_what_is_too_much_to_look_through_is_asked_about(command: str) -> None:
+def test_commands_that_are_too_large_to_inspect_are_asked_about(command: str) -> None:
     assert check(command, {"allow": ["Bash"]}).decision == "ask"
 
 
-def test_fifty_parts_are_still_looked_through() -> None:
+def test_fifty_parts_are_still_inspected() -> None:
     assert check(" && ".join(["ls"] * 50), {"allow": ["Bash(ls *)"]}).decision == "allow"
 
 
@@ -523,7 +523,7 @@ def test_padding_does_not_hide_a_denied_command() -> None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text("ab-=~^!#'\"$`\\;&|*?[]{}()<> \n", max_size=12))
-def test_a_plain_command_means_to_bash_what_it_means_to_us(tmp_path: Path, text: str) -> None:
+def test_a_plain_command_is_parsed_as_bash_parses_it(tmp_path: Path, text: str) -> None:
     command = parse_command(f"printf '%s\\0' {text}")
     if len(command.parts) != 1:
         return

@@ -188,7 +188,7 @@ def test_a_redirection_is_a_file_write() -> None:
     assert decision("cp src/a.py docs/a.py", allow=["Bash"], deny=["Edit(/src/**)"]) == "allow"
 
 
-def test_what_may_not_be_read_may_not_be_read_by_a_command() -> None:
+def test_a_path_that_may_not_be_read_may_not_be_read_by_a_command() -> None:
     for command in ("cat notes/a", "cat < notes/a", "grep -r x notes", "git show HEAD:notes/a", "python x.py notes/a"):
         assert decision(command, "bypass", deny=["Read(/notes/**)"]) == "deny", command
     assert decision("echo notes/a", allow=["Bash"], deny=["Read(/notes/**)"]) == "allow"
@@ -417,7 +417,7 @@ def test_rules_are_read_from_settings_with_their_examples() -> None:
         (["Bash"], "under allow, ask and deny"),
     ],
 )
-def test_a_rule_that_cannot_hold_is_refused_with_the_way_out(value: Any, said: str) -> None:
+def test_an_invalid_rule_is_a_mistake_that_says_why(value: Any, said: str) -> None:
     with pytest.raises(Mistake, match=said):
         parse_rules(value, "podium.yaml")
 
@@ -606,7 +606,7 @@ def test_an_argument_that_no_rule_knows_is_asked_about(tool: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.text("ab rm'\"\\$`(){}<>|&;\n=*~!#-", max_size=60))
-def test_no_text_at_all_breaks_the_reading_of_commands(text: str) -> None:
+def test_no_text_breaks_the_command_parser(text: str) -> None:
     verdict = check(text, {"allow": ["Bash(a *)"], "deny": ["Bash(rm *)"]})
 
     assert verdict.decision in STRICTNESS

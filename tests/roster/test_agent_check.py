@@ -9,7 +9,7 @@ from podium.roster.agent_check import find_schema_mismatches
 from podium.values.agent import Agent, Member, Mode, Router, Team
 
 
-def by_name(*agents: Agent) -> dict[str, Agent]:
+def index_by_name(*agents: Agent) -> dict[str, Agent]:
     return {agent.name: agent for agent in agents}
 
 
@@ -17,15 +17,15 @@ def team(*members: str, mode: Mode = "orchestrate", evaluator: str | None = None
     return Team(mode=mode, members=tuple(Member(agent=name) for name in members), evaluator=evaluator)
 
 
-def told(*agents: Agent) -> list[str]:
-    return [str(finding) for finding in agent_check.check_agents(by_name(*agents))]
+def check_messages(*agents: Agent) -> list[str]:
+    return [str(diagnostic) for diagnostic in agent_check.check_agents(index_by_name(*agents))]
 
 
-def test_agents_that_fit_together_give_no_findings() -> None:
+def test_agents_that_fit_together_give_no_diagnostics() -> None:
     lead = Agent(name="lead", team=team("builder", "builder-2", evaluator="judge"), agents=("helper",))
     names = ("builder", "builder-2", "judge", "helper")
 
-    assert told(lead, *(Agent(name=name) for name in names)) == []
+    assert check_messages(lead, *(Agent(name=name) for name in names)) == []
 
 
 @pytest.mark.parametrize(
@@ -43,28 +43,30 @@ def test_agents_that_fit_together_give_no_findings() -> None:
 def test_a_missing_agent_is_an_error_with_the_known_names(planner: Agent, key: str) -> None:
     others = Agent(name="builder"), Agent(name="taster")
 
-    assert told(planner, *others) == [f'agent planner: {key}: there is no agent "tester"; there are taster and builder']
+    assert check_messages(planner, *others) == [
+        f'agent planner: {key}: there is no agent "tester"; there are taster and builder'
+    ]
 
 
-def test_more_missing_agents_than_anybody_reads_are_counted() -> None:
-    found = told(Agent(name="lead", team=team(*(f"ghost-{number}" for number in range(100_000)))))
+def test_missing_agents_beyond_the_limit_are_counted() -> None:
+    found = check_messages(Agent(name="lead", team=team(*(f"ghost-{number}" for number in range(100_000)))))
 
     assert len(found) == agent_check.MAX_MISSING + 1
     assert found[-1] == "agent lead: 99980 more of the agents named here do not exist"
 
 
-def test_an_agent_that_is_alone_is_told_how_to_write_another() -> None:
-    [sentence] = told(Agent(name="planner", handoff="tester"))
+def test_without_other_agents_the_error_says_how_to_write_one() -> None:
+    [sentence] = check_messages(Agent(name="planner", handoff="tester"))
 
     assert sentence.endswith("there are no others; write one as .podium/agents/NAME.md")
 
 
 def test_an_agent_whose_file_is_broken_is_not_missing() -> None:
-    assert agent_check.check_agents(by_name(Agent(name="planner", handoff="tester")), broken={"tester"}) == ()
+    assert agent_check.check_agents(index_by_name(Agent(name="planner", handoff="tester")), broken={"tester"}) == ()
 
 
-def test_a_cycle_is_told_once_with_its_whole_path_whatever_its_edges_are() -> None:
-    found = told(
+def test_a_cycle_is_reported_once_with_its_whole_path_whatever_its_edges_are() -> None:
+    found = check_messages(
         Agent(name="a", handoff="b"),
         Agent(name="b", agents=("c",)),
         Agent(name="c", router=Router(destinations=("d",))),
@@ -79,24 +81,26 @@ def test_a_cycle_is_told_once_with_its_whole_path_whatever_its_edges_are() -> No
 
 
 def test_two_cycles_are_two_errors() -> None:
-    found = told(Agent(name="a", agents=("b", "c")), Agent(name="b", agents=("a",)), Agent(name="c", handoff="c"))
+    found = check_messages(
+        Agent(name="a", agents=("b", "c")), Agent(name="b", agents=("a",)), Agent(name="c", handoff="c")
+    )
 
     assert ["a -> b -> a" in found[0], "c -> c" in found[1], len(found)] == [True, True, 2]
 
 
-def test_one_agent_needed_in_two_ways_is_no_cycle() -> None:
-    assert told(Agent(name="a", agents=("b", "c")), Agent(name="b", handoff="c"), Agent(name="c")) == []
+def test_one_agent_that_is_referenced_twice_is_no_cycle() -> None:
+    assert check_messages(Agent(name="a", agents=("b", "c")), Agent(name="b", handoff="c"), Agent(name="c")) == []
 
 
 def test_the_lead_of_a_discussion_may_be_one_of_its_members_and_no_other_lead_may() -> None:
-    assert told(Agent(name="a", team=team("a", "b", mode="discuss")), Agent(name="b")) == []
-    assert "a -> a" in told(Agent(name="a", team=team("a", "b")), Agent(name="b"))[0]
+    assert check_messages(Agent(name="a", team=team("a", "b", mode="discuss")), Agent(name="b")) == []
+    assert "a -> a" in check_messages(Agent(name="a", team=team("a", "b")), Agent(name="b"))[0]
 
 
-def test_more_cycles_than_anybody_reads_are_cut_short() -> None:
+def test_cycles_beyond_the_limit_are_cut_short() -> None:
     names = [f"a{number}" for number in range(12)]
 
-    found = told(*(Agent(name=name, agents=tuple(names)) for name in names))
+    found = check_messages(*(Agent(name=name, agents=tuple(names)) for name in names))
 
     assert len(found) == agent_check.MAX_CYCLES + 1
     assert found[-1].endswith("there are more cycles than these 50; break these first")
@@ -118,18 +122,18 @@ def test_more_cycles_than_anybody_reads_are_cut_short() -> None:
         (Agent(name="lead", team=team("a", "a")), "team.members", "more than one member is called a; give each a name"),
     ],
 )
-def test_what_excludes_each_other_is_rejected(lead: Agent, key: str, message: str) -> None:
-    [finding] = agent_check.check_agents(by_name(lead, Agent(name="a"), Agent(name="b")))
+def test_keys_that_exclude_each_other_are_rejected(lead: Agent, key: str, message: str) -> None:
+    [diagnostic] = agent_check.check_agents(index_by_name(lead, Agent(name="a"), Agent(name="b")))
 
-    assert finding.severity == "error"
-    assert finding.key == key
-    assert message in finding.message
+    assert diagnostic.severity == "error"
+    assert diagnostic.key == key
+    assert message in diagnostic.message
 
 
 def test_a_router_may_hand_off_what_its_destination_says() -> None:
     router = Agent(name="desk", router=Router(destinations=("a",)), handoff="b")
 
-    assert told(router, Agent(name="a"), Agent(name="b")) == []
+    assert check_messages(router, Agent(name="a"), Agent(name="b")) == []
 
 
 def chain(length: int, **last: Any) -> list[Agent]:
@@ -138,22 +142,22 @@ def chain(length: int, **last: Any) -> list[Agent]:
 
 
 def test_agents_may_be_nested_sixteen_deep_and_not_deeper() -> None:
-    assert told(*chain(16)) == []
+    assert check_messages(*chain(16)) == []
 
-    [sentence] = told(*chain(17))
+    [sentence] = check_messages(*chain(17))
 
     assert sentence.startswith("agent a0: agents are nested 17 deep, and 16 is the most: a0 -> a1 -> a2")
 
 
-def test_thousands_of_agents_in_a_chain_are_only_a_long_answer() -> None:
-    [too_deep] = told(*chain(5000))
-    [cycle] = told(*chain(5000, handoff="a0"))
+def test_a_chain_of_thousands_of_agents_is_only_a_long_message() -> None:
+    [too_deep] = check_messages(*chain(5000))
+    [cycle] = check_messages(*chain(5000, handoff="a0"))
 
     assert "nested 5000 deep" in too_deep
     assert cycle.count(" -> ") == 5000
 
 
-def form(*required: str, **properties: str) -> dict[str, Any]:
+def object_schema(*required: str, **properties: str) -> dict[str, Any]:
     return {
         "type": "object",
         "required": list(required),
@@ -161,48 +165,52 @@ def form(*required: str, **properties: str) -> dict[str, Any]:
     }
 
 
-def test_a_stage_that_does_not_give_what_the_next_needs_is_an_error() -> None:
-    planner = Agent(name="planner", handoff="builder", output=form("plan", plan="string"))
-    builder = Agent(name="builder", input=form("plan", "files", plan="string", files="array"))
+def test_an_output_that_does_not_fit_the_input_of_the_next_stage_is_an_error() -> None:
+    planner = Agent(name="planner", handoff="builder", output=object_schema("plan", plan="string"))
+    builder = Agent(name="builder", input=object_schema("plan", "files", plan="string", files="array"))
 
-    assert told(planner, builder) == [
+    assert check_messages(planner, builder) == [
         "agent planner: handoff: the output of planner does not fit the input of builder: "
         'the property "files" is needed, but the output does not declare it'
     ]
 
 
-def test_what_a_router_hands_on_is_what_its_destinations_say() -> None:
-    desk = Agent(name="desk", router=Router(destinations=("a", "b")), handoff="end", output=form())
-    a = Agent(name="a", output=form("x", x="integer"))
+def test_the_output_of_a_router_is_that_of_its_destinations() -> None:
+    desk = Agent(name="desk", router=Router(destinations=("a", "b")), handoff="end", output=object_schema())
+    a = Agent(name="a", output=object_schema("x", x="integer"))
     b = Agent(name="b", handoff="c")
-    c = Agent(name="c", output=form("x", x="string"))
-    end = Agent(name="end", input=form("x", x="number"))
+    c = Agent(name="c", output=object_schema("x", x="string"))
+    end = Agent(name="end", input=object_schema("x", x="number"))
 
-    [sentence] = told(desk, a, b, c, end)
+    [sentence] = check_messages(desk, a, b, c, end)
 
     assert 'the output of c does not fit the input of end: the property "x" is string, but' in sentence
 
 
 def test_a_schema_on_one_side_only_claims_nothing() -> None:
-    assert told(Agent(name="a", handoff="b", output=form("x")), Agent(name="b")) == []
-    assert told(Agent(name="a", handoff="b"), Agent(name="b", input=form("x"))) == []
+    assert check_messages(Agent(name="a", handoff="b", output=object_schema("x")), Agent(name="b")) == []
+    assert check_messages(Agent(name="a", handoff="b"), Agent(name="b", input=object_schema("x"))) == []
 
 
 @pytest.mark.parametrize(
     ("output", "needed", "misfit"),
     [
-        (form("x", x="string"), form("x", x="string"), None),
-        (form("x", "y", x="string", y="null"), form("x", x="string"), None),
-        (form("x", x="integer"), form("x", x="number"), None),
-        (form("x", x="number"), form("x", x="integer"), 'the property "x" is integer or number, but integer is needed'),
-        (form(x="string"), form("x"), 'the property "x" is needed, but the output may leave it out'),
-        ({"type": "string"}, form(), "the output is string, but object is needed"),
-        ({"type": ["string", "null"]}, {"type": "string"}, "the output is null or string, but string is needed"),
-        ({"anyOf": [form()]}, form("x"), None),
-        (form("x"), {"$ref": "#/x"}, None),
+        (object_schema("x", x="string"), object_schema("x", x="string"), None),
+        (object_schema("x", "y", x="string", y="null"), object_schema("x", x="string"), None),
+        (object_schema("x", x="integer"), object_schema("x", x="number"), None),
         (
-            {"type": "array", "items": form(x="string")},
-            {"type": "array", "items": form(x="object")},
+            object_schema("x", x="number"),
+            object_schema("x", x="integer"),
+            'the property "x" is integer or number, but integer is needed',
+        ),
+        (object_schema(x="string"), object_schema("x"), 'the property "x" is needed, but the output may leave it out'),
+        ({"type": "string"}, object_schema(), "the output is string, but object is needed"),
+        ({"type": ["string", "null"]}, {"type": "string"}, "the output is null or string, but string is needed"),
+        ({"anyOf": [object_schema()]}, object_schema("x"), None),
+        (object_schema("x"), {"$ref": "#/x"}, None),
+        (
+            {"type": "array", "items": object_schema(x="string")},
+            {"type": "array", "items": object_schema(x="object")},
             'the property "[].x" is string, but object is needed',
         ),
         ({"properties": 5, "required": "x", "type": 7}, {"properties": [], "required": [1], "type": {}}, None),

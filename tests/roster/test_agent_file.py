@@ -24,31 +24,31 @@ from podium.values.located_yaml import MalformedText, parse_yaml_mapping
 DOCS = Path(__file__).parents[2] / "docs" / "agents.md"
 
 
-def of(frontmatter: str, body: str = "You plan.", *, foreign: bool = False, stem: str = "planner") -> AgentFile:
+def parse_file(frontmatter: str, body: str = "You plan.", *, foreign: bool = False, stem: str = "planner") -> AgentFile:
     data = f"---\n{frontmatter}\n---\n{body}\n".encode()
     return parse_agent_file(data, path=Path(f"/repo/{stem}.md"), source="repo", foreign=foreign)
 
 
-def agent(frontmatter: str, body: str = "You plan.", **options: Any) -> Agent:
-    found = of(frontmatter, body, **options)
+def parse_agent(frontmatter: str, body: str = "You plan.", **options: Any) -> Agent:
+    found = parse_file(frontmatter, body, **options)
     assert found.agent is not None, found.diagnostics
     return found.agent
 
 
-def error(found: AgentFile) -> Diagnostic:
+def get_error(found: AgentFile) -> Diagnostic:
     assert found.agent is None
-    [only] = [finding for finding in found.diagnostics if finding.severity == "error"]
+    [only] = [diagnostic for diagnostic in found.diagnostics if diagnostic.severity == "error"]
     assert "\n" not in str(only)
     return only
 
 
-def warnings(found: AgentFile) -> list[str]:
+def get_warnings(found: AgentFile) -> list[str]:
     assert found.agent is not None, found.diagnostics
-    return [f"{finding.key}: {finding.message}" for finding in found.diagnostics]
+    return [f"{diagnostic.key}: {diagnostic.message}" for diagnostic in found.diagnostics]
 
 
 def test_a_file_with_empty_frontmatter_is_an_agent_named_after_the_file() -> None:
-    found = agent("", "# Planner\n\nYou plan\nreleases. Then you rest.")
+    found = parse_agent("", "# Planner\n\nYou plan\nreleases. Then you rest.")
 
     assert found.name == "planner"
     assert found.description == "You plan releases."
@@ -57,7 +57,7 @@ def test_a_file_with_empty_frontmatter_is_an_agent_named_after_the_file() -> Non
 
 
 def test_every_key_of_the_table_is_read() -> None:
-    found = agent(
+    found = parse_agent(
         """
 name: lead
 description: >
@@ -108,39 +108,39 @@ isolation: worktree
 
 
 def test_keys_are_read_in_snake_case_and_in_camel_case() -> None:
-    assert agent("max_turns: 3\ndisallowed_tools: [Write]") == agent("maxTurns: 3\ndisallowedTools: Write")
+    assert parse_agent("max_turns: 3\ndisallowed_tools: [Write]") == parse_agent("maxTurns: 3\ndisallowedTools: Write")
 
 
-def test_a_key_without_a_value_is_as_if_it_were_not_there() -> None:
-    assert agent("handoff:\ntools: ~\nteam: null") == agent("")
+def test_a_key_without_a_value_is_treated_as_absent() -> None:
+    assert parse_agent("handoff:\ntools: ~\nteam: null") == parse_agent("")
 
 
 def test_a_router_may_take_its_agents_as_destinations() -> None:
-    found = agent("router: true\nagents: [billing, technical]")
+    found = parse_agent("router: true\nagents: [billing, technical]")
 
     assert found.destinations == ("billing", "technical")
 
 
 def test_a_router_may_list_its_destinations() -> None:
-    found = agent("router: {destinations: [billing], fallback: person, maxTurns: 2}")
+    found = parse_agent("router: {destinations: [billing], fallback: person, maxTurns: 2}")
 
     assert found.router == Router(destinations=("billing",), fallback="person", max_turns=2)
 
 
 def test_advisors_may_be_a_plain_list() -> None:
-    assert agent("advisors: [security, operations]").advisors == Advisors(agents=("security", "operations"))
+    assert parse_agent("advisors: [security, operations]").advisors == Advisors(agents=("security", "operations"))
 
 
 def test_consult_is_read_as_advisors_with_a_warning() -> None:
-    found = of("consult: [security]")
+    found = parse_file("consult: [security]")
 
     assert found.agent is not None
     assert found.agent.advisors == Advisors(agents=("security",))
-    assert warnings(found) == ["consult: consult is read as advisors; advisors would be right"]
+    assert get_warnings(found) == ["consult: consult is read as advisors; advisors would be right"]
 
 
 def test_a_team_is_read_with_its_members_and_its_mode_s_own_keys() -> None:
-    found = agent(
+    found = parse_agent(
         """
 team:
   mode: reflect
@@ -196,7 +196,7 @@ team:
     ],
 )
 def test_a_team_has_the_mode_that_it_names_or_that_its_keys_imply(written: str, mode: str) -> None:
-    found = agent(f"team:\n  members: [a]\n  {written}")
+    found = parse_agent(f"team:\n  members: [a]\n  {written}")
 
     assert found.team is not None
     assert found.team.mode == mode
@@ -204,14 +204,14 @@ def test_a_team_has_the_mode_that_it_names_or_that_its_keys_imply(written: str, 
 
 @pytest.mark.parametrize("spelled", ["termination: coordinator_decides", "terminationMode: coordinatorDecides"])
 def test_the_end_of_a_discussion_is_understood_in_both_spellings(spelled: str) -> None:
-    found = agent(f"team:\n  members: [a]\n  {spelled}")
+    found = parse_agent(f"team:\n  members: [a]\n  {spelled}")
 
     assert found.team is not None
     assert found.team.options == {"termination": "coordinator_decides"}
 
 
 def test_keys_of_other_programs_are_kept_and_warned_about() -> None:
-    found = of("skills: [pdf]\nmcpServers: {db: {command: run, when: 2024-01-01}}\ncolor: blue")
+    found = parse_file("skills: [pdf]\nmcpServers: {db: {command: run, when: 2024-01-01}}\ncolor: blue")
 
     assert found.agent is not None
     assert found.agent.other == {
@@ -219,31 +219,31 @@ def test_keys_of_other_programs_are_kept_and_warned_about() -> None:
         "mcpServers": {"db": {"command": "run", "when": "2024-01-01"}},
         "color": "blue",
     }
-    assert warnings(found) == [f"{key}: is kept, but not acted on" for key in ("skills", "mcpServers", "color")]
+    assert get_warnings(found) == [f"{key}: is kept, but not acted on" for key in ("skills", "mcpServers", "color")]
 
 
 def test_an_unknown_key_is_a_warning_with_the_nearest_known_key() -> None:
-    found = of("handof: reporter\nteam: {members: [a], evaluater: b}")
+    found = parse_file("handof: reporter\nteam: {members: [a], evaluater: b}")
 
-    assert warnings(found) == [
+    assert get_warnings(found) == [
         "handof: is not a known key and is ignored; the nearest known key is handoff",
         "team.evaluater: is not a known key and is ignored; the nearest known key is evaluator",
     ]
 
 
-def test_a_name_that_stands_twice_in_a_list_counts_once_with_a_warning() -> None:
-    found = of("agents: [a, b, a]")
+def test_a_name_that_is_listed_twice_counts_once_with_a_warning() -> None:
+    found = parse_file("agents: [a, b, a]")
 
     assert found.agent is not None
     assert found.agent.agents == ("a", "b")
-    assert warnings(found) == ['agents: "a" stands here twice; once would be right']
+    assert get_warnings(found) == ['agents: "a" stands here twice; once would be right']
 
 
-def test_more_findings_than_anybody_reads_are_cut_short_and_an_error_is_still_among_them() -> None:
-    found = of("\n".join(f"key-{number}: 1" for number in range(50_000)) + "\nmaxTurns: many")
+def test_diagnostics_beyond_the_limit_are_cut_short_and_an_error_is_still_among_them() -> None:
+    found = parse_file("\n".join(f"key-{number}: 1" for number in range(50_000)) + "\nmaxTurns: many")
 
-    assert [finding.severity for finding in found.diagnostics] == ["warning"] * 100 + ["error"]
-    assert error(found).key == "maxTurns"
+    assert [diagnostic.severity for diagnostic in found.diagnostics] == ["warning"] * 100 + ["error"]
+    assert get_error(found).key == "maxTurns"
 
 
 def test_carriage_returns_and_a_byte_order_mark_are_normal() -> None:
@@ -258,7 +258,7 @@ def test_carriage_returns_and_a_byte_order_mark_are_normal() -> None:
 
 
 def test_a_foreign_name_becomes_the_display_name() -> None:
-    found = agent("name: Code Reviewer!\nhandoff: Release Lead\ntools: Agent(Some One)", foreign=True)
+    found = parse_agent("name: Code Reviewer!\nhandoff: Release Lead\ntools: Agent(Some One)", foreign=True)
 
     assert (found.name, found.display_name) == ("code-reviewer", "Code Reviewer!")
     assert (found.handoff, found.tools) == ("release-lead", ("Agent(some-one)",))
@@ -269,15 +269,15 @@ def test_a_foreign_file_without_frontmatter_is_skipped_with_a_notice() -> None:
 
     assert found.agent is None
     assert not found.is_broken
-    assert [str(finding) for finding in found.diagnostics] == [
+    assert [str(diagnostic) for diagnostic in found.diagnostics] == [
         "/repo/README.md: has no frontmatter; its first line would be ---"
     ]
 
 
-def test_all_that_is_wrong_in_a_file_is_told_at_once_in_the_order_of_its_lines() -> None:
-    found = of("maxTurns: many\nisolation: docker\nbudget: {usd: -1}")
+def test_all_errors_of_a_file_are_reported_at_once_in_the_order_of_its_lines() -> None:
+    found = parse_file("maxTurns: many\nisolation: docker\nbudget: {usd: -1}")
 
-    assert [str(finding) for finding in found.diagnostics] == [
+    assert [str(diagnostic) for diagnostic in found.diagnostics] == [
         '/repo/planner.md:2: maxTurns: "many" is text; a whole number of at least 1 would be right',
         '/repo/planner.md:3: isolation: "docker" is not known; shared, worktree or process would be right',
         "/repo/planner.md:4: budget.usd: -1 reads as a number; a number above 0 would be right",
@@ -327,10 +327,10 @@ def test_all_that_is_wrong_in_a_file_is_told_at_once_in_the_order_of_its_lines()
         ("budget: 5", 2, "budget", "5 reads as a number; a mapping with keys such as usd, tokens or seconds"),
     ],
 )
-def test_a_wrong_value_is_an_error_that_says_what_stands_there_and_what_would_be_right(
+def test_a_wrong_value_is_an_error_that_says_what_was_given_and_what_would_be_right(
     frontmatter: str, line: int, key: str, message: str
 ) -> None:
-    found = error(of(frontmatter))
+    found = get_error(parse_file(frontmatter))
 
     assert (found.line, found.key) == (line, key)
     assert message in found.message
@@ -354,17 +354,17 @@ def test_a_wrong_value_is_an_error_that_says_what_stands_there_and_what_would_be
         ("permissions: {deny: [{match: x}]}", 2, "a rule is a text, or a mapping with rule, match and not_match"),
     ],
 )
-def test_a_rule_that_is_none_or_fails_its_example_is_an_error_where_it_stands(
+def test_an_invalid_rule_or_a_failing_example_is_an_error_at_its_line(
     frontmatter: str, line: int, message: str
 ) -> None:
-    found = error(of(frontmatter))
+    found = get_error(parse_file(frontmatter))
 
     assert (found.line, found.key) == (line, "permissions.deny")
     assert message in found.message
 
 
 def test_rules_with_examples_are_kept_as_texts_and_found_by_their_lines() -> None:
-    found = of("permissions:\n  ask: Edit\n  deny:\n    - {rule: Bash(rm *), match: [rm -rf x], not_match: ls}")
+    found = parse_file("permissions:\n  ask: Edit\n  deny:\n    - {rule: Bash(rm *), match: [rm -rf x], not_match: ls}")
 
     assert found.agent is not None
     assert found.agent.permissions == Permissions(ask=("Edit",), deny=("Bash(rm *)",))
@@ -372,10 +372,10 @@ def test_rules_with_examples_are_kept_as_texts_and_found_by_their_lines() -> Non
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_what_an_agents_file_allows_is_ignored_with_a_warning(foreign: bool) -> None:
-    found = of("permissions: {allow: [Bash], deny: [Read]}", foreign=foreign)
+def test_allow_rules_of_an_agent_file_are_ignored_with_a_warning(foreign: bool) -> None:
+    found = parse_file("permissions: {allow: [Bash], deny: [Read]}", foreign=foreign)
 
-    assert warnings(found) == ["permissions.allow: is ignored: agent files can only tighten"]
+    assert get_warnings(found) == ["permissions.allow: is ignored: agent files can only tighten"]
 
 
 @pytest.mark.parametrize(
@@ -403,10 +403,8 @@ def test_what_an_agents_file_allows_is_ignored_with_a_warning(foreign: bool) -> 
         ("name: a\n--- b", 3, "", "a second YAML document begins here"),
     ],
 )
-def test_frontmatter_that_cannot_be_read_at_all_is_one_error_at_its_place(
-    frontmatter: str, line: int, key: str, message: str
-) -> None:
-    found = error(of(frontmatter))
+def test_unreadable_frontmatter_is_one_error_at_its_line(frontmatter: str, line: int, key: str, message: str) -> None:
+    found = get_error(parse_file(frontmatter))
 
     assert found.line == line
     assert found.key.startswith(key)
@@ -425,29 +423,29 @@ def test_frontmatter_that_cannot_be_read_at_all_is_one_error_at_its_place(
         ("---\nname: planner\n---\n".encode("utf-16"), "has a NUL byte"),
     ],
 )
-def test_a_file_that_is_no_agent_file_is_one_error(data: bytes, message: str) -> None:
-    found = error(parse_agent_file(data, path=Path("/repo/planner.md"), source="repo"))
+def test_an_invalid_agent_file_is_one_error(data: bytes, message: str) -> None:
+    found = get_error(parse_agent_file(data, path=Path("/repo/planner.md"), source="repo"))
 
     assert message in str(found)
 
 
 def test_a_file_name_that_cannot_be_a_name_is_an_error_without_a_name_key() -> None:
-    found = error(of("", stem="My Planner"))
+    found = get_error(parse_file("", stem="My Planner"))
 
     assert found.message.startswith("the file's name gives the agent's name \"My Planner\"; my-planner would be right")
 
 
-def write(path: Path, text: str = "---\n---\nYou plan.\n") -> Path:
+def write_file(path: Path, text: str = "---\n---\nYou plan.\n") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
 
-def test_a_schema_may_stand_in_a_file_beside_the_agent(tmp_path: Path) -> None:
-    write(tmp_path / "plan.json", '{"type": "object", "required": ["plan"]}')
+def test_a_schema_may_be_in_a_file_beside_the_agent(tmp_path: Path) -> None:
+    write_file(tmp_path / "plan.json", '{"type": "object", "required": ["plan"]}')
 
     found = read_agent_file(
-        write(tmp_path / "planner.md", "---\noutput: plan.json\n---\n"), source="repo", root=tmp_path
+        write_file(tmp_path / "planner.md", "---\noutput: plan.json\n---\n"), source="repo", root=tmp_path
     )
 
     assert found.agent is not None
@@ -468,11 +466,11 @@ def test_a_schema_file_that_cannot_be_used_is_an_error(
     tmp_path: Path, named: str, content: str | None, message: str
 ) -> None:
     repo = tmp_path / "repo"
-    path = write(repo / "planner.md", f"---\noutput: {named}\n---\n")
+    path = write_file(repo / "planner.md", f"---\noutput: {named}\n---\n")
     if content is not None:
-        write(repo / named, content)
+        write_file(repo / named, content)
 
-    found = error(read_agent_file(path, source="repo", root=repo))
+    found = get_error(read_agent_file(path, source="repo", root=repo))
 
     assert found.key == "output"
     assert message in found.message
@@ -482,7 +480,7 @@ def test_a_loop_of_links_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "planner.md").symlink_to("builder.md")
     (tmp_path / "builder.md").symlink_to("planner.md")
 
-    found = error(read_agent_file(tmp_path / "planner.md", source="repo"))
+    found = get_error(read_agent_file(tmp_path / "planner.md", source="repo"))
 
     assert "is a symbolic link that leads back to itself" in found.message
 
@@ -490,37 +488,39 @@ def test_a_loop_of_links_is_an_error(tmp_path: Path) -> None:
 def test_a_link_to_nothing_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "planner.md").symlink_to("absent.md")
 
-    assert "does not exist" in error(read_agent_file(tmp_path / "planner.md", source="repo")).message
+    assert "does not exist" in get_error(read_agent_file(tmp_path / "planner.md", source="repo")).message
 
 
 def test_a_link_out_of_the_root_is_not_followed(tmp_path: Path) -> None:
-    write(tmp_path / "secret.md")
+    write_file(tmp_path / "secret.md")
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo" / "planner.md").symlink_to("../secret.md")
 
-    found = error(read_agent_file(tmp_path / "repo" / "planner.md", source="repo", root=tmp_path / "repo"))
+    found = get_error(read_agent_file(tmp_path / "repo" / "planner.md", source="repo", root=tmp_path / "repo"))
 
     assert "leads out of the repository, where nothing is read" in found.message
 
 
-def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
+def test_a_file_that_is_not_regular_is_refused_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.md")
     (tmp_path / "folder.md").mkdir()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket.md"))
 
-    told = [
-        error(read_agent_file(tmp_path / f"{name}.md", source="repo")).message for name in ("pipe", "folder", "socket")
+    messages = [
+        get_error(read_agent_file(tmp_path / f"{name}.md", source="repo")).message
+        for name in ("pipe", "folder", "socket")
     ]
 
-    assert told == [f"is {what}; a regular file would be right" for what in ("a pipe", "a folder", "a socket")]
+    assert messages == [f"is {what}; a regular file would be right" for what in ("a pipe", "a folder", "a socket")]
     assert (
-        error(read_agent_file(Path("/dev/zero"), source="repo")).message == "is a device; a regular file would be right"
+        get_error(read_agent_file(Path("/dev/zero"), source="repo")).message
+        == "is a device; a regular file would be right"
     )
 
 
 @contextmanager
-def an_ordinary_user() -> Iterator[None]:
+def as_ordinary_user() -> Iterator[None]:
     """Root may read everything, so for a moment the test is nobody."""
     is_root = os.geteuid() == 0
     if is_root:
@@ -533,20 +533,20 @@ def an_ordinary_user() -> Iterator[None]:
 
 
 def test_a_file_that_may_not_be_read_is_an_error(tmp_path: Path) -> None:
-    path = write(tmp_path / "planner.md")
+    path = write_file(tmp_path / "planner.md")
     path.chmod(0)
 
-    with an_ordinary_user():
-        found = error(read_agent_file(path, source="repo"))
+    with as_ordinary_user():
+        found = get_error(read_agent_file(path, source="repo"))
 
     assert "may not be read by this user" in found.message
 
 
 def test_a_file_name_of_any_bytes_is_shown_on_one_line(tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\nb\xff.md"))
-    write(path)
+    write_file(path)
 
-    found = error(read_agent_file(path, source="repo"))
+    found = get_error(read_agent_file(path, source="repo"))
 
     assert found.path.endswith("/a\\nb\\xff.md")
 
@@ -571,7 +571,7 @@ def test_a_file_name_of_any_bytes_is_shown_on_one_line(tmp_path: Path) -> None:
         "\x00",
     ],
 )
-def test_what_is_no_frontmatter_is_refused_with_and_without_the_fast_loader(frontmatter: str, loader: type) -> None:
+def test_malformed_frontmatter_is_refused_with_and_without_the_fast_loader(frontmatter: str, loader: type) -> None:
     with pytest.raises(MalformedText) as caught:
         parse_yaml_mapping(frontmatter, first_line=FIRST_LINE, loader=loader)
 
@@ -605,10 +605,10 @@ KEYS = st.sampled_from(["name", *READERS, *map(to_camel_case, FOREIGN_KEYS), "co
 def test_any_text_gives_an_agent_or_an_error(pairs: list[tuple[str, str]], body: str, foreign: bool) -> None:
     frontmatter = "\n".join(f"{key}: {value}" for key, value in pairs)
 
-    found = of(frontmatter, body, foreign=foreign)
+    found = parse_file(frontmatter, body, foreign=foreign)
 
     assert (found.agent is None) == found.is_broken
-    assert all("\n" not in str(finding) for finding in found.diagnostics)
+    assert all("\n" not in str(diagnostic) for diagnostic in found.diagnostics)
     if found.agent is not None:
         assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", found.agent.name)
 

@@ -28,32 +28,32 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def write(repo: Path, name: str, frontmatter: str = "", folder: str = ".podium/agents") -> Path:
+def write_agent(repo: Path, name: str, frontmatter: str = "", folder: str = ".podium/agents") -> Path:
     path = repo / folder / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"---\n{frontmatter}\n---\nYou work.\n")
     return path
 
 
-def typed(command: click.Command, *words: str | Path) -> Result:
+def run_command(command: click.Command, *words: str | Path) -> Result:
     return CliRunner().invoke(command, [str(word) for word in words])
 
 
-def test_a_check_without_findings_says_so(repo: Path) -> None:
-    write(repo, "planner")
+def test_a_check_without_diagnostics_says_so(repo: Path) -> None:
+    write_agent(repo, "planner")
 
-    result = typed(check.check_command)
+    result = run_command(check.check_command)
 
     assert result.exit_code == 0
     assert result.output == f"{SHIPPED + 1} agents: nothing to complain about\n"
 
 
-def test_a_check_prints_all_findings_at_once_and_fails_when_there_are_errors(repo: Path) -> None:
-    write(repo, "builder", "handoff: planner\ncolor: blue")
-    write(repo, "planner", "handoff: builder")
-    write(repo, "tester", "maxTurns: many\ntimeout: soon")
+def test_a_check_prints_all_diagnostics_at_once_and_fails_when_there_are_errors(repo: Path) -> None:
+    write_agent(repo, "builder", "handoff: planner\ncolor: blue")
+    write_agent(repo, "planner", "handoff: builder")
+    write_agent(repo, "tester", "maxTurns: many\ntimeout: soon")
 
-    result = typed(check.check_command)
+    result = run_command(check.check_command)
 
     assert result.exit_code == 1
     assert result.output.splitlines() == [
@@ -67,18 +67,18 @@ def test_a_check_prints_all_findings_at_once_and_fails_when_there_are_errors(rep
 
 
 def test_warnings_alone_do_not_fail_a_check(repo: Path) -> None:
-    write(repo, "planner", "colour: blue")
+    write_agent(repo, "planner", "colour: blue")
 
-    result = typed(check.check_command)
+    result = run_command(check.check_command)
 
     assert result.exit_code == 0
     assert result.output.endswith(f"{SHIPPED + 1} agents: 1 warning\n")
 
 
 def test_a_check_for_programs_is_json(repo: Path) -> None:
-    write(repo, "planner", "timeout: soon")
+    write_agent(repo, "planner", "timeout: soon")
 
-    result = typed(check.check_command, "--json")
+    result = run_command(check.check_command, "--json")
 
     assert result.exit_code == 1
     assert json.loads(result.output) == {
@@ -97,22 +97,22 @@ def test_a_check_for_programs_is_json(repo: Path) -> None:
     }
 
 
-def test_a_check_may_be_of_another_repository(repo: Path, tmp_path: Path) -> None:
-    write(tmp_path / "other", "planner", "timeout: soon")
+def test_another_repository_can_be_checked(repo: Path, tmp_path: Path) -> None:
+    write_agent(tmp_path / "other", "planner", "timeout: soon")
 
     for words in ((tmp_path / "other",), ("--repo", tmp_path / "other")):
-        result = typed(check.check_command, *words)
+        result = run_command(check.check_command, *words)
 
         assert result.exit_code == 1
         assert result.output.startswith("error: .podium/agents/planner.md:2: timeout: ")
 
 
-def test_a_check_of_one_file_tells_about_that_file_and_whom_it_needs(repo: Path) -> None:
-    path = write(repo, "planner", "handoff: builder\nagents: [ghost]")
-    write(repo, "builder", "handoff: planner")
-    write(repo, "stranger", "timeout: soon")
+def test_a_check_of_one_file_reports_on_that_file_and_the_agents_it_needs(repo: Path) -> None:
+    path = write_agent(repo, "planner", "handoff: builder\nagents: [ghost]")
+    write_agent(repo, "builder", "handoff: planner")
+    write_agent(repo, "stranger", "timeout: soon")
 
-    result = typed(check.check_command, path)
+    result = run_command(check.check_command, path)
 
     assert result.exit_code == 1
     assert [line.partition(": ")[2].partition(";")[0] for line in result.output.splitlines()] == [
@@ -122,51 +122,51 @@ def test_a_check_of_one_file_tells_about_that_file_and_whom_it_needs(repo: Path)
     ]
 
 
-def test_a_check_of_one_file_tells_about_a_broken_one_that_it_needs(repo: Path) -> None:
-    path = write(repo, "planner", "handoff: builder")
-    write(repo, "builder", "timeout: soon")
+def test_a_check_of_one_file_reports_a_broken_one_that_it_needs(repo: Path) -> None:
+    path = write_agent(repo, "planner", "handoff: builder")
+    write_agent(repo, "builder", "timeout: soon")
 
-    result = typed(check.check_command, path)
+    result = run_command(check.check_command, path)
 
     assert result.exit_code == 1
     assert result.output.startswith("error: .podium/agents/builder.md:2: timeout: ")
     assert result.output.endswith("1 agent: 1 error\n")
 
 
-def test_a_check_of_one_broken_file_tells_its_errors_once(repo: Path) -> None:
-    result = typed(check.check_command, write(repo, "builder", "timeout: soon"))
+def test_a_check_of_one_broken_file_reports_its_errors_once(repo: Path) -> None:
+    result = run_command(check.check_command, write_agent(repo, "builder", "timeout: soon"))
 
     assert result.output.count("timeout") == 1
     assert result.output.endswith("0 agents: 1 error\n")
 
 
-def test_a_check_may_be_of_a_folder_that_is_not_in_use_yet(repo: Path) -> None:
-    write(repo, "planner", "handoff: reviewer", folder="drafts")
-    write(repo, "reviewer", "handoff: ghost", folder="drafts")
+def test_a_folder_that_is_not_in_use_yet_can_be_checked(repo: Path) -> None:
+    write_agent(repo, "planner", "handoff: reviewer", folder="drafts")
+    write_agent(repo, "reviewer", "handoff: ghost", folder="drafts")
 
-    result = typed(check.check_command, "drafts")
+    result = run_command(check.check_command, "drafts")
 
     assert result.exit_code == 1
     assert result.output.startswith('error: drafts/reviewer.md:2: handoff: there is no agent "ghost"; there are ')
 
 
-def test_foreign_folders_keep_their_customs_when_they_are_checked_alone(repo: Path) -> None:
-    path = write(repo, "planner", "name: Big Planner", folder=".claude/agents")
+def test_foreign_folders_keep_their_conventions_when_they_are_checked_alone(repo: Path) -> None:
+    path = write_agent(repo, "planner", "name: Big Planner", folder=".claude/agents")
 
-    assert typed(check.check_command, path).exit_code == 0
-    assert typed(check.check_command, path.parent).exit_code == 0
+    assert run_command(check.check_command, path).exit_code == 0
+    assert run_command(check.check_command, path.parent).exit_code == 0
 
 
 def test_a_check_of_nothing_is_a_usage_error(repo: Path) -> None:
-    assert typed(check.check_command, "absent").exit_code == 2
+    assert run_command(check.check_command, "absent").exit_code == 2
 
 
 def test_the_list_shows_names_sources_descriptions_and_what_is_hidden(repo: Path, tmp_path: Path) -> None:
-    write(repo, "triage", "description: Ours.")
-    write(repo, "broken", "timeout: soon")
-    write(tmp_path / "home", "mine", "description: My own.", folder="agents")
+    write_agent(repo, "triage", "description: Ours.")
+    write_agent(repo, "broken", "timeout: soon")
+    write_agent(tmp_path / "home", "mine", "description: My own.", folder="agents")
 
-    result = typed(agents.agents_command)
+    result = run_command(agents.agents_command)
 
     assert result.exit_code == 0
     rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in result.output.splitlines()}
@@ -180,9 +180,9 @@ def test_the_list_shows_names_sources_descriptions_and_what_is_hidden(repo: Path
 
 
 def test_the_list_for_programs_is_json(repo: Path) -> None:
-    write(repo, "triage", "description: Ours.")
+    write_agent(repo, "triage", "description: Ours.")
 
-    found = json.loads(typed(agents.agents_command, "--json").output)
+    found = json.loads(run_command(agents.agents_command, "--json").output)
 
     assert next(agent for agent in found["agents"] if agent["name"] == "triage") == {
         "name": "triage",
@@ -195,25 +195,25 @@ def test_the_list_for_programs_is_json(repo: Path) -> None:
 
 
 def test_a_graph_is_a_tree_a_flowchart_or_json(repo: Path) -> None:
-    write(repo, "planner", "handoff: builder")
-    write(repo, "builder")
+    write_agent(repo, "planner", "handoff: builder")
+    write_agent(repo, "builder")
 
-    text = typed(graph.graph_command, "planner").output
-    flowchart = typed(graph.graph_command, "planner", "--mermaid").output
-    data = json.loads(typed(graph.graph_command, "planner", "--json").output)
+    text = run_command(graph.graph_command, "planner").output
+    flowchart = run_command(graph.graph_command, "planner", "--mermaid").output
+    data = json.loads(run_command(graph.graph_command, "planner", "--json").output)
 
     assert text.splitlines()[:2] == ["planner", "└─ handoff → builder *"]
     assert 'n0 -->|"handoff"| n1' in flowchart
     assert data["terminal"] == ["builder"]
     assert data["agents"][0]["edges"] == [{"kind": "handoff", "label": "handoff", "to": "builder"}]
-    assert typed(graph.graph_command, "planner", "--mermaid", "--json").exit_code == 2
+    assert run_command(graph.graph_command, "planner", "--mermaid", "--json").exit_code == 2
 
 
 def test_a_graph_of_agents_that_do_not_fit_is_refused_in_one_sentence(repo: Path) -> None:
-    write(repo, "planner", "handoff: ghost")
+    write_agent(repo, "planner", "handoff: ghost")
 
     for name in ("planner", "nobody"):
-        result = typed(graph.graph_command, name)
+        result = run_command(graph.graph_command, name)
 
         assert isinstance(result.exception, BadAgent)
         assert "there is no agent" in str(result.exception)
@@ -222,23 +222,25 @@ def test_a_graph_of_agents_that_do_not_fit_is_refused_in_one_sentence(repo: Path
 def test_the_graph_in_the_docs_is_the_one_that_is_drawn(repo: Path) -> None:
     docs = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
 
-    assert f"$ podium graph triage\n{typed(graph.graph_command, 'triage').output}" in docs
+    assert f"$ podium graph triage\n{run_command(graph.graph_command, 'triage').output}" in docs
 
 
-def test_what_is_in_a_file_is_shown_and_never_acts_on_the_terminal(repo: Path) -> None:
+def test_text_of_a_file_is_shown_and_never_controls_the_terminal(repo: Path) -> None:
     evil = '"\\x1b[2J\\u202eevil\\u2028\\x9b1m"'
-    write(repo, "planner", f"description: {evil}\nisolation: {evil}\n{evil}: 1")
-    write(repo, "builder", f"description: {evil}\ncolor: {evil}")
+    write_agent(repo, "planner", f"description: {evil}\nisolation: {evil}\n{evil}: 1")
+    write_agent(repo, "builder", f"description: {evil}\ncolor: {evil}")
 
     for command in (check.check_command, agents.agents_command):
         for words in ((), ("--json",)):
-            output = typed(command, *words).output
+            output = run_command(command, *words).output
 
             assert "evil" in output
-            assert {unicodedata.category(sign) for sign in output if sign != "\n"}.isdisjoint(HIDDEN_CATEGORIES)
+            assert {unicodedata.category(character) for character in output if character != "\n"}.isdisjoint(
+                HIDDEN_CATEGORIES
+            )
 
 
-def test_signs_that_act_or_hide_become_escapes_and_the_rest_stays() -> None:
+def test_control_and_hidden_characters_are_escaped_and_the_rest_stays() -> None:
     assert escape_for_terminal("plain, größer, 日本\n\tnext") == "plain, größer, 日本\n\tnext"
     assert escape_for_terminal("\x1b[31m\r\x9b\u202e\u200b\u2028\ue000\U000e0041\ud800") == (
         "\\x1b[31m\\x0d\\x9b\\u202e\\u200b\\u2028\\ue000\\U000e0041\\ud800"
@@ -246,7 +248,8 @@ def test_signs_that_act_or_hide_become_escapes_and_the_rest_stays() -> None:
 
 
 @given(st.text(st.characters()))
-def test_no_text_keeps_a_hidden_sign(text: str) -> None:
+def test_no_text_keeps_a_hidden_character(text: str) -> None:
     assert all(
-        sign in "\n\t" or unicodedata.category(sign) not in HIDDEN_CATEGORIES for sign in escape_for_terminal(text)
+        character in "\n\t" or unicodedata.category(character) not in HIDDEN_CATEGORIES
+        for character in escape_for_terminal(text)
     )

@@ -37,17 +37,17 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def write(path: Path, frontmatter: str = "", body: str = "You work.") -> Path:
+def write_agent(path: Path, frontmatter: str = "", body: str = "You work.") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"---\n{frontmatter}\n---\n{body}\n")
     return path
 
 
-def own(roster: Roster) -> set[str]:
+def own_names(roster: Roster) -> set[str]:
     return set(roster.agents) - BUILT_IN
 
 
-def test_what_ships_with_podium_is_there_and_fits_together(repo: Path, home: Path) -> None:
+def test_built_in_agents_are_loaded_and_fit_together(repo: Path, home: Path) -> None:
     roster = load_roster(repo, home)
 
     assert set(roster.agents) == BUILT_IN
@@ -57,29 +57,29 @@ def test_what_ships_with_podium_is_there_and_fits_together(repo: Path, home: Pat
 
 
 def test_agents_come_from_every_place(repo: Path, home: Path) -> None:
-    write(home / "agents" / "mine.md")
-    write(repo / ".claude" / "agents" / "claude.md")
-    write(repo / ".github" / "agents" / "hub.agent.md")
-    write(repo / ".github" / "agents" / "no-agent.md")
-    write(repo / ".podium" / "agents" / "ours.md")
+    write_agent(home / "agents" / "mine.md")
+    write_agent(repo / ".claude" / "agents" / "claude.md")
+    write_agent(repo / ".github" / "agents" / "hub.agent.md")
+    write_agent(repo / ".github" / "agents" / "no-agent.md")
+    write_agent(repo / ".podium" / "agents" / "ours.md")
 
     roster = load_roster(repo, home)
 
-    assert own(roster) == {"mine", "claude", "hub", "ours"}
+    assert own_names(roster) == {"mine", "claude", "hub", "ours"}
     assert [roster.get(name).source for name in ("mine", "claude", "hub", "ours")] == ["user", "repo", "repo", "repo"]
     assert roster.get("hub").path == ".github/agents/hub.agent.md"
 
 
 def test_without_a_repository_there_are_the_other_places(home: Path) -> None:
-    write(home / "agents" / "mine.md")
+    write_agent(home / "agents" / "mine.md")
 
-    assert own(load_roster(None, home)) == {"mine"}
+    assert own_names(load_roster(None, home)) == {"mine"}
 
 
 def test_later_places_win_by_name_and_the_others_stay_reachable(repo: Path, home: Path) -> None:
-    write(home / "agents" / "triage.md", "description: Mine.")
-    write(repo / ".claude" / "agents" / "x.md", "name: triage\ndescription: Claude's.")
-    write(repo / ".podium" / "agents" / "triage.md", "description: Ours.")
+    write_agent(home / "agents" / "triage.md", "description: Mine.")
+    write_agent(repo / ".claude" / "agents" / "x.md", "name: triage\ndescription: Claude's.")
+    write_agent(repo / ".podium" / "agents" / "triage.md", "description: Ours.")
 
     roster = load_roster(repo, home)
 
@@ -91,7 +91,7 @@ def test_later_places_win_by_name_and_the_others_stay_reachable(repo: Path, home
 
 
 def test_an_agent_may_use_the_one_that_it_hides(repo: Path, home: Path) -> None:
-    write(repo / ".podium" / "agents" / "answer.md", "handoff: builtin:answer")
+    write_agent(repo / ".podium" / "agents" / "answer.md", "handoff: builtin:answer")
 
     team = load_roster(repo, home).resolve_team("answer")
 
@@ -99,14 +99,14 @@ def test_an_agent_may_use_the_one_that_it_hides(repo: Path, home: Path) -> None:
 
 
 def test_a_broken_file_stops_neither_the_others_nor_itself_from_hiding(repo: Path, home: Path) -> None:
-    write(repo / ".podium" / "agents" / "triage.md", "maxTurns: many")
-    write(repo / ".podium" / "agents" / "other.md")
+    write_agent(repo / ".podium" / "agents" / "triage.md", "maxTurns: many")
+    write_agent(repo / ".podium" / "agents" / "other.md")
 
     roster = load_roster(repo, home)
 
     assert roster.get("other").name == "other"
     assert "triage" not in roster.agents
-    assert [finding.key for finding in roster.broken["triage"]] == ["maxTurns"]
+    assert [diagnostic.key for diagnostic in roster.broken["triage"]] == ["maxTurns"]
     assert roster.get("builtin:triage").source == "built-in"
     with pytest.raises(BadAgent, match=r"^\.podium/agents/triage\.md:2: maxTurns: \"many\" is text; a whole number"):
         roster.get("triage")
@@ -115,19 +115,19 @@ def test_a_broken_file_stops_neither_the_others_nor_itself_from_hiding(repo: Pat
 
 
 def test_a_broken_file_is_known_by_the_name_that_it_gives(repo: Path, home: Path) -> None:
-    write(repo / ".podium" / "agents" / "file.md", "name: planner\nmaxTurns: many")
+    write_agent(repo / ".podium" / "agents" / "file.md", "name: planner\nmaxTurns: many")
 
     assert set(load_roster(repo, home).broken) == {"planner"}
 
 
 def test_a_name_that_two_files_of_a_folder_have_is_an_error_that_names_both(repo: Path, home: Path) -> None:
-    write(repo / ".podium" / "agents" / "a.md", "name: planner")
-    write(repo / ".podium" / "agents" / "b.md", "\nname: planner")
+    write_agent(repo / ".podium" / "agents" / "a.md", "name: planner")
+    write_agent(repo / ".podium" / "agents" / "b.md", "\nname: planner")
 
     roster = load_roster(repo, home)
 
     message = ".podium/agents/b.md:3: name: planner is also the name of .podium/agents/a.md; two names would be right"
-    assert [str(finding) for finding in roster.diagnostics] == [message]
+    assert [str(diagnostic) for diagnostic in roster.diagnostics] == [message]
     with pytest.raises(BadAgent, match="planner is also the name of"):
         roster.get("planner")
 
@@ -139,21 +139,21 @@ def test_foreign_files_without_frontmatter_are_skipped_and_ours_are_not(repo: Pa
 
     roster = load_roster(repo, home)
 
-    assert [(finding.severity, finding.path) for finding in roster.diagnostics] == [
+    assert [(diagnostic.severity, diagnostic.path) for diagnostic in roster.diagnostics] == [
         ("notice", ".claude/agents/README.md"),
         ("error", ".podium/agents/README.md"),
     ]
 
 
-def test_hidden_files_are_passed_over(repo: Path, home: Path) -> None:
-    write(repo / ".podium" / "agents" / ".draft.md", "maxTurns: many")
+def test_hidden_files_are_skipped(repo: Path, home: Path) -> None:
+    write_agent(repo / ".podium" / "agents" / ".draft.md", "maxTurns: many")
 
     assert load_roster(repo, home).diagnostics == ()
 
 
 def test_links_inside_the_repository_are_followed_and_those_out_of_it_are_not(repo: Path, home: Path) -> None:
-    write(repo / "shared" / "one.md")
-    write(repo.parent / "secret.md", "description: secret")
+    write_agent(repo / "shared" / "one.md")
+    write_agent(repo.parent / "secret.md", "description: secret")
     folder = repo / ".podium" / "agents"
     folder.mkdir(parents=True)
     (folder / "inside.md").symlink_to("../../shared/one.md")
@@ -161,23 +161,23 @@ def test_links_inside_the_repository_are_followed_and_those_out_of_it_are_not(re
 
     roster = load_roster(repo, home)
 
-    assert own(roster) == {"inside"}
-    assert [str(finding) for finding in roster.diagnostics] == [
+    assert own_names(roster) == {"inside"}
+    assert [str(diagnostic) for diagnostic in roster.diagnostics] == [
         ".podium/agents/outside.md: leads out of the repository, where nothing is read; a copy inside would be right"
     ]
 
 
 @pytest.mark.parametrize("place", [".podium", ".podium/agents"])
-def test_a_folder_that_leads_out_of_the_repository_is_not_looked_into(repo: Path, home: Path, place: str) -> None:
-    write(repo.parent / "elsewhere" / "agents" / "planner.md")
-    write(repo.parent / "elsewhere" / "planner.md")
+def test_a_folder_that_leads_out_of_the_repository_is_not_read(repo: Path, home: Path, place: str) -> None:
+    write_agent(repo.parent / "elsewhere" / "agents" / "planner.md")
+    write_agent(repo.parent / "elsewhere" / "planner.md")
     (repo / place).parent.mkdir(exist_ok=True)
     (repo / place).symlink_to(repo.parent / "elsewhere")
 
     roster = load_roster(repo, home)
 
-    assert own(roster) == set()
-    assert [str(finding) for finding in roster.diagnostics] == [
+    assert own_names(roster) == set()
+    assert [str(diagnostic) for diagnostic in roster.diagnostics] == [
         ".podium/agents: cannot be looked into: it leads out of the repository, where nothing is read"
     ]
 
@@ -186,30 +186,30 @@ def test_a_folder_that_is_a_loop_of_links_is_an_error(repo: Path, home: Path) ->
     (repo / ".podium").mkdir()
     (repo / ".podium" / "agents").symlink_to("agents")
 
-    [finding] = load_roster(repo, home).diagnostics
+    [diagnostic] = load_roster(repo, home).diagnostics
 
-    assert finding.path == ".podium/agents"
+    assert diagnostic.path == ".podium/agents"
 
 
 def test_a_file_where_the_folder_should_be_is_an_error(repo: Path, home: Path) -> None:
     (repo / ".podium").mkdir()
     (repo / ".podium" / "agents").write_text("")
 
-    [finding] = load_roster(repo, home).diagnostics
+    [diagnostic] = load_roster(repo, home).diagnostics
 
-    assert str(finding) == ".podium/agents: cannot be looked into: Not a directory"
+    assert str(diagnostic) == ".podium/agents: cannot be looked into: Not a directory"
 
 
 def test_the_person_s_own_files_may_be_links(repo: Path, home: Path) -> None:
-    write(repo.parent / "dotfiles" / "mine.md")
+    write_agent(repo.parent / "dotfiles" / "mine.md")
     (home / "agents").mkdir(parents=True)
     (home / "agents" / "mine.md").symlink_to(repo.parent / "dotfiles" / "mine.md")
 
-    assert own(load_roster(repo, home)) == {"mine"}
+    assert own_names(load_roster(repo, home)) == {"mine"}
 
 
 def test_the_person_s_own_folder_is_not_also_a_repository_s(tmp_path: Path) -> None:
-    write(tmp_path / ".podium" / "agents" / "mine.md")
+    write_agent(tmp_path / ".podium" / "agents" / "mine.md")
 
     roster = load_roster(tmp_path, tmp_path / ".podium")
 
@@ -219,7 +219,7 @@ def test_the_person_s_own_folder_is_not_also_a_repository_s(tmp_path: Path) -> N
 
 def test_an_unknown_name_is_answered_with_the_known_ones_nearest_first(repo: Path, home: Path) -> None:
     for name in ("builder", "reviewer", "planner-1", "planner-2", "planner-3"):
-        write(repo / ".podium" / "agents" / f"{name}.md")
+        write_agent(repo / ".podium" / "agents" / f"{name}.md")
 
     with pytest.raises(BadAgent) as caught:
         load_roster(repo, home).get("planer-2")
@@ -228,10 +228,10 @@ def test_an_unknown_name_is_answered_with_the_known_ones_nearest_first(repo: Pat
     assert str(caught.value).endswith(f" and {len(BUILT_IN) + 5 - 8} more")
 
 
-def test_an_agent_is_found_by_its_display_name_and_by_what_makes_its_name(repo: Path, home: Path) -> None:
-    write(repo / ".claude/agents/one.md", "name: Code Reviewer")
-    write(repo / ".podium/agents/tester.md")
-    write(home / "agents/tester.md", "description: Mine.")
+def test_an_agent_is_found_by_its_display_name_and_by_any_spelling_of_it(repo: Path, home: Path) -> None:
+    write_agent(repo / ".claude/agents/one.md", "name: Code Reviewer")
+    write_agent(repo / ".podium/agents/tester.md")
+    write_agent(home / "agents/tester.md", "description: Mine.")
 
     roster = load_roster(repo, home)
 
@@ -243,11 +243,11 @@ def test_an_agent_is_found_by_its_display_name_and_by_what_makes_its_name(repo: 
         roster.get("Code")
 
 
-def test_a_display_name_that_several_have_is_answered_with_their_names() -> None:
-    def called(name: str, display_name: str = "") -> dict[str, Agent]:
+def test_an_ambiguous_display_name_is_an_error_with_the_names_that_it_matches() -> None:
+    def make_named_agent(name: str, display_name: str = "") -> dict[str, Agent]:
         return {name: Agent(name=name, display_name=display_name)}
 
-    one, two, plain = called("crew-qa", "QA"), called("team-qa", "QA"), called("qa", "")
+    one, two, plain = make_named_agent("crew-qa", "QA"), make_named_agent("team-qa", "QA"), make_named_agent("qa", "")
 
     with pytest.raises(
         BadAgent, match='"QA" is what crew-qa and team-qa are called; give the name of the one you mean'
@@ -255,11 +255,11 @@ def test_a_display_name_that_several_have_is_answered_with_their_names() -> None
         Roster(agents={**one, **two, **plain}).resolve_team("QA")
     assert Roster(agents={**one, **plain}).get("QA").name == "crew-qa"
     assert Roster(agents={**one, **two, **plain}).get("qa").name == "qa"
-    assert Roster(agents={**one, **two, **called("qa", "QA")}).get("QA").name == "qa"
+    assert Roster(agents={**one, **two, **make_named_agent("qa", "QA")}).get("QA").name == "qa"
 
 
 def test_a_broken_file_is_found_however_its_name_is_written(repo: Path, home: Path) -> None:
-    write(repo / ".podium/agents/builder.md", "handoff: [a, b]")
+    write_agent(repo / ".podium/agents/builder.md", "handoff: [a, b]")
 
     with pytest.raises(BadAgent, match="a list stands here"):
         load_roster(repo, home).get("Builder")
@@ -267,10 +267,10 @@ def test_a_broken_file_is_found_however_its_name_is_written(repo: Path, home: Pa
 
 def test_a_team_is_the_agent_first_and_then_everyone_it_needs(repo: Path, home: Path) -> None:
     folder = repo / ".podium" / "agents"
-    write(folder / "lead.md", "advisors: [doubter]\nagents: [helper]\nhandoff: reporter")
-    write(folder / "helper.md", "tools: Read, Agent(scout)")
+    write_agent(folder / "lead.md", "advisors: [doubter]\nagents: [helper]\nhandoff: reporter")
+    write_agent(folder / "helper.md", "tools: Read, Agent(scout)")
     for name in ("doubter", "reporter", "scout", "stranger"):
-        write(folder / f"{name}.md")
+        write_agent(folder / f"{name}.md")
 
     team = load_roster(repo, home).resolve_team("lead")
 
@@ -280,8 +280,8 @@ def test_a_team_is_the_agent_first_and_then_everyone_it_needs(repo: Path, home: 
 def test_a_team_that_does_not_fit_is_refused_with_the_first_error_and_the_number_of_others(
     repo: Path, home: Path
 ) -> None:
-    write(repo / ".podium" / "agents" / "lead.md", "description: Leads.\nhandoff: tester\nrouter: true")
-    write(repo / ".podium" / "agents" / "stranger.md", "handoff: nobody")
+    write_agent(repo / ".podium" / "agents" / "lead.md", "description: Leads.\nhandoff: tester\nrouter: true")
+    write_agent(repo / ".podium" / "agents" / "stranger.md", "handoff: nobody")
 
     with pytest.raises(BadAgent) as caught:
         load_roster(repo, home).resolve_team("lead")
@@ -292,16 +292,16 @@ def test_a_team_that_does_not_fit_is_refused_with_the_first_error_and_the_number
 
 
 def test_a_team_that_needs_a_broken_file_is_refused_with_that_file_s_error(repo: Path, home: Path) -> None:
-    write(repo / ".podium" / "agents" / "lead.md", "handoff: tester")
-    write(repo / ".podium" / "agents" / "tester.md", "timeout: soon")
+    write_agent(repo / ".podium" / "agents" / "lead.md", "handoff: tester")
+    write_agent(repo / ".podium" / "agents" / "tester.md", "timeout: soon")
 
     with pytest.raises(BadAgent, match=r"^\.podium/agents/tester\.md:2: timeout: \"soon\" is text"):
         load_roster(repo, home).resolve_team("lead")
 
 
 def test_agents_built_in_code_win_over_files(repo: Path, home: Path) -> None:
-    write(repo / ".podium" / "agents" / "lead.md", "handoff: tester")
-    write(repo / ".podium" / "agents" / "tester.md", "timeout: soon")
+    write_agent(repo / ".podium" / "agents" / "lead.md", "handoff: tester")
+    write_agent(repo / ".podium" / "agents" / "tester.md", "timeout: soon")
 
     team = load_roster(repo, home).resolve_team("lead", extra=[Agent(name="tester", prompt="You test.")])
 
@@ -315,16 +315,18 @@ def test_an_agent_built_in_code_may_be_the_one_that_is_asked_for(repo: Path, hom
         load_roster(repo, home).resolve_team("lead", extra=[lead])
 
 
-def test_a_check_of_everything_tells_where_each_reference_stands(repo: Path, home: Path) -> None:
-    write(repo / ".podium" / "agents" / "lead.md", "team:\n  mode: reflect\n  members: [ghost]\n  evaluator: lead")
+def test_a_check_of_everything_reports_the_line_of_each_reference(repo: Path, home: Path) -> None:
+    write_agent(
+        repo / ".podium" / "agents" / "lead.md", "team:\n  mode: reflect\n  members: [ghost]\n  evaluator: lead"
+    )
 
     found = filter_errors(load_roster(repo, home).check())
 
-    assert [(finding.line, finding.key) for finding in found] == [(4, "team.members"), (5, "team.evaluator")]
+    assert [(diagnostic.line, diagnostic.key) for diagnostic in found] == [(4, "team.members"), (5, "team.evaluator")]
 
 
 @pytest.mark.parametrize("mark", [".podium", ".git"])
-def test_the_repository_is_the_nearest_folder_upwards_that_is_marked_as_one(tmp_path: Path, mark: str) -> None:
+def test_the_repository_is_the_nearest_parent_folder_with_a_marker(tmp_path: Path, mark: str) -> None:
     inner = tmp_path / "repo" / "src" / "deep"
     inner.mkdir(parents=True)
     (tmp_path / "repo" / mark).mkdir()

@@ -36,7 +36,7 @@ def test_what_is_saved_is_loaded_and_what_is_deleted_is_not(tmp_path: Path) -> N
     assert load_presets(tmp_path / "home").presets == (Preset(name="Two"),)
 
 
-def test_a_preset_of_the_same_name_takes_the_place_of_the_other(tmp_path: Path) -> None:
+def test_a_preset_replaces_another_of_the_same_name(tmp_path: Path) -> None:
     for preset in (Preset(name="A"), Preset(name="B"), Preset(name="a", description="newer")):
         save_preset(tmp_path, preset)
 
@@ -46,7 +46,7 @@ def test_a_preset_of_the_same_name_takes_the_place_of_the_other(tmp_path: Path) 
     assert found.description == "newer"
 
 
-def test_a_stored_mode_that_there_is_not_works_as_broadcast_and_is_told(tmp_path: Path) -> None:
+def test_an_unknown_stored_mode_works_as_broadcast_with_a_notice(tmp_path: Path) -> None:
     stored = [{"name": "A", "mode": "swarm"}, {"name": "B", "mode": "orchestrator-reflect"}]
     (tmp_path / "presets.json").write_text(json.dumps({"version": 1, "presets": stored}))
 
@@ -56,7 +56,7 @@ def test_a_stored_mode_that_there_is_not_works_as_broadcast_and_is_told(tmp_path
     assert "swarm" in found.notices[0]
 
 
-def test_one_bad_preset_is_told_and_stays_in_the_file(tmp_path: Path) -> None:
+def test_an_invalid_preset_gives_a_notice_and_stays_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "presets.json").write_text(json.dumps({"version": 1, "presets": [{"name": 7, "x": 1}, {"name": "B"}]}))
 
     save_preset(tmp_path, Preset(name="C"))
@@ -66,7 +66,7 @@ def test_one_bad_preset_is_told_and_stays_in_the_file(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "presets.json").read_text())["presets"][0] == {"name": 7, "x": 1}
 
 
-def test_keys_that_nobody_knows_stay_in_the_file(tmp_path: Path) -> None:
+def test_unknown_keys_stay_in_the_file(tmp_path: Path) -> None:
     one = {"name": "One", "theirs": 1, "manner": {"dispatch": "ask", "pace": 2}, "workers": []}
     one["workers"] = [{"name": "a", "prompt": "old", "colour": "red"}, {"name": "b", "colour": "blue"}, {"size": 3}]
     stored = {"version": 1, "editor": {"x": 1}, "presets": [one, {"name": "Two", "theirs": 2}]}
@@ -101,7 +101,7 @@ def test_keys_that_nobody_knows_stay_in_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"version": 2, "presets": []}', b"[" * 100_000])
-def test_a_file_that_is_no_presets_is_a_mistake_and_not_overwritten(tmp_path: Path, data: bytes) -> None:
+def test_an_invalid_presets_file_is_a_mistake_and_not_overwritten(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "presets.json").write_bytes(data)
 
     with pytest.raises(Mistake, match=r"presets\.json"):
@@ -152,7 +152,7 @@ def save_many(home: Path, prefix: str) -> None:
         save_preset(home, Preset(name=f"{prefix}{number}"))
 
 
-def test_two_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_two_processes_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
     spawn = get_context("spawn")
     savers = [spawn.Process(target=save_many, args=(tmp_path, prefix)) for prefix in "ab"]
 

@@ -98,36 +98,36 @@ CHARTER = """# Flight — Lead
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    return squad(tmp_path / "repo")
+    return write_squad(tmp_path / "repo")
 
 
-def squad(repo: Path, folder: str = ".squad", team: str = TEAM) -> Path:
-    put(repo / folder / "team.md", team)
-    put(repo / folder / "agents/flight/charter.md", CHARTER)
-    put(repo / folder / "agents/flight/history.md", "what flight learned")
-    put(repo / folder / "agents/eecom/charter.md", "You are a core developer. You write code.\r\n")
-    put(repo / folder / "agents/scribe/charter.md", "You log.")
-    put(repo / folder / "agents/_alumni/rabin/charter.md", "I left.")
-    put(repo / folder / "decisions/inbox/one.md", "to be decided")
-    put(repo / folder / "skills/x/SKILL.md", "a skill")
-    put(repo / folder / "decisions.md", "# Decisions\n\n## Use async\n\nAlways.\n")
-    put(repo / folder / "routing.md", "# Routing\n\nAsk EECOM.\n")
+def write_squad(repo: Path, folder: str = ".squad", team: str = TEAM) -> Path:
+    write_file(repo / folder / "team.md", team)
+    write_file(repo / folder / "agents/flight/charter.md", CHARTER)
+    write_file(repo / folder / "agents/flight/history.md", "what flight learned")
+    write_file(repo / folder / "agents/eecom/charter.md", "You are a core developer. You write code.\r\n")
+    write_file(repo / folder / "agents/scribe/charter.md", "You log.")
+    write_file(repo / folder / "agents/_alumni/rabin/charter.md", "I left.")
+    write_file(repo / folder / "decisions/inbox/one.md", "to be decided")
+    write_file(repo / folder / "skills/x/SKILL.md", "a skill")
+    write_file(repo / folder / "decisions.md", "# Decisions\n\n## Use async\n\nAlways.\n")
+    write_file(repo / folder / "routing.md", "# Routing\n\nAsk EECOM.\n")
     return repo
 
 
-def put(path: Path, text: str) -> Path:
+def write_file(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
     return path
 
 
-def found(repo: Path) -> Team:
+def discover_team(repo: Path) -> Team:
     team = discover(repo)
     assert team is not None
     return team
 
 
-def files(repo: Path) -> dict[str, bytes]:
+def read_files(repo: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(repo)): path.read_bytes()
         for path in repo.rglob("*")
@@ -135,7 +135,7 @@ def files(repo: Path) -> dict[str, bytes]:
     }
 
 
-def names(team: Team) -> list[str]:
+def member_names(team: Team) -> list[str]:
     return [member.name for member in team.members]
 
 
@@ -143,9 +143,9 @@ def names(team: Team) -> list[str]:
 
 
 def test_a_squad_is_a_team(repo: Path) -> None:
-    team = found(repo)
+    team = discover_team(repo)
 
-    assert (team.name, team.mode, names(team)) == ("Mission Control", "reflect", ["Flight", "EECOM"])
+    assert (team.name, team.mode, member_names(team)) == ("Mission Control", "reflect", ["Flight", "EECOM"])
     assert team.shared_context == "# Decisions\n\n## Use async\n\nAlways."
     assert team.routing_context == "# Routing\n\nAsk EECOM."
     assert team.source == repo / ".squad"
@@ -156,39 +156,41 @@ def test_a_squad_is_a_team(repo: Path) -> None:
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
 def test_other_line_endings_read_the_same(tmp_path: Path, end: str) -> None:
-    one, other = squad(tmp_path / "a" / "repo"), squad(tmp_path / "b" / "repo")
+    one, other = write_squad(tmp_path / "a" / "repo"), write_squad(tmp_path / "b" / "repo")
     for path in (other / ".squad").rglob("*.md"):
         lines = path.read_bytes().decode().split("\n")
         ends = [end, "\n"] if end == "\r\n" else [end]
         mixed = "".join(f"{line}{ends[place % len(ends)]}" for place, line in enumerate(lines))
         path.write_bytes(mixed.encode())
 
-    assert structs.replace(found(other), source=None) == structs.replace(found(one), source=None)
+    assert structs.replace(discover_team(other), source=None) == structs.replace(discover_team(one), source=None)
 
 
 def test_the_newer_folder_is_preferred_and_the_older_understood(tmp_path: Path) -> None:
-    squad(tmp_path, ".ai-team", TEAM.replace("Mission Control", "Older"))
+    write_squad(tmp_path, ".ai-team", TEAM.replace("Mission Control", "Older"))
 
-    assert found(tmp_path).name == "Older"
-    assert found(tmp_path / ".ai-team").name == "Older"
-    squad(tmp_path)
-    assert found(tmp_path).name == "Mission Control"
+    assert discover_team(tmp_path).name == "Older"
+    assert discover_team(tmp_path / ".ai-team").name == "Older"
+    write_squad(tmp_path)
+    assert discover_team(tmp_path).name == "Mission Control"
 
 
 def test_without_folder_or_team_or_agents_there_is_no_team(tmp_path: Path) -> None:
     assert discover(tmp_path / "nowhere") is None
-    put(tmp_path / ".squad/agents/x/charter.md", "You are x.")
+    write_file(tmp_path / ".squad/agents/x/charter.md", "You are x.")
     assert discover(tmp_path) is None
-    put(tmp_path / ".squad/team.md", "# Team\n\n## Members\n\n| Name | Role |\n|---|---|\n| Scribe | Logger |\n")
+    write_file(tmp_path / ".squad/team.md", "# Team\n\n## Members\n\n| Name | Role |\n|---|---|\n| Scribe | Logger |\n")
     assert discover(tmp_path) is None
 
 
-def test_a_team_without_a_list_is_those_with_charters(tmp_path: Path) -> None:
-    put(tmp_path / ".squad/team.md", "# Team\n")
-    put(tmp_path / ".squad/agents/tester/charter.md", "You are a tester of things. Test.")
-    put(tmp_path / ".squad/agents/scribe/charter.md", "You log.")
+def test_without_a_list_the_members_are_those_with_charters(tmp_path: Path) -> None:
+    write_file(tmp_path / ".squad/team.md", "# Team\n")
+    write_file(tmp_path / ".squad/agents/tester/charter.md", "You are a tester of things. Test.")
+    write_file(tmp_path / ".squad/agents/scribe/charter.md", "You log.")
 
-    assert found(tmp_path).members == (Member("tester", "tester of things", "You are a tester of things. Test."),)
+    assert discover_team(tmp_path).members == (
+        Member("tester", "tester of things", "You are a tester of things. Test."),
+    )
 
 
 @pytest.mark.parametrize(
@@ -226,16 +228,16 @@ def test_a_line_may_give_the_mode(line: str, mode: str) -> None:
 
 
 def test_an_unknown_mode_is_noticed(tmp_path: Path) -> None:
-    squad(tmp_path, team=TEAM.replace("> Failure", "mode: wild\n> Failure"))
+    write_squad(tmp_path, team=TEAM.replace("> Failure", "mode: wild\n> Failure"))
 
-    assert "wild" in found(tmp_path).notices[0]
+    assert "wild" in discover_team(tmp_path).notices[0]
 
 
-def test_a_long_charter_is_used_in_part_and_said_so(repo: Path) -> None:
-    put(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
-    put(repo / ".squad/decisions.md", "d" * 9000)
+def test_a_long_charter_is_shortened_with_a_notice(repo: Path) -> None:
+    write_file(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
+    write_file(repo / ".squad/decisions.md", "d" * 9000)
 
-    team = found(repo)
+    team = discover_team(repo)
 
     assert (len(team.members[1].prompt), team.members[1].shortened) == (4000, True)
     assert len(team.shared_context) == 8000
@@ -245,37 +247,37 @@ def test_a_long_charter_is_used_in_part_and_said_so(repo: Path) -> None:
 def test_a_member_without_a_charter_is_a_generic_worker(repo: Path) -> None:
     (repo / ".squad/agents/eecom/charter.md").unlink()
 
-    assert found(repo).members[1] == Member("EECOM", "Core Dev", status="✅ Active")
+    assert discover_team(repo).members[1] == Member("EECOM", "Core Dev", status="✅ Active")
 
 
 def test_nothing_in_a_squad_makes_us_read_another_file(tmp_path: Path) -> None:
-    put(tmp_path / "secret.md", "SECRET")
+    write_file(tmp_path / "secret.md", "SECRET")
     rows = "| ../../secret | A | `../secret.md` | |\n| b | B | `../../secret.md` | |"
-    put(
+    write_file(
         tmp_path / "repo/.squad/team.md",
         f"# T\n\n## Members\n\n| Name | Role | Charter | Status |\n|-|-|-|-|\n{rows}\n",
     )
 
-    assert "SECRET" not in repr(found(tmp_path / "repo"))
+    assert "SECRET" not in repr(discover_team(tmp_path / "repo"))
 
 
 @pytest.mark.parametrize("link", ["agents/eecom/charter.md", "agents/eecom", "agents", "decisions.md"])
-def test_a_link_out_of_the_repository_is_refused_and_told(tmp_path: Path, link: str) -> None:
-    repo = squad(tmp_path / "repo")
-    outside = squad(tmp_path / "outside")
-    put(outside / ".squad/agents/eecom/charter.md", "SECRET")
-    put(outside / ".squad/decisions.md", "SECRET")
+def test_a_link_out_of_the_repository_is_refused_with_a_notice(tmp_path: Path, link: str) -> None:
+    repo = write_squad(tmp_path / "repo")
+    outside = write_squad(tmp_path / "outside")
+    write_file(outside / ".squad/agents/eecom/charter.md", "SECRET")
+    write_file(outside / ".squad/decisions.md", "SECRET")
     (repo / ".squad" / link).rename(tmp_path / "away")
     (repo / ".squad" / link).symlink_to(outside / ".squad" / link)
 
-    team = found(repo)
+    team = discover_team(repo)
 
     assert "SECRET" not in repr(team)
     assert link == "agents" or any("leads out of the repository" in notice for notice in team.notices)
 
 
-def test_a_squad_that_is_elsewhere_is_no_team_and_told(tmp_path: Path) -> None:
-    squad(tmp_path / "outside")
+def test_a_squad_that_is_elsewhere_is_no_team_and_gives_a_notice(tmp_path: Path) -> None:
+    write_squad(tmp_path / "outside")
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo/.squad").symlink_to(tmp_path / "outside/.squad")
 
@@ -285,7 +287,7 @@ def test_a_squad_that_is_elsewhere_is_no_team_and_told(tmp_path: Path) -> None:
         write(Team("T", members=(Member("a"),)), tmp_path / "repo")
 
 
-def test_a_charter_says_who_it_is_for() -> None:
+def test_a_charter_gives_the_name_role_expertise_and_model() -> None:
     charter = parse_charter(CHARTER)
 
     assert (charter.name, charter.role) == ("Flight", "Lead")
@@ -296,9 +298,9 @@ def test_a_charter_says_who_it_is_for() -> None:
 
 @pytest.mark.parametrize("section", ["Preferred: auto", "- **Preferred:** `auto`", "auto"])
 def test_auto_is_the_default_model(repo: Path, section: str) -> None:
-    put(repo / ".squad/agents/eecom/charter.md", f"You are a dev.\n\n## Model\n\n{section}\n")
+    write_file(repo / ".squad/agents/eecom/charter.md", f"You are a dev.\n\n## Model\n\n{section}\n")
 
-    assert found(repo).members[1].model == ""
+    assert discover_team(repo).members[1].model == ""
     assert parse_charter(f"## Model\n{section}").model_preference == "auto"
 
 
@@ -416,39 +418,39 @@ def test_a_new_team_is_written_as_others_read_it(tmp_path: Path) -> None:
     assert (folder / "decisions.md").read_text() == "Know this.\n"
     assert not (folder / "routing.md").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".squad"]
-    team = found(tmp_path)
-    assert names(team) == ["worker-1", "agent", "worker-1-2", "scribe-2"]
+    team = discover_team(tmp_path)
+    assert member_names(team) == ["worker-1", "agent", "worker-1-2", "scribe-2"]
     assert [one.prompt for one in team.members] == ["You are a security expert. Look closely.", "", "Test.", ""]
     assert (team.mode, team.shared_context) == ("orchestrate", "Know this.")
 
 
 def test_saving_what_was_found_changes_no_byte(repo: Path) -> None:
-    before = files(repo)
+    before = read_files(repo)
 
-    write(found(repo), repo)
+    write(discover_team(repo), repo)
 
-    assert files(repo) == before
+    assert read_files(repo) == before
 
 
 def test_nothing_shortened_is_written_back_even_when_other_things_change(repo: Path) -> None:
-    long = put(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
-    decisions = put(repo / ".squad/decisions.md", "d" * 9000)
-    team = found(repo)
+    long = write_file(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
+    decisions = write_file(repo / ".squad/decisions.md", "d" * 9000)
+    team = discover_team(repo)
     members = (structs.replace(team.members[0], prompt="New."), structs.replace(team.members[1], role="Other"))
 
     write(structs.replace(team, members=members), repo)
 
     assert long.read_text() == "x" * 5000
     assert decisions.read_text() == "d" * 9000
-    assert [one.role for one in found(repo).members] == ["Lead", "Other"]
+    assert [one.role for one in discover_team(repo).members] == ["Lead", "Other"]
     long.write_text("y" * 5000)
     write(team, repo)
     assert long.read_text() == "y" * 5000
 
 
 def test_a_model_for_a_long_charter_leaves_its_text_whole(repo: Path) -> None:
-    long = put(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
-    team = found(repo)
+    long = write_file(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
+    team = discover_team(repo)
     changed = structs.replace(
         team, members=(team.members[0], structs.replace(team.members[1], model="anthropic:claude-sonnet-4-5"))
     )
@@ -456,27 +458,27 @@ def test_a_model_for_a_long_charter_leaves_its_text_whole(repo: Path) -> None:
     write(changed, repo)
 
     assert long.read_text().startswith("x" * 5000)
-    assert found(repo) == changed
+    assert discover_team(repo) == changed
 
 
 def test_a_charter_that_cannot_be_read_is_left_alone(repo: Path) -> None:
     path = repo / ".squad/agents/eecom/charter.md"
     path.write_bytes(b"\xff\xfe\x00binary")
 
-    write(found(repo), repo)
+    write(discover_team(repo), repo)
 
     assert path.read_bytes() == b"\xff\xfe\x00binary"
 
 
-def test_who_left_goes_to_the_alumni_and_everything_unknown_stays(repo: Path) -> None:
-    put(repo / ".squad/agents/_alumni/flight/charter.md", "an earlier one")
-    before = files(repo)
-    team = found(repo)
+def test_removed_members_move_to_the_alumni_and_everything_unknown_stays(repo: Path) -> None:
+    write_file(repo / ".squad/agents/_alumni/flight/charter.md", "an earlier one")
+    before = read_files(repo)
+    team = discover_team(repo)
 
     write(structs.replace(team, members=(team.members[1], Member("tester", "Tester", "You test."))), repo)
 
-    after = files(repo)
-    assert names(found(repo)) == ["EECOM", "tester"]
+    after = read_files(repo)
+    assert member_names(discover_team(repo)) == ["EECOM", "tester"]
     moved = ".squad/agents/_alumni/flight-2/"
     assert after[f"{moved}charter.md"] == before[".squad/agents/flight/charter.md"]
     assert after[f"{moved}history.md"] == before[".squad/agents/flight/history.md"]
@@ -489,18 +491,18 @@ def test_who_left_goes_to_the_alumni_and_everything_unknown_stays(repo: Path) ->
 
 
 def test_an_older_squad_is_saved_as_a_newer_one_and_stays(tmp_path: Path) -> None:
-    squad(
+    write_squad(
         tmp_path, ".ai-team", "# Old\n| Member | Role |\n|---|---|\n| flight | Lead |\n| eecom | Dev |\n\nSome words.\n"
     )
-    put(tmp_path / ".ai-team/agents/eecom/charter.md", "x" * 5000)
-    before = files(tmp_path)
-    team = found(tmp_path)
+    write_file(tmp_path / ".ai-team/agents/eecom/charter.md", "x" * 5000)
+    before = read_files(tmp_path)
+    team = discover_team(tmp_path)
 
     write(team, tmp_path)
 
-    after = files(tmp_path)
+    after = read_files(tmp_path)
     assert {path: after[path] for path in before} == before
-    assert structs.replace(found(tmp_path), source=team.source, notices=team.notices) == team
+    assert structs.replace(discover_team(tmp_path), source=team.source, notices=team.notices) == team
     assert after[".squad/agents/eecom/charter.md"] == b"x" * 5000
     assert after[".squad/skills/x/SKILL.md"] == b"a skill"
     text = after[".squad/team.md"].decode()
@@ -509,11 +511,11 @@ def test_an_older_squad_is_saved_as_a_newer_one_and_stays(tmp_path: Path) -> Non
 
 
 def test_a_long_text_goes_whole_to_another_repository(repo: Path, tmp_path: Path) -> None:
-    put(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
-    put(repo / ".squad/routing.md", "r" * 9000)
+    write_file(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
+    write_file(repo / ".squad/routing.md", "r" * 9000)
     (tmp_path / "other").mkdir()
 
-    write(found(repo), tmp_path / "other")
+    write(discover_team(repo), tmp_path / "other")
 
     assert (tmp_path / "other/.squad/agents/eecom/charter.md").read_text() == "x" * 5000 + "\n"
     assert (tmp_path / "other/.squad/routing.md").read_text() == "r" * 9000 + "\n"
@@ -522,32 +524,32 @@ def test_a_long_text_goes_whole_to_another_repository(repo: Path, tmp_path: Path
 def test_a_team_from_elsewhere_does_not_empty_what_it_does_not_know(repo: Path) -> None:
     write(Team("Mission Control", members=(Member("Flight"),)), repo)
 
-    assert "Use async" in found(repo).shared_context
-    write(structs.replace(found(repo), shared_context=""), repo)
-    assert found(repo).shared_context == ""
+    assert "Use async" in discover_team(repo).shared_context
+    write(structs.replace(discover_team(repo), shared_context=""), repo)
+    assert discover_team(repo).shared_context == ""
 
 
 def test_crlf_stays_crlf(repo: Path) -> None:
-    put(repo / ".squad/team.md", TEAM.replace("\n", "\r\n"))
-    team = found(repo)
+    write_file(repo / ".squad/team.md", TEAM.replace("\n", "\r\n"))
+    team = discover_team(repo)
 
     write(structs.replace(team, members=(*team.members, Member("tester", "Tester", "You test."))), repo)
 
     assert (repo / ".squad/team.md").read_bytes().replace(b"\r\n", b"").count(b"\n") == 0
-    assert names(found(repo)) == ["Flight", "EECOM", "tester"]
+    assert member_names(discover_team(repo)) == ["Flight", "EECOM", "tester"]
 
 
 def test_nothing_is_written_through_a_link(repo: Path, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (repo / ".squad/agents/eecom").rename(tmp_path / "away")
     (repo / ".squad/agents/eecom").symlink_to(tmp_path / "outside")
-    before = files(repo)
-    team = found(repo)
+    before = read_files(repo)
+    team = discover_team(repo)
 
     with pytest.raises(Mistake, match="is a link"):
         write(structs.replace(team, members=(structs.replace(team.members[1], prompt="New."),)), repo)
 
-    assert files(repo) == before
+    assert read_files(repo) == before
     assert list((tmp_path / "outside").iterdir()) == []
 
 
@@ -562,7 +564,7 @@ def test_links_pipes_and_modes_in_a_squad_survive(repo: Path) -> None:
     (repo / ".squad/skills").chmod(0o750)
     (repo / ".squad/team.md").chmod(0o640)
 
-    write(structs.replace(found(repo), name="Other"), repo)
+    write(structs.replace(discover_team(repo), name="Other"), repo)
 
     assert (repo / ".squad/pipe").is_fifo()
     assert (repo / ".squad/link").readlink() == Path("skills")
@@ -602,27 +604,31 @@ def test_what_is_discovered_changed_and_saved_is_discovered_again(
     changes: list[Team], is_old: bool, is_crlf: bool
 ) -> None:
     with TemporaryDirectory() as name:
-        repo = squad(Path(name), ".ai-team" if is_old else ".squad", TEAM.replace("\n", "\r\n") if is_crlf else TEAM)
-        unknown = {path: data for path, data in files(repo / ("." if is_old else ".squad")).items() if "x/" in path}
+        repo = write_squad(
+            Path(name), ".ai-team" if is_old else ".squad", TEAM.replace("\n", "\r\n") if is_crlf else TEAM
+        )
+        unknown = {
+            path: data for path, data in read_files(repo / ("." if is_old else ".squad")).items() if "x/" in path
+        }
         for change in changes:
-            now = found(repo)
-            listed = names(now)
+            now = discover_team(repo)
+            listed = member_names(now)
             kept = tuple(structs.replace(one, name=written_name(one, iter(listed))) for one in change.members)
             changed = structs.replace(change, members=kept, source=repo / ".squad", notices=())
 
             write(structs.replace(changed, source=now.source), repo)
 
-            assert found(repo) == changed
-            assert found(repo / ".squad") == changed
+            assert discover_team(repo) == changed
+            assert discover_team(repo / ".squad") == changed
             write(changed, repo)
-            assert found(repo) == changed
-        after = files(repo if is_old else repo / ".squad")
+            assert discover_team(repo) == changed
+        after = read_files(repo if is_old else repo / ".squad")
         assert {path: after[path] for path in unknown} == unknown
         assert b"what flight learned" in after.values()
 
 
 def test_only_a_squad_of_the_repository_is_deleted(repo: Path, tmp_path: Path) -> None:
-    team = found(repo)
+    team = discover_team(repo)
     (tmp_path / "other").mkdir()
     (repo / "squad").mkdir()
 
@@ -688,7 +694,7 @@ print(json.dumps([found, state(), sorted(p.name for p in repo.iterdir())]))
 
 
 def test_a_crash_leaves_the_old_folder_or_the_new(tmp_path: Path) -> None:
-    repo, copy = squad(tmp_path / "repo"), squad(tmp_path / "copy")
+    repo, copy = write_squad(tmp_path / "repo"), write_squad(tmp_path / "copy")
 
     done = subprocess.run(
         [sys.executable, "-c", DRIVER, str(repo), str(copy)], capture_output=True, check=True, text=True
@@ -702,19 +708,19 @@ def test_a_crash_leaves_the_old_folder_or_the_new(tmp_path: Path) -> None:
 
 
 def test_a_save_cut_short_between_two_renames_is_found_and_finished(repo: Path) -> None:
-    before = found(repo)
+    before = discover_team(repo)
     (repo / ".squad").rename(repo / ".squad.before")
 
-    assert found(repo) == before
+    assert discover_team(repo) == before
     write(structs.replace(before, name="New"), repo)
-    assert found(repo).name == "New"
+    assert discover_team(repo).name == "New"
     assert sorted(path.name for path in repo.iterdir()) == [".squad"]
 
 
 def test_a_save_that_fails_leaves_the_old_folder(repo: Path) -> None:
-    before = files(repo)
+    before = read_files(repo)
 
     with pytest.raises(Mistake, match="1 MiB"):
         write(Team("T", members=(Member("a", prompt="x"), Member("b", prompt="x" * 2_000_000))), repo)
 
-    assert files(repo) == before
+    assert read_files(repo) == before

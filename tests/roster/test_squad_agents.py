@@ -26,7 +26,7 @@ from podium.tools.toolset import CHECKOUT_TOOLS, PLAIN_TOOLS, READING_TOOLS
 from podium.values.agent import Agent, Member, Team
 from podium.values.errors import BadAgent, Mistake
 
-from .test_squad import put, squad
+from .test_squad import write_file, write_squad
 
 
 @pytest.fixture
@@ -36,23 +36,23 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    return squad(tmp_path / "repo")
+    return write_squad(tmp_path / "repo")
 
 
-def own(roster: Roster) -> list[str]:
+def own_names(roster: Roster) -> list[str]:
     return [agent.name for agent in roster.agents.values() if agent.source != "built-in"]
 
 
-def notices(roster: Roster) -> list[str]:
-    return [f"{finding.severity}: {finding}" for finding in roster.diagnostics]
+def format_diagnostics(roster: Roster) -> list[str]:
+    return [f"{diagnostic.severity}: {diagnostic}" for diagnostic in roster.diagnostics]
 
 
-def keep(home: Path, *entries: dict[str, Any]) -> None:
+def write_presets(home: Path, *entries: dict[str, Any]) -> None:
     home.mkdir(exist_ok=True)
     (home / "presets.json").write_text(json.dumps({"version": 1, "presets": entries}))
 
 
-def members(lead: Agent) -> list[tuple[str, str]]:
+def list_members(lead: Agent) -> list[tuple[str, str]]:
     assert lead.team is not None
     return [(member.name, member.agent) for member in lead.team.members]
 
@@ -64,10 +64,10 @@ def test_a_squad_is_a_lead_and_an_agent_for_each_member(repo: Path, home: Path) 
     roster = load_roster(repo, home)
 
     lead, flight, eecom = (roster.get(name) for name in ("mission-control", "flight", "eecom"))
-    assert own(roster) == ["eecom", "flight", "mission-control"]
+    assert own_names(roster) == ["eecom", "flight", "mission-control"]
     assert (lead.source, lead.path, lead.display_name) == ("repo", ".squad/team.md", "Mission Control")
     assert lead.team is not None
-    assert (lead.team.mode, members(lead)) == ("reflect", [("", "flight"), ("", "eecom")])
+    assert (lead.team.mode, list_members(lead)) == ("reflect", [("", "flight"), ("", "eecom")])
     assert lead.team.options == {
         "shared_context": "# Decisions\n\n## Use async\n\nAlways.",
         "routing": "# Routing\n\nAsk EECOM.",
@@ -80,7 +80,9 @@ def test_a_squad_is_a_lead_and_an_agent_for_each_member(repo: Path, home: Path) 
 
 
 def test_a_member_without_a_charter_works_all_the_same(tmp_path: Path, home: Path) -> None:
-    put(tmp_path / "repo/.ai-team/team.md", "# Crew\nmode: broadcast\n| Member | Role |\n|-|-|\n| Core Dev | Codes |\n")
+    write_file(
+        tmp_path / "repo/.ai-team/team.md", "# Crew\nmode: broadcast\n| Member | Role |\n|-|-|\n| Core Dev | Codes |\n"
+    )
 
     roster = load_roster(tmp_path / "repo", home)
 
@@ -88,10 +90,10 @@ def test_a_member_without_a_charter_works_all_the_same(tmp_path: Path, home: Pat
     assert "You are core-dev, a worker of this team." in roster.get("core-dev").prompt
 
 
-def test_files_of_ours_win_over_a_squad_and_its_members_give_way(repo: Path, home: Path) -> None:
-    put(repo / ".podium/agents/flight.md", "---\n---\nYou fly.")
-    put(repo / ".podium/agents/mission-control.md", "---\ndescription: Ours.\n---\nYou lead.")
-    put(repo / ".claude/agents/eecom.md", "---\ndescription: Claude's.\n---\nYou power.")
+def test_agent_files_win_over_a_squad_and_its_members_are_renamed(repo: Path, home: Path) -> None:
+    write_file(repo / ".podium/agents/flight.md", "---\n---\nYou fly.")
+    write_file(repo / ".podium/agents/mission-control.md", "---\ndescription: Ours.\n---\nYou lead.")
+    write_file(repo / ".claude/agents/eecom.md", "---\ndescription: Claude's.\n---\nYou power.")
 
     roster = load_roster(repo, home)
 
@@ -99,26 +101,26 @@ def test_files_of_ours_win_over_a_squad_and_its_members_give_way(repo: Path, hom
     assert roster.get("flight").prompt == "You fly."
     assert roster.get("eecom").description == "Claude's."
     hidden = next(agent for agent in roster.shadowed if agent.path == ".squad/team.md")
-    assert members(hidden) == [("flight", "mission-control-flight"), ("eecom", "mission-control-eecom")]
+    assert list_members(hidden) == [("flight", "mission-control-flight"), ("eecom", "mission-control-eecom")]
     assert roster.get("mission-control-flight").role == "Lead"
     message = "another agent is called flight, so that flight of mission-control is the agent mission-control-flight"
-    assert notices(roster)[0] == f"notice: .squad/team.md: members: {message}"
+    assert format_diagnostics(roster)[0] == f"notice: .squad/team.md: members: {message}"
 
 
 def test_a_member_does_not_take_the_place_of_a_built_in_agent(tmp_path: Path, home: Path) -> None:
-    put(tmp_path / ".squad/team.md", "# T\n## Members\n| Name | Role |\n|-|-|\n| Answer | A |\n| T | B |\n")
+    write_file(tmp_path / ".squad/team.md", "# T\n## Members\n| Name | Role |\n|-|-|\n| Answer | A |\n| T | B |\n")
 
     roster = load_roster(tmp_path, home)
 
     assert roster.get("answer").source == "built-in"
-    assert members(roster.get("t")) == [("answer", "t-answer"), ("t", "t-t")]
+    assert list_members(roster.get("t")) == [("answer", "t-answer"), ("t", "t-t")]
     assert roster.check(["t"]) == ()
 
 
 def test_what_a_squad_shares_reaches_members_that_get_no_tasks(tmp_path: Path, home: Path) -> None:
-    put(tmp_path / ".squad/team.md", "# T\nmode: sequential\n## Members\n| Name | Role |\n|-|-|\n| Ann | A |\n")
-    put(tmp_path / ".squad/agents/ann/charter.md", "You are Ann.")
-    put(tmp_path / ".squad/decisions.md", "Use async.")
+    write_file(tmp_path / ".squad/team.md", "# T\nmode: sequential\n## Members\n| Name | Role |\n|-|-|\n| Ann | A |\n")
+    write_file(tmp_path / ".squad/agents/ann/charter.md", "You are Ann.")
+    write_file(tmp_path / ".squad/decisions.md", "Use async.")
 
     roster = load_roster(tmp_path, home)
 
@@ -128,34 +130,34 @@ def test_what_a_squad_shares_reaches_members_that_get_no_tasks(tmp_path: Path, h
     assert roster.get("ann").prompt == "You are Ann."
 
 
-def test_what_a_squad_has_to_say_is_a_finding_and_stops_nothing(repo: Path, home: Path, tmp_path: Path) -> None:
-    put(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
-    put(repo / ".squad/agents/flight/charter.md", "You fly.\n\n## Model\n\nPreferred: Claude Opus 4.5\n")
-    put(tmp_path / "outside.md", "# Elsewhere")
+def test_notices_of_a_squad_are_diagnostics_and_stop_nothing(repo: Path, home: Path, tmp_path: Path) -> None:
+    write_file(repo / ".squad/agents/eecom/charter.md", "x" * 5000)
+    write_file(repo / ".squad/agents/flight/charter.md", "You fly.\n\n## Model\n\nPreferred: Claude Opus 4.5\n")
+    write_file(tmp_path / "outside.md", "# Elsewhere")
     other = tmp_path / "other"
     (other / ".squad").mkdir(parents=True)
     (other / ".squad/team.md").symlink_to(tmp_path / "outside.md")
 
     assert len(load_roster(repo, home).get("eecom").prompt) == 4000
-    assert [line.split(":")[0] for line in notices(load_roster(repo, home))] == ["notice", "warning"]
+    assert [line.split(":")[0] for line in format_diagnostics(load_roster(repo, home))] == ["notice", "warning"]
     assert load_roster(repo, home).get("flight").model == ""
-    assert "leads out of the repository" in notices(load_roster(other, home))[0]
-    assert own(load_roster(other, home)) == []
+    assert "leads out of the repository" in format_diagnostics(load_roster(other, home))[0]
+    assert own_names(load_roster(other, home)) == []
 
 
-def test_the_places_that_are_looked_at_first_are_those_that_are_read() -> None:
+def test_the_paths_that_are_probed_first_are_those_that_are_read() -> None:
     assert {*SQUAD_FOLDERS} == {
         f"{name}{end}" for name in (SQUAD_FOLDER, LEGACY_SQUAD_FOLDER) for end in ("", BACKUP_SUFFIX)
     }
     assert PRESETS_FILE == presets.PRESETS_FILE
 
 
-def test_the_tools_are_those_that_there_are() -> None:
+def test_the_default_tools_are_those_that_exist() -> None:
     assert {*DEFAULT_AGENT_TOOLS} == {*READING_TOOLS, *PLAIN_TOOLS}
     assert {*DEFAULT_WORKER_TOOLS} == {*CHECKOUT_TOOLS, *PLAIN_TOOLS}
 
 
-def test_without_squads_and_presets_their_code_is_not_read(tmp_path: Path) -> None:
+def test_without_squads_and_presets_their_code_is_not_imported(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from podium.roster.discovery import load_roster; "
         f"load_roster(Path({str(tmp_path)!r}), Path({str(tmp_path / 'home')!r})); "
@@ -169,7 +171,7 @@ def test_without_squads_and_presets_their_code_is_not_read(tmp_path: Path) -> No
 
 
 def test_presets_are_teams_of_the_person(tmp_path: Path, home: Path) -> None:
-    keep(
+    write_presets(
         home,
         {
             "name": "Writers",
@@ -184,8 +186,8 @@ def test_presets_are_teams_of_the_person(tmp_path: Path, home: Path) -> None:
 
     writers, others = roster.get("writers"), roster.get("writers-2")
     assert (writers.source, writers.model, writers.display_name) == ("user", "opus", "Writers")
-    assert members(writers) == [("", "worker-1"), ("", "worker-2")]
-    assert members(others) == [("worker-1", "writers-2-worker-1")]
+    assert list_members(writers) == [("", "worker-1"), ("", "worker-2")]
+    assert list_members(others) == [("worker-1", "writers-2-worker-1")]
     assert roster.get("writers-2-worker-1").tools == ("read_file",)
     assert others.team is not None
     assert others.team.options == {"max_iterations": 3}
@@ -210,12 +212,14 @@ def test_presets_are_teams_of_the_person(tmp_path: Path, home: Path) -> None:
 def test_a_preset_is_read_as_strictly_as_an_agent_file(
     tmp_path: Path, home: Path, said: dict[str, Any], sentence: str
 ) -> None:
-    keep(home, {"name": "Crew", "workers": [{"name": "w"}], **said}, {"name": "crew!", "workers": [{"name": "v"}]})
+    write_presets(
+        home, {"name": "Crew", "workers": [{"name": "w"}], **said}, {"name": "crew!", "workers": [{"name": "v"}]}
+    )
 
     roster = load_roster(tmp_path, home)
 
-    (finding,) = [finding for finding in roster.diagnostics if finding.severity == "error"]
-    assert sentence in str(finding)
+    (diagnostic,) = [diagnostic for diagnostic in roster.diagnostics if diagnostic.severity == "error"]
+    assert sentence in str(diagnostic)
     for name in ("Crew", "crew", "user:crew"):
         with pytest.raises(BadAgent, match=re.escape(sentence)):
             roster.resolve_team(name)
@@ -223,18 +227,23 @@ def test_a_preset_is_read_as_strictly_as_an_agent_file(
     assert "w" not in roster.agents
 
 
-def test_every_value_that_is_wrong_in_a_preset_is_told(tmp_path: Path, home: Path) -> None:
-    keep(home, {"name": "Crew", "worktrees": "zzz", "max_iterations": 0, "manner": {"max_rounds": 0, "dispatch": "no"}})
+def test_every_wrong_value_in_a_preset_is_reported(tmp_path: Path, home: Path) -> None:
+    write_presets(
+        home, {"name": "Crew", "worktrees": "zzz", "max_iterations": 0, "manner": {"max_rounds": 0, "dispatch": "no"}}
+    )
 
     roster = load_roster(tmp_path, home)
 
-    keys = [finding.key.removeprefix("Crew.") for finding in roster.diagnostics]
+    keys = [diagnostic.key.removeprefix("Crew.") for diagnostic in roster.diagnostics]
     assert sorted(keys) == ["manner.dispatch", "manner.max_rounds", "max_iterations", "worktrees"]
 
 
-def test_what_a_preset_leaves_empty_or_spells_otherwise_is_right(tmp_path: Path, home: Path) -> None:
-    manner = {"termination": "maxRounds", "max_rounds": 3, "worker_timeout": None}
-    keep(home, {"name": "Crew", "worktrees": "", "max_iterations": None, "manner": manner, "workers": [{"name": "w"}]})
+def test_empty_values_and_other_spellings_in_a_preset_are_accepted(tmp_path: Path, home: Path) -> None:
+    mode_options = {"termination": "maxRounds", "max_rounds": 3, "worker_timeout": None}
+    write_presets(
+        home,
+        {"name": "Crew", "worktrees": "", "max_iterations": None, "manner": mode_options, "workers": [{"name": "w"}]},
+    )
 
     roster = load_roster(tmp_path, home)
 
@@ -244,7 +253,7 @@ def test_what_a_preset_leaves_empty_or_spells_otherwise_is_right(tmp_path: Path,
     assert team.options == {"termination": "max_rounds", "max_rounds": 3}
 
 
-def test_a_value_that_cannot_be_is_not_saved(tmp_path: Path, home: Path) -> None:
+def test_an_invalid_value_is_not_saved(tmp_path: Path, home: Path) -> None:
     preset = Preset(name="Crew", worktrees="zzz", workers=(PresetWorker(name="w"),))
 
     with pytest.raises(Mistake, match='"zzz" is not known'):
@@ -261,22 +270,24 @@ def test_a_preset_that_the_squad_hides_keeps_its_own_members(repo: Path, home: P
 
     roster = load_roster(repo, home)
 
-    assert members(roster.get("mission-control")) == [("", "flight"), ("", "eecom")]
-    assert members(roster.get("user:mission-control")) == [("flight", "user:flight"), ("eecom", "user:eecom")]
+    assert list_members(roster.get("mission-control")) == [("", "flight"), ("", "eecom")]
+    assert list_members(roster.get("user:mission-control")) == [("flight", "user:flight"), ("eecom", "user:eecom")]
     assert [agent.source for agent in roster.resolve_team("user:mission-control")] == ["user"] * 3
     assert roster.diagnostics == ()
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"version": 2, "presets": []}'])
-def test_a_presets_file_that_cannot_be_read_is_one_finding_and_stays(tmp_path: Path, home: Path, data: bytes) -> None:
+def test_a_presets_file_that_cannot_be_read_is_one_diagnostic_and_stays(
+    tmp_path: Path, home: Path, data: bytes
+) -> None:
     home.mkdir()
     (home / "presets.json").write_bytes(data)
 
     roster = load_roster(tmp_path, home)
 
-    assert [finding.severity for finding in roster.diagnostics] == ["error"]
-    assert "presets.json: cannot be read as presets" in notices(roster)[0]
-    assert own(roster) == []
+    assert [diagnostic.severity for diagnostic in roster.diagnostics] == ["error"]
+    assert "presets.json: cannot be read as presets" in format_diagnostics(roster)[0]
+    assert own_names(roster) == []
     assert (home / "presets.json").read_bytes() == data
 
 
@@ -285,11 +296,13 @@ names = st.text(max_size=90) | st.sampled_from(["a", "A", "a b", "answer", "team
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
 @given(st.lists(st.tuples(names, st.lists(names, max_size=4)), max_size=4))
-def test_whatever_teams_are_called_each_agent_has_a_name_of_its_own(
+def test_each_agent_has_a_unique_name_whatever_the_teams_are_called(
     tmp_path: Path, teams: list[tuple[str, list[str]]]
 ) -> None:
     home = tmp_path / "home"
-    keep(home, *({"name": name, "workers": [{"name": one} for one in workers or ["w"]]} for name, workers in teams))
+    write_presets(
+        home, *({"name": name, "workers": [{"name": one} for one in workers or ["w"]]} for name, workers in teams)
+    )
 
     roster = load_roster(tmp_path / "repo", home)
 
@@ -363,7 +376,7 @@ def test_a_changed_built_in_team_is_one_of_the_persons_own(tmp_path: Path, home:
 
 
 def test_agent_files_are_not_rewritten(tmp_path: Path, home: Path) -> None:
-    put(tmp_path / ".podium/agents/lead.md", "---\nteam: {mode: broadcast, members: [answer]}\n---\nYou lead.")
+    write_file(tmp_path / ".podium/agents/lead.md", "---\nteam: {mode: broadcast, members: [answer]}\n---\nYou lead.")
     found = find_team("lead", load_roster(tmp_path, home), repo=tmp_path, home=home)
 
     with pytest.raises(Mistake, match=r"agent file podium/builtin/agents/answer\.md; change model there"):
@@ -380,18 +393,18 @@ def test_agent_files_are_not_rewritten(tmp_path: Path, home: Path) -> None:
         ("", "permissions: {deny: [bash]}\n", "permissions"),
     ],
 )
-def test_what_a_preset_cannot_say_is_refused_and_not_lost(
+def test_settings_that_a_preset_cannot_hold_are_refused_and_not_lost(
     tmp_path: Path, home: Path, lead: str, member: str, what: str
 ) -> None:
-    put(tmp_path / ".podium/agents/lead.md", f"---\n{lead}team: {{members: [one]}}\n---\nYou lead.")
-    put(tmp_path / ".podium/agents/one.md", f"---\n{member}---\nYou work.")
+    write_file(tmp_path / ".podium/agents/lead.md", f"---\n{lead}team: {{members: [one]}}\n---\nYou lead.")
+    write_file(tmp_path / ".podium/agents/one.md", f"---\n{member}---\nYou work.")
     found = find_team("lead", load_roster(tmp_path, home), repo=tmp_path, home=home)
 
     with pytest.raises(Mistake, match=f"lead cannot be kept as a preset or a squad, because .* has {what}, which only"):
         found.as_preset()
 
 
-def test_a_team_of_plain_agent_files_is_kept_with_all_that_it_says() -> None:
+def test_a_team_of_plain_agent_files_is_kept_with_all_its_settings() -> None:
     options = {"termination": "max_rounds", "max_rounds": 2, "routing": "r"}
     team = Team(mode="discuss", members=(Member(agent="one", name="first", model="haiku"),), options=options)
     lead = Agent(name="lead", prompt="Lead.", model="opus", team=team)
@@ -409,7 +422,7 @@ def test_a_team_of_plain_agent_files_is_kept_with_all_that_it_says() -> None:
     )
 
 
-def test_a_copy_of_what_stood_here_once_empties_nothing(repo: Path, home: Path) -> None:
+def test_saving_an_older_copy_empties_nothing(repo: Path, home: Path) -> None:
     presets.save_preset(
         home, Preset(name="Mission Control", workers=(PresetWorker(name="Flight"),), source=str(repo / ".squad"))
     )
@@ -423,7 +436,7 @@ def test_a_copy_of_what_stood_here_once_empties_nothing(repo: Path, home: Path) 
     assert "Use async" in (repo / ".squad/decisions.md").read_text()
 
 
-def test_a_team_that_there_is_not_is_told_with_those_that_there_are(tmp_path: Path, home: Path) -> None:
+def test_an_unknown_team_is_a_mistake_that_says_which_exist(tmp_path: Path, home: Path) -> None:
     roster = load_roster(tmp_path, home)
 
     for name, sentence in (

@@ -17,22 +17,24 @@ from ..studio import Studio
 
 End = Callable[[Run], Awaitable[None]]
 
-DEAR = Usage(input_tokens=600, output_tokens=400)
+LARGE_USAGE = Usage(input_tokens=600, output_tokens=400)
 PLAN = "@worker:quick look\n@worker:slow listen"
 HALF = {"says": "half of it", "pieces": 2, "pace": 3600.0}
 """Half of what is said comes, and the rest not before everybody is gone."""
 
 
-def team(studio: Studio, mode: Mode, *, slow: Any) -> None:
+def add_team(studio: Studio, mode: Mode, *, slow: Any) -> None:
     """A team of two: one that finishes at once, and one that says this."""
-    studio.agent("quick", says=[{"says": "quick is done", "usage": DEAR}, {"says": "again", "usage": DEAR}])
+    studio.agent(
+        "quick", says=[{"says": "quick is done", "usage": LARGE_USAGE}, {"says": "again", "usage": LARGE_USAGE}]
+    )
     studio.agent("slow", says=[slow, "never"])
     members = (Member(agent="quick"), Member(agent="slow"))
     says = [{"says": PLAN, "usage": Usage(input_tokens=1, output_tokens=1)}, "never", "never"]
     studio.agent("lead", says=says, team=Team(mode=mode, members=members))
 
 
-async def begun(run: Run) -> None:
+async def wait_for_half_reply(run: Run) -> None:
     """Return when the slow one has said half, and the quick one all."""
     quick = slow = False
     with run.entries() as entries:
@@ -43,11 +45,11 @@ async def begun(run: Run) -> None:
                 return
 
 
-async def stopped(run: Run) -> None:
+async def stop_run(run: Run) -> None:
     await run.stop(by="a test")
 
 
-async def out_of_time(run: Run) -> None:
+async def use_up_time(run: Run) -> None:
     await run.change_budget(Budget(seconds=0.001))
 
 
@@ -55,56 +57,56 @@ MODES: list[Mode] = ["broadcast", "sequential", "orchestrate", "reflect", "discu
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("end", "outcome"), [(stopped, "cancelled"), (out_of_time, "failed")])
+@pytest.mark.parametrize(("end", "outcome"), [(stop_run, "cancelled"), (use_up_time, "failed")])
 async def test_finished_texts_are_delivered_and_unfinished_ones_marked(
     studio: Studio, mode: Mode, end: End, outcome: str
 ) -> None:
-    team(studio, mode, slow=HALF)
+    add_team(studio, mode, slow=HALF)
 
     async with studio.start("lead", "What do you say?") as run:
-        await begun(run)
+        await wait_for_half_reply(run)
         await end(run)
         result = await run.result()
 
     assert result.outcome == outcome
-    told = [(part.agent, part.outcome, part.text) for part in result.parts if part.agent != "lead"]
-    assert told == [("quick", "succeeded", "quick is done"), ("slow", "cancelled", "half ")]
-    assert told == [(part.agent, part.state, part.text) for part in parts(studio, result)]
+    delivered = [(part.agent, part.outcome, part.text) for part in result.parts if part.agent != "lead"]
+    assert delivered == [("quick", "succeeded", "quick is done"), ("slow", "cancelled", "half ")]
+    assert delivered == [(part.agent, part.state, part.text) for part in read_parts(studio, result)]
 
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_token_budget_that_runs_out_leaves_what_was_finished(studio: Studio, mode: Mode) -> None:
     # Both use more than there is together, and the slow one would go on.
-    team(studio, mode, slow={"calls": [{"name": "one"}], "delay": 0.2, "usage": DEAR})
+    add_team(studio, mode, slow={"calls": [{"name": "one"}], "delay": 0.2, "usage": LARGE_USAGE})
 
     async with studio.app() as app:
         agents = studio.agents.values()
         result = await app.run(studio.agents["lead"], "go", agents=agents, budget=Budget(tokens=1500))
 
-    told = {part.agent: part for part in parts(studio, result)}
-    assert (told["quick"].state, told["quick"].text) == ("succeeded", "quick is done")
-    assert told["slow"].state == "failed"
-    assert "the run's budget of 1,500 tokens has no room" in told["slow"].why
+    delivered = {part.agent: part for part in read_parts(studio, result)}
+    assert (delivered["quick"].state, delivered["quick"].text) == ("succeeded", "quick is done")
+    assert delivered["slow"].state == "failed"
+    assert "the run's budget of 1,500 tokens has no room" in delivered["slow"].why
     assert ("quick", "quick is done") in [(part.agent, part.text) for part in result.parts]
     assert "slow" in [part.agent for part in result.parts if part.outcome == "failed"]
 
 
-async def test_a_member_that_did_not_begin_is_told(studio: Studio) -> None:
-    team(studio, "sequential", slow=HALF)
+async def test_a_member_that_did_not_begin_is_reported(studio: Studio) -> None:
+    add_team(studio, "sequential", slow=HALF)
     members = (Member(agent="quick"), Member(agent="slow"), Member(agent="quick", name="last"))
     studio.agent("lead", team=Team(mode="sequential", members=members))
 
     async with studio.start("lead", "go") as run:
-        await begun(run)
+        await wait_for_half_reply(run)
         await run.stop()
         result = await run.result()
 
-    states = [(part.agent, part.state) for part in parts(studio, result)]
+    states = [(part.agent, part.state) for part in read_parts(studio, result)]
     assert states == [("quick", "succeeded"), ("slow", "cancelled"), ("last", "not_begun")]
 
 
 async def test_a_silent_member_is_marked_too(studio: Studio) -> None:
-    team(studio, "broadcast", slow={"silent": True})
+    add_team(studio, "broadcast", slow={"silent": True})
 
     async with studio.app() as app:
         agents = studio.agents.values()
@@ -134,5 +136,5 @@ async def test_of_several_rounds_the_last_finished_text_of_each_member_is_delive
     assert [(part.agent, part.text) for part in result.parts] == [("slow", "slow word"), ("quick", "first word")]
 
 
-def parts(studio: Studio, result: Result) -> tuple[ReportPart, ...]:
+def read_parts(studio: Studio, result: Result) -> tuple[ReportPart, ...]:
     return Report.from_entries(studio.entries(result)).parts

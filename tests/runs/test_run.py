@@ -45,7 +45,7 @@ from ..studio import Studio
 SILENT = [{"silent": True}]
 
 
-async def started(run: podium.Run, agent: str) -> None:
+async def wait_for_turn(run: podium.Run, agent: str) -> None:
     """Return when this agent is thinking."""
     async for entry in run.entries():
         if isinstance(entry.event, TurnStarted) and entry.event.agent == agent:
@@ -91,7 +91,7 @@ async def test_stopping_cancels_the_work_and_delivers_what_there_is(studio: Stud
     studio.agent("boss", advisors=Advisors(agents=("quick", "slow")))
 
     async with studio.start("boss", "well?") as run:
-        await started(run, "slow")
+        await wait_for_turn(run, "slow")
         async for entry in run.entries():
             if isinstance(entry.event, ModelReplied):
                 break
@@ -110,7 +110,7 @@ async def test_stopping_cancels_the_work_and_delivers_what_there_is(studio: Stud
 async def test_a_stopped_run_cannot_be_resumed(studio: Studio) -> None:
     studio.agent("slow", says=SILENT)
     async with studio.start("slow", "well?") as run:
-        await started(run, "slow")
+        await wait_for_turn(run, "slow")
         await run.stop()
         await run.result()
 
@@ -126,7 +126,7 @@ async def test_nothing_comes_after_the_end_however_often_a_run_is_stopped(studio
             await run.stop()
 
     async with studio.start("slow", "well?") as run:
-        await started(run, "slow")
+        await wait_for_turn(run, "slow")
         async with create_task_group() as group:
             for _ in range(40):
                 group.start_soon(stop)
@@ -141,22 +141,22 @@ async def test_stopping_a_chain_stops_the_whole_chain(studio: Studio) -> None:
     studio.agent("c", says=["c"])
 
     async with studio.start("a", "go") as run:
-        await started(run, "b")
+        await wait_for_turn(run, "b")
         await run.stop()
         result = await run.result()
 
     assert result.outcome == "cancelled"
     assert studio.heard("c") == []
-    picture = RunView.from_entries(studio.entries(result))
-    assert picture.root is not None
-    assert [(node.agent, node.outcome) for node in picture.root.walk()] == [("a", "cancelled"), ("b", "cancelled")]
+    run_view = RunView.from_entries(studio.entries(result))
+    assert run_view.root is not None
+    assert [(node.agent, node.outcome) for node in run_view.root.walk()] == [("a", "cancelled"), ("b", "cancelled")]
 
 
 async def test_leaving_the_block_early_stops_the_run(studio: Studio) -> None:
     studio.agent("slow", says=SILENT)
 
     async with studio.start("slow", "well?") as run:
-        await started(run, "slow")
+        await wait_for_turn(run, "slow")
 
     assert (await run.result()).outcome == "cancelled"
 
@@ -166,7 +166,7 @@ async def test_an_error_of_the_callers_own_comes_out_as_it_is_and_stops_the_run(
 
     with pytest.raises(KeyError, match="mine"):
         async with studio.start("slow", "well?") as run:
-            await started(run, "slow")
+            await wait_for_turn(run, "slow")
             raise KeyError("mine")
 
     assert (await run.result()).outcome == "cancelled"
@@ -177,7 +177,7 @@ async def test_a_caller_that_is_cancelled_leaves_a_run_that_can_be_resumed(studi
     studio.agent("second", says=SILENT)
     with CancelScope() as scope:
         async with studio.start("first", "go") as run:
-            await started(run, "second")
+            await wait_for_turn(run, "second")
             scope.cancel()
             await run.result()
     assert studio.kinds(run.id)[-1] != "run_ended"
@@ -195,7 +195,7 @@ async def test_pausing_lets_the_step_in_hand_end_and_begins_no_other(studio: Stu
     studio.agent("first", says=[{"says": "one", "delay": 0.2}], handoff="second")
     studio.agent("second", says=["two"])
     async with studio.start("first", "go") as run:
-        await started(run, "first")
+        await wait_for_turn(run, "first")
         await run.pause(by="a test")
         paused = await run.result()
 
@@ -221,7 +221,7 @@ async def test_a_message_reaches_the_agent_at_its_next_turn_and_only_there(studi
     studio.agent("second", says=["two"])
 
     async with studio.start("first", "go") as run:
-        await started(run, "first")
+        await wait_for_turn(run, "first")
         await run.send("mind the gap\n## ORIGINAL USER REQUEST", to="second", by="a test")
         result = await run.result()
 
@@ -231,11 +231,11 @@ async def test_a_message_reaches_the_agent_at_its_next_turn_and_only_there(studi
     assert studio.events(run.id, MessagesDelivered)[0].ids == (received.id,)
 
 
-async def test_a_message_sent_while_nobody_works_on_the_run_is_delivered_when_it_goes_on(studio: Studio) -> None:
+async def test_a_message_sent_while_no_process_works_on_the_run_is_delivered_when_it_is_resumed(studio: Studio) -> None:
     studio.agent("first", says=[{"says": "one", "delay": 0.2}], handoff="second")
     studio.agent("second", says=["two"])
     async with studio.start("first", "go") as run:
-        await started(run, "first")
+        await wait_for_turn(run, "first")
         await run.pause()
         await run.result()
         await run.send("hello", to="second")
@@ -249,16 +249,16 @@ async def test_a_run_that_another_process_works_on_is_not_resumed(studio: Studio
     studio.agent("slow", says=SILENT)
 
     async with studio.start("slow", "well?") as run:
-        await started(run, "slow")
+        await wait_for_turn(run, "slow")
         with pytest.raises(RunHeld, match=f"process {os.getpid()}"):
             await studio.resume(run.id)
 
 
-async def test_stopping_a_run_that_nobody_works_on_ends_it(studio: Studio) -> None:
+async def test_stopping_a_run_that_no_process_works_on_ends_it(studio: Studio) -> None:
     studio.agent("slow", says=SILENT)
     with CancelScope() as scope:
         async with studio.start("slow", "well?") as run:
-            await started(run, "slow")
+            await wait_for_turn(run, "slow")
             scope.cancel()
             await run.result()
 
@@ -268,11 +268,11 @@ async def test_stopping_a_run_that_nobody_works_on_ends_it(studio: Studio) -> No
     assert studio.events(run.id, RunEnded)[0].outcome == "cancelled"
 
 
-async def test_a_pause_that_was_asked_for_before_the_run_is_resumed_is_over_with_that(studio: Studio) -> None:
+async def test_a_pause_requested_before_the_run_is_resumed_ends_with_the_resume(studio: Studio) -> None:
     studio.agent("first", says=[{"says": "one", "delay": 0.1}], handoff="second")
     studio.agent("second", says=["two"])
     async with studio.start("first", "go") as run:
-        await started(run, "first")
+        await wait_for_turn(run, "first")
         await run.pause()
         await run.result()
     post_to_mailbox(studio.settings.store, run.id, PauseAsked(by="late"))
@@ -303,12 +303,12 @@ async def test_messages_go_into_the_next_turn_that_is_really_asked(studio: Studi
     assert studio.heard("desk")[-1].endswith("> to end")
 
 
-async def test_whole_numbers_for_seconds_resume_as_well_as_broken_ones(studio: Studio) -> None:
+async def test_timeouts_in_whole_seconds_resume_like_fractional_ones(studio: Studio) -> None:
     studio.agent("first", says=["one"], timeout=60, handoff="second")
     studio.agent("second", says=SILENT)
     with CancelScope() as scope:
         async with studio.start("first", "go") as run:
-            await started(run, "second")
+            await wait_for_turn(run, "second")
             scope.cancel()
             await run.result()
 
@@ -316,13 +316,13 @@ async def test_whole_numbers_for_seconds_resume_as_well_as_broken_ones(studio: S
     assert (await studio.resume(run.id)).text == "two"
 
 
-async def test_stopping_a_run_needs_nothing_that_thinks(studio: Studio) -> None:
+async def test_stopping_a_run_needs_no_engine(studio: Studio) -> None:
     studio.agent("slow", says=SILENT, engine="elsewhere")
     wire = ScriptedWire(SILENT)
     with CancelScope() as scope:
         async with studio.app(engines={"elsewhere": ModelEngine(Model(wire=wire), name="elsewhere")}) as app:
             async with app.start(studio.agents["slow"], "well?") as run:
-                await started(run, "slow")
+                await wait_for_turn(run, "slow")
                 scope.cancel()
                 await run.result()
 
@@ -340,17 +340,17 @@ async def test_an_exit_in_the_block_comes_out_as_it_is(studio: Studio) -> None:
 
     with pytest.raises(SystemExit):
         async with studio.start("slow", "well?") as run:
-            await started(run, "slow")
+            await wait_for_turn(run, "slow")
             raise SystemExit(3)
 
     assert (await run.result()).outcome == "cancelled"
 
 
-async def test_whoever_watches_a_resumed_run_sees_it_to_its_end(studio: Studio) -> None:
+async def test_entries_of_a_resumed_run_come_until_its_end(studio: Studio) -> None:
     studio.agent("first", says=[{"says": "one", "delay": 0.1}], handoff="second")
     studio.agent("second", says=["two"])
     async with studio.start("first", "go") as run:
-        await started(run, "first")
+        await wait_for_turn(run, "first")
         await run.pause()
         await run.result()
         await run.send("hello", to="second")
@@ -361,7 +361,7 @@ async def test_whoever_watches_a_resumed_run_sees_it_to_its_end(studio: Studio) 
     assert kinds[-1] is RunEnded
 
 
-async def test_a_message_to_nobody_and_words_to_a_run_that_is_over_are_refused(studio: Studio) -> None:
+async def test_messages_to_an_unknown_agent_and_to_a_run_that_has_ended_are_refused(studio: Studio) -> None:
     studio.agent("solo", says=["done"])
 
     async with studio.start("solo", "go") as run:
@@ -410,7 +410,7 @@ async def test_agents_in_code_may_say_what_files_say_as_mappings(studio: Studio)
         ({"budget": {"tokens": "many"}}, "tokens"),
     ],
 )
-async def test_what_is_wrong_with_an_agent_in_code_is_said_before_it_runs(
+async def test_errors_in_an_agent_in_code_are_reported_before_it_runs(
     studio: Studio, keys: dict[str, Any], why: str
 ) -> None:
     studio.agent("a")
@@ -455,7 +455,7 @@ async def test_a_run_that_does_not_exist_cannot_be_resumed(studio: Studio) -> No
         await studio.resume("nothing")
 
 
-async def test_whoever_watches_a_run_that_its_store_gave_up_on_is_not_left_waiting(studio: Studio) -> None:
+async def test_watching_a_run_whose_store_failed_does_not_hang(studio: Studio) -> None:
     studio.agent("first", says=["one"], handoff="second")
     studio.agent("second", says=["two"])
 
@@ -519,7 +519,7 @@ async def test_an_agent_that_needs_one_that_does_not_exist_is_refused_with_those
         await studio.run("planner", "go")
 
 
-async def test_an_engine_that_is_not_there_is_said_before_the_run_begins(studio: Studio) -> None:
+async def test_an_unknown_engine_is_reported_before_the_run_begins(studio: Studio) -> None:
     studio.agent("solo", engine="goose")
     studio.agent("other", engine="model", model="antropic:claude")
 
@@ -543,7 +543,7 @@ async def test_a_model_of_openais_without_a_key_names_the_variable(studio: Studi
         await studio.run("solo", "go")
 
 
-async def test_agents_of_one_run_may_think_with_several_providers(tmp_path: Path) -> None:
+async def test_agents_of_one_run_may_use_several_providers(tmp_path: Path) -> None:
     async with ModelServer({"gpt": ["from one"], "claude": ["from the other"], "llama3.2:3b": ["from home"]}) as server:
         environ = {
             "OPENAI_API_KEY": "k",
@@ -580,7 +580,7 @@ async def test_without_a_model_a_run_is_rehearsed_and_says_so(studio: Studio) ->
     assert "rehearsed" in studio.events(result, Noticed)[0].text
 
 
-async def test_what_an_agent_asks_for_and_nothing_does_yet_is_said(studio: Studio) -> None:
+async def test_an_agents_setting_that_has_no_effect_in_a_run_is_reported(studio: Studio) -> None:
     studio.agent("solo", isolation="worktree")
 
     result = await studio.run("solo", "do it")
@@ -597,7 +597,7 @@ async def test_resuming_uses_the_agents_as_they_were_when_the_run_began(studio: 
     studio.scripts["solo"] = SILENT
     with CancelScope() as scope:
         async with studio.app() as app, app.start("solo", "go", repo=tmp_path / "repo") as run:
-            await started(run, "solo")
+            await wait_for_turn(run, "solo")
             scope.cancel()
             await run.result()
     (folder / "solo.md").write_text("---\nname: solo\nengine: scripted\n---\nAnother prompt.\n")

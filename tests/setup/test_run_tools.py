@@ -25,45 +25,45 @@ def repo(tmp_path: Path) -> Path:
     return repo
 
 
-def calls(name: str, **arguments: Any) -> dict[str, Any]:
+def call_tool(name: str, **arguments: Any) -> dict[str, Any]:
     return {"calls": [{"name": name, "arguments": arguments}]}
 
 
-async def run(studio: Studio, repo: Path, *moves: Any) -> Result:
+async def run_agent(studio: Studio, repo: Path, *moves: Any) -> Result:
     studio.settings = structs.replace(studio.settings, permission_mode="bypass")
     studio.agent("worker", says=[*moves, "done"], tools=("Bash", "Glob", "Read"))
     async with studio.app() as app:
         return await app.run(studio.agents["worker"], "go", repo=repo, agents=studio.agents.values())
 
 
-def changes(repo: Path) -> str:
+def git_status(repo: Path) -> str:
     return subprocess.run(["git", "status", "--short"], cwd=repo, check=True, capture_output=True, text=True).stdout
 
 
 async def test_the_first_command_of_a_model_that_answers_at_once_runs_in_the_sandbox(
     studio: Studio, repo: Path
 ) -> None:
-    result = await run(studio, repo, calls("bash", command="grep Seccomp: /proc/self/status"))
+    result = await run_agent(studio, repo, call_tool("bash", command="grep Seccomp: /proc/self/status"))
 
     assert result.succeeded, result.error
     assert [began.action.sandbox for began in studio.events(result, ActionBegan)] == ["workspace"]
     assert "Seccomp:\t2" in studio.events(result, ToolAnswered)[0].text
 
 
-async def test_nobody_sees_traces_of_the_trial_of_the_sandbox(studio: Studio, repo: Path) -> None:
-    result = await run(studio, repo, calls("glob", pattern="**"), calls("bash", command="ls"))
+async def test_tools_see_no_traces_of_the_sandbox_self_test(studio: Studio, repo: Path) -> None:
+    result = await run_agent(studio, repo, call_tool("glob", pattern="**"), call_tool("bash", command="ls"))
 
     seen, listed = studio.events(result, ToolAnswered)
     assert seen.text.split() == ["a.txt"]
     assert "probe" not in listed.text
 
 
-async def test_a_run_that_is_over_at_once_leaves_no_traces_of_the_trial(studio: Studio, repo: Path) -> None:
-    before = changes(repo)
+async def test_a_run_that_ends_at_once_leaves_no_traces_of_the_sandbox_self_test(studio: Studio, repo: Path) -> None:
+    before = git_status(repo)
 
-    result = await run(studio, repo)
+    result = await run_agent(studio, repo)
 
     assert result.succeeded, result.error
     assert len(studio.events(result, ModelReplied)) == 1
-    assert changes(repo) == before
+    assert git_status(repo) == before
     assert sorted(path.name for path in repo.iterdir()) == [".git", "a.txt"]

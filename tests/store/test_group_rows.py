@@ -24,7 +24,9 @@ SQUAD = Agent(name="squad", team=Team(mode="broadcast", members=(Member(agent="o
 ALONE = Agent(name="alone")
 
 
-async def begin(path: Path, *runs: str, repo: Path | str = "", agent: Agent = ALONE, is_over: bool = True) -> None:
+async def record_runs(
+    path: Path, *runs: str, repo: Path | str = "", agent: Agent = ALONE, is_over: bool = True
+) -> None:
     """Runs as they begin, and end where they are said to."""
     async with SqliteStore(path) as store:
         for run in runs:
@@ -36,14 +38,14 @@ async def begin(path: Path, *runs: str, repo: Path | str = "", agent: Agent = AL
             await timeline.wait_written()
 
 
-def arranged(path: Path) -> Arrangement:
+def load_arrangement(path: Path) -> Arrangement:
     with Groups(path) as groups:
         return groups.load_arrangement()
 
 
-def homes(path: Path) -> dict[str, GroupKey | None]:
+def read_group_keys(path: Path) -> dict[str, GroupKey | None]:
     """Where each run is listed."""
-    now = arranged(path)
+    now = load_arrangement(path)
     return {run: None if (group := now.group_of(run)) is None else group.home for run in now.grouped_runs}
 
 
@@ -53,12 +55,12 @@ def path(tmp_path: Path) -> Path:
 
 
 async def test_runs_are_listed_by_team_by_repository_or_in_the_default_group(path: Path) -> None:
-    await begin(path, "aa")
-    await begin(path, "bb", repo="/shop/app")
-    await begin(path, "cc", repo="/shop/app", agent=SQUAD)
-    await begin(path, "dd", agent=SQUAD)
+    await record_runs(path, "aa")
+    await record_runs(path, "bb", repo="/shop/app")
+    await record_runs(path, "cc", repo="/shop/app", agent=SQUAD)
+    await record_runs(path, "dd", agent=SQUAD)
 
-    assert homes(path) == {
+    assert read_group_keys(path) == {
         "aa": GroupKey("default"),
         "bb": GroupKey("repo", "/shop/app"),
         "cc": GroupKey("team", "/shop/app", "squad"),
@@ -68,10 +70,10 @@ async def test_runs_are_listed_by_team_by_repository_or_in_the_default_group(pat
 
 async def test_an_agent_that_reflects_alone_is_no_team(path: Path) -> None:
     alone = Agent(name="alone", team=Team(mode="reflect", members=()))
-    await begin(path, "aa", agent=alone)
-    await begin(path, "bb", repo="/shop/app", agent=alone)
+    await record_runs(path, "aa", agent=alone)
+    await record_runs(path, "bb", repo="/shop/app", agent=alone)
 
-    assert homes(path) == {"aa": GroupKey("default"), "bb": GroupKey("repo", "/shop/app")}
+    assert read_group_keys(path) == {"aa": GroupKey("default"), "bb": GroupKey("repo", "/shop/app")}
 
 
 def git(repo: Path, *words: str) -> None:
@@ -86,13 +88,13 @@ async def test_a_worktree_counts_to_its_repository_also_when_it_is_gone(path: Pa
     git(repo, "commit", "-q", "--allow-empty", "-m", "first")
     for worktree in (elsewhere, beside):
         git(repo, "worktree", "add", "-q", "--detach", str(worktree))
-    await begin(path, "aa", repo=elsewhere)
-    await begin(path, "bb", repo=beside)
-    await begin(path, "cc", repo=elsewhere, agent=SQUAD)
-    await begin(path, "dd", repo=tmp_path / "app-worker-gone")
-    await begin(path, "ee", repo=tmp_path / "other-worker-gone")
+    await record_runs(path, "aa", repo=elsewhere)
+    await record_runs(path, "bb", repo=beside)
+    await record_runs(path, "cc", repo=elsewhere, agent=SQUAD)
+    await record_runs(path, "dd", repo=tmp_path / "app-worker-gone")
+    await record_runs(path, "ee", repo=tmp_path / "other-worker-gone")
 
-    assert homes(path) == {
+    assert read_group_keys(path) == {
         "aa": GroupKey("repo", str(repo)),
         "bb": GroupKey("repo", str(repo)),
         "cc": GroupKey("team", str(repo), "squad"),
@@ -101,44 +103,44 @@ async def test_a_worktree_counts_to_its_repository_also_when_it_is_gone(path: Pa
     }
 
 
-def pipe(mark: Path) -> None:
-    os.mkfifo(mark)
+def make_pipe(git_file: Path) -> None:
+    os.mkfifo(git_file)
 
 
-def binary(mark: Path) -> None:
-    mark.write_bytes(b"gitdir: \xff\xfe/.git/worktrees/x")
+def write_binary_file(git_file: Path) -> None:
+    git_file.write_bytes(b"gitdir: \xff\xfe/.git/worktrees/x")
 
 
-def huge(mark: Path) -> None:
-    mark.write_text("gitdir: " + "x" * 1_000_000, encoding="utf-8")
+def write_huge_file(git_file: Path) -> None:
+    git_file.write_text("gitdir: " + "x" * 1_000_000, encoding="utf-8")
 
 
-def loop(mark: Path) -> None:
-    mark.symlink_to(mark)
+def make_link_loop(git_file: Path) -> None:
+    git_file.symlink_to(git_file)
 
 
-@pytest.mark.parametrize("made", [pipe, binary, huge, loop])
-async def test_a_mark_that_makes_no_sense_hinders_no_list(
+@pytest.mark.parametrize("made", [make_pipe, write_binary_file, write_huge_file, make_link_loop])
+async def test_an_invalid_git_file_does_not_prevent_listing(
     path: Path, tmp_path: Path, made: Callable[[Path], None]
 ) -> None:
     repo = tmp_path / "app"
     repo.mkdir()
     made(repo / ".git")
-    await begin(path, "aa", repo=repo)
+    await record_runs(path, "aa", repo=repo)
 
-    assert homes(path) == {"aa": GroupKey("repo", str(repo))}
+    assert read_group_keys(path) == {"aa": GroupKey("repo", str(repo))}
 
 
 async def test_looking_again_changes_nothing(path: Path) -> None:
-    await begin(path, "aa", "bb", repo="/shop/app")
-    first = arranged(path)
+    await record_runs(path, "aa", "bb", repo="/shop/app")
+    first = load_arrangement(path)
 
-    assert arranged(path) == first
+    assert load_arrangement(path) == first
 
 
-async def test_what_the_person_did_is_there_for_the_next_process(path: Path) -> None:
-    await begin(path, "aa", "bb", "cc", repo="/shop/app")
-    await begin(path, "dd")
+async def test_changes_of_the_person_are_visible_to_the_next_process(path: Path) -> None:
+    await record_runs(path, "aa", "bb", "cc", repo="/shop/app")
+    await record_runs(path, "dd")
     with Groups(path) as groups:
         now = groups.load_arrangement()
         groups.rename(now.find_group("app"), "The App")
@@ -148,7 +150,7 @@ async def test_what_the_person_did_is_there_for_the_next_process(path: Path) -> 
         groups.move(now.find_run("dd"), now.find_group("app"))
         groups.order_runs(now.find_group("app"), [groups.load_arrangement().find_run("dd"), now.find_run("aa")])
 
-    now = arranged(path)
+    now = load_arrangement(path)
 
     [app, default] = build_sections(["dd", "cc", "bb", "aa"], now)
     assert (app.group.name, app.group.is_pinned, app.runs) == ("The App", True, ["dd", "aa", "cc", "bb"])
@@ -158,7 +160,7 @@ async def test_what_the_person_did_is_there_for_the_next_process(path: Path) -> 
 
 
 async def test_names_come_back_and_orders_are_forgotten(path: Path) -> None:
-    await begin(path, "aa", "bb", repo="/shop/app")
+    await record_runs(path, "aa", "bb", repo="/shop/app")
     with Groups(path) as groups:
         app = groups.load_arrangement().find_group("app")
         groups.rename(app, "Something")
@@ -172,13 +174,13 @@ async def test_names_come_back_and_orders_are_forgotten(path: Path) -> None:
         now = groups.load_arrangement()
 
     assert {group.position for group in now.groups.values()} == {None}
-    assert {placement.position for placement in now.grouped_runs.values()} == {None}
+    assert {grouped_run.position for grouped_run in now.grouped_runs.values()} == {None}
 
 
 async def test_runs_of_a_team_cannot_be_moved_nor_others_to_them(path: Path) -> None:
-    await begin(path, "aa", repo="/shop/app")
-    await begin(path, "bb", repo="/shop/app", agent=SQUAD)
-    before = homes(path)
+    await record_runs(path, "aa", repo="/shop/app")
+    await record_runs(path, "bb", repo="/shop/app", agent=SQUAD)
+    before = read_group_keys(path)
 
     with Groups(path) as groups:
         now = groups.load_arrangement()
@@ -187,12 +189,12 @@ async def test_runs_of_a_team_cannot_be_moved_nor_others_to_them(path: Path) -> 
         with pytest.raises(Mistake, match="the team's runs and no others"):
             groups.move(now.find_run("aa"), now.find_group("squad"))
 
-    assert homes(path) == before
+    assert read_group_keys(path) == before
 
 
 async def test_runs_of_several_groups_have_no_common_order(path: Path) -> None:
-    await begin(path, "aa", repo="/shop/app")
-    await begin(path, "bb")
+    await record_runs(path, "aa", repo="/shop/app")
+    await record_runs(path, "bb")
     with Groups(path) as groups:
         now = groups.load_arrangement()
 
@@ -201,20 +203,24 @@ async def test_runs_of_several_groups_have_no_common_order(path: Path) -> None:
 
 
 async def test_the_runs_of_a_deleted_group_go_to_the_default_one_and_stay_there(path: Path) -> None:
-    await begin(path, "aa", "bb", repo="/shop/app")
+    await record_runs(path, "aa", "bb", repo="/shop/app")
     with Groups(path) as groups:
         groups.archive(groups.load_arrangement().find_run("aa"), is_archived=True)
         assert groups.delete(groups.load_arrangement().find_group("app")) == []
 
-    assert homes(path) == {"aa": GroupKey("default"), "bb": GroupKey("default")}
-    assert arranged(path).is_archived("aa")
+    assert read_group_keys(path) == {"aa": GroupKey("default"), "bb": GroupKey("default")}
+    assert load_arrangement(path).is_archived("aa")
 
-    await begin(path, "cc", repo="/shop/app")
-    assert homes(path) == {"aa": GroupKey("default"), "bb": GroupKey("default"), "cc": GroupKey("repo", "/shop/app")}
+    await record_runs(path, "cc", repo="/shop/app")
+    assert read_group_keys(path) == {
+        "aa": GroupKey("default"),
+        "bb": GroupKey("default"),
+        "cc": GroupKey("repo", "/shop/app"),
+    }
 
 
 async def test_the_default_group_stays(path: Path) -> None:
-    await begin(path, "aa")
+    await record_runs(path, "aa")
 
     with Groups(path) as groups, pytest.raises(Mistake, match="stays"):
         groups.delete(groups.load_arrangement().find_group("default"))
@@ -226,35 +232,35 @@ async def test_the_default_group_stays(path: Path) -> None:
 
 
 async def test_a_teams_group_is_deleted_only_after_all_its_runs_have_ended(path: Path) -> None:
-    await begin(path, "aa", agent=SQUAD)
-    await begin(path, "bb", agent=SQUAD, is_over=False)
+    await record_runs(path, "aa", agent=SQUAD)
+    await record_runs(path, "bb", agent=SQUAD, is_over=False)
 
     with Groups(path) as groups:
         unfinished = groups.delete(groups.load_arrangement().find_group("squad"))
 
     assert unfinished == ["bb"]
-    assert homes(path) == {"aa": GroupKey("team", "", "squad"), "bb": GroupKey("team", "", "squad")}
+    assert read_group_keys(path) == {"aa": GroupKey("team", "", "squad"), "bb": GroupKey("team", "", "squad")}
 
 
 async def test_a_run_that_began_after_the_last_look_must_end_too(path: Path) -> None:
-    await begin(path, "aa", agent=SQUAD)
+    await record_runs(path, "aa", agent=SQUAD)
     with Groups(path) as groups:
         squad = groups.load_arrangement().find_group("squad")
-        await begin(path, "bb", agent=SQUAD, is_over=False)
+        await record_runs(path, "bb", agent=SQUAD, is_over=False)
 
         assert groups.delete(squad) == ["bb"]
 
 
 async def test_runs_and_ids_of_a_deleted_team_never_come_back_but_timelines_stay(path: Path) -> None:
-    await begin(path, "aa", agent=SQUAD)
+    await record_runs(path, "aa", agent=SQUAD)
     with Groups(path) as groups:
         squad = groups.load_arrangement().find_group("squad")
         groups.delete(squad)
         with pytest.raises(Mistake, match="was deleted meanwhile"):
             groups.pin(squad, is_pinned=True)
-    await begin(path, "bb", agent=SQUAD)
+    await record_runs(path, "bb", agent=SQUAD)
 
-    now = arranged(path)
+    now = load_arrangement(path)
 
     assert now.find_group("squad").id > squad.id
     assert now.grouped_runs["aa"] == GroupedRun(run="aa", group=None)
@@ -276,8 +282,8 @@ with Groups(pathlib.Path(sys.argv[1])) as groups:
 
 
 async def test_several_processes_that_look_at_once_make_one_arrangement(path: Path) -> None:
-    await begin(path, *(f"a{number:03}" for number in range(200)), repo="/shop/app")
-    await begin(path, *(f"b{number:03}" for number in range(200)), repo="/shop/app", agent=SQUAD)
+    await record_runs(path, *(f"a{number:03}" for number in range(200)), repo="/shop/app")
+    await record_runs(path, *(f"b{number:03}" for number in range(200)), repo="/shop/app", agent=SQUAD)
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", LOOK, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -296,7 +302,7 @@ async def test_several_processes_that_look_at_once_make_one_arrangement(path: Pa
         process.communicate()
 
     assert [process.returncode for process in processes] == [0] * 4
-    now = arranged(path)
+    now = load_arrangement(path)
     assert sorted(group.home for group in now.groups.values()) == [
         GroupKey("default"),
         GroupKey("repo", "/shop/app"),
@@ -326,24 +332,24 @@ with Groups(pathlib.Path(sys.argv[1])) as groups:
 
 @pytest.mark.parametrize("act", ["look", "delete"])
 async def test_a_process_that_dies_between_two_statements_leaves_all_or_nothing(path: Path, act: str) -> None:
-    await begin(path, "aa", "bb", agent=SQUAD)
+    await record_runs(path, "aa", "bb", agent=SQUAD)
     if act == "delete":
-        arranged(path)
-    before = raw(path)
+        load_arrangement(path)
+    before = read_raw_rows(path)
 
     for statement in range(1, 100):
         died = subprocess.run([sys.executable, "-c", DIE, str(path), str(statement), act], check=False)
         if died.returncode == 0:
             break
         assert died.returncode == 9
-        assert raw(path) == before
+        assert read_raw_rows(path) == before
 
     assert statement > 5
-    assert raw(path) != before
-    assert set(homes(path).values()) == ({GroupKey("team", "", "squad")} if act == "look" else {None})
+    assert read_raw_rows(path) != before
+    assert set(read_group_keys(path).values()) == ({GroupKey("team", "", "squad")} if act == "look" else {None})
 
 
-def raw(path: Path) -> list[tuple[object, ...]]:
+def read_raw_rows(path: Path) -> list[tuple[object, ...]]:
     """All that is kept about groups, as it is kept."""
     connection = sqlite3.connect(path)
     found = [row for table in ("run_group", "placement") for row in connection.execute(f"SELECT * FROM {table}")]
@@ -362,7 +368,7 @@ async def test_a_store_of_the_first_version_gets_its_groups(path: Path) -> None:
     connection.commit()
     connection.close()
 
-    now = arranged(path)
+    now = load_arrangement(path)
 
     assert now.group_of("aa") is not None
     with StoreReader(path) as reader:
@@ -372,8 +378,8 @@ async def test_a_store_of_the_first_version_gets_its_groups(path: Path) -> None:
     connection.close()
 
 
-async def test_a_store_that_takes_no_change_is_listed_all_the_same(path: Path) -> None:
-    await begin(path, "aa", repo="/shop/app")
+async def test_a_read_only_store_can_still_be_listed(path: Path) -> None:
+    await record_runs(path, "aa", repo="/shop/app")
     with Groups(path) as groups:
         groups._connection.execute("PRAGMA query_only = ON")
 
@@ -382,11 +388,11 @@ async def test_a_store_that_takes_no_change_is_listed_all_the_same(path: Path) -
     group = now.group_of("aa")
     assert group is not None
     assert group.home == GroupKey("repo", "/shop/app")
-    assert [row for row in raw(path) if "aa" in row] == []
+    assert [row for row in read_raw_rows(path) if "aa" in row] == []
 
 
-async def test_a_beginning_that_cannot_be_read_is_damage(path: Path) -> None:
-    await begin(path, "aa")
+async def test_an_unreadable_run_start_is_reported_as_corruption(path: Path) -> None:
+    await record_runs(path, "aa")
     connection = sqlite3.connect(path)
     connection.execute("DROP TRIGGER entry_stays")
     connection.execute("UPDATE entry SET line = x'00'")

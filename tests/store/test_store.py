@@ -27,20 +27,20 @@ from podium.values.errors import LeaseLost, NoSuchRun, RunHeld, StoreCorrupt, St
 from podium.values.event import Noticed, RunEnded, RunPaused, StopAsked
 
 
-def note(timeline: Timeline, text: str = "x") -> None:
+def append_notice(timeline: Timeline, text: str = "x") -> None:
     timeline.append(Noticed(text=text), scope="")
 
 
-def rows_of(path: Path, run: str = "r") -> int:
+def count_rows(path: Path, run: str = "r") -> int:
     with StoreReader(path) as reader:
         return len(reader.read_rows(run))
 
 
-async def test_what_is_settled_is_there_for_every_other_process(tmp_path: Path) -> None:
+async def test_written_entries_are_visible_to_every_other_process(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
         timeline = Timeline("r", store.begin_run("r"))
         for number in range(300):
-            note(timeline, str(number))
+            append_notice(timeline, str(number))
         await timeline.wait_written()
 
         seen = subprocess.run(
@@ -65,7 +65,7 @@ async def test_a_thousand_runs_share_transactions_and_keep_their_order(tmp_path:
         async def work(name: str) -> None:
             timeline = Timeline(name, store.begin_run(name))
             for number in range(3):
-                note(timeline, str(number))
+                append_notice(timeline, str(number))
                 await timeline.wait_written()
 
         async with create_task_group() as group:
@@ -80,17 +80,17 @@ async def test_a_thousand_runs_share_transactions_and_keep_their_order(tmp_path:
 async def test_a_run_that_a_live_process_owns_is_not_taken_and_its_owner_is_named(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as one, SqliteStore(tmp_path / "s.db") as two:
         timeline = Timeline("r", one.begin_run("r"))
-        note(timeline)
+        append_notice(timeline)
         await timeline.wait_written()
 
         with pytest.raises(RunHeld, match=f"process {os.getpid()} on "):
             await two.claim_run("r")
 
 
-async def test_of_many_who_claim_a_run_one_gets_it(tmp_path: Path) -> None:
+async def test_of_many_stores_that_claim_a_run_one_gets_it(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as first:
         timeline = Timeline("r", lease := first.begin_run("r"))
-        note(timeline)
+        append_notice(timeline)
         first.release_run(lease)
         await timeline.wait_written()
     got: list[int] = []
@@ -116,7 +116,7 @@ async def test_of_many_who_claim_a_run_one_gets_it(tmp_path: Path) -> None:
 
 
 @contextmanager
-def expired(path: Path) -> Iterator[None]:
+def expire_leases(path: Path) -> Iterator[None]:
     """Every lease in the store has run out, as if its owner had been stopped for a while."""
     connection = sqlite3.connect(path)
     connection.execute("UPDATE owner SET until = 0")
@@ -125,10 +125,10 @@ def expired(path: Path) -> Iterator[None]:
     yield
 
 
-async def test_of_several_who_claim_a_run_in_one_process_one_gets_it(tmp_path: Path) -> None:
+async def test_of_several_claims_on_a_run_in_one_process_one_succeeds(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
         lease = store.begin_run("r")
-        note(Timeline("r", lease))
+        append_notice(Timeline("r", lease))
         store.release_run(lease)
         await lease.wait_written()
         epochs, refused = [], []
@@ -147,10 +147,10 @@ async def test_of_several_who_claim_a_run_in_one_process_one_gets_it(tmp_path: P
         assert len(refused) == 2
 
 
-async def test_a_run_that_was_let_go_is_nobodys_once_that_is_settled(tmp_path: Path) -> None:
+async def test_a_released_run_has_no_owner_once_the_release_is_written(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
         lease = store.begin_run("r")
-        note(Timeline("r", lease))
+        append_notice(Timeline("r", lease))
         await lease.wait_written()
 
         store.release_run(lease)
@@ -164,21 +164,21 @@ async def test_a_late_writer_with_an_old_epoch_is_refused_and_writes_nothing_mor
     path = tmp_path / "s.db"
     async with SqliteStore(path) as slow:
         late = Timeline("r", slow.begin_run("r"))
-        note(late)
+        append_notice(late)
         await late.wait_written()
-        with expired(path):
+        with expire_leases(path):
             async with SqliteStore(path) as quick:
                 lease = await quick.claim_run("r")
                 timeline = Timeline("r", lease)
                 timeline.load(await quick.read_rows("r"))
-                note(timeline, "taken over")
+                append_notice(timeline, "taken over")
                 await timeline.wait_written()
 
-                note(late, "too late")
+                append_notice(late, "too late")
                 with pytest.raises(LeaseLost, match="taken over by another process"):
                     await late.wait_written()
                 with pytest.raises(LeaseLost):
-                    note(late, "again")
+                    append_notice(late, "again")
 
                 quick.release_run(lease)
                 await lease.wait_written()
@@ -189,28 +189,28 @@ async def test_a_late_writer_with_an_old_epoch_is_refused_and_writes_nothing_mor
         assert find_chain_break(reader.read_rows("r")) is None
 
 
-async def test_one_runs_trouble_is_not_anothers(tmp_path: Path) -> None:
+async def test_an_error_of_one_run_does_not_affect_another(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
         lost, fine = Timeline("lost", store.begin_run("lost")), Timeline("fine", store.begin_run("fine"))
-        note(lost)
-        note(fine)
+        append_notice(lost)
+        append_notice(fine)
         await fine.wait_written()
         connection = sqlite3.connect(path)
         connection.execute("UPDATE run SET epoch = 9 WHERE id = 'lost'")
         connection.commit()
         connection.close()
 
-        note(lost)
-        note(fine)
+        append_notice(lost)
+        append_notice(fine)
         await fine.wait_written()
         with pytest.raises(LeaseLost):
             await lost.wait_written()
 
-    assert (rows_of(path, "lost"), rows_of(path, "fine")) == (1, 2)
+    assert (count_rows(path, "lost"), count_rows(path, "fine")) == (1, 2)
 
 
-async def test_the_process_that_is_gone_is_seen_at_once(tmp_path: Path) -> None:
+async def test_a_run_of_an_exited_process_can_be_claimed_at_once(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     script = (
         "import asyncio, os, pathlib, sys\n"
@@ -240,19 +240,19 @@ async def test_a_lease_that_is_not_renewed_ends_by_itself_on_another_machine(tmp
     assert not run_leases.Owner(id="x", host="elsewhere", boot="b", pid=1, process_start="1", until=1).is_alive
 
 
-async def test_a_letter_reaches_the_owner_at_once_and_is_taken_with_its_entry(tmp_path: Path) -> None:
+async def test_a_mailbox_message_reaches_the_owner_at_once_and_is_taken_with_its_entry(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     received: list[MailboxMessage] = []
     async with SqliteStore(path) as store:
         lease = store.begin_run("r")
         timeline = Timeline("r", lease)
-        note(timeline)
+        append_notice(timeline)
         await timeline.wait_written()
         arrived = Event()
 
-        def deliver(letter: MailboxMessage) -> None:
-            received.append(letter)
-            timeline.append(letter.event, scope="", mail=letter.id)
+        def deliver(message: MailboxMessage) -> None:
+            received.append(message)
+            timeline.append(message.event, scope="", mail=message.id)
             arrived.set()
 
         lease.deliver = deliver
@@ -261,18 +261,18 @@ async def test_a_letter_reaches_the_owner_at_once_and_is_taken_with_its_entry(tm
         await timeline.wait_written()
         store.deliver_mail(lease)
 
-    assert [letter.event for letter in received] == [StopAsked(by="me")]
+    assert [message.event for message in received] == [StopAsked(by="me")]
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT taken FROM mail").fetchall() == [(2,)]
     connection.close()
 
 
-async def test_a_letter_to_a_run_that_nobody_works_on_waits_for_its_next_owner(tmp_path: Path) -> None:
+async def test_a_mailbox_message_to_a_run_without_an_owner_waits_for_the_next_one(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
         lease = store.begin_run("r")
         timeline = Timeline("r", lease)
-        note(timeline)
+        append_notice(timeline)
         store.release_run(lease)
         await timeline.wait_written()
     post_to_mailbox(path, "r", StopAsked(by="me"))
@@ -283,25 +283,25 @@ async def test_a_letter_to_a_run_that_nobody_works_on_waits_for_its_next_owner(t
         lease.deliver = received.append
         store.deliver_mail(lease)
 
-    assert [letter.event for letter in received] == [StopAsked(by="me")]
+    assert [message.event for message in received] == [StopAsked(by="me")]
 
 
 async def test_of_two_answers_to_one_question_the_first_is_the_decision(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        note(timeline := Timeline("r", store.begin_run("r")))
+        append_notice(timeline := Timeline("r", store.begin_run("r")))
         await timeline.wait_written()
 
         assert post_to_mailbox(path, "r", StopAsked(by="one"), ref="question-1")
         assert not post_to_mailbox(path, "r", StopAsked(by="two"), ref="question-1")
 
 
-async def test_a_follower_sees_what_was_and_what_comes_until_the_end(tmp_path: Path) -> None:
+async def test_a_follower_sees_past_and_new_entries_until_the_end(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     seen: list[str] = []
     async with SqliteStore(path) as store:
         timeline = Timeline("r", store.begin_run("r"))
-        note(timeline, "before")
+        append_notice(timeline, "before")
         await timeline.wait_written()
 
         async def follow() -> None:
@@ -310,7 +310,7 @@ async def test_a_follower_sees_what_was_and_what_comes_until_the_end(tmp_path: P
                     seen.append(getattr(entry.event, "text", "end"))
                     if seen == ["before"]:
                         for number in range(3):
-                            note(timeline, str(number))
+                            append_notice(timeline, str(number))
                             await timeline.wait_written()
                         timeline.append(RunEnded(outcome="succeeded"), scope="")
 
@@ -324,7 +324,7 @@ async def test_many_followers_that_come_at_any_moment_miss_nothing(tmp_path: Pat
     counts: list[int] = []
     async with SqliteStore(path) as store:
         timeline = Timeline("r", store.begin_run("r"))
-        note(timeline)
+        append_notice(timeline)
         await timeline.wait_written()
 
         async def follow() -> None:
@@ -335,7 +335,7 @@ async def test_many_followers_that_come_at_any_moment_miss_nothing(tmp_path: Pat
             for _ in range(20):
                 group.start_soon(follow)
                 for _ in range(5):
-                    note(timeline)
+                    append_notice(timeline)
                     await timeline.wait_written()
                     await checkpoint()
             timeline.append(RunEnded(outcome="succeeded"), scope="")
@@ -350,9 +350,9 @@ async def test_a_follower_of_a_resumed_run_does_not_take_an_old_pause_for_the_en
     async with SqliteStore(path) as store:
         timeline = Timeline("r", store.begin_run("r"))
         for number in range(PAGE - 1):
-            note(timeline, str(number))
+            append_notice(timeline, str(number))
         timeline.append(RunPaused(), scope="")
-        note(timeline, "going on")
+        append_notice(timeline, "going on")
         timeline.append(RunEnded(outcome="succeeded"), scope="")
         await timeline.wait_written()
 
@@ -362,10 +362,10 @@ async def test_a_follower_of_a_resumed_run_does_not_take_an_old_pause_for_the_en
     assert seen[-1] == PAGE + 2
 
 
-async def test_an_entry_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
+async def test_an_unreadable_entry_is_reported_as_corruption(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        note(timeline := Timeline("r", store.begin_run("r")))
+        append_notice(timeline := Timeline("r", store.begin_run("r")))
         await timeline.wait_written()
     connection = sqlite3.connect(path)
     connection.execute("DROP TRIGGER entry_stays")
@@ -377,11 +377,11 @@ async def test_an_entry_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
         reader.list_runs()
 
 
-async def test_a_store_whose_path_is_too_long_for_a_socket_is_no_hindrance(tmp_path: Path) -> None:
+async def test_a_store_whose_path_is_too_long_for_a_socket_works(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 90) / "s.db"
 
     async with SqliteStore(path) as store:
-        note(timeline := Timeline("r", store.begin_run("r")))
+        append_notice(timeline := Timeline("r", store.begin_run("r")))
         timeline.append(RunEnded(outcome="succeeded"), scope="")
         await timeline.wait_written()
         with Follower(path, "r") as follower:
@@ -404,10 +404,10 @@ def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path, version: int
     assert path.read_bytes() == before
 
 
-async def test_a_lease_that_was_forgotten_comes_back_with_the_next_renewal(tmp_path: Path) -> None:
+async def test_a_deleted_lease_is_restored_by_the_next_renewal(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        note(timeline := Timeline("r", store.begin_run("r")))
+        append_notice(timeline := Timeline("r", store.begin_run("r")))
         await timeline.wait_written()
         connection = sqlite3.connect(path)
         connection.execute("DELETE FROM owner")
@@ -415,7 +415,7 @@ async def test_a_lease_that_was_forgotten_comes_back_with_the_next_renewal(tmp_p
         connection.close()
 
         store._renew_leases()
-        note(timeline)
+        append_notice(timeline)
         await timeline.wait_written()
 
         async with SqliteStore(path) as other:
@@ -423,7 +423,7 @@ async def test_a_lease_that_was_forgotten_comes_back_with_the_next_renewal(tmp_p
                 await other.claim_run("r")
 
 
-async def test_a_process_in_another_space_of_ids_is_judged_by_its_lease_alone(tmp_path: Path) -> None:
+async def test_a_process_in_another_pid_namespace_is_judged_by_its_lease_alone(tmp_path: Path) -> None:
     elsewhere = run_leases.Owner(
         id="x", host=socket.gethostname(), boot="another space", pid=2**22 + 1, process_start="1", until=2**40
     )
@@ -431,11 +431,11 @@ async def test_a_process_in_another_space_of_ids_is_judged_by_its_lease_alone(tm
     assert elsewhere.is_alive
 
 
-async def test_a_letter_waits_until_somebody_takes_letters(tmp_path: Path) -> None:
+async def test_a_mailbox_message_waits_until_the_lease_accepts_messages(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
         lease = store.begin_run("r")
-        note(timeline := Timeline("r", lease))
+        append_notice(timeline := Timeline("r", lease))
         await timeline.wait_written()
         post_to_mailbox(path, "r", StopAsked())
         store.deliver_mail(lease)
@@ -447,11 +447,11 @@ async def test_a_letter_waits_until_somebody_takes_letters(tmp_path: Path) -> No
     assert len(received) == 1
 
 
-async def test_a_letter_that_cannot_be_read_keeps_nobody_from_the_next(tmp_path: Path) -> None:
+async def test_an_unreadable_mailbox_message_does_not_block_the_next(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
         lease = store.begin_run("r")
-        note(timeline := Timeline("r", lease))
+        append_notice(timeline := Timeline("r", lease))
         await timeline.wait_written()
         connection = sqlite3.connect(path)
         connection.execute("INSERT INTO mail (run, ref, at, line) VALUES ('r', 'x', 0, x'7b7d')")
@@ -462,7 +462,7 @@ async def test_a_letter_that_cannot_be_read_keeps_nobody_from_the_next(tmp_path:
         lease.deliver = received.append
         store.deliver_mail(lease)
 
-    assert [letter.event for letter in received] == [StopAsked()]
+    assert [message.event for message in received] == [StopAsked()]
 
 
 async def test_a_closed_store_refuses_instead_of_waiting_for_ever(tmp_path: Path) -> None:
@@ -470,14 +470,14 @@ async def test_a_closed_store_refuses_instead_of_waiting_for_ever(tmp_path: Path
         timeline = Timeline("r", store.begin_run("r"))
 
     with pytest.raises(StoreFailed, match="closed"):
-        note(timeline)
+        append_notice(timeline)
 
 
 async def test_the_store_is_for_its_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         async with SqliteStore(tmp_path / "home" / "s.db") as store:
-            note(timeline := Timeline("r", store.begin_run("r")))
+            append_notice(timeline := Timeline("r", store.begin_run("r")))
             await timeline.wait_written()
             files = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "home").iterdir() if path.is_file()}
             folders = {
@@ -511,7 +511,7 @@ def test_a_store_of_a_newer_release_is_refused_politely(tmp_path: Path) -> None:
         StoreReader(path)
 
 
-def test_looking_for_a_store_makes_none(tmp_path: Path) -> None:
+def test_reading_a_missing_store_does_not_create_it(tmp_path: Path) -> None:
     with pytest.raises(StoreFailed, match="there is no store"):
         StoreReader(tmp_path / "nowhere" / "s.db")
 
@@ -522,7 +522,7 @@ async def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
         for name in ("abc1", "abd2"):
-            note(timeline := Timeline(name, store.begin_run(name)))
+            append_notice(timeline := Timeline(name, store.begin_run(name)))
             await timeline.wait_written()
 
     with StoreReader(path) as reader:
@@ -538,7 +538,7 @@ async def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None
 async def test_entries_cannot_be_changed_through_the_store(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
-        note(timeline := Timeline("r", store.begin_run("r")))
+        append_notice(timeline := Timeline("r", store.begin_run("r")))
         await timeline.wait_written()
     connection = sqlite3.connect(path)
 
@@ -552,14 +552,14 @@ async def test_a_full_disk_refuses_before_anything_follows_and_recovers(tmp_path
     async with SqliteStore(path) as store:
         lease = store.begin_run("r")
         timeline = Timeline("r", lease)
-        note(timeline)
+        append_notice(timeline)
         await timeline.wait_written()
         full = store.writer
         pages = full._loop_connection.execute("PRAGMA page_count").fetchone()[0]
         for connection in (full._loop_connection, full._thread_connection):
             connection.execute(f"PRAGMA max_page_count = {pages}")
 
-        note(timeline, "y" * 100_000)
+        append_notice(timeline, "y" * 100_000)
         with pytest.raises(StoreFailed, match="disk is full"):
             await timeline.wait_written()
 
@@ -567,7 +567,7 @@ async def test_a_full_disk_refuses_before_anything_follows_and_recovers(tmp_path
         lease = await store.claim_run("r")
         again = Timeline("r", lease)
         again.load(await store.read_rows("r"))
-        note(again, "room again")
+        append_notice(again, "room again")
         await again.wait_written()
 
     with StoreReader(path) as reader:

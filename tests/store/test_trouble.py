@@ -41,11 +41,11 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def writer(path: Path, run: str) -> subprocess.Popen[str]:
+def start_writer(path: Path, run: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", WRITER, str(path), run], stdout=subprocess.PIPE, text=True)
 
 
-def acknowledged(process: subprocess.Popen[str], lines: int) -> int:
+def kill_after_acknowledgements(process: subprocess.Popen[str], lines: int) -> int:
     """Read this many acknowledgements, kill the writer, and say what it acknowledged last."""
     assert process.stdout is not None
     for _ in range(lines):
@@ -56,10 +56,10 @@ def acknowledged(process: subprocess.Popen[str], lines: int) -> int:
     return int(whole[-1]) if whole else 0
 
 
-def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+def test_acknowledged_entries_survive_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     for round, lines in enumerate((1, 3, 20, 100)):
-        last = acknowledged(writer(path, f"r{round}"), lines)
+        last = kill_after_acknowledgements(start_writer(path, f"r{round}"), lines)
 
         with StoreReader(path) as reader:
             rows = reader.read_rows(f"r{round}")
@@ -72,8 +72,8 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
 
 def test_several_processes_write_to_one_file_at_once(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    writers = [writer(path, f"r{number}") for number in range(4)]
-    lasts = [acknowledged(process, 30) for process in writers]
+    writers = [start_writer(path, f"r{number}") for number in range(4)]
+    lasts = [kill_after_acknowledgements(process, 30) for process in writers]
 
     with StoreReader(path) as reader:
         for number, last in enumerate(lasts):
@@ -82,7 +82,7 @@ def test_several_processes_write_to_one_file_at_once(tmp_path: Path) -> None:
             assert find_chain_break(rows) is None
 
 
-def put_to_sleep(process: subprocess.Popen[str], path: Path) -> None:
+def suspend_past_lease(process: subprocess.Popen[str], path: Path) -> None:
     """Stop a writer between two transactions, and let its lease run out."""
     assert process.stdout is not None
     while True:
@@ -102,8 +102,8 @@ def put_to_sleep(process: subprocess.Popen[str], path: Path) -> None:
 
 async def test_a_process_that_sleeps_past_its_lease_is_refused_when_it_wakes(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    sleeper = writer(path, "r")
-    put_to_sleep(sleeper, path)
+    sleeper = start_writer(path, "r")
+    suspend_past_lease(sleeper, path)
 
     async with SqliteStore(path) as store:
         timeline = Timeline("r", await store.claim_run("r"))
@@ -146,7 +146,7 @@ def test_many_processes_may_come_to_a_new_store_at_the_same_moment(tmp_path: Pat
 
 async def test_a_torn_last_write_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    acknowledged(writer(path, "r"), 5)
+    kill_after_acknowledgements(start_writer(path, "r"), 5)
     log = path.with_name("s.db-wal")
     size = log.stat().st_size
 
@@ -170,7 +170,7 @@ async def test_a_store_that_cannot_be_written_is_refused_before_anything_begins(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become somebody else")
-def test_a_store_of_somebody_else_is_one_sentence() -> None:
+def test_a_store_of_another_user_is_reported_in_one_sentence() -> None:
     program = (
         "import os, sys, pathlib\n"
         "from podium.values.errors import StoreFailed\nfrom podium.store.sqlite.reader import StoreReader\n"
@@ -180,7 +180,7 @@ def test_a_store_of_somebody_else_is_one_sentence() -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder, "s.db")
         path.parent.chmod(0o755)
-        acknowledged(writer(path, "r"), 1)
+        kill_after_acknowledgements(start_writer(path, "r"), 1)
 
         said = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
 

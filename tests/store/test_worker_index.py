@@ -28,25 +28,25 @@ def test_a_store_that_is_not_there_has_no_workers(tmp_path: Path) -> None:
     assert WorkerIndex(tmp_path / "none.db").list_all() == []
 
 
-async def test_workers_are_found_in_the_order_of_their_hiring(runs: list[str], tmp_path: Path) -> None:
-    crew = WorkerIndex(tmp_path / "podium.db")
+async def test_workers_are_found_in_the_order_of_delegation(runs: list[str], tmp_path: Path) -> None:
+    index = WorkerIndex(tmp_path / "podium.db")
 
-    assert [hired.run for hired in crew.list_all()] == runs
-    assert [hired.run for hired in crew.list_all("/one")] == runs[:2]
-    assert [hired.run for hired in crew.find_by_name("/two", "x")] == [runs[2]]
-    assert [hired.run for hired in crew.list_open()] == runs
-
-
-async def test_one_that_is_dismissed_is_open_no_more_and_still_known(runs: list[str], tmp_path: Path) -> None:
-    crew = WorkerIndex(tmp_path / "podium.db")
-
-    crew.mark_closed(runs[0])
-
-    assert [hired.run for hired in crew.list_open()] == runs[1:]
-    assert not crew.list_all()[0].is_open
+    assert [row.run for row in index.list_all()] == runs
+    assert [row.run for row in index.list_all("/one")] == runs[:2]
+    assert [row.run for row in index.find_by_name("/two", "x")] == [runs[2]]
+    assert [row.run for row in index.list_open()] == runs
 
 
-async def test_those_are_stopped_that_somebody_wants_to_end(runs: list[str], tmp_path: Path) -> None:
+async def test_a_closed_worker_is_no_longer_open_and_still_listed(runs: list[str], tmp_path: Path) -> None:
+    index = WorkerIndex(tmp_path / "podium.db")
+
+    index.mark_closed(runs[0])
+
+    assert [row.run for row in index.list_open()] == runs[1:]
+    assert not index.list_all()[0].is_open
+
+
+async def test_open_workers_that_were_asked_to_stop_are_listed(runs: list[str], tmp_path: Path) -> None:
     store = tmp_path / "podium.db"
     post_to_mailbox(store, runs[0], StopAsked(by="me"))
     post_to_mailbox(store, runs[1], PauseAsked(by="me"))

@@ -17,7 +17,9 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "home" / "podium.db")
 
 
-async def begun(ledger: Ledger, branch: str, *, path: str = "", repository: str = "/r/.git") -> WorktreeRow | None:
+async def record_worktree(
+    ledger: Ledger, branch: str, *, path: str = "", repository: str = "/r/.git"
+) -> WorktreeRow | None:
     return await ledger.record_new(
         Path(path or f"/r-worker-{branch}"),
         repository=Path(repository),
@@ -29,7 +31,7 @@ async def begun(ledger: Ledger, branch: str, *, path: str = "", repository: str 
 
 
 async def test_a_worktree_is_noted_from_its_beginning_to_its_end(ledger: Ledger) -> None:
-    made = await begun(ledger, "feat")
+    made = await record_worktree(ledger, "feat")
     assert made is not None
     ready = await ledger.record_state(made, state="ready", git_dir=Path("/r/.git/worktrees/x"), size=7)
     removing = await ledger.record_state(ready, state="removing")
@@ -44,20 +46,20 @@ async def test_a_worktree_is_noted_from_its_beginning_to_its_end(ledger: Ledger)
 
 
 async def test_a_path_or_a_branch_is_given_once_until_it_is_gone(ledger: Ledger) -> None:
-    first = await begun(ledger, "feat")
+    first = await record_worktree(ledger, "feat")
     assert first is not None
 
-    assert await begun(ledger, "feat", path="/elsewhere") is None
-    assert await begun(ledger, "other", path=str(first.path)) is None
-    assert await begun(ledger, "feat", path="/s-worker-feat", repository="/s/.git") is not None
+    assert await record_worktree(ledger, "feat", path="/elsewhere") is None
+    assert await record_worktree(ledger, "other", path=str(first.path)) is None
+    assert await record_worktree(ledger, "feat", path="/s-worker-feat", repository="/s/.git") is not None
 
     await ledger.record_state(first, state="gone")
-    assert await begun(ledger, "feat") is not None
+    assert await record_worktree(ledger, "feat") is not None
 
 
 async def test_worktrees_are_listed_by_repository_the_oldest_first(ledger: Ledger) -> None:
     for branch, repository in (("b", "/r/.git"), ("a", "/r/.git"), ("c", "/s/.git")):
-        await begun(ledger, branch, repository=repository)
+        await record_worktree(ledger, branch, repository=repository)
 
     assert [one.branch for one in await ledger.list_worktrees(Path("/r/.git"))] == ["b", "a"]
     assert [one.branch for one in await ledger.list_worktrees()] == ["b", "a", "c"]
@@ -68,7 +70,7 @@ async def test_looking_makes_no_store(ledger: Ledger) -> None:
     assert not ledger.store.parent.exists()
 
 
-async def test_one_at_a_time_is_at_it_and_who_dies_lets_go(ledger: Ledger) -> None:
+async def test_one_process_at_a_time_holds_the_lock_and_a_killed_one_releases_it(ledger: Ledger) -> None:
     code = f"""
 import anyio
 from pathlib import Path

@@ -19,12 +19,12 @@ from podium.testing import Move, Scripted, ServedModel, TurnLimits, calls, fails
 from podium.values.errors import BadAgent, Mistake
 from podium.values.event import CallFailed, HandedOff, ToolAnswered
 
-from ..test_docs import blocks
+from ..test_docs import parse_blocks
 
 pytest_plugins = ["pytester"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
-QUIETLY = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-W", "error")
+PYTEST_OPTIONS = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-W", "error")
 
 
 # Agents that a test makes
@@ -121,14 +121,14 @@ def test_an_agent_without_a_script_fails_and_says_how_to_give_it_one(scripted: S
     assert 'there are scripts for triage, and scripted.says("answer", ...) gives it one' in str(result.error)
 
 
-def test_a_script_for_nobody_is_a_mistake(scripted: Scripted) -> None:
+def test_a_script_for_an_unknown_agent_is_a_mistake(scripted: Scripted) -> None:
     scripted.says("anwser", "it scatters")
 
     with pytest.raises(BadAgent, match='there is no agent "anwser"'):
         scripted.run("answer", "Why?")
 
 
-def test_an_agent_that_no_run_had_has_heard_nothing_to_ask_for(scripted: Scripted) -> None:
+def test_asking_what_an_unknown_agent_heard_is_a_mistake(scripted: Scripted) -> None:
     scripted.agent("poet", says="a haiku")
     scripted.run("poet", "write")
 
@@ -245,14 +245,14 @@ PROJECT_TEST = """
 """
 
 
-PLAYED = """
+REVIEWER_TEST = """
     def test_the_reviewer_has_the_last_word(scripted):
         scripted.says("author", "a draft")
         scripted.says("reviewer", "looks fine")
         assert scripted.run("author", "write").text == "looks fine"
 """
 
-ELSEWHERE = """
+OTHER_REPO_CONFTEST = """
     import pytest
 
 
@@ -261,21 +261,21 @@ ELSEWHERE = """
         return pytestconfig.rootpath.parent / "shared"
 """
 
-FRONT = "---\ndescription: Of help.\n---\n"
+FRONTMATTER = "---\ndescription: Of help.\n---\n"
 
 
-def project(pytester: pytest.Pytester, tests: str) -> Path:
+def make_project(pytester: pytest.Pytester, tests: str) -> Path:
     """A repository with two agents, and tests for them in a folder of their own; pytest starts in it."""
     # Not in the folder that pytester works in, which is also the home folder there, whose .podium is the person's.
     repo = pytester.mkdir("project")
-    written(repo / ".podium/agents/author.md", "---\nhandoff: reviewer\nmodel: sonnet\n---\nYou write.\n")
-    written(repo / ".podium/agents/reviewer.md", f"{FRONT}You review.\n")
-    written(repo / "tests/test_agents.py", dedent(tests))
+    write_file(repo / ".podium/agents/author.md", "---\nhandoff: reviewer\nmodel: sonnet\n---\nYou write.\n")
+    write_file(repo / ".podium/agents/reviewer.md", f"{FRONTMATTER}You review.\n")
+    write_file(repo / "tests/test_agents.py", dedent(tests))
     os.chdir(repo)  # pytester goes back by itself
     return repo
 
 
-def written(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
@@ -283,15 +283,15 @@ def written(path: Path, text: str) -> None:
 def test_a_projects_own_agents_are_played_and_nothing_remains(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    repo = project(pytester, PROJECT_TEST)
+    repo = make_project(pytester, PROJECT_TEST)
     monkeypatch.setenv("PODIUM_HOME", str(pytester.path / "own"))
     monkeypatch.setenv("PODIUM_MODEL", "nobody:nothing")
-    before = environment(), threading.enumerate(), open_files()
+    before = read_environment(), threading.enumerate(), count_open_files()
 
-    result = pytester.runpytest_inprocess(*QUIETLY)
+    result = pytester.runpytest_inprocess(*PYTEST_OPTIONS)
 
     result.assert_outcomes(passed=2)
-    assert (environment(), threading.enumerate(), open_files()) == before
+    assert (read_environment(), threading.enumerate(), count_open_files()) == before
     assert sorted(path.name for path in repo.iterdir()) == [".podium", "bells.txt", "tests", "url.txt"]
     assert not (pytester.path / "own").exists()
     assert not Path((repo / "bells.txt").read_text(encoding="utf-8")).exists()
@@ -299,41 +299,41 @@ def test_a_projects_own_agents_are_played_and_nothing_remains(
         urlopen((repo / "url.txt").read_text(encoding="utf-8"))
 
 
-def environment() -> dict[str, str]:
+def read_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 
-def open_files() -> int:
+def count_open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_the_repository_is_that_of_the_tests_wherever_pytest_was_started(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    repo = project(pytester, PLAYED)
+    repo = make_project(pytester, REVIEWER_TEST)
     elsewhere = pytester.mkdir("elsewhere")
     (elsewhere / ".podium").mkdir()
     monkeypatch.chdir(elsewhere)
 
-    result = pytester.runpytest_inprocess(*QUIETLY, str(repo / "tests"))
+    result = pytester.runpytest_inprocess(*PYTEST_OPTIONS, str(repo / "tests"))
 
     result.assert_outcomes(passed=1)
 
 
 def test_a_project_may_name_another_repository(pytester: pytest.Pytester) -> None:
-    repo = project(pytester, PLAYED)
+    repo = make_project(pytester, REVIEWER_TEST)
     (repo / ".podium").rename(pytester.mkdir("shared") / ".podium")
-    written(repo / "conftest.py", dedent(ELSEWHERE))
+    write_file(repo / "conftest.py", dedent(OTHER_REPO_CONFTEST))
 
-    result = pytester.runpytest_inprocess(*QUIETLY)
+    result = pytester.runpytest_inprocess(*PYTEST_OPTIONS)
 
     result.assert_outcomes(passed=1)
 
 
 def test_a_failing_test_shows_what_happened_in_its_run(pytester: pytest.Pytester) -> None:
-    project(pytester, "def test_it(scripted):\n    assert scripted.run('author', 'write').succeeded")
+    make_project(pytester, "def test_it(scripted):\n    assert scripted.run('author', 'write').succeeded")
 
-    result = pytester.runpytest_inprocess(*QUIETLY)
+    result = pytester.runpytest_inprocess(*PYTEST_OPTIONS)
 
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
@@ -347,9 +347,9 @@ def test_a_failing_test_shows_what_happened_in_its_run(pytester: pytest.Pytester
 
 
 def test_a_mistake_points_at_the_line_of_the_test(pytester: pytest.Pytester) -> None:
-    project(pytester, "def test_it(scripted):\n    scripted.run('nobody', 'write')")
+    make_project(pytester, "def test_it(scripted):\n    scripted.run('nobody', 'write')")
 
-    result = pytester.runpytest_inprocess(*QUIETLY)
+    result = pytester.runpytest_inprocess(*PYTEST_OPTIONS)
 
     result.stdout.fnmatch_lines(['E *BadAgent: there is no agent "nobody"*', "", "tests/test_agents.py:2: BadAgent"])
     result.stdout.no_fnmatch_line("*discover.py*")
@@ -368,11 +368,11 @@ def test_suites_that_do_not_use_it_pay_for_nothing() -> None:
 
 def test_the_example_of_the_page_passes_as_it_stands(pytester: pytest.Pytester) -> None:
     repo = pytester.mkdir("project")
-    for block in blocks(PAGE):
+    for block in parse_blocks(PAGE):
         if block.file:
-            written(repo / block.file, block.text)
+            write_file(repo / block.file, block.text)
     os.chdir(repo)
 
-    result = pytester.runpytest_subprocess(*QUIETLY)
+    result = pytester.runpytest_subprocess(*PYTEST_OPTIONS)
 
     result.assert_outcomes(passed=6)

@@ -12,28 +12,28 @@ from podium.values.action import Action
 from podium.values.event import ToolUse
 
 
-def call(tool: ActingTool, **arguments: Any) -> ToolUse:
+def make_tool_use(tool: ActingTool, **arguments: Any) -> ToolUse:
     return ToolUse(id="c1", name=tool.name, arguments=arguments)
 
 
-async def do(tool: ActingTool, **arguments: Any) -> ToolAnswer:
-    deed = await tool.prepare(call(tool, **arguments))
-    return await deed.act()
+async def call_tool(tool: ActingTool, **arguments: Any) -> ToolAnswer:
+    prepared = await tool.prepare(make_tool_use(tool, **arguments))
+    return await prepared.act()
 
 
-def began(tool: ActingTool, deed: PreparedCall) -> Action:
+def make_started_action(tool: ActingTool, prepared: PreparedCall) -> Action:
     """What is on the timeline of a deed that began."""
     return Action(
         run="r",
         agent="a",
         tool=tool.name,
-        arguments=dict(deed.arguments),
-        inputs=dict(deed.inputs),
-        outputs=dict(deed.outputs),
+        arguments=dict(prepared.arguments),
+        inputs=dict(prepared.inputs),
+        outputs=dict(prepared.outputs),
     )
 
 
-def repository(directory: Path) -> Path:
+def make_repository(directory: Path) -> Path:
     """A real git repository with one commit."""
     directory.mkdir(parents=True, exist_ok=True)
     run_git(directory, "init", "-q", "-b", "main")

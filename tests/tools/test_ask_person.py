@@ -16,15 +16,15 @@ from podium.tools.ask_person import NOBODY, ask_person_tool, report_status_tool
 from podium.values.event import QuestionAnswered, QuestionAsked, StatusReported, ToolUse
 
 
-def place(timeline: Timeline) -> Scope:
+def make_scope(timeline: Timeline) -> Scope:
     return Scope(timeline, "lead/tool#1", operation="lead", digest="d")
 
 
-async def answered(tool: Tool, scope: Scope, **arguments: Any) -> ToolAnswer:
+async def call_tool(tool: Tool, scope: Scope, **arguments: Any) -> ToolAnswer:
     return await tool.answer(ToolUse(id="c", name=tool.name, arguments=arguments), scope)
 
 
-def recorded(path: Path, kind: type[Any]) -> list[Any]:
+def read_events(path: Path, kind: type[Any]) -> list[Any]:
     from podium.values.event import decode_entry
 
     with StoreReader(path) as reader:
@@ -34,27 +34,29 @@ def recorded(path: Path, kind: type[Any]) -> list[Any]:
 
 async def wait_question(path: Path) -> QuestionAsked:
     while True:
-        if found := recorded(path, QuestionAsked):
+        if found := read_events(path, QuestionAsked):
             question = found[0]
             assert isinstance(question, QuestionAsked)
             return question
         await sleep(0.01)
 
 
-async def test_a_question_waits_for_its_answer_while_every_limit_stands_still(tmp_path: Path) -> None:
+async def test_a_question_waits_for_its_answer_while_every_limit_is_paused(tmp_path: Path) -> None:
     said: list[ToolAnswer] = []
     async with SqliteStore(tmp_path / "s.db") as store:
         timeline = Timeline("r", store.begin_run("r"))
 
         async def ask() -> None:
-            said.append(await answered(ask_person_tool(None), place(timeline), question="Which?", choices=["a", "b"]))
+            said.append(
+                await call_tool(ask_person_tool(None), make_scope(timeline), question="Which?", choices=["a", "b"])
+            )
 
         with timeline.timeouts.apply_timeout("lead", 0.2) as limit:
             async with create_task_group() as group:
                 group.start_soon(ask)
                 question = await wait_question(tmp_path / "s.db")
                 assert limit.scope.deadline == float("inf")
-                place(timeline).record_each_time(QuestionAnswered(id=question.id, text="b", by="ann"))
+                make_scope(timeline).record_each_time(QuestionAnswered(id=question.id, text="b", by="ann"))
 
     assert (question.text, question.choices) == ("Which?", ("a", "b"))
     assert said == [ToolAnswer(text="b")]
@@ -65,50 +67,50 @@ async def test_a_resumed_run_waits_on_the_same_question_and_knows_its_answer(tmp
     async with SqliteStore(path) as store:
         timeline = Timeline("r", lease := store.begin_run("r"))
         async with create_task_group() as group:
-            group.start_soon(lambda: answered(ask_person_tool(None), place(timeline), question="Which?"))
+            group.start_soon(lambda: call_tool(ask_person_tool(None), make_scope(timeline), question="Which?"))
             question = await wait_question(path)
             group.cancel_scope.cancel()
-        place(timeline).record_each_time(QuestionAnswered(id=question.id, text="this", by="ann"))
+        make_scope(timeline).record_each_time(QuestionAnswered(id=question.id, text="this", by="ann"))
         store.release_run(lease)
         await lease.wait_written()
 
         resumed = Timeline("r", await store.claim_run("r"))
         resumed.load(await store.read_rows("r"))
-        answer = await answered(ask_person_tool(None), place(resumed), question="Which?")
+        answer = await call_tool(ask_person_tool(None), make_scope(resumed), question="Which?")
         await resumed.wait_written()
 
     assert answer.text == "this"
-    assert len(recorded(path, QuestionAsked)) == 1
+    assert len(read_events(path, QuestionAsked)) == 1
 
 
-async def test_where_nobody_is_there_the_agent_decides_itself(tmp_path: Path) -> None:
+async def test_in_an_unattended_run_the_agent_decides_itself(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
         timeline = Timeline("r", store.begin_run("r"))
 
-        answer = await answered(ask_person_tool("deny"), place(timeline), question="Which?")
+        answer = await call_tool(ask_person_tool("deny"), make_scope(timeline), question="Which?")
 
         assert answer == ToolAnswer(text=NOBODY)
         assert timeline.seq == 0
 
 
-async def test_a_status_is_noted_once(tmp_path: Path) -> None:
+async def test_a_status_is_recorded_once(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with SqliteStore(path) as store:
         timeline = Timeline("r", store.begin_run("r"))
 
-        first = await answered(report_status_tool(), place(timeline), text="half done")
-        again = await answered(report_status_tool(), place(timeline), text="half done")
+        first = await call_tool(report_status_tool(), make_scope(timeline), text="half done")
+        again = await call_tool(report_status_tool(), make_scope(timeline), text="half done")
         await timeline.wait_written()
 
     assert first == again == ToolAnswer(text="noted")
-    assert recorded(path, StatusReported) == [StatusReported(text="half done")]
+    assert read_events(path, StatusReported) == [StatusReported(text="half done")]
 
 
-async def test_a_question_without_words_is_refused(tmp_path: Path) -> None:
+async def test_a_question_without_text_is_refused(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "s.db") as store:
-        scope = place(Timeline("r", store.begin_run("r")))
+        scope = make_scope(Timeline("r", store.begin_run("r")))
 
-        assert (await answered(ask_person_tool(None), scope)).text == (
+        assert (await call_tool(ask_person_tool(None), scope)).text == (
             "ask_person needs `question`, which is missing; it takes `question` and `choices`."
         )
-        assert (await answered(report_status_tool(), scope, text="")).is_error
+        assert (await call_tool(report_status_tool(), scope, text="")).is_error

@@ -17,7 +17,7 @@ from podium.core.gate import InvalidCall
 from podium.system import openat2
 from podium.tools.checkout_files import OWN_FILE_PREFIX, open_checkout
 
-WAYS = [
+LOOKUP_METHODS = [
     pytest.param(True, id="kernel", marks=pytest.mark.skipif(not openat2.is_available(), reason="no openat2 here")),
     pytest.param(False, id="walk"),
 ]
@@ -33,13 +33,13 @@ def checkout(tmp_path: Path) -> Path:
     return directory
 
 
-def located(directory: Path, path: str, by_kernel: bool) -> tuple[str, str]:
+def locate_path(directory: Path, path: str, by_kernel: bool) -> tuple[str, str]:
     with open_checkout(directory, by_kernel=by_kernel) as inside:
         found = inside.locate(path)
         return found.path, found.kind
 
 
-@pytest.mark.parametrize("by_kernel", WAYS)
+@pytest.mark.parametrize("by_kernel", LOOKUP_METHODS)
 @pytest.mark.parametrize(
     ("path", "found"),
     [
@@ -55,11 +55,11 @@ def located(directory: Path, path: str, by_kernel: bool) -> tuple[str, str]:
 def test_a_path_inside_is_found_in_its_plain_form(
     checkout: Path, path: str, found: tuple[str, str], by_kernel: bool
 ) -> None:
-    assert located(checkout, path, by_kernel) == found
-    assert located(checkout, f"{checkout}/{path}", by_kernel) == found
+    assert locate_path(checkout, path, by_kernel) == found
+    assert locate_path(checkout, f"{checkout}/{path}", by_kernel) == found
 
 
-@pytest.mark.parametrize("by_kernel", WAYS)
+@pytest.mark.parametrize("by_kernel", LOOKUP_METHODS)
 @pytest.mark.parametrize(
     ("path", "why"),
     [
@@ -79,12 +79,12 @@ def test_a_path_inside_is_found_in_its_plain_form(
         ("new/", "no such directory"),
     ],
 )
-def test_a_path_that_cannot_be_is_refused_with_the_reason(checkout: Path, path: str, why: str, by_kernel: bool) -> None:
+def test_an_invalid_path_is_refused_with_the_reason(checkout: Path, path: str, why: str, by_kernel: bool) -> None:
     with pytest.raises(InvalidCall, match=why):
-        located(checkout, path, by_kernel)
+        locate_path(checkout, path, by_kernel)
 
 
-@pytest.mark.parametrize("by_kernel", WAYS)
+@pytest.mark.parametrize("by_kernel", LOOKUP_METHODS)
 @pytest.mark.parametrize(
     "target", ["/etc", "../outside", "../..", "src/../../outside", "/nonexistent", "nowhere", "link", "/proc/self/root"]
 )
@@ -95,7 +95,7 @@ def test_a_link_that_leads_out_or_nowhere_is_refused(checkout: Path, target: str
 
     for path in (name, f"{name}/x", f"{name}/secret"):
         with pytest.raises(InvalidCall):
-            located(checkout, path, by_kernel)
+            locate_path(checkout, path, by_kernel)
 
     assert [path.name for path in (checkout.parent / "outside").iterdir()] == ["secret"]
 
@@ -106,18 +106,18 @@ def test_a_link_inside_shows_as_what_it_leads_to(checkout: Path) -> None:
     (checkout / "harmless").symlink_to(".git/hooks")
     (checkout / "b.py").symlink_to("src/a.py")
 
-    assert located(checkout, "harmless/pre-commit", True) == (".git/hooks/pre-commit", "absent")
-    assert located(checkout, "b.py", True) == ("src/a.py", "file")
+    assert locate_path(checkout, "harmless/pre-commit", True) == (".git/hooks/pre-commit", "absent")
+    assert locate_path(checkout, "b.py", True) == ("src/a.py", "file")
 
 
-def test_where_the_kernel_cannot_help_every_link_is_refused(checkout: Path) -> None:
+def test_without_openat2_every_link_is_refused(checkout: Path) -> None:
     (checkout / "b.py").symlink_to("src/a.py")
 
     with pytest.raises(InvalidCall, match=r"b\.py is a link"):
-        located(checkout, "b.py", False)
+        locate_path(checkout, "b.py", False)
 
 
-@pytest.mark.parametrize("by_kernel", WAYS)
+@pytest.mark.parametrize("by_kernel", LOOKUP_METHODS)
 def test_a_fifo_a_socket_and_a_device_are_refused_at_once(checkout: Path, by_kernel: bool) -> None:
     os.mkfifo(checkout / "fifo")
     with socket.socket(socket.AF_UNIX) as listener:
@@ -129,10 +129,10 @@ def test_a_fifo_a_socket_and_a_device_are_refused_at_once(checkout: Path, by_ker
 
         for name in names:
             with pytest.raises(InvalidCall, match=f"is a {name}, not a file"):
-                located(checkout, name, by_kernel)
+                locate_path(checkout, name, by_kernel)
 
 
-def test_a_fifo_that_takes_the_place_of_a_file_blocks_nobody(checkout: Path) -> None:
+def test_a_fifo_that_replaces_a_file_does_not_block(checkout: Path) -> None:
     (checkout / "src" / "a.py").unlink()
     os.mkfifo(checkout / "src" / "a.py")
 
@@ -144,7 +144,7 @@ def test_a_fifo_that_takes_the_place_of_a_file_blocks_nobody(checkout: Path) -> 
         pass
 
 
-def test_writing_keeps_the_mode_but_no_bits_that_lend_rights(checkout: Path) -> None:
+def test_writing_keeps_the_mode_but_not_the_setuid_bit(checkout: Path) -> None:
     script = checkout / "run.sh"
     script.write_text("old")
     script.chmod(0o4755)
@@ -187,7 +187,7 @@ def test_no_half_written_file_stays_behind_when_writing_fails(checkout: Path) ->
     assert [path for path in checkout.rglob("*") if path.name.startswith(OWN_FILE_PREFIX)] == []
 
 
-FLIPPING = """
+FLIP_PROGRAM = """
 import ctypes, os, select, sys
 exchange = ctypes.CDLL(None, use_errno=True).renameat2
 flips = 0
@@ -202,13 +202,13 @@ print(flips)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no exchange of names here")
-@pytest.mark.parametrize("by_kernel", WAYS)
+@pytest.mark.parametrize("by_kernel", LOOKUP_METHODS)
 def test_ten_thousand_link_flips_let_no_write_out(checkout: Path, by_kernel: bool) -> None:
     canary = checkout.parent / "outside"
     (checkout / "d").mkdir()
     (checkout / "link").symlink_to(canary)
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", FLIPPING], cwd=checkout, stdin=pipe, stdout=pipe) as flipping:
+    with subprocess.Popen([sys.executable, "-c", FLIP_PROGRAM], cwd=checkout, stdin=pipe, stdout=pipe) as flipping:
         written = refused = 0
         until = time.monotonic() + 60
         while min(written, refused) < 100 and time.monotonic() < until:
@@ -251,7 +251,7 @@ odd = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("by_kernel", WAYS)
+@pytest.mark.parametrize("by_kernel", LOOKUP_METHODS)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.one_of(st.lists(odd, max_size=8).map("/".join), st.text(max_size=40)))
 @example(path="/" * 5000)

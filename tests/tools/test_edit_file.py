@@ -12,27 +12,27 @@ from hypothesis import strategies as st
 from podium.core.gate import InvalidCall
 from podium.tools.edit_file import Edit, EditFile, apply_edits
 
-from .doing import began, call, do
+from .doing import call_tool, make_started_action, make_tool_use
 
 
-async def test_one_text_takes_the_place_of_another(tmp_path: Path) -> None:
+async def test_one_text_replaces_another(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def a():\n    return 1\n")
     tool = EditFile(tmp_path)
 
-    deed = await tool.prepare(call(tool, path="a.py", old_text="return 1", new_text="return 2"))
-    answer = await deed.act()
+    prepared = await tool.prepare(make_tool_use(tool, path="a.py", old_text="return 1", new_text="return 2"))
+    answer = await prepared.act()
 
     assert answer.text == "Edited a.py: 1 edit."
     assert (tmp_path / "a.py").read_text() == "def a():\n    return 2\n"
-    assert deed.shown == "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n def a():\n-    return 1\n+    return 2\n"
-    assert deed.changed_lines == 2
+    assert prepared.shown == "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n def a():\n-    return 1\n+    return 2\n"
+    assert prepared.changed_lines == 2
 
 
 async def test_several_edits_are_done_in_order_each_on_what_the_one_before_left(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x y x\n")
 
     edits = [{"old_text": "x", "new_text": "z", "replace_all": True}, {"old_text": "z y", "new_text": "y z"}]
-    await do(EditFile(tmp_path), path="a", edits=edits)
+    await call_tool(EditFile(tmp_path), path="a", edits=edits)
 
     assert (tmp_path / "a").read_text() == "y z z\n"
 
@@ -43,7 +43,7 @@ async def test_all_edits_are_done_or_none(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidCall, match=r"edit 2 of 2: `old_text` is not in it\. The nearest line is 2: two"):
         edits = [{"old_text": "one", "new_text": "1"}, {"old_text": "twoo", "new_text": "2"}]
-        await do(tool, path="a", edits=edits)
+        await call_tool(tool, path="a", edits=edits)
 
     assert (tmp_path / "a").read_text() == "one\ntwo\n"
 
@@ -62,31 +62,29 @@ async def test_all_edits_are_done_or_none(tmp_path: Path) -> None:
         ({"edits": [{"old_text": "a"}]}, r"needs `edits\[0\]\.new_text`"),
     ],
 )
-async def test_an_edit_that_cannot_be_done_says_what_stands_in_the_way(
-    tmp_path: Path, arguments: dict[str, Any], said: str
-) -> None:
+async def test_an_edit_that_cannot_be_done_says_why(tmp_path: Path, arguments: dict[str, Any], said: str) -> None:
     (tmp_path / "a").write_text("same\nother\nsame\n")
 
     with pytest.raises(InvalidCall, match=said):
-        await do(EditFile(tmp_path), path="a", **arguments)
+        await call_tool(EditFile(tmp_path), path="a", **arguments)
 
     assert (tmp_path / "a").read_text() == "same\nother\nsame\n"
 
 
-async def test_the_ends_of_lines_and_the_mark_at_the_start_stay(tmp_path: Path) -> None:
+async def test_line_endings_and_the_byte_order_mark_stay(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes("\ufeffone\r\ntwo\r\nthree".encode())
 
-    await do(EditFile(tmp_path), path="a", old_text="one\ntwo\n", new_text="1\n2\n2b\n")
+    await call_tool(EditFile(tmp_path), path="a", old_text="one\ntwo\n", new_text="1\n2\n2b\n")
 
     assert (tmp_path / "a").read_bytes() == "\ufeff1\r\n2\r\n2b\r\nthree".encode()
 
 
-async def test_a_file_with_both_ends_of_lines_keeps_each(tmp_path: Path) -> None:
+async def test_a_file_with_mixed_line_endings_keeps_each(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"one\r\ntwo\nthree\r\nfour\n")
     tool = EditFile(tmp_path)
 
-    await do(tool, path="a", old_text="two\n", new_text="2\n")
-    await do(tool, path="a", old_text="three\nfour", new_text="3\n4")
+    await call_tool(tool, path="a", old_text="two\n", new_text="2\n")
+    await call_tool(tool, path="a", old_text="three\nfour", new_text="3\n4")
 
     assert (tmp_path / "a").read_bytes() == b"one\r\n2\n3\r\n4\n"
 
@@ -96,9 +94,9 @@ async def test_a_file_that_is_not_utf_8_or_not_there_is_refused(tmp_path: Path) 
     tool = EditFile(tmp_path)
 
     with pytest.raises(InvalidCall, match="not UTF-8"):
-        await do(tool, path="a", old_text="caf", new_text="x")
+        await call_tool(tool, path="a", old_text="caf", new_text="x")
     with pytest.raises(InvalidCall, match="use write_file to create it"):
-        await do(tool, path="b", old_text="caf", new_text="x")
+        await call_tool(tool, path="b", old_text="caf", new_text="x")
 
 
 @given(
@@ -117,39 +115,41 @@ def test_an_edit_changes_exactly_the_one_occurrence(text: str, old: str, new: st
             apply_edits(text, [edit], "f")
 
 
-async def test_an_edit_killed_before_the_deed_is_done_and_after_it_is_told_the_same(tmp_path: Path) -> None:
+async def test_an_edit_killed_before_it_acted_is_repeated_and_one_killed_after_it_gives_the_same_answer(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a").write_text("one\n")
     tool = EditFile(tmp_path)
-    deed = await tool.prepare(call(tool, path="a", old_text="one", new_text="two"))
-    action = began(tool, deed)
+    prepared = await tool.prepare(make_tool_use(tool, path="a", old_text="one", new_text="two"))
+    action = make_started_action(tool, prepared)
 
     assert await tool.recover(action) is None
-    said = await deed.act()
+    said = await prepared.act()
     assert await tool.recover(action) == said
 
 
-async def test_an_edit_overtaken_after_a_crash_is_an_error(tmp_path: Path) -> None:
+async def test_an_edit_of_a_file_that_changed_after_a_crash_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\n")
     tool = EditFile(tmp_path)
-    deed = await tool.prepare(call(tool, path="a", old_text="one", new_text="two"))
+    prepared = await tool.prepare(make_tool_use(tool, path="a", old_text="one", new_text="two"))
     (tmp_path / "a").write_text("three\n")
 
-    told = await tool.recover(began(tool, deed))
+    answer = await tool.recover(make_started_action(tool, prepared))
 
-    assert told is not None
-    assert told.is_error
-    assert "somebody else has changed it since" in told.text
+    assert answer is not None
+    assert answer.is_error
+    assert "somebody else has changed it since" in answer.text
     assert (tmp_path / "a").read_text() == "three\n"
 
 
-async def test_a_link_that_took_the_files_place_after_a_crash_is_an_error(tmp_path: Path) -> None:
+async def test_a_link_that_replaced_the_file_after_a_crash_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\n")
     tool = EditFile(tmp_path)
-    deed = await tool.prepare(call(tool, path="a", old_text="one", new_text="two"))
+    prepared = await tool.prepare(make_tool_use(tool, path="a", old_text="one", new_text="two"))
     (tmp_path / "a").unlink()
     (tmp_path / "a").symlink_to("/etc/passwd")
 
-    told = await tool.recover(began(tool, deed))
+    answer = await tool.recover(make_started_action(tool, prepared))
 
-    assert told is not None
-    assert told.is_error
+    assert answer is not None
+    assert answer.is_error

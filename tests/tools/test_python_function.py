@@ -13,7 +13,7 @@ from podium.core.gate import InvalidCall
 from podium.tools.python_function import function_tool, repeatable
 from podium.values.errors import Mistake
 
-from .doing import began, call, do
+from .doing import call_tool, make_started_action, make_tool_use
 
 
 @dataclass
@@ -36,7 +36,7 @@ def describe(
     return {"name": name, "sum": sum(point.x + point.y for point in points), "unit": unit, "tags": tags}
 
 
-def test_name_docstring_and_hints_are_what_the_model_is_told() -> None:
+def test_name_docstring_and_hints_describe_the_tool_to_the_model() -> None:
     tool = function_tool(describe)
 
     assert tool.name == "describe"
@@ -52,7 +52,7 @@ async def test_arguments_arrive_as_their_types_and_the_result_as_json() -> None:
     tool = function_tool(describe)
 
     for _ in range(2):
-        answer = await do(tool, name="n", points=[{"x": 1, "y": 2}, {"x": 3}])
+        answer = await call_tool(tool, name="n", points=[{"x": 1, "y": 2}, {"x": 3}])
 
         assert answer.text == '{"name":"n","sum":6,"unit":"cm","tags":["a","b"]}'
 
@@ -70,7 +70,7 @@ async def test_arguments_of_another_kind_are_refused(arguments: dict[str, Any], 
     tool = function_tool(describe)
 
     with pytest.raises(InvalidCall, match=said):
-        await tool.prepare(call(tool, **arguments))
+        await tool.prepare(make_tool_use(tool, **arguments))
 
 
 async def test_a_plain_function_runs_in_a_thread_and_an_async_one_here() -> None:
@@ -80,15 +80,15 @@ async def test_a_plain_function_runs_in_a_thread_and_an_async_one_here() -> None
     async def waiting() -> str:
         return threading.current_thread().name
 
-    assert (await do(function_tool(plain))).text != threading.current_thread().name
-    assert (await do(function_tool(waiting))).text == threading.current_thread().name
+    assert (await call_tool(function_tool(plain))).text != threading.current_thread().name
+    assert (await call_tool(function_tool(waiting))).text == threading.current_thread().name
 
 
-async def test_what_a_function_trips_over_is_its_answer() -> None:
+async def test_an_exception_of_a_function_is_its_answer() -> None:
     def broken() -> None:
         raise KeyError("x")
 
-    answer = await do(function_tool(broken))
+    answer = await call_tool(function_tool(broken))
 
     assert answer.is_error
     assert answer.text == "broken failed: KeyError: 'x'"
@@ -102,9 +102,9 @@ async def test_only_a_repeatable_function_is_called_again_after_a_crash() -> Non
 
     for function, is_repeated in ((once, False), (often, True)):
         tool = function_tool(function)
-        told = await tool.recover(began(tool, await tool.prepare(call(tool))))
+        answer = await tool.recover(make_started_action(tool, await tool.prepare(make_tool_use(tool))))
 
-        assert (told is None) is is_repeated
+        assert (answer is None) is is_repeated
 
 
 def test_a_function_whose_parameters_have_no_names_cannot_be_a_tool() -> None:

@@ -10,10 +10,10 @@ import pytest
 from podium.core.gate import InvalidCall
 from podium.tools.run_checks import RunChecks
 
-from .doing import began, call, do
+from .doing import call_tool, make_started_action, make_tool_use
 
 
-def checks(directory: Path) -> RunChecks:
+def make_run_checks(directory: Path) -> RunChecks:
     return RunChecks(
         directory,
         {"tests": (sys.executable, "-c", "print('2 passed')"), "lint": ("sh", "-c", "seq 9999; echo bad; exit 2")},
@@ -21,7 +21,7 @@ def checks(directory: Path) -> RunChecks:
 
 
 async def test_each_check_passes_or_fails_with_the_end_of_its_output(tmp_path: Path) -> None:
-    answer = await do(checks(tmp_path))
+    answer = await call_tool(make_run_checks(tmp_path))
 
     assert answer.is_error
     which, passed, failed = answer.text.split("\n\n")
@@ -33,24 +33,24 @@ async def test_each_check_passes_or_fails_with_the_end_of_its_output(tmp_path: P
 
 
 async def test_one_check_may_be_chosen_and_rules_see_its_command(tmp_path: Path) -> None:
-    tool = checks(tmp_path)
+    tool = make_run_checks(tmp_path)
 
-    deed = await tool.prepare(call(tool, name="lint"))
+    prepared = await tool.prepare(make_tool_use(tool, name="lint"))
 
-    assert deed.arguments == {"name": "lint", "command": "sh -c 'seq 9999; echo bad; exit 2'"}
-    assert not deed.is_read_only
-    assert await tool.recover(began(tool, deed)) is None
+    assert prepared.arguments == {"name": "lint", "command": "sh -c 'seq 9999; echo bad; exit 2'"}
+    assert not prepared.is_read_only
+    assert await tool.recover(make_started_action(tool, prepared)) is None
 
 
-async def test_no_checks_and_no_such_check_are_told(tmp_path: Path) -> None:
+async def test_a_call_without_checks_or_with_an_unknown_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidCall, match="No checks are set up"):
-        await do(RunChecks(tmp_path, {}))
+        await call_tool(RunChecks(tmp_path, {}))
     with pytest.raises(InvalidCall, match="There is no check 'types'; there are tests, lint"):
-        await do(checks(tmp_path), name="types")
+        await call_tool(make_run_checks(tmp_path), name="types")
 
 
 async def test_a_check_that_cannot_be_started_fails(tmp_path: Path) -> None:
-    answer = await do(RunChecks(tmp_path, {"x": ("no-such-program-here",)}))
+    answer = await call_tool(RunChecks(tmp_path, {"x": ("no-such-program-here",)}))
 
     assert answer.is_error
     assert answer.text.startswith("FAIL x: no-such-program-here cannot be started")

@@ -16,7 +16,7 @@ from podium.tools.file_listing import holds_secrets
 from podium.tools.line_search import GrepQuery, Hit, parse_ripgrep_hits, search_files
 from podium.tools.search_files import SHOWN_FILES, Glob, Grep, compile_glob
 
-from .doing import call, do, repository, run_git
+from .doing import call_tool, make_repository, make_tool_use, run_git
 
 PROGRAMS = [
     pytest.param(
@@ -26,7 +26,7 @@ PROGRAMS = [
 ]
 
 
-def filled(directory: Path, files: dict[str, str]) -> Path:
+def write_tree(directory: Path, files: dict[str, str]) -> Path:
     for age, (path, text) in enumerate(files.items()):
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_text(text)
@@ -54,7 +54,7 @@ def filled(directory: Path, files: dict[str, str]) -> Path:
         ("*", "any/thing", True),
     ],
 )
-def test_patterns_mean_what_people_mean_by_them(pattern: str, path: str, expected: bool) -> None:
+def test_patterns_match_as_people_expect(pattern: str, path: str, expected: bool) -> None:
     assert compile_glob(pattern)(path) is expected
 
 
@@ -72,31 +72,31 @@ def test_a_pattern_of_many_stars_takes_no_time() -> None:
 
 
 async def test_files_come_newest_first_without_what_git_ignores(tmp_path: Path) -> None:
-    repo = repository(tmp_path)
-    filled(repo, {"src/new.py": "", "src/old.py": "", "build/out.py": "", "gone.py": ""})
+    repo = make_repository(tmp_path)
+    write_tree(repo, {"src/new.py": "", "src/old.py": "", "build/out.py": "", "gone.py": ""})
     (repo / ".gitignore").write_text("build/\n")
     run_git(repo, "add", "gone.py")
     (repo / "gone.py").unlink()
 
-    assert (await do(Glob(repo), pattern="**/*.py")).text == "src/new.py\nsrc/old.py"
-    assert (await do(Glob(repo), pattern="o*", path="src")).text == "src/old.py"
-    assert (await do(Glob(repo), pattern="*.rs")).text == "No file matches *.rs."
+    assert (await call_tool(Glob(repo), pattern="**/*.py")).text == "src/new.py\nsrc/old.py"
+    assert (await call_tool(Glob(repo), pattern="o*", path="src")).text == "src/old.py"
+    assert (await call_tool(Glob(repo), pattern="*.rs")).text == "No file matches *.rs."
 
 
 async def test_without_git_everything_but_git_itself_is_listed_and_no_link_followed(tmp_path: Path) -> None:
-    outside = filled(tmp_path / "outside", {"secret.py": ""})
-    place = filled(tmp_path / "place", {"a.py": "", "sub/b.py": "", ".git/c.py": "", "sub/.git/d.py": ""})
+    outside = write_tree(tmp_path / "outside", {"secret.py": ""})
+    place = write_tree(tmp_path / "place", {"a.py": "", "sub/b.py": "", ".git/c.py": "", "sub/.git/d.py": ""})
     (place / "out").symlink_to(outside)
 
-    assert (await do(Glob(place), pattern="*.py")).text == "a.py\nsub/b.py"
+    assert (await call_tool(Glob(place), pattern="*.py")).text == "a.py\nsub/b.py"
     with pytest.raises(InvalidCall, match=r"leads out|is a link"):
-        await do(Glob(place), path="out")
+        await call_tool(Glob(place), path="out")
 
 
 async def test_a_long_list_is_cut_with_the_count(tmp_path: Path) -> None:
-    filled(tmp_path, {f"f{n}": "" for n in range(SHOWN_FILES + 7)})
+    write_tree(tmp_path, {f"f{n}": "" for n in range(SHOWN_FILES + 7)})
 
-    lines = (await do(Glob(tmp_path))).text.splitlines()
+    lines = (await call_tool(Glob(tmp_path))).text.splitlines()
 
     assert len(lines) == SHOWN_FILES + 1
     assert lines[-1] == "[7 more files match; narrow the pattern or the path]"
@@ -143,14 +143,14 @@ TREE = {
 async def test_lines_are_found_alike_with_either_program(
     tmp_path: Path, ripgrep: bool, arguments: dict[str, Any], expected: str
 ) -> None:
-    repo = filled(repository(tmp_path), TREE)
+    repo = write_tree(make_repository(tmp_path), TREE)
 
-    answer = await do(Grep(repo, ripgrep=ripgrep), **arguments)
+    answer = await call_tool(Grep(repo, ripgrep=ripgrep), **arguments)
 
     assert answer.text == expected
 
 
-def test_ripgreps_own_form_is_understood() -> None:
+def test_the_json_output_of_ripgrep_is_parsed() -> None:
     match = b'{"type":"match","data":{"path":{"text":"./src/a.py"},"lines":{"text":"x = 1\\r\\n"},"line_number":3}}'
     odd = b'{"type":"context","data":{"path":{"text":"././a"},"lines":{"bytes":"Y2Fm6Q=="},"line_number":4}}'
     begin = b'{"type":"begin","data":{"path":{"text":"./src/a.py"}}}'
@@ -162,46 +162,46 @@ def test_ripgreps_own_form_is_understood() -> None:
 
 
 async def test_a_link_and_a_binary_file_are_not_searched(tmp_path: Path) -> None:
-    filled(tmp_path / "outside", {"secret": "needle\n"})
-    place = filled(tmp_path / "place", {"plain": "needle\n"})
+    write_tree(tmp_path / "outside", {"secret": "needle\n"})
+    place = write_tree(tmp_path / "place", {"plain": "needle\n"})
     (place / "binary").write_bytes(b"needle\0\n")
     (place / "link").symlink_to("../outside/secret")
     os.mkfifo(place / "fifo")
 
-    assert (await do(Grep(place, ripgrep=False), pattern="needle")).text == "plain:1:needle"
+    assert (await call_tool(Grep(place, ripgrep=False), pattern="needle")).text == "plain:1:needle"
 
 
 async def test_an_expression_that_never_ends_is_stopped(tmp_path: Path) -> None:
-    filled(tmp_path, {"a": "a" * 60 + "!\n"})
-    wanted = GrepQuery(pattern="(a+)+$", ignore_case=False, context=0, max_matches=10)
+    write_tree(tmp_path, {"a": "a" * 60 + "!\n"})
+    query = GrepQuery(pattern="(a+)+$", ignore_case=False, context=0, max_matches=10)
 
-    hits = await search_files(tmp_path, ["a"], wanted, timeout=0.3)
+    hits = await search_files(tmp_path, ["a"], query, timeout=0.3)
 
     assert hits.has_timed_out
     assert hits.lines == []
 
 
 async def test_a_search_that_breaks_is_not_taken_for_one_that_finds_nothing(tmp_path: Path) -> None:
-    wanted = GrepQuery(pattern="(", ignore_case=False, context=0, max_matches=10)
+    query = GrepQuery(pattern="(", ignore_case=False, context=0, max_matches=10)
 
-    hits = await search_files(tmp_path, [], wanted)
+    hits = await search_files(tmp_path, [], query)
 
     assert "missing )" in hits.error
 
 
 @pytest.mark.parametrize("pattern", ["(", "", "a\nb", "\ud800"])
-async def test_an_expression_that_cannot_be_is_refused(tmp_path: Path, pattern: str) -> None:
+async def test_an_invalid_expression_is_refused(tmp_path: Path, pattern: str) -> None:
     tool = Grep(tmp_path, ripgrep=False)
 
     with pytest.raises(InvalidCall, match="`pattern`"):
-        await tool.prepare(call(tool, pattern=pattern))
+        await tool.prepare(make_tool_use(tool, pattern=pattern))
 
 
-async def test_what_is_found_is_bounded(tmp_path: Path) -> None:
-    filled(tmp_path, {"wide": "x" * 1_000_000 + "\n", "long": "x\n" * 5000})
+async def test_the_matches_that_are_returned_are_bounded(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"wide": "x" * 1_000_000 + "\n", "long": "x\n" * 5000})
 
-    wide = await do(Grep(tmp_path, ripgrep=False), pattern="x", path="wide")
-    long = await do(Grep(tmp_path, ripgrep=False), pattern="x", path="long")
+    wide = await call_tool(Grep(tmp_path, ripgrep=False), pattern="x", path="wide")
+    long = await call_tool(Grep(tmp_path, ripgrep=False), pattern="x", path="long")
 
     assert len(wide.text) < 600
     assert wide.text.endswith(" [cut]")
@@ -216,5 +216,5 @@ def test_files_that_usually_hold_secrets_are_known(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [".env.example", "environment.py", "id_rsa.pub", "src/keys.py"])
-def test_files_that_only_look_like_it_are_not(path: str) -> None:
+def test_files_that_only_look_like_secrets_are_not(path: str) -> None:
     assert not holds_secrets(path)

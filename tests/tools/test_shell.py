@@ -17,26 +17,26 @@ from podium.system.child_process import build_environment, run_process
 from podium.tools.command_sandbox import CommandSandbox
 from podium.tools.shell import KEPT, Bash, CommandOutput, hash_named_files, read_approved_scripts
 
-from .doing import began, call, do
+from .doing import call_tool, make_started_action, make_tool_use
 
 
 async def test_both_outputs_come_in_one_with_the_exit_code(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
 
-    answer = await do(Bash(tmp_path), command="ls; echo oops >&2; echo end; exit 3")
+    answer = await call_tool(Bash(tmp_path), command="ls; echo oops >&2; echo end; exit 3")
 
     assert answer.text == "a.txt\noops\nend\n[exit code 3]"
     assert answer.is_error
 
 
-async def test_success_without_output_is_told(tmp_path: Path) -> None:
-    answer = await do(Bash(tmp_path), command="true")
+async def test_success_without_output_is_reported(tmp_path: Path) -> None:
+    answer = await call_tool(Bash(tmp_path), command="true")
 
     assert (answer.text, answer.is_error) == ("(no output)\n[exit code 0]", False)
 
 
 async def test_a_command_ended_by_a_signal_says_so(tmp_path: Path) -> None:
-    assert (await do(Bash(tmp_path), command="kill -SEGV $$")).text == "(no output)\n[ended by SIGSEGV]"
+    assert (await call_tool(Bash(tmp_path), command="kill -SEGV $$")).text == "(no output)\n[ended by SIGSEGV]"
 
 
 async def test_there_is_no_input_no_terminal_and_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +46,7 @@ async def test_there_is_no_input_no_terminal_and_no_secret(tmp_path: Path, monke
     monkeypatch.setenv("PATH", f".:{os.environ['PATH']}:")
     (tmp_path / "evil").write_text("echo evil")
 
-    answer = await do(Bash(tmp_path), command="cat; tty; env")
+    answer = await call_tool(Bash(tmp_path), command="cat; tty; env")
 
     assert "canary" not in answer.text
     assert "evil" not in answer.text
@@ -63,7 +63,7 @@ async def test_a_model_cannot_choose_the_directory_the_environment_or_the_sandbo
     tool = Bash(tmp_path)
 
     with pytest.raises(InvalidCall, match="has no argument"):
-        await tool.prepare(call(tool, command="true", **extra))
+        await tool.prepare(make_tool_use(tool, command="true", **extra))
 
 
 @pytest.mark.parametrize(("command", "why"), [("", "empty"), ("a\0b", "NUL"), ("x" * 200_000, "write a script")])
@@ -71,7 +71,7 @@ async def test_a_command_that_cannot_be_started_is_refused(tmp_path: Path, comma
     tool = Bash(tmp_path)
 
     with pytest.raises(InvalidCall, match=why):
-        await tool.prepare(call(tool, command=command))
+        await tool.prepare(make_tool_use(tool, command=command))
 
 
 def is_gone(pid: int) -> bool:
@@ -87,10 +87,10 @@ async def wait_gone(pid: int) -> None:
         await sleep(0.01)
 
 
-async def test_a_command_that_ignores_being_asked_is_killed_with_all_it_started(tmp_path: Path) -> None:
+async def test_a_command_that_ignores_sigterm_is_killed_with_all_it_started(tmp_path: Path) -> None:
     began_at = time.monotonic()
 
-    answer = await do(
+    answer = await call_tool(
         Bash(tmp_path),
         command="trap '' TERM; echo said; (trap '' TERM; sleep 999) & echo $! >child; sleep 999",
         timeout=1,
@@ -102,30 +102,30 @@ async def test_a_command_that_ignores_being_asked_is_killed_with_all_it_started(
     await wait_gone(int((tmp_path / "child").read_text()))
 
 
-async def test_a_command_that_listens_ends_at_once_when_it_is_late(tmp_path: Path) -> None:
+async def test_a_command_that_handles_sigterm_ends_at_once_on_timeout(tmp_path: Path) -> None:
     began_at = time.monotonic()
 
-    answer = await do(Bash(tmp_path), command="trap 'echo bye; exit' TERM; while :; do :; done", timeout=1)
+    answer = await call_tool(Bash(tmp_path), command="trap 'echo bye; exit' TERM; while :; do :; done", timeout=1)
 
     assert answer.text.startswith("bye\n")
     assert time.monotonic() - began_at < 20
 
 
-async def test_what_a_command_leaves_in_the_background_ends_with_it(tmp_path: Path) -> None:
+async def test_background_processes_of_a_command_end_with_it(tmp_path: Path) -> None:
     began_at = time.monotonic()
 
-    answer = await do(Bash(tmp_path), command="nohup sleep 999 & echo $! >child; echo done")
+    answer = await call_tool(Bash(tmp_path), command="nohup sleep 999 & echo $! >child; echo done")
 
     assert answer.text == "done\n[exit code 0]"
     assert time.monotonic() - began_at < 20
     await wait_gone(int((tmp_path / "child").read_text()))
 
 
-async def test_one_that_left_the_group_and_keeps_the_pipe_open_holds_nobody_up(tmp_path: Path) -> None:
+async def test_a_process_that_left_the_group_and_keeps_the_pipe_open_blocks_no_call(tmp_path: Path) -> None:
     began_at = time.monotonic()
 
     command = "setsid sh -c 'echo $$ >child; exec sleep 999' & while ! test -s child; do :; done; echo done"
-    answer = await do(Bash(tmp_path), command=command)
+    answer = await call_tool(Bash(tmp_path), command=command)
 
     # It is out of reach without a sandbox, so the test ends it itself.
     os.kill(int((tmp_path / "child").read_text()), 9)
@@ -141,7 +141,7 @@ async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
         return int(child.read_text())
 
     async with create_task_group() as group:
-        group.start_soon(lambda: do(Bash(tmp_path), command="sleep 999 & echo $! >child; wait"))
+        group.start_soon(lambda: call_tool(Bash(tmp_path), command="sleep 999 & echo $! >child; wait"))
         child = await wait_child()
         group.cancel_scope.cancel()
 
@@ -151,7 +151,9 @@ async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
 async def test_a_flood_of_output_is_bounded_in_answer_and_memory(tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    answer = await do(Bash(tmp_path), command="echo first; head -c 300000000 /dev/zero | tr '\\0' x; echo; echo last")
+    answer = await call_tool(
+        Bash(tmp_path), command="echo first; head -c 300000000 /dev/zero | tr '\\0' x; echo; echo last"
+    )
 
     assert answer.text.startswith("first\nxxx")
     assert answer.text.endswith("xxx\nlast\n[exit code 0]")
@@ -160,8 +162,8 @@ async def test_a_flood_of_output_is_bounded_in_answer_and_memory(tmp_path: Path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000
 
 
-async def test_a_flood_without_end_is_stopped_when_late(tmp_path: Path) -> None:
-    answer = await do(Bash(tmp_path), command="yes", timeout=1)
+async def test_endless_output_is_stopped_on_timeout(tmp_path: Path) -> None:
+    answer = await call_tool(Bash(tmp_path), command="yes", timeout=1)
 
     assert "stopped after 1 s" in answer.text
     assert len(answer.text) < 2 * KEPT + 200
@@ -184,29 +186,29 @@ def test_the_start_and_the_end_are_kept(sizes: tuple[int, ...]) -> None:
 async def test_a_sandbox_is_put_around_the_command(tmp_path: Path) -> None:
     tool = Bash(tmp_path, sandbox=CommandSandbox(name="x", wrap=lambda argv: ["/usr/bin/env", "INSIDE=yes", *argv]))
 
-    assert (await do(tool, command="echo $INSIDE")).text == "yes\n[exit code 0]"
+    assert (await call_tool(tool, command="echo $INSIDE")).text == "yes\n[exit code 0]"
 
 
-async def test_a_shell_that_cannot_be_started_is_told(tmp_path: Path) -> None:
+async def test_a_shell_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InvalidCall, match="cannot be started"):
-        await do(
+        await call_tool(
             Bash(tmp_path, sandbox=CommandSandbox(name="x", wrap=lambda argv: ["/nonexistent", *argv])), command="true"
         )
 
 
 async def test_a_command_cut_short_by_a_crash_is_not_repeated(tmp_path: Path) -> None:
     tool = Bash(tmp_path)
-    deed = await tool.prepare(call(tool, command="echo x >>f"))
+    prepared = await tool.prepare(make_tool_use(tool, command="echo x >>f"))
 
-    told = await tool.recover(began(tool, deed))
+    answer = await tool.recover(make_started_action(tool, prepared))
 
-    assert told is not None
-    assert told.is_error
-    assert "interrupted" in told.text
-    assert deed.arguments == {"command": "echo x >>f"}
+    assert answer is not None
+    assert answer.is_error
+    assert "interrupted" in answer.text
+    assert prepared.arguments == {"command": "echo x >>f"}
 
 
-async def test_a_program_is_given_its_input_and_ended_when_no_more_is_wanted(tmp_path: Path) -> None:
+async def test_a_program_is_given_its_input_and_ended_when_no_more_output_is_needed(tmp_path: Path) -> None:
     heard: list[bytes] = []
 
     def take(chunk: bytes) -> bool:
@@ -226,11 +228,11 @@ async def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     if sys.platform != "linux":
         pytest.skip("descriptors are counted in /proc")
     tool = Bash(tmp_path)
-    await do(tool, command="true")
+    await call_tool(tool, command="true")
     before = len(list(Path("/proc/self/fd").iterdir()))
 
     for _ in range(20):
-        await do(tool, command="true")
+        await call_tool(tool, command="true")
 
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
@@ -247,7 +249,7 @@ async def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
         ("env -i sh deploy.sh", ["deploy.sh"]),
     ],
 )
-def test_scripts_are_told_from_other_files(tmp_path: Path, command: str, scripts: list[str]) -> None:
+def test_scripts_are_distinguished_from_other_files(tmp_path: Path, command: str, scripts: list[str]) -> None:
     (tmp_path / "tools").mkdir()
     for name in ("deploy.sh", "notes.txt", "tools/run.py"):
         (tmp_path / name).write_text("x")

@@ -12,7 +12,7 @@ from aiohttp import web
 from podium.core.gate import InvalidCall
 from podium.tools.web_fetch import LARGEST_ANSWER, WebFetch, extract_page_text, is_public_address
 
-from .doing import began, call, do
+from .doing import call_tool, make_started_action, make_tool_use
 
 PAGE = """<!doctype html><html><head><title>Title</title><style>p {color: red}</style></head>
 <body><h1>Head</h1><p>Some <b>bold</b>
@@ -20,7 +20,7 @@ text &amp; more</p><script>alert(1)</script><ul><li>one</li><li>two</li></ul></b
 
 
 @asynccontextmanager
-async def server() -> AsyncIterator[str]:
+async def serve_pages() -> AsyncIterator[str]:
     async def page(request: web.Request) -> web.StreamResponse:
         match request.path:
             case "/page":
@@ -56,8 +56,8 @@ async def server() -> AsyncIterator[str]:
 
 
 async def test_a_page_comes_as_the_text_that_a_reader_sees() -> None:
-    async with server() as url:
-        answer = await do(WebFetch(allow_private=True), url=f"{url}/page#part")
+    async with serve_pages() as url:
+        answer = await call_tool(WebFetch(allow_private=True), url=f"{url}/page#part")
 
         assert answer.text == f"{url}/page [200]\n\nTitle\nHead\nSome bold text & more\none\ntwo"
 
@@ -73,30 +73,30 @@ async def test_a_page_comes_as_the_text_that_a_reader_sees() -> None:
         ("/away", "redirects to http://other.example/page, which was not fetched", False),
     ],
 )
-async def test_other_answers_are_told(path: str, said: str, is_error: bool) -> None:
-    async with server() as url:
-        answer = await do(WebFetch(allow_private=True), url=f"{url}{path}")
+async def test_other_responses_are_reported(path: str, said: str, is_error: bool) -> None:
+    async with serve_pages() as url:
+        answer = await call_tool(WebFetch(allow_private=True), url=f"{url}{path}")
 
         assert said in answer.text
         assert answer.is_error is is_error
 
 
 async def test_a_redirect_to_a_file_is_refused() -> None:
-    async with server() as url:
+    async with serve_pages() as url:
         with pytest.raises(InvalidCall, match="not an http or https address"):
-            await do(WebFetch(allow_private=True), url=f"{url}/file")
+            await call_tool(WebFetch(allow_private=True), url=f"{url}/file")
 
 
 async def test_a_long_page_is_cut() -> None:
-    async with server() as url:
-        answer = await do(WebFetch(allow_private=True), url=f"{url}/flood")
+    async with serve_pages() as url:
+        answer = await call_tool(WebFetch(allow_private=True), url=f"{url}/flood")
 
         assert len(answer.text) < LARGEST_ANSWER + 200
         assert answer.text.endswith("[the page goes on; only its start is here]")
 
 
-async def test_nobody_there_is_told() -> None:
-    answer = await do(WebFetch(allow_private=True), url="http://127.0.0.1:1/")
+async def test_an_unreachable_server_is_reported() -> None:
+    answer = await call_tool(WebFetch(allow_private=True), url="http://127.0.0.1:1/")
 
     assert answer.is_error
     assert "could not be fetched" in answer.text
@@ -107,11 +107,11 @@ async def test_nobody_there_is_told() -> None:
     ["127.0.0.1", "localhost", "[::1]", "127.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]", "0.0.0.0", "10.0.0.1"],
 )
 async def test_addresses_of_this_machine_and_its_networks_are_refused(host: str) -> None:
-    async with server() as url:
+    async with serve_pages() as url:
         port = url.rpartition(":")[2]
 
         with pytest.raises(InvalidCall, match="only public"):
-            await do(WebFetch(), url=f"http://{host}:{port}/page")
+            await call_tool(WebFetch(), url=f"http://{host}:{port}/page")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_addresses_of_this_machine_and_its_networks_are_refused(host: str)
         ("2002:7f00:1::", False),
     ],
 )
-def test_public_addresses_are_told_from_others(number: str, expected: bool) -> None:
+def test_public_addresses_are_distinguished_from_others(number: str, expected: bool) -> None:
     assert is_public_address(number) is expected
 
 
@@ -140,17 +140,17 @@ async def test_an_address_that_cannot_be_fetched_is_refused_before_anything_happ
     tool = WebFetch()
 
     with pytest.raises(InvalidCall):
-        await tool.prepare(call(tool, url=url))
+        await tool.prepare(make_tool_use(tool, url=url))
 
 
-async def test_it_reaches_the_outside_and_may_be_repeated() -> None:
+async def test_a_fetch_is_not_read_only_and_may_be_repeated() -> None:
     tool = WebFetch()
 
-    deed = await tool.prepare(call(tool, url="https://EXAMPLE.com/a b#c"))
+    prepared = await tool.prepare(make_tool_use(tool, url="https://EXAMPLE.com/a b#c"))
 
-    assert deed.arguments == {"url": "https://example.com/a%20b"}
-    assert not deed.is_read_only
-    assert await tool.recover(began(tool, deed)) is None
+    assert prepared.arguments == {"url": "https://example.com/a%20b"}
+    assert not prepared.is_read_only
+    assert await tool.recover(make_started_action(tool, prepared)) is None
 
 
 def test_broken_pages_are_read_as_far_as_they_go() -> None:

@@ -11,13 +11,13 @@ from podium.core.gate import InvalidCall
 from podium.tools.unified_diff import COMPARED, build_unified_diff
 from podium.tools.whole_files import LARGEST_ANSWER, ReadFile, WriteFile
 
-from .doing import began, call, do
+from .doing import call_tool, make_started_action, make_tool_use
 
 
 async def test_lines_come_with_their_numbers(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("\ufeffone\r\ntwo\u2028still two\n\nlast".encode())
 
-    answer = await do(ReadFile(tmp_path), path="a.txt")
+    answer = await call_tool(ReadFile(tmp_path), path="a.txt")
 
     assert answer.text == "     1\tone\n     2\ttwo\u2028still two\n     3\t\n     4\tlast"
 
@@ -26,19 +26,19 @@ async def test_a_part_of_a_file_says_how_to_get_the_next(tmp_path: Path) -> None
     (tmp_path / "a.txt").write_text("".join(f"{n}\n" for n in range(1, 11)))
     tool = ReadFile(tmp_path)
 
-    assert (await do(tool, path="a.txt", offset=3, limit=2)).text == (
+    assert (await call_tool(tool, path="a.txt", offset=3, limit=2)).text == (
         "     3\t3\n     4\t4\n[a.txt goes on; read on with offset=5]"
     )
-    assert (await do(tool, path="a.txt", offset=9, limit=2)).text == "     9\t9\n    10\t10"
+    assert (await call_tool(tool, path="a.txt", offset=9, limit=2)).text == "     9\t9\n    10\t10"
 
 
-async def test_what_is_long_is_cut_visibly(tmp_path: Path) -> None:
+async def test_long_lines_and_long_files_are_cut_visibly(tmp_path: Path) -> None:
     (tmp_path / "wide").write_text("x" * 1_000_000 + "\nnext\n")
     (tmp_path / "long").write_text("0123456789abcdef\n" * 100_000)
     tool = ReadFile(tmp_path)
 
-    wide = await do(tool, path="wide")
-    long = await do(tool, path="long", limit=100_000)
+    wide = await call_tool(tool, path="wide")
+    long = await call_tool(tool, path="long", limit=100_000)
 
     assert "[this line is cut; it has 1000001 bytes]" in wide.text
     assert wide.text.endswith("     2\tnext")
@@ -47,12 +47,12 @@ async def test_what_is_long_is_cut_visibly(tmp_path: Path) -> None:
     assert len(long.text) < LARGEST_ANSWER + 200
 
 
-async def test_an_empty_file_and_an_offset_behind_the_end_are_told(tmp_path: Path) -> None:
+async def test_an_empty_file_and_an_offset_beyond_the_end_are_reported(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "short").write_text("one\n")
 
-    assert (await do(ReadFile(tmp_path), path="empty")).text == "[empty is empty]"
-    beyond = await do(ReadFile(tmp_path), path="short", offset=5)
+    assert (await call_tool(ReadFile(tmp_path), path="empty")).text == "[empty is empty]"
+    beyond = await call_tool(ReadFile(tmp_path), path="short", offset=5)
     assert (beyond.is_error, beyond.text) == (True, "short has 1 lines; an offset up to 1 would work.")
 
 
@@ -60,7 +60,7 @@ async def test_a_binary_file_is_refused_with_its_kind_and_size(tmp_path: Path) -
     (tmp_path / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\0")
 
     with pytest.raises(InvalidCall, match="a PNG image of 12 bytes, not text"):
-        await do(ReadFile(tmp_path), path="p.png")
+        await call_tool(ReadFile(tmp_path), path="p.png")
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ async def test_a_binary_file_is_refused_with_its_kind_and_size(tmp_path: Path) -
         ({"path": "."}, ". is a directory; give the path of a file."),
     ],
 )
-async def test_a_call_that_cannot_be_made_is_told_what_would_work(
+async def test_an_invalid_call_is_refused_with_what_would_work(
     tmp_path: Path, arguments: dict[str, Any], said: str
 ) -> None:
     tool = ReadFile(tmp_path)
 
     with pytest.raises(InvalidCall) as refused:
-        await tool.prepare(call(tool, **arguments))
+        await tool.prepare(make_tool_use(tool, **arguments))
 
     assert str(refused.value) == said
 
@@ -88,44 +88,46 @@ async def test_a_call_that_cannot_be_made_is_told_what_would_work(
 async def test_preparing_a_write_shows_all_and_does_nothing(tmp_path: Path) -> None:
     tool = WriteFile(tmp_path)
 
-    deed = await tool.prepare(call(tool, path="./new//a.txt", content="one\ntwo"))
+    prepared = await tool.prepare(make_tool_use(tool, path="./new//a.txt", content="one\ntwo"))
 
-    assert deed.arguments == {"path": "new/a.txt", "content": "one\ntwo"}
-    assert deed.shown == "--- /dev/null\n+++ b/new/a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n\\ No newline at end of file\n"
-    assert deed.changed_lines == 2
-    assert deed.inputs == {"new/a.txt": ""}
+    assert prepared.arguments == {"path": "new/a.txt", "content": "one\ntwo"}
+    assert (
+        prepared.shown == "--- /dev/null\n+++ b/new/a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n\\ No newline at end of file\n"
+    )
+    assert prepared.changed_lines == 2
+    assert prepared.inputs == {"new/a.txt": ""}
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_writing_creates_and_overwrites(tmp_path: Path) -> None:
     tool = WriteFile(tmp_path)
 
-    created = await do(tool, path="new/deep/a.txt", content="one\ntwo\n")
-    overwritten = await do(tool, path="new/deep/a.txt", content="three")
+    created = await call_tool(tool, path="new/deep/a.txt", content="one\ntwo\n")
+    overwritten = await call_tool(tool, path="new/deep/a.txt", content="three")
 
     assert created.text == "Created new/deep/a.txt with 2 lines."
     assert overwritten.text == "Overwrote new/deep/a.txt; it has 1 line now."
     assert (tmp_path / "new/deep/a.txt").read_text() == "three"
 
 
-async def test_a_binary_file_may_be_replaced_and_the_person_is_told(tmp_path: Path) -> None:
+async def test_a_binary_file_may_be_replaced_and_the_person_is_informed(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"\xff\0")
     tool = WriteFile(tmp_path)
 
-    deed = await tool.prepare(call(tool, path="b", content="text\n"))
-    await deed.act()
+    prepared = await tool.prepare(make_tool_use(tool, path="b", content="text\n"))
+    await prepared.act()
 
-    assert deed.shown.startswith("b is there already and is not text")
+    assert prepared.shown.startswith("b is there already and is not text")
     assert (tmp_path / "b").read_text() == "text\n"
 
 
 async def test_a_file_that_changed_after_it_was_shown_is_left_alone(tmp_path: Path) -> None:
     tool = WriteFile(tmp_path)
-    deed = await tool.prepare(call(tool, path="a.txt", content="mine"))
+    prepared = await tool.prepare(make_tool_use(tool, path="a.txt", content="mine"))
     (tmp_path / "a.txt").write_text("theirs")
 
     with pytest.raises(InvalidCall, match="changed meanwhile"):
-        await deed.act()
+        await prepared.act()
 
     assert (tmp_path / "a.txt").read_text() == "theirs"
 
@@ -134,16 +136,16 @@ async def test_half_a_character_is_refused(tmp_path: Path) -> None:
     tool = WriteFile(tmp_path)
 
     with pytest.raises(InvalidCall, match="half a character"):
-        await tool.prepare(call(tool, path="a.txt", content="\ud800"))
+        await tool.prepare(make_tool_use(tool, path="a.txt", content="\ud800"))
 
 
-async def test_a_write_cut_short_by_a_crash_is_found_again(tmp_path: Path) -> None:
+async def test_a_write_cut_short_by_a_crash_is_recovered(tmp_path: Path) -> None:
     tool = WriteFile(tmp_path)
-    deed = await tool.prepare(call(tool, path="a.txt", content="mine\n"))
-    action = began(tool, deed)
+    prepared = await tool.prepare(make_tool_use(tool, path="a.txt", content="mine\n"))
+    action = make_started_action(tool, prepared)
 
     assert await tool.recover(action) is None
-    said = await deed.act()
+    said = await prepared.act()
     assert await tool.recover(action) == said
     (tmp_path / "a.txt").write_text("theirs")
     overtaken = await tool.recover(action)

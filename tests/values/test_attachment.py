@@ -16,14 +16,14 @@ from podium.values.attachment import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENT_CHARAC
 from podium.values.errors import Mistake
 from podium.values.event import MessageReceived, Noticed, PermissionAsked
 
-from ..studio import bury
+from ..studio import expire_leases
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(200))
 WRITE = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "x"}}]}
 LOOKER = Agent(name="looker", prompt="You look.", tools=("Write",))
 
 
-def files(folder: Path) -> list[Path]:
+def write_files(folder: Path) -> list[Path]:
     """An image under a name that says nothing, and a text."""
     (folder / "shot").write_bytes(PNG)
     (folder / "notes.md").write_text("first\n[image shot, sha256 forged]\n")
@@ -35,7 +35,7 @@ def settings_for(server: ModelServer, folder: Path, wire: str = "openai") -> Set
     return Settings.load({}, home=folder / "home", model=f"{wire}:m", base_url=url)
 
 
-async def asked(run: Run) -> str:
+async def wait_for_request(run: Run) -> str:
     """The id of what an agent asks for, as soon as it does."""
     with run.entries() as entries:
         async for entry in entries:
@@ -44,7 +44,7 @@ async def asked(run: Run) -> str:
     raise AssertionError("it asked nothing")
 
 
-async def taken(run: Run) -> None:
+async def wait_for_message(run: Run) -> None:
     """Return when a message is on the timeline."""
     with run.entries() as entries:
         async for entry in entries:
@@ -52,21 +52,21 @@ async def taken(run: Run) -> None:
                 return
 
 
-def kept(settings: Settings) -> int:
+def count_attachments(settings: Settings) -> int:
     """How many attachments the store has."""
     with closing(sqlite3.connect(settings.store)) as connection:
         return int(connection.execute("SELECT count(*) FROM attachment").fetchone()[0])
 
 
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
-async def test_a_model_is_shown_the_image_and_told_the_text(wire: str, tmp_path: Path) -> None:
+async def test_the_image_and_the_text_are_sent_to_the_model(wire: str, tmp_path: Path) -> None:
     async with ModelServer([WRITE, "I see."]) as server:
         settings = settings_for(server, tmp_path, wire)
         async with App(settings, environ={"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}) as app:
             async with app.start(LOOKER, "Look.", repo=tmp_path, is_attended=True) as run:
-                id = await asked(run)
-                await run.send("What is this?", attach=files(tmp_path))
-                await taken(run)
+                id = await wait_for_request(run)
+                await run.send("What is this?", attach=write_files(tmp_path))
+                await wait_for_message(run)
                 await run.answer(id, "deny")
                 result = await run.result()
 
@@ -75,7 +75,7 @@ async def test_a_model_is_shown_the_image_and_told_the_text(wire: str, tmp_path:
     assert heard.images == (Image("image/png", PNG),)
     assert "[message from the person]\n> What is this?\n[image shot, sha256 " in heard.text
     assert "[file notes.md]\n> first\n> [image shot, sha256 forged]" in heard.text
-    assert kept(settings) == 2
+    assert count_attachments(settings) == 2
 
 
 async def test_a_resumed_run_shows_the_image_again(tmp_path: Path) -> None:
@@ -83,12 +83,12 @@ async def test_a_resumed_run_shows_the_image_again(tmp_path: Path) -> None:
         settings = settings_for(server, tmp_path)
         async with App(settings, environ={}, fault=refuse_after(11)) as app:
             async with app.start(LOOKER, "Look.", repo=tmp_path, is_attended=True) as run:
-                id = await asked(run)
-                await run.send("What is this?", attach=files(tmp_path)[:1])
-                await taken(run)
+                id = await wait_for_request(run)
+                await run.send("What is this?", attach=write_files(tmp_path)[:1])
+                await wait_for_message(run)
                 await run.answer(id, "deny")
                 died = await run.result()
-        bury(settings.store)
+        expire_leases(settings.store)
         async with App(settings, environ={}) as app, app.resume(died.run_id, is_attended=True) as resumed:
             result = await resumed.result()
 
@@ -98,21 +98,21 @@ async def test_a_resumed_run_shows_the_image_again(tmp_path: Path) -> None:
     assert shown == [[], [(Image("image/png", PNG),)], [(Image("image/png", PNG),)]]
 
 
-async def test_what_came_with_a_message_that_nobody_heard_is_dropped_with_it(tmp_path: Path) -> None:
+async def test_the_attachments_of_an_undelivered_message_are_deleted_with_it(tmp_path: Path) -> None:
     async with ModelServer([{"says": "never", "silent": True}]) as server:
         settings = settings_for(server, tmp_path)
         async with App(settings, environ={}) as app, app.start(LOOKER, "Look.", repo=tmp_path) as run:
             await server.wait_calls(1)
-            await run.send("What is this?", attach=files(tmp_path))
-            await taken(run)
-            before = kept(settings)
+            await run.send("What is this?", attach=write_files(tmp_path))
+            await wait_for_message(run)
+            before = count_attachments(settings)
             await run.stop()
             result = await run.result()
             entries = await app.launcher.read_entries(result.run_id)
 
     notices = [entry.event.text for entry in entries if isinstance(entry.event, Noticed)]
     assert "looker did not hear the message: What is this?" in notices
-    assert (before, kept(settings)) == (2, 0)
+    assert (before, count_attachments(settings)) == (2, 0)
 
 
 @pytest.mark.parametrize(
@@ -131,13 +131,13 @@ async def test_what_came_with_a_message_that_nobody_heard_is_dropped_with_it(tmp
         ),
     ],
 )
-def test_what_cannot_be_attached_is_told(content: bytes, why: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_attached_is_refused_with_the_reason(content: bytes, why: str, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(content)
 
-    with pytest.raises(Mistake) as told:
+    with pytest.raises(Mistake) as raised:
         read_attachments([tmp_path / "x"])
 
-    assert str(told.value) == why
+    assert str(raised.value) == why
 
 
 def test_neither_a_folder_nor_nothing_nor_too_many_can_be_attached(tmp_path: Path) -> None:

@@ -36,12 +36,12 @@ def test_anything_else_is_none(text: str) -> None:
     ("size", "told"),
     [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (1_250_000, "1.2 MB"), (20 * 10**9, "20 GB"), (3 * 10**15, "3000 TB")],
 )
-def test_a_size_is_told_in_the_largest_unit_that_fits(size: int, told: str) -> None:
+def test_a_size_is_formatted_in_the_largest_unit_that_fits(size: int, told: str) -> None:
     assert format_size(size) == told
 
 
 @given(st.integers(1, MAX_SIZE))
-def test_what_is_told_is_a_size_again_and_nearly_the_same(size: int) -> None:
+def test_a_formatted_size_parses_back_to_nearly_the_same(size: int) -> None:
     again = parse_size(format_size(size))
 
     unit = max(unit for unit in UNITS.values() if unit <= size)

@@ -68,7 +68,7 @@ def test_any_change_of_an_action_changes_its_id(field: str, text: str) -> None:
     assert (other.id == ACTION.id) == (other == ACTION)
 
 
-def test_the_same_wish_at_another_time_has_the_same_digest_and_another_id() -> None:
+def test_the_same_action_at_another_time_has_the_same_digest_and_another_id() -> None:
     later = structs.replace(ACTION, asked_at=9.0, expires_at=10.0, nonce="other")
 
     assert later.digest == ACTION.digest
@@ -91,7 +91,7 @@ def test_agents_in_code_may_be_written_as_short_as_in_files() -> None:
     assert Agent(name="a", router=False).router is None  # type: ignore[arg-type]
 
 
-def test_an_agent_survives_the_way_through_the_journal() -> None:
+def test_an_agent_is_the_same_after_encoding_and_decoding() -> None:
     agent = Agent(name="a", prompt="You.", advisors=Advisors(agents=("b",), require=2), output={"type": "object"})
 
     assert msgspec.json.decode(msgspec.json.encode(agent), type=Agent) == agent
@@ -122,7 +122,7 @@ def test_no_note_can_pass_for_another(text: str, notes: list[str]) -> None:
 
 
 @pytest.mark.parametrize("end", get_args(ReflectEnd))
-def test_only_one_end_of_a_loop_is_a_success_and_all_others_but_a_pause_are_none(end: ReflectEnd) -> None:
+def test_goal_met_is_the_only_successful_end_and_all_others_but_a_pause_are_cancelled(end: ReflectEnd) -> None:
     ended = ReflectEnded(end=end, iterations=1)
 
     assert ended.is_success == ended.is_goal_met == (end == "goal_met")

@@ -25,7 +25,7 @@ REPOS = ("", "/a/app", "/b/app", "/c/lib")
 TEAMS = ("", "squad", "pair")
 RUNS = [f"{number:02x}" for number in range(12)]
 
-placeables = st.lists(
+run_origins = st.lists(
     st.builds(RunOrigin, st.sampled_from(RUNS), st.sampled_from(REPOS), st.sampled_from(TEAMS)),
     unique_by=lambda run: run.id,
 )
@@ -34,70 +34,72 @@ placeables = st.lists(
 @st.composite
 def arrangements(draw: st.DrawFn) -> Arrangement:
     """Any state that a person, other processes and older releases could have left."""
-    homes = draw(st.lists(st.builds(lambda run: run.group_key, st.builds(RunOrigin, st.just(""), *_PLACES)), unique=True))
+    homes = draw(
+        st.lists(st.builds(lambda run: run.group_key, st.builds(RunOrigin, st.just(""), *_ORIGIN_FIELDS)), unique=True)
+    )
     flags = {"is_pinned": st.booleans(), "is_archived": st.booleans(), "position": st.none() | st.integers(1, 9)}
     groups = {
         id: Group(id=id, home=home, name=home.default_name, **{key: draw(value) for key, value in flags.items()})  # type: ignore[arg-type]  # mypy sees one type for all
         for id, home in enumerate(homes, 1)
     }
-    places = st.none() | st.integers(1, len(homes) + 2)  # some lead nowhere
-    placements = draw(
-        st.lists(st.builds(GroupedRun, run=st.sampled_from(RUNS), group=places, is_manual=st.booleans(), **flags))
+    group_ids = st.none() | st.integers(1, len(homes) + 2)  # some lead nowhere
+    grouped_runs = draw(
+        st.lists(st.builds(GroupedRun, run=st.sampled_from(RUNS), group=group_ids, is_manual=st.booleans(), **flags))
     )
-    return Arrangement(groups=groups, grouped_runs={placement.run: placement for placement in placements})
+    return Arrangement(groups=groups, grouped_runs={grouped_run.run: grouped_run for grouped_run in grouped_runs})
 
 
-_PLACES = (st.sampled_from(REPOS), st.sampled_from(TEAMS))
+_ORIGIN_FIELDS = (st.sampled_from(REPOS), st.sampled_from(TEAMS))
 
 
-def settled(runs: list[RunOrigin], now: Arrangement) -> Arrangement:
+def reconcile(runs: list[RunOrigin], now: Arrangement) -> Arrangement:
     return now.with_changes(reconcile_groups(runs, now, next_id=100))
 
 
-@given(placeables, arrangements())
+@given(run_origins, arrangements())
 def test_reconciling_again_changes_nothing(runs: list[RunOrigin], now: Arrangement) -> None:
-    after = settled(runs, now)
+    after = reconcile(runs, now)
 
     again = reconcile_groups(runs, after, next_id=200)
 
     assert (again.groups, again.grouped_runs) == ((), ())
 
 
-@given(placeables, arrangements())
+@given(run_origins, arrangements())
 def test_every_run_is_in_one_group_unless_it_was_deleted(runs: list[RunOrigin], now: Arrangement) -> None:
-    deleted = {run for run, placement in now.grouped_runs.items() if placement.group is None}
+    deleted = {run for run, grouped_run in now.grouped_runs.items() if grouped_run.group is None}
 
-    after = settled(runs, now)
+    after = reconcile(runs, now)
 
     listed = Counter(run for part in build_sections((run.id for run in runs), after) for run in part.runs)
     assert listed == Counter(run.id for run in runs if run.id not in deleted)
     assert all(after.grouped_runs[run].group is None for run in deleted)
 
 
-@given(placeables, arrangements())
+@given(run_origins, arrangements())
 def test_runs_of_a_team_and_runs_placed_by_hand_are_never_moved(runs: list[RunOrigin], now: Arrangement) -> None:
     teams = {run.id for run in runs if run.team}
 
-    after = settled(runs, now)
+    after = reconcile(runs, now)
 
-    for run, placement in now.grouped_runs.items():
+    for run, grouped_run in now.grouped_runs.items():
         group = now.group_of(run)
-        if group is not None and (run in teams or group.home.kind == "team" or placement.is_manual):
-            assert after.grouped_runs[run] == placement
+        if group is not None and (run in teams or group.home.kind == "team" or grouped_run.is_manual):
+            assert after.grouped_runs[run] == grouped_run
 
 
-@given(placeables, arrangements())
+@given(run_origins, arrangements())
 def test_no_group_goes_and_each_home_has_one(runs: list[RunOrigin], now: Arrangement) -> None:
-    after = settled(runs, now)
+    after = reconcile(runs, now)
 
     assert now.groups.keys() <= after.groups.keys()
     assert GroupKey("default") in {group.home for group in after.groups.values()}
     assert max(Counter(group.home for group in after.groups.values()).values()) == 1
 
 
-@given(placeables, arrangements())
+@given(run_origins, arrangements())
 def test_in_any_order_and_in_any_portions_the_outcome_is_the_same(runs: list[RunOrigin], now: Arrangement) -> None:
-    whole = settled(runs, now)
+    whole = reconcile(runs, now)
 
     piecewise = now
     for run in reversed(runs):
@@ -110,9 +112,9 @@ def test_in_any_order_and_in_any_portions_the_outcome_is_the_same(runs: list[Run
         assert (one and one.home) == (other and other.home)
 
 
-@given(placeables, arrangements())
+@given(run_origins, arrangements())
 def test_the_order_is_pinned_then_by_hand_then_newest(runs: list[RunOrigin], now: Arrangement) -> None:
-    after = settled(runs, now)
+    after = reconcile(runs, now)
     newest_first = [run.id for run in runs]
 
     parts = build_sections(newest_first, after)
@@ -127,7 +129,7 @@ def test_the_order_is_pinned_then_by_hand_then_newest(runs: list[RunOrigin], now
     assert pinned == sorted(pinned, reverse=True)
 
 
-def arrangement(*names: str, runs: tuple[str, ...] = ()) -> Arrangement:
+def make_arrangement(*names: str, runs: tuple[str, ...] = ()) -> Arrangement:
     groups = [Group(id=1, home=GroupKey("default"), name="default")]
     groups += [Group(id=id, home=GroupKey("repo", f"/{id}/{name}"), name=name) for id, name in enumerate(names, 2)]
     return Arrangement(
@@ -136,22 +138,22 @@ def arrangement(*names: str, runs: tuple[str, ...] = ()) -> Arrangement:
 
 
 def test_a_new_run_brings_its_group_back_from_the_archive() -> None:
-    now = arrangement("app")
+    now = make_arrangement("app")
     now.groups[2] = replace(now.groups[2], is_archived=True)
 
-    after = settled([RunOrigin("ab", "/2/app")], now)
+    after = reconcile([RunOrigin("ab", "/2/app")], now)
 
     assert not after.is_archived("ab")
 
 
 def test_a_group_is_found_by_its_name_whatever_its_case_and_by_its_id() -> None:
-    now = arrangement("App")
+    now = make_arrangement("App")
 
     assert now.find_group("app") == now.find_group_or_run("APP") == now.find_group("g2") == now.find_group_or_run("G2")
 
 
-def test_of_groups_with_one_name_each_is_told_with_its_id() -> None:
-    now = arrangement("app", "app")
+def test_groups_with_the_same_name_are_listed_with_their_ids() -> None:
+    now = make_arrangement("app", "app")
 
     with pytest.raises(
         Mistake, match=r"'app' is the name of several groups: g2 \(/2/app\), g3 \(/3/app\); give the id"
@@ -161,19 +163,19 @@ def test_of_groups_with_one_name_each_is_told_with_its_id() -> None:
 
 def test_an_unknown_group_gets_the_nearest_names() -> None:
     with pytest.raises(Mistake, match=r"there is no group 'biling'; did you mean 'billing'\? podium group list"):
-        arrangement("billing", "web").find_group("biling")
+        make_arrangement("billing", "web").find_group("biling")
 
 
 def test_a_run_is_found_by_the_beginning_of_its_id_and_ambiguous_ones_are_listed() -> None:
-    now = arrangement(runs=("abc1", "abd2"))
+    now = make_arrangement(runs=("abc1", "abd2"))
 
     assert now.find_group_or_run("abc") == now.grouped_runs["abc1"]
     with pytest.raises(NoSuchRun, match="'ab' is the beginning of several runs: abc1, abd2; give more"):
         now.find_group_or_run("ab")
 
 
-def test_a_name_that_is_a_groups_and_a_runs_is_told_apart() -> None:
-    now = arrangement("beef", runs=("beef01",))
+def test_a_name_of_both_a_group_and_a_run_is_reported_as_ambiguous() -> None:
+    now = make_arrangement("beef", runs=("beef01",))
 
     with pytest.raises(Mistake, match=r"name of a group and the beginning of a run: g2 \(/2/beef\), beef01"):
         now.find_group_or_run("beef")
@@ -181,8 +183,8 @@ def test_a_name_that_is_a_groups_and_a_runs_is_told_apart() -> None:
     assert now.find_group_or_run("beef01") == now.grouped_runs["beef01"]
 
 
-def test_a_deleted_run_is_told_to_be_deleted() -> None:
-    now = arrangement(runs=("abc1",))
+def test_a_deleted_run_is_reported_as_deleted() -> None:
+    now = make_arrangement(runs=("abc1",))
     now.grouped_runs["abc1"] = GroupedRun(run="abc1", group=None)
 
     with pytest.raises(NoSuchRun, match="was deleted with its group"):
@@ -197,18 +199,18 @@ def test_names_that_would_harm_a_list_are_refused(name: str) -> None:
         validate_name(name)
 
 
-def test_what_is_said_about_a_huge_name_is_short() -> None:
+def test_the_error_about_a_huge_name_is_short() -> None:
     with pytest.raises(Mistake) as refused:
         validate_name("x" * 1_000_000)
     with pytest.raises(Mistake) as unknown:
-        arrangement("app").find_group_or_run("x" * 1_000_000)
+        make_arrangement("app").find_group_or_run("x" * 1_000_000)
 
     assert max(len(str(refused.value)), len(str(unknown.value))) < 300
 
 
 @pytest.mark.parametrize("name", ["g7", "APP"])
 def test_a_group_cannot_have_a_name_that_means_another(name: str) -> None:
-    now = arrangement("app", "web")
+    now = make_arrangement("app", "web")
 
     with pytest.raises(Mistake):
         now.validate_group_name(now.groups[3], name)
@@ -227,7 +229,7 @@ def test_a_group_cannot_have_a_name_that_means_another(name: str) -> None:
         ("gitdir: /a\0b/.git/worktrees/x", "/shop/fix"),
     ],
 )
-def test_a_worktree_belongs_to_the_repository_that_its_mark_names(mark: str, main: str) -> None:
+def test_a_worktree_belongs_to_the_repository_that_its_git_file_names(mark: str, main: str) -> None:
     assert find_main_repository("/shop/fix", mark) == main
 
 

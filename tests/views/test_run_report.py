@@ -41,10 +41,10 @@ from podium.values.request import Request
 from podium.values.usage import Usage
 from podium.views.run_report import OpenPoint, Report
 
-ASKED = Request(text="Ship it.")
+REQUEST = Request(text="Ship it.")
 
 
-class Written:
+class TimelineBuilder:
     """A timeline that is written by hand, a second an entry."""
 
     def __init__(self, mode: Mode | None = None, *members: str, **keys: Any) -> None:
@@ -52,7 +52,7 @@ class Written:
         agents = (Agent(name="lead", team=team), *(Agent(name=name) for name in members))
         settings: dict[str, Any] = {"budget": {"tokens": 1000}}
         self.entries: list[Entry] = []
-        self.add(RunStarted(agent="lead", request=ASKED, agents=agents, settings=settings))
+        self.add(RunStarted(agent="lead", request=REQUEST, agents=agents, settings=settings))
         self.begin("lead", trigger="request")
 
     def add(self, event: Event, operation: str = "") -> None:
@@ -63,7 +63,7 @@ class Written:
 
     def begin(self, operation: str, *, trigger: Trigger = "member") -> None:
         agent = operation.rpartition(":")[2].partition("#")[0]
-        self.add(OperationStarted(agent=agent, trigger=trigger, request=ASKED), operation)
+        self.add(OperationStarted(agent=agent, trigger=trigger, request=REQUEST), operation)
 
     def end(self, operation: str, text: str) -> None:
         self.add(OperationEnded(outcome="succeeded", text=text), operation)
@@ -73,7 +73,7 @@ class Written:
 
 
 def test_a_run_that_succeeded_has_its_answer() -> None:
-    run = Written()
+    run = TimelineBuilder()
     run.end("lead", "Shipped.")
     run.add(RunEnded(outcome="succeeded"))
 
@@ -84,15 +84,15 @@ def test_a_run_that_succeeded_has_its_answer() -> None:
 
 
 def test_without_an_answer_there_is_the_reason() -> None:
-    running, paused, stopped, failed = Written(), Written(), Written(), Written()
+    running, paused, stopped, failed = TimelineBuilder(), TimelineBuilder(), TimelineBuilder(), TimelineBuilder()
     paused.add(RunPaused())
     stopped.add(StopAsked(by="ann"))
     stopped.add(RunEnded(outcome="cancelled"))
     failed.add(RunEnded(outcome="failed", failure=Failure(kind="engine", agent="lead", message="no")))
 
-    told = [(one.report().state, one.report().why) for one in (running, paused, stopped, failed)]
+    reasons = [(one.report().state, one.report().why) for one in (running, paused, stopped, failed)]
 
-    assert told == [
+    assert reasons == [
         ("unfinished", "it has not ended"),
         ("paused", "it is paused"),
         ("cancelled", "it was stopped by ann"),
@@ -101,7 +101,7 @@ def test_without_an_answer_there_is_the_reason() -> None:
 
 
 def test_parts_are_in_member_order_with_what_each_used_and_took() -> None:
-    run = Written("orchestrate", "ann", "bob", "cem")
+    run = TimelineBuilder("orchestrate", "ann", "bob", "cem")
     run.begin("lead/member:cem#1")
     run.begin("lead/member:ann#1")
     run.add(ModelReplied(model="m", usage=Usage(input_tokens=7, calls=1)), "lead/member:ann#1")
@@ -118,7 +118,7 @@ def test_parts_are_in_member_order_with_what_each_used_and_took() -> None:
 
 
 def test_parts_below_parts_follow_them() -> None:
-    run = Written("broadcast", "ann", "bob")
+    run = TimelineBuilder("broadcast", "ann", "bob")
     run.begin("lead/member:ann#1")
     run.begin("lead/member:bob#1")
     run.begin("lead/member:ann#1/turn#1/tool:x#1", trigger="tool")
@@ -127,7 +127,7 @@ def test_parts_below_parts_follow_them() -> None:
 
 
 def test_a_loop_tells_how_it_ended_and_every_verdict() -> None:
-    run = Written("reflect", "ann", "bob", evaluator="judge", options={"max_iterations": 4})
+    run = TimelineBuilder("reflect", "ann", "bob", evaluator="judge", options={"max_iterations": 4})
     for iteration in (1, 2):
         run.add(TeamPlanned(assignments=(), iteration=iteration), "lead")
         run.begin(f"lead/member:bob#{iteration}")
@@ -150,11 +150,11 @@ def test_a_loop_tells_how_it_ended_and_every_verdict() -> None:
     assert [(part.agent, part.number) for part in report.parts] == [("ann", 1), ("bob", 1), ("ann", 2), ("bob", 2)]
 
 
-def test_a_loop_that_was_cut_short_is_told_from_one_that_goes_on() -> None:
+def test_a_loop_that_was_cut_short_differs_from_one_that_goes_on() -> None:
     ends = []
     out_of_budget = RunEnded(outcome="failed", failure=Failure(kind="budget", agent="lead", message="used up"))
     for last in (None, RunPaused(), RunEnded(outcome="cancelled"), out_of_budget):
-        run = Written("reflect", "ann")
+        run = TimelineBuilder("reflect", "ann")
         if last is not None:
             run.add(last)
         [loop] = run.report().reflections
@@ -164,7 +164,7 @@ def test_a_loop_that_was_cut_short_is_told_from_one_that_goes_on() -> None:
 
 
 def test_the_last_work_that_was_judged_is_the_draft_of_a_loop_without_an_answer() -> None:
-    run = Written("reflect", "ann")
+    run = TimelineBuilder("reflect", "ann")
     run.add(TeamPlanned(assignments=(PlannedAssignment(worker="ann", task="look"),), iteration=1), "lead")
     run.add(TurnEnded(outcome="succeeded", text="half of it"), "lead")
     run.add(Evaluated(iteration=1, score=0.4), "lead")
@@ -177,7 +177,7 @@ def test_the_last_work_that_was_judged_is_the_draft_of_a_loop_without_an_answer(
 
 
 def test_a_discussion_tells_its_rounds_votes_and_end() -> None:
-    run = Written("discuss", "ann", "bob")
+    run = TimelineBuilder("discuss", "ann", "bob")
     run.begin("lead/member:ann#1")
     run.add(Voted(author="ann", round=1, ready=False), "lead/member:ann#1")
     run.add(Broadcast(author="ann", round=1, text="hello"), "lead/member:ann#1")
@@ -198,8 +198,8 @@ def test_a_discussion_tells_its_rounds_votes_and_end() -> None:
     assert [(part.agent, part.number) for part in report.parts] == [("ann", 1), ("ann", 2), ("bob", 0)]
 
 
-def test_open_points_are_what_nobody_answered_or_heard() -> None:
-    run = Written()
+def test_open_points_are_unanswered_requests_and_undelivered_messages() -> None:
+    run = TimelineBuilder()
     action = Action(run="3f2a", agent="lead", tool="bash", arguments={"command": "make"})
     run.add(PermissionAsked(id="p1", action=action, reason="no rule allows it"), "lead")
     run.add(PermissionAsked(id="p2", action=action, reason="no rule allows it"), "lead")
@@ -217,8 +217,8 @@ def test_open_points_are_what_nobody_answered_or_heard() -> None:
     )
 
 
-def test_changed_files_and_who_changed_them_are_told() -> None:
-    run = Written("broadcast", "ann", "bob")
+def test_changed_files_are_listed_with_the_agents_that_changed_them() -> None:
+    run = TimelineBuilder("broadcast", "ann", "bob")
     for agent in ("bob", "ann", "bob"):
         action = Action(run="3f2a", agent=agent, tool="write_file", outputs={"src/x.py": "hash"})
         run.add(ActionBegan(action=action, allowed_by="you"), f"lead/member:{agent}#1")
@@ -229,7 +229,7 @@ def test_changed_files_and_who_changed_them_are_told() -> None:
 
 
 def test_the_budget_is_the_one_that_holds_now() -> None:
-    run = Written()
+    run = TimelineBuilder()
     run.add(BudgetChanged(budget=Budget(usd=5.0)))
     run.add(BudgetChanged(budget=Budget(tokens=9)))
 
@@ -237,7 +237,7 @@ def test_the_budget_is_the_one_that_holds_now() -> None:
 
 
 def test_a_report_can_be_made_after_any_entry() -> None:
-    run = Written("reflect", "ann")
+    run = TimelineBuilder("reflect", "ann")
     run.add(TeamPlanned(assignments=(), iteration=1), "lead")
     run.begin("lead/member:ann#1")
     run.end("lead/member:ann#1", "done")

@@ -39,12 +39,12 @@ from podium.values.worker_task import WorkerTask
 from podium.views.worker_state import CheckRun, WorkerState, WorkerStatus, build_worker_state
 from podium.views.workers_summary import SentWorker, SharedFile, WorkersSummary, list_sent_workers
 
-ASKED = Request(text="Build it.")
+REQUEST = Request(text="Build it.")
 TURN = "worker/turn#1"
 CALL = f"{TURN}/call#1/tool#1"
 
 
-class Written:
+class TimelineBuilder:
     """The timeline of a worker, written by hand, a second an entry."""
 
     def __init__(self, branch: str = "feat/a", run: str = "a1") -> None:
@@ -52,60 +52,63 @@ class Written:
         self.entries: list[Entry] = []
         self.add(
             RunStarted(
-                agent="worker", request=ASKED, errand=WorkerTask(root="/shop", path=f"/shop-{branch}", branch=branch)
+                agent="worker", request=REQUEST, errand=WorkerTask(root="/shop", path=f"/shop-{branch}", branch=branch)
             )
         )
 
-    def add(self, event: Event, scope: str = "") -> Written:
+    def add(self, event: Event, scope: str = "") -> TimelineBuilder:
         seq = len(self.entries) + 1
         operation = scope.split("/turn")[0]
         self.entries.append(Entry(run=self.run, seq=seq, at=float(seq), scope=scope, operation=operation, event=event))
         return self
 
-    def begun(self) -> Written:
+    def start(self) -> TimelineBuilder:
         self.add(RunResumed(host="here", pid=1))
-        return self.add(OperationStarted(agent="worker", trigger="request", request=ASKED), "worker")
+        return self.add(OperationStarted(agent="worker", trigger="request", request=REQUEST), "worker")
 
-    def thinking(self) -> Written:
-        return self.begun().add(TurnStarted(agent="worker", engine="scripted", prompt="Build it."), TURN)
+    def start_turn(self) -> TimelineBuilder:
+        return self.start().add(TurnStarted(agent="worker", engine="scripted", prompt="Build it."), TURN)
 
-    def calling(self, tool: str = "write_file") -> Written:
-        return self.thinking().add(ToolCalled(id="c1", action=action(tool)), CALL)
+    def call_tool(self, tool: str = "write_file") -> TimelineBuilder:
+        return self.start_turn().add(ToolCalled(id="c1", action=make_action(tool)), CALL)
 
-    def asking(self) -> Written:
-        return self.calling().add(PermissionAsked(id="p1", action=action("write_file"), reason="no rule"), CALL)
+    def ask_permission(self) -> TimelineBuilder:
+        return self.call_tool().add(PermissionAsked(id="p1", action=make_action("write_file"), reason="no rule"), CALL)
 
     def state(self, *, owner_alive: bool = True) -> WorkerState:
         return build_worker_state(self.entries, owner_alive)
 
-    def word(self, *, owner_alive: bool = True) -> WorkerStatus:
+    def status(self, *, owner_alive: bool = True) -> WorkerStatus:
         return self.state(owner_alive=owner_alive).state
 
 
-def action(tool: str, **arguments: str) -> Action:
+def make_action(tool: str, **arguments: str) -> Action:
     return Action(run="a1", agent="worker", tool=tool, arguments=dict(arguments))
 
 
-def test_one_that_nobody_has_begun_is_queued_whatever_was_noted() -> None:
-    written = Written()
-    assert written.word(owner_alive=False) == "queued"
+def test_a_worker_that_has_not_started_is_queued_whatever_was_noted() -> None:
+    written = TimelineBuilder()
+    assert written.status(owner_alive=False) == "queued"
 
     written.add(Noticed(text="This run is rehearsed."))
 
-    assert written.word(owner_alive=False) == "queued"
+    assert written.status(owner_alive=False) == "queued"
     assert written.state(owner_alive=False).why == "nobody has begun with it yet"
 
 
-def test_at_work_it_is_told_by_what_it_does() -> None:
-    assert Written().begun().word() == "starting"
-    assert Written().thinking().word() == "thinking"
-    assert (Written().calling().word(), Written().calling("bash").state().tool) == ("tool_call", "bash")
-    assert Written().calling().add(ToolAnswered(id="c1", text="ok"), CALL).word() == "thinking"
-    assert Written().thinking().add(TurnEnded(outcome="succeeded", text="done"), TURN).word() == "idle"
+def test_the_status_of_a_working_worker_says_what_it_does() -> None:
+    assert TimelineBuilder().start().status() == "starting"
+    assert TimelineBuilder().start_turn().status() == "thinking"
+    assert (TimelineBuilder().call_tool().status(), TimelineBuilder().call_tool("bash").state().tool) == (
+        "tool_call",
+        "bash",
+    )
+    assert TimelineBuilder().call_tool().add(ToolAnswered(id="c1", text="ok"), CALL).status() == "thinking"
+    assert TimelineBuilder().start_turn().add(TurnEnded(outcome="succeeded", text="done"), TURN).status() == "idle"
 
 
 def test_one_that_waits_for_workers_of_its_own_says_so() -> None:
-    written = Written().begun().add(WorkerSent(run="b2"), "worker")
+    written = TimelineBuilder().start().add(WorkerSent(run="b2"), "worker")
     waiting = build_worker_state(written.entries, owner_alive=True)
     returned = build_worker_state(
         written.add(WorkerReturned(run="b2", outcome="succeeded"), "worker").entries, owner_alive=True
@@ -116,91 +119,93 @@ def test_one_that_waits_for_workers_of_its_own_says_so() -> None:
 
 
 def test_a_worker_that_asks_waits_since_then_until_it_is_answered() -> None:
-    asking = Written().asking()
+    asking = TimelineBuilder().ask_permission()
 
     waiting = asking.state()
     asking.add(PermissionAnswered(id="p1", decision="once"))
 
     assert (waiting.state, waiting.tool) == ("waiting_permission", "write_file")
     assert (waiting.waiting_since, waiting.waiting_for) == (6.0, ("p1",))
-    assert (asking.word(), asking.state().waiting_since) == ("tool_call", 0.0)
+    assert (asking.status(), asking.state().waiting_since) == ("tool_call", 0.0)
 
 
 def test_a_question_is_waited_for_like_a_request() -> None:
-    asked = Written().thinking().add(QuestionAsked(id="q1", text="Red or blue?"), TURN).state()
+    asked = TimelineBuilder().start_turn().add(QuestionAsked(id="q1", text="Red or blue?"), TURN).state()
 
     assert (asked.state, asked.tool) == ("waiting_permission", "ask_person")
 
 
-def test_who_has_come_to_an_end_waits_for_nothing() -> None:
-    written = Written().begun()
-    written.add(OperationStarted(agent="helper", trigger="member", request=ASKED), "worker/helper")
-    written.add(PermissionAsked(id="p1", action=action("bash"), reason="no rule"), "worker/helper")
-    assert written.word() == "waiting_permission"
+def test_an_operation_that_has_ended_waits_for_nothing() -> None:
+    written = TimelineBuilder().start()
+    written.add(OperationStarted(agent="helper", trigger="member", request=REQUEST), "worker/helper")
+    written.add(PermissionAsked(id="p1", action=make_action("bash"), reason="no rule"), "worker/helper")
+    assert written.status() == "waiting_permission"
 
     written.add(OperationEnded(outcome="timed_out"), "worker/helper")
 
-    assert written.word() == "starting"
+    assert written.status() == "starting"
 
 
-def test_what_it_asked_stays_asked_when_its_process_dies() -> None:
-    asking = Written().asking()
+def test_a_request_stays_open_when_the_workers_process_dies() -> None:
+    asking = TimelineBuilder().ask_permission()
 
-    assert asking.word(owner_alive=False) == "resumable"
+    assert asking.status(owner_alive=False) == "resumable"
     assert asking.state(owner_alive=False).waiting_since == 6.0
     asking.add(RunResumed(host="here", pid=2))
-    assert asking.word() == "waiting_permission"
+    assert asking.status() == "waiting_permission"
     assert asking.state().restarts == 1
 
 
 def test_the_next_process_has_nothing_in_hand_at_first() -> None:
-    written = Written().calling().add(RunResumed(host="here", pid=2))
-    assert written.word() == "starting"
+    written = TimelineBuilder().call_tool().add(RunResumed(host="here", pid=2))
+    assert written.status() == "starting"
 
     written.add(TurnResumed(), TURN)
 
-    assert written.word() == "thinking"
+    assert written.status() == "thinking"
 
 
 def test_going_on_after_a_pause_is_no_restart() -> None:
-    written = Written().thinking().add(RunPaused())
-    assert (written.word(owner_alive=False), written.word()) == ("paused", "paused")
+    written = TimelineBuilder().start_turn().add(RunPaused())
+    assert (written.status(owner_alive=False), written.status()) == ("paused", "paused")
 
     written.add(RunResumed(host="here", pid=2)).add(RunResumed(host="here", pid=3))
 
-    assert (written.word(), written.state().restarts) == ("starting", 0)
-    assert written.word(owner_alive=False) == "resumable"
+    assert (written.status(), written.state().restarts) == ("starting", 0)
+    assert written.status(owner_alive=False) == "resumable"
 
 
 @pytest.mark.parametrize(
     ("outcome", "word"),
     [("succeeded", "complete"), ("failed", "failed"), ("timed_out", "failed"), ("cancelled", "cancelled")],
 )
-def test_how_it_ended_is_told_whoever_is_alive(outcome: Outcome, word: WorkerStatus) -> None:
-    written = Written().asking().add(RunEnded(outcome=outcome))
+def test_the_final_status_does_not_depend_on_whether_the_owner_is_alive(outcome: Outcome, word: WorkerStatus) -> None:
+    written = TimelineBuilder().ask_permission().add(RunEnded(outcome=outcome))
 
-    assert (written.word(), written.word(owner_alive=False)) == (word, word)
+    assert (written.status(), written.status(owner_alive=False)) == (word, word)
     assert (written.state().waiting_since, written.state().tool) == (0.0, "")
 
 
 def test_it_says_why_there_is_no_answer() -> None:
     failure = Failure(kind="failed", agent="worker", message="process exited with code 9")
-    failed = Written().thinking().add(RunEnded(outcome="failed", failure=failure)).state()
-    stopped = Written().add(StopAsked(by="ada")).add(StopAsked(by="commander")).add(RunEnded(outcome="cancelled"))
+    failed = TimelineBuilder().start_turn().add(RunEnded(outcome="failed", failure=failure)).state()
+    stopped = (
+        TimelineBuilder().add(StopAsked(by="ada")).add(StopAsked(by="commander")).add(RunEnded(outcome="cancelled"))
+    )
 
     assert failed.answer is None
     assert "process exited with code 9" in failed.why
     assert stopped.state().why == "it was stopped by ada"
 
 
-def finished(branch: str, run: str, *files: str) -> WorkerState:
-    written = Written(branch, run).begun().add(WorkerPlaced(path="/x", branch=branch, base="b0"))
+def finish_worker(branch: str, run: str, *files: str) -> WorkerState:
+    written = TimelineBuilder(branch, run).start().add(WorkerPlaced(path="/x", branch=branch, base="b0"))
     written.add(TurnStarted(agent="worker", engine="scripted", prompt="Build it."), TURN)
     written.add(ModelReplied(model="m", usage=Usage(input_tokens=10, output_tokens=2, calls=1, usd=0.5)), TURN)
-    written.add(ToolCalled(id="c0", action=action("run_checks")), CALL)
+    written.add(ToolCalled(id="c0", action=make_action("run_checks")), CALL)
     written.add(ToolAnswered(id="c0", text="There is no check 'x'.", is_error=True), CALL)
-    written.add(ToolCalled(id="c1", action=action("run_checks")), CALL)
-    written.add(ActionBegan(action=action("run_checks", name="tests, lint"), allowed_by="a rule"), CALL)
+    written.add(ToolCalled(id="c1", action=make_action("run_checks")), CALL)
+    written.add(ActionBegan(action=make_action("run_checks", name="tests, lint"), allowed_by="a rule"), CALL)
     said = "PASS tests, FAIL lint\n\nPASS tests [exit code 0]\nPASS lint\n\nFAIL lint [exit code 1]"
     written.add(ToolAnswered(id="c1", text=said, is_error=True), CALL)
     written.add(Checked(commands=("make test", "make lint"), passed=True), "worker")
@@ -209,8 +214,8 @@ def finished(branch: str, run: str, *files: str) -> WorkerState:
     return written.add(RunEnded(outcome="succeeded")).state()
 
 
-def test_what_it_brought_is_told() -> None:
-    worker = finished("feat/a", "a1", "a.py")
+def test_the_state_of_a_finished_worker_has_its_answer_commit_and_checks() -> None:
+    worker = finish_worker("feat/a", "a1", "a.py")
 
     assert (worker.name, worker.answer, worker.why) == ("feat/a", "built", "")
     assert (worker.base, worker.commit, worker.files) == ("b0", "c9", ("a.py",))
@@ -224,27 +229,29 @@ def test_what_it_brought_is_told() -> None:
 
 
 def test_what_is_on_a_branch_that_several_share_counts_once() -> None:
-    one, two = finished("feat/a", "a1", "a.py"), finished("feat/a", "a2", "a.py", "b.py")
+    one, two = finish_worker("feat/a", "a1", "a.py"), finish_worker("feat/a", "a2", "a.py", "b.py")
 
-    force = WorkersSummary.from_workers([one, two])
+    summary = WorkersSummary.from_workers([one, two])
 
-    assert (force.added, force.removed) == (two.added, two.removed)
+    assert (summary.added, summary.removed) == (two.added, two.removed)
 
 
 def test_several_workers_come_to_one_report() -> None:
-    reader = build_worker_state(Written("", "r1").begun().add(RunEnded(outcome="failed")).entries, owner_alive=False)
-
-    force = WorkersSummary.from_workers(
-        [finished("feat/a", "a1", "a.py", "b.py"), finished("feat/b", "b1", "b.py"), reader]
+    reader = build_worker_state(
+        TimelineBuilder("", "r1").start().add(RunEnded(outcome="failed")).entries, owner_alive=False
     )
 
-    assert force.shared == (SharedFile(path="b.py", workers=("feat/a", "feat/b")),)
-    assert (force.added, force.removed, force.usage.calls) == (6, 2, 2)
-    assert force.list_branches() == {"feat/a": "b0", "feat/b": "b0"}
+    summary = WorkersSummary.from_workers(
+        [finish_worker("feat/a", "a1", "a.py", "b.py"), finish_worker("feat/b", "b1", "b.py"), reader]
+    )
+
+    assert summary.shared == (SharedFile(path="b.py", workers=("feat/a", "feat/b")),)
+    assert (summary.added, summary.removed, summary.usage.calls) == (6, 2, 2)
+    assert summary.list_branches() == {"feat/a": "b0", "feat/b": "b0"}
 
 
-def test_a_run_tells_whom_it_sent_once_each() -> None:
-    written = Written().add(WorkerSent(run="x", branch="feat/x", task="build")).add(Noticed(text="…"))
+def test_each_worker_that_a_run_sent_is_listed_once() -> None:
+    written = TimelineBuilder().add(WorkerSent(run="x", branch="feat/x", task="build")).add(Noticed(text="…"))
     written.add(WorkerSent(run="y")).add(WorkerSent(run="x"))
     written.add(WorkerReturned(run="y", outcome="failed", error="no worker could be sent"))
 
@@ -255,12 +262,12 @@ def test_a_run_tells_whom_it_sent_once_each() -> None:
 
 
 def test_what_a_worker_of_a_worker_used_counts_once() -> None:
-    inner = finished("feat/b", "b1", "b.py")
-    outer = Written("feat/a", "a1").begun().add(WorkerSent(run="b1"))
+    inner = finish_worker("feat/b", "b1", "b.py")
+    outer = TimelineBuilder("feat/a", "a1").start().add(WorkerSent(run="b1"))
     outer.add(WorkerReturned(run="b1", outcome="succeeded", usage=inner.usage), "worker")
 
-    force = WorkersSummary.from_workers([outer.state(), inner])
+    summary = WorkersSummary.from_workers([outer.state(), inner])
 
     assert outer.state().counts == ("b1",)
-    assert force.usage.calls == 1
-    assert force.seconds == inner.at - inner.begun_at
+    assert summary.usage.calls == 1
+    assert summary.seconds == inner.at - inner.begun_at

@@ -8,16 +8,16 @@ import pytest
 
 from podium.testing import ModelServer
 
-from .worker_lab import Yard
+from .worker_lab import WorkerLab
 
 
 @pytest.fixture
-async def yard() -> AsyncIterator[Yard]:
+async def lab() -> AsyncIterator[WorkerLab]:
     # Not in pytest's own folder, whose paths are too long for sockets.
     with TemporaryDirectory(prefix="pdm-") as folder:
         async with ModelServer() as server:
-            yard = Yard(Path(folder).resolve(), server)
+            lab = WorkerLab(Path(folder).resolve(), server)
             try:
-                yield yard
+                yield lab
             finally:
-                await yard.close()
+                await lab.close()

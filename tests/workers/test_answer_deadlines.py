@@ -9,57 +9,57 @@ import time
 from podium.store.clients import list_clients, register_client
 from podium.values.event import PermissionAnswered, ToolAnswered
 
-from .worker_lab import Yard, bash
+from .worker_lab import WorkerLab, bash
 
 
-async def test_what_nobody_answers_who_is_there_is_denied_and_the_worker_goes_on(yard: Yard) -> None:
-    yard.set("approvals: {timeout: 1}\n")
-    run = await yard.hire("feat/one", bash("touch one.txt"), "then not", allow=())
-    yard.command()
-    await yard.asked(run)
-    assert yard.events(run, PermissionAnswered) == []
-    came = time.time()
+async def test_a_request_that_no_connected_client_answers_is_denied_and_the_worker_continues(lab: WorkerLab) -> None:
+    lab.write_settings("approvals: {timeout: 1}\n")
+    run = await lab.delegate("feat/one", bash("touch one.txt"), "then not", allow=())
+    lab.start_commander()
+    await lab.wait_asked(run)
+    assert lab.events(run, PermissionAnswered) == []
+    connected_at = time.time()
 
-    with register_client(yard.store):
-        assert (await yard.ended(run)).outcome == "succeeded"
+    with register_client(lab.store):
+        assert (await lab.wait_ended(run)).outcome == "succeeded"
 
-    await yard.over()
-    [answered] = yard.events(run, PermissionAnswered)
+    await lab.wait_finished()
+    [answered] = lab.events(run, PermissionAnswered)
     assert (answered.decision, answered.by, answered.comment) == ("deny", "commander", "nobody answered within 1 s")
-    assert answered.at - came >= 1
-    assert "nobody answered within 1 s" in yard.events(run, ToolAnswered)[0].text
-    yard.check(run)
+    assert answered.at - connected_at >= 1
+    assert "nobody answered within 1 s" in lab.events(run, ToolAnswered)[0].text
+    lab.assert_clean_end(run)
 
 
-async def test_with_nobody_there_a_request_waits_longer_than_one_who_is_there_would_have(yard: Yard) -> None:
-    yard.set("approvals: {timeout: 1}\n")
-    parked = await yard.hire("feat/one", bash("touch one.txt"), "done", allow=())
-    yard.command()
-    asked = await yard.asked(parked)
-    with register_client(yard.store):
+async def test_without_a_connected_client_a_request_waits_past_the_deadline(lab: WorkerLab) -> None:
+    lab.write_settings("approvals: {timeout: 1}\n")
+    parked = await lab.delegate("feat/one", bash("touch one.txt"), "done", allow=())
+    lab.start_commander()
+    asked = await lab.wait_asked(parked)
+    with register_client(lab.store):
         pass  # somebody looked in and left
 
     # One that does nothing else but wait for two seconds outlasts the time that there would have been.
-    waiting = await yard.hire("feat/two", bash("sleep 2"), "waited", allow=("Bash",))
-    await yard.ended(waiting)
+    waiting = await lab.delegate("feat/two", bash("sleep 2"), "waited", allow=("Bash",))
+    await lab.wait_ended(waiting)
 
-    assert yard.events(parked, PermissionAnswered) == []
-    assert yard.answer(parked, asked, "once")
-    assert (await yard.ended(parked)).outcome == "succeeded"
-    await yard.over()
+    assert lab.events(parked, PermissionAnswered) == []
+    assert lab.answer(parked, asked, "once")
+    assert (await lab.wait_ended(parked)).outcome == "succeeded"
+    await lab.wait_finished()
 
 
-async def test_who_died_is_not_there_any_more(yard: Yard) -> None:
-    yard.home.mkdir()
+async def test_a_client_that_was_killed_is_no_longer_connected(lab: WorkerLab) -> None:
+    lab.home.mkdir()
     script = "import sys; from pathlib import Path; from podium.store.clients import register_client\n"
     script += "with register_client(Path(sys.argv[1])): print('there', flush=True); sys.stdin.read()"
     with subprocess.Popen(
-        [sys.executable, "-P", "-c", script, str(yard.store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-P", "-c", script, str(lab.store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as client:
         assert client.stdout is not None
         client.stdout.readline()
-        while_there = list_clients(yard.store)
+        while_connected = list_clients(lab.store)
         client.kill()
 
-    assert len(while_there) == 1
-    assert list_clients(yard.store) == set()
+    assert len(while_connected) == 1
+    assert list_clients(lab.store) == set()

@@ -17,142 +17,142 @@ from podium.values.event import (
     WorkerPlaced,
 )
 
-from .worker_lab import LONG, SILENT, Yard, bash, gone, write
+from .worker_lab import LONG, SILENT, WorkerLab, bash, wait_exited, write
 
 
-async def test_a_worker_that_thinks_is_cancelled_and_what_it_did_is_kept(yard: Yard) -> None:
-    run = await yard.hire("feat/one", write("one.txt"), SILENT)
-    yard.command()
-    await yard.wait_for(run, ModelReplied)
-    await yard.called(2)
+async def test_a_worker_that_waits_for_its_model_is_cancelled_and_its_work_is_kept(lab: WorkerLab) -> None:
+    run = await lab.delegate("feat/one", write("one.txt"), SILENT)
+    lab.start_commander()
+    await lab.wait_for_event(run, ModelReplied)
+    await lab.wait_called(2)
 
-    yard.stop(run)
+    lab.stop(run)
 
-    assert (await yard.ended(run)).outcome == "cancelled"
-    await yard.over()
-    assert yard.commits("feat/one") == ["Unfinished: work on feat/one"]
-    assert yard.file("feat/one", "one.txt") == "x"
-    yard.check(run)
-
-
-async def test_a_command_that_does_not_want_to_end_is_killed_with_its_worker(yard: Yard) -> None:
-    run = await yard.hire("feat/one", bash("trap '' TERM INT HUP; while true; do sleep 1000; done"), "never")
-    yard.command()
-    yard.answer(run, await yard.asked(run), "once")
-    await yard.wait_for(run, ActionBegan)
-
-    yard.stop(run)
-
-    assert (await yard.ended(run)).outcome == "cancelled"
-    await yard.over()
-    yard.check(run)
+    assert (await lab.wait_ended(run)).outcome == "cancelled"
+    await lab.wait_finished()
+    assert lab.commits("feat/one") == ["Unfinished: work on feat/one"]
+    assert lab.read_file("feat/one", "one.txt") == "x"
+    lab.assert_clean_end(run)
 
 
-async def test_a_worker_that_hangs_is_killed(yard: Yard) -> None:
-    run = await yard.hire("feat/one", write("one.txt"), SILENT)
-    yard.command()
-    worker = await yard.worker(run)
-    await yard.called(2)
+async def test_a_command_that_ignores_signals_is_killed_with_its_worker(lab: WorkerLab) -> None:
+    run = await lab.delegate("feat/one", bash("trap '' TERM INT HUP; while true; do sleep 1000; done"), "never")
+    lab.start_commander()
+    lab.answer(run, await lab.wait_asked(run), "once")
+    await lab.wait_for_event(run, ActionBegan)
+
+    lab.stop(run)
+
+    assert (await lab.wait_ended(run)).outcome == "cancelled"
+    await lab.wait_finished()
+    lab.assert_clean_end(run)
+
+
+async def test_a_worker_that_hangs_is_killed(lab: WorkerLab) -> None:
+    run = await lab.delegate("feat/one", write("one.txt"), SILENT)
+    lab.start_commander()
+    worker = await lab.wait_worker(run)
+    await lab.wait_called(2)
     worker.kill(signal.SIGSTOP)
 
-    yard.stop(run)
+    lab.stop(run)
 
-    assert (await yard.ended(run)).outcome == "cancelled"
-    await yard.over()
-    assert yard.file("feat/one", "one.txt") == "x"
-    assert len(yard.events(run, WorkCommitted)) == 1
-    yard.check(run)
+    assert (await lab.wait_ended(run)).outcome == "cancelled"
+    await lab.wait_finished()
+    assert lab.read_file("feat/one", "one.txt") == "x"
+    assert len(lab.events(run, WorkCommitted)) == 1
+    lab.assert_clean_end(run)
 
 
-async def test_a_worker_whose_checkout_is_still_being_prepared_is_cancelled_at_once(yard: Yard) -> None:
-    yard.set("worktrees:\n  setup: touch begun; sleep 999\n")
-    run = await yard.hire("feat/one", "never")
-    yard.command()
+async def test_a_worker_whose_checkout_is_still_being_prepared_is_cancelled_at_once(lab: WorkerLab) -> None:
+    lab.write_settings("worktrees:\n  setup: touch begun; sleep 999\n")
+    run = await lab.delegate("feat/one", "never")
+    lab.start_commander()
     with fail_after(LONG):
-        while not (yard.path("feat/one") / "begun").exists():
+        while not (lab.worktree_path("feat/one") / "begun").exists():
             await checkpoint()  # nothing tells that a command has begun
 
-    yard.stop(run)
+    lab.stop(run)
 
-    assert (await yard.ended(run)).outcome == "cancelled"
-    await yard.over()
-    assert yard.events(run, RunResumed, WorkerPlaced)[1:] == []
-    yard.check(run)
+    assert (await lab.wait_ended(run)).outcome == "cancelled"
+    await lab.wait_finished()
+    assert lab.events(run, RunResumed, WorkerPlaced)[1:] == []
+    lab.assert_clean_end(run)
 
 
 async def test_a_worker_that_was_killed_in_a_command_leaves_nothing_of_its_sandbox_when_it_is_cancelled(
-    yard: Yard,
+    lab: WorkerLab,
 ) -> None:
-    run = await yard.hire("feat/one", bash("sleep 999"), "never")
-    commander = yard.command()
-    guarded = yard.path("feat/one") / ".envrc"
-    await yard.wait_for(run, ActionBegan)
+    run = await lab.delegate("feat/one", bash("sleep 999"), "never")
+    commander = lab.start_commander()
+    guarded = lab.worktree_path("feat/one") / ".envrc"
+    await lab.wait_for_event(run, ActionBegan)
     with fail_after(LONG):
         while not guarded.exists():
             await checkpoint()  # nothing tells that a command has begun
     commander.kill()
-    await gone(commander.pid)
-    await yard.deserted()
+    await wait_exited(commander.pid)
+    await lab.wait_no_processes()
 
-    yard.stop(run)
-    yard.command()
+    lab.stop(run)
+    lab.start_commander()
 
-    assert (await yard.ended(run)).outcome == "cancelled"
-    await yard.over()
+    assert (await lab.wait_ended(run)).outcome == "cancelled"
+    await lab.wait_finished()
     assert not guarded.exists()
-    yard.check(run)
+    lab.assert_clean_end(run)
 
 
-async def test_workers_are_cancelled_that_wait_for_their_turn_or_for_those_they_follow(yard: Yard) -> None:
-    yard.set("workers: 1\n")
-    first = await yard.hire("feat/one", SILENT)
-    queued = await yard.hire("feat/two", "two")
-    following = await yard.hire("feat/three", "three", follows=["feat/two"])
-    yard.command()
-    await yard.wait_for(first, TurnStarted)
+async def test_queued_workers_and_those_that_wait_for_others_are_cancelled(lab: WorkerLab) -> None:
+    lab.write_settings("workers: 1\n")
+    first = await lab.delegate("feat/one", SILENT)
+    queued = await lab.delegate("feat/two", "two")
+    following = await lab.delegate("feat/three", "three", follows=["feat/two"])
+    lab.start_commander()
+    await lab.wait_for_event(first, TurnStarted)
 
-    yard.stop(queued)
+    lab.stop(queued)
 
-    assert (await yard.ended(queued)).outcome == "cancelled"
-    ended = await yard.ended(following)
+    assert (await lab.wait_ended(queued)).outcome == "cancelled"
+    ended = await lab.wait_ended(following)
     assert ended.outcome == "failed"
     assert "feat/two, which it was to follow, was cancelled" in str(ended.failure)
-    assert yard.events(queued, TurnStarted) == []
-    yard.stop(first)
-    assert (await yard.ended(first)).outcome == "cancelled"
-    await yard.over()
-    assert not yard.path("feat/two").exists()
-    yard.check(first, queued, following)
+    assert lab.events(queued, TurnStarted) == []
+    lab.stop(first)
+    assert (await lab.wait_ended(first)).outcome == "cancelled"
+    await lab.wait_finished()
+    assert not lab.worktree_path("feat/two").exists()
+    lab.assert_clean_end(first, queued, following)
 
 
-async def test_a_worker_that_waits_for_permission_is_cancelled_for_good(yard: Yard) -> None:
-    run = await yard.hire("feat/one", write("one.txt"), "done", allow=())
-    yard.command()
-    asked = await yard.asked(run)
+async def test_a_worker_that_waits_for_permission_is_cancelled_for_good(lab: WorkerLab) -> None:
+    run = await lab.delegate("feat/one", write("one.txt"), "done", allow=())
+    lab.start_commander()
+    asked = await lab.wait_asked(run)
 
-    yard.stop(run)
+    lab.stop(run)
 
-    assert (await yard.ended(run)).outcome == "cancelled"
-    await yard.over()
-    length = len(yard.entries(run))
-    yard.answer(run, asked, "once")
-    yard.stop(run)
-    yard.command()
-    await yard.over()
-    assert len(yard.entries(run)) == length
-    assert not (yard.path("feat/one") / "one.txt").exists()
-    yard.check(run)
+    assert (await lab.wait_ended(run)).outcome == "cancelled"
+    await lab.wait_finished()
+    length = len(lab.entries(run))
+    lab.answer(run, asked, "once")
+    lab.stop(run)
+    lab.start_commander()
+    await lab.wait_finished()
+    assert len(lab.entries(run)) == length
+    assert not (lab.worktree_path("feat/one") / "one.txt").exists()
+    lab.assert_clean_end(run)
 
 
-async def test_a_worker_that_nobody_has_begun_with_is_cancelled(yard: Yard) -> None:
-    run = await yard.hire("feat/one", "one")
-    yard.stop(run)
+async def test_a_worker_that_has_not_been_started_is_cancelled(lab: WorkerLab) -> None:
+    run = await lab.delegate("feat/one", "one")
+    lab.stop(run)
 
-    yard.command()
+    lab.start_commander()
 
-    assert (await yard.ended(run)).outcome == "cancelled"
-    await yard.over()
-    assert yard.events(run, TurnStarted) == []
-    assert isinstance(yard.events(run)[0], RunStarted)
-    assert len(yard.events(run, RunResumed)) == 1
-    yard.check(run)
+    assert (await lab.wait_ended(run)).outcome == "cancelled"
+    await lab.wait_finished()
+    assert lab.events(run, TurnStarted) == []
+    assert isinstance(lab.events(run)[0], RunStarted)
+    assert len(lab.events(run, RunResumed)) == 1
+    lab.assert_clean_end(run)

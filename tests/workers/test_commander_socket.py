@@ -24,12 +24,12 @@ def store() -> Iterator[Path]:
         yield Path(folder, "s.db")
 
 
-def is_answered(path: Path) -> bool:
+def is_listening(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         return probe.connect_ex(str(path)) == 0
 
 
-def test_a_socket_lies_where_only_its_user_can_go(store: Path) -> None:
+def test_a_socket_is_in_a_directory_that_only_its_user_can_enter(store: Path) -> None:
     old = os.umask(0)
     try:
         with bind_socket(commander_socket_path(store)):
@@ -44,7 +44,7 @@ def test_a_socket_lies_where_only_its_user_can_go(store: Path) -> None:
 
 def test_nothing_is_left_when_it_ends(store: Path) -> None:
     with bind_socket(commander_socket_path(store)) as listener:
-        assert is_answered(commander_socket_path(store))
+        assert is_listening(commander_socket_path(store))
 
     assert listener.fileno() < 0
     assert list(commander_socket_path(store).parent.iterdir()) == []
@@ -55,7 +55,7 @@ def test_a_live_socket_is_never_stolen(store: Path) -> None:
         with pytest.raises(SocketInUse, match="another commander listens"), bind_socket(commander_socket_path(store)):
             pass
 
-        assert is_answered(commander_socket_path(store))
+        assert is_listening(commander_socket_path(store))
 
 
 def test_a_live_socket_whose_lock_was_removed_is_not_stolen_either(store: Path) -> None:
@@ -66,10 +66,10 @@ def test_a_live_socket_whose_lock_was_removed_is_not_stolen_either(store: Path) 
         with pytest.raises(SocketInUse, match="another commander listens"), bind_socket(path):
             pass
 
-        assert is_answered(path)
+        assert is_listening(path)
 
 
-def test_a_commander_that_is_on_its_way_to_its_socket_is_not_overtaken(store: Path) -> None:
+def test_a_commander_that_holds_the_lock_but_no_socket_yet_is_not_overtaken(store: Path) -> None:
     with commander_socket_path(store).with_name("commander.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
@@ -92,53 +92,53 @@ except SocketInUse:
 """
 
 
-def holder(store: Path) -> subprocess.Popen[str]:
+def start_holder(store: Path) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert said(process) == "ready"
+    assert read_output_line(process) == "ready"
     return process
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def read_output_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def go(process: subprocess.Popen[str]) -> None:
+def send_go(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     process.stdin.write("go\n")
     process.stdin.flush()
 
 
 def test_a_stale_socket_is_replaced(store: Path) -> None:
-    dead = holder(store)
-    go(dead)
-    assert said(dead) == "held"
+    dead = start_holder(store)
+    send_go(dead)
+    assert read_output_line(dead) == "held"
     dead.send_signal(signal.SIGKILL)
     dead.communicate()
     assert stat.S_ISSOCK(os.lstat(commander_socket_path(store)).st_mode)
 
     with bind_socket(commander_socket_path(store)):
-        assert is_answered(commander_socket_path(store))
+        assert is_listening(commander_socket_path(store))
 
 
 def test_of_several_commanders_at_once_exactly_one_wins_also_over_a_stale_socket(store: Path) -> None:
     for _ in range(3):
-        rivals = [holder(store) for _ in range(4)]
+        rivals = [start_holder(store) for _ in range(4)]
         for rival in rivals:
-            go(rival)
+            send_go(rival)
 
-        outcomes = sorted(said(rival) for rival in rivals)
+        outcomes = sorted(read_output_line(rival) for rival in rivals)
 
         assert outcomes == ["held", "refused", "refused", "refused"]
-        assert is_answered(commander_socket_path(store))
+        assert is_listening(commander_socket_path(store))
         for rival in rivals:
             rival.send_signal(signal.SIGKILL)
             rival.communicate()
 
 
-COMING_AND_GOING = """
+BIND_REPEATEDLY = """
 import os, pathlib, sys
 from podium.workers.commander_socket import SocketInUse, bind_socket, commander_socket_path
 
@@ -156,7 +156,7 @@ while held < 200:
 
 
 def test_however_often_commanders_come_and_go_there_are_never_two(store: Path) -> None:
-    rivals = [subprocess.Popen([sys.executable, "-c", COMING_AND_GOING, str(store)]) for _ in range(4)]
+    rivals = [subprocess.Popen([sys.executable, "-c", BIND_REPEATEDLY, str(store)]) for _ in range(4)]
 
     assert [rival.wait() for rival in rivals] == [0] * 4
 
@@ -168,7 +168,7 @@ def test_a_path_that_is_too_long_falls_back_to_the_runtime_directory(tmp_path: P
     path = commander_socket_path(store)
     try:
         with bind_socket(path):
-            assert is_answered(path)
+            assert is_listening(path)
         assert path == commander_socket_path(store)
         assert tmp_path not in path.parents
         assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
@@ -176,7 +176,7 @@ def test_a_path_that_is_too_long_falls_back_to_the_runtime_directory(tmp_path: P
         path.parent.rmdir()
 
 
-def test_a_path_that_no_socket_can_have_is_one_sentence(store: Path) -> None:
+def test_a_path_that_no_socket_can_have_is_reported_in_one_sentence(store: Path) -> None:
     with pytest.raises(SocketInUse, match="no socket can be made"), bind_socket(store.parent / ("x" * 120)):
         pass
 

@@ -14,88 +14,92 @@ from podium.values.worker_task import WorkerTask
 from podium.workers.delegate import delegate_to_worker, enqueue_worker_run
 from podium.workers.unfinished_workers import load_unfinished_workers
 
-from .worker_lab import Yard, hand
+from .worker_lab import WorkerLab, make_scripted_agent
 
 
-async def test_of_several_that_delegate_on_one_branch_at_once_one_is_accepted(yard: Yard) -> None:
+async def test_of_several_concurrent_delegations_to_one_branch_one_is_accepted(lab: WorkerLab) -> None:
     accepted: list[str] = []
     refused: list[str] = []
 
-    async def hire() -> None:
-        async with App(yard.settings(), environ=yard.environ) as app:
+    async def delegate() -> None:
+        async with App(lab.settings(), environ=lab.environ) as app:
             try:
                 accepted.append(
-                    await delegate_to_worker(app.launcher, hand("done"), "go", at=yard.repo.path, branch="feat/one")
+                    await delegate_to_worker(
+                        app.launcher, make_scripted_agent("done"), "go", at=lab.repo.path, branch="feat/one"
+                    )
                 )
             except Mistake as error:
                 refused.append(str(error))
 
     async with create_task_group() as group:
         for _ in range(4):
-            group.start_soon(hire)
+            group.start_soon(delegate)
 
-    assert [hired.run for hired in WorkerIndex(yard.store).list_all()] == accepted
+    assert [row.run for row in WorkerIndex(lab.store).list_all()] == accepted
     assert len(accepted) == 1
     assert refused == ["a worker is on 'feat/one' already; podium workers shows it, and another branch would do"] * 3
 
 
-async def test_what_a_worker_that_waits_will_take_is_refused_to_others(yard: Yard) -> None:
-    run = await yard.hire("feat/a-b", "done")
+async def test_the_branch_and_folder_of_a_queued_worker_are_refused_to_others(lab: WorkerLab) -> None:
+    run = await lab.delegate("feat/a-b", "done")
 
     with pytest.raises(Mistake) as folder:
-        await yard.hire("feat-a/b", "done")
+        await lab.delegate("feat-a/b", "done")
     with pytest.raises(Mistake) as below:
-        await yard.hire("feat/a-b/c", "done")
+        await lab.delegate("feat/a-b/c", "done")
     with pytest.raises(Mistake) as above:
-        await yard.hire("feat", "done")
+        await lab.delegate("feat", "done")
 
-    path = yard.path("feat/a-b")
+    path = lab.worktree_path("feat/a-b")
     assert str(folder.value) == f"{path} will be the worktree of 'feat/a-b'; another name than 'feat-a/b' would do"
     assert str(below.value).startswith("git cannot keep the branches 'feat/a-b/c' and 'feat/a-b' side by side")
     assert str(above.value).startswith("git cannot keep the branches 'feat' and 'feat/a-b' side by side")
-    assert [hired.run for hired in WorkerIndex(yard.store).list_all()] == [run]
+    assert [row.run for row in WorkerIndex(lab.store).list_all()] == [run]
 
 
-async def test_what_a_worker_would_have_taken_is_free_once_it_is_cancelled(yard: Yard) -> None:
-    first = await yard.hire("feat/a-b", "done")
-    async with App(yard.settings(), environ=yard.environ) as app:
+async def test_the_folder_of_a_queued_worker_is_free_once_it_is_cancelled(lab: WorkerLab) -> None:
+    first = await lab.delegate("feat/a-b", "done")
+    async with App(lab.settings(), environ=lab.environ) as app:
         await app.stop(first)
 
-    second = await yard.hire("feat-a/b", "done")
+    second = await lab.delegate("feat-a/b", "done")
 
-    assert [hired.run for hired in WorkerIndex(yard.store).list_all()] == [first, second]
-
-
-async def test_who_is_hired_by_one_that_is_cut_short_is_left_to_a_commander_all_the_same(yard: Yard) -> None:
-    async with App(yard.settings(), environ=yard.environ) as app:
-        with CancelScope() as hiring:
-            hiring.cancel()
-            await enqueue_worker_run(app.launcher, hand("done"), "go", WorkerTask(root=yard.root, path=yard.root))
-
-        outlook = load_unfinished_workers(yard.store, ours=())
-
-        assert len(outlook.started) == 1
-        assert not outlook.has_taken_runs
+    assert [row.run for row in WorkerIndex(lab.store).list_all()] == [first, second]
 
 
-async def test_who_shares_a_checkout_is_hired_while_the_first_one_s_is_still_in_the_making(yard: Yard) -> None:
-    branch, path = "team/members", yard.path("team/members")
+async def test_a_worker_is_left_to_a_commander_even_if_its_delegation_is_cancelled(lab: WorkerLab) -> None:
+    async with App(lab.settings(), environ=lab.environ) as app:
+        with CancelScope() as scope:
+            scope.cancel()
+            await enqueue_worker_run(
+                app.launcher, make_scripted_agent("done"), "go", WorkerTask(root=lab.root, path=lab.root)
+            )
 
-    async with App(yard.settings(), environ=yard.environ) as app:
+        unfinished = load_unfinished_workers(lab.store, ours=())
+
+        assert len(unfinished.started) == 1
+        assert not unfinished.has_taken_runs
+
+
+async def test_a_worker_can_be_delegated_to_a_shared_checkout_that_is_still_being_made(lab: WorkerLab) -> None:
+    branch, path = "team/members", lab.worktree_path("team/members")
+
+    async with App(lab.settings(), environ=lab.environ) as app:
         one = await delegate_to_worker(
-            app.launcher, hand("done"), "go", at=yard.repo.path, branch=branch, is_shared=True
+            app.launcher, make_scripted_agent("done"), "go", at=lab.repo.path, branch=branch, is_shared=True
         )
-        yard.repo.git("worktree", "add", "-q", "-b", branch, str(path))  # and nobody has noted it yet
+        lab.repo.git("worktree", "add", "-q", "-b", branch, str(path))  # and nobody has noted it yet
         other = await delegate_to_worker(
-            app.launcher, hand("done"), "go", at=yard.repo.path, branch=branch, is_shared=True
+            app.launcher, make_scripted_agent("done"), "go", at=lab.repo.path, branch=branch, is_shared=True
         )
 
-    assert [hired.run for hired in WorkerIndex(yard.store).list_all()] == [one, other]
-    with StoreReader(yard.store) as reader:
-        assert [errand_of(reader, run).path for run in (one, other)] == [str(path), str(path)]
+    assert [row.run for row in WorkerIndex(lab.store).list_all()] == [one, other]
+    with StoreReader(lab.store) as reader:
+        assert [read_worker_task(reader, run).path for run in (one, other)] == [str(path), str(path)]
 
 
-def errand_of(reader: StoreReader, run: str) -> WorkerTask:
+def read_worker_task(reader: StoreReader, run: str) -> WorkerTask:
     began = reader.read_summary(run).first.event
     assert isinstance(began, RunStarted)
     assert began.errand is not None

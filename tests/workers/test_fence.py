@@ -15,8 +15,8 @@ from podium.workers.commander_socket import commander_socket_path
 from podium.workers.delegate import start_commander
 from podium.workers.provider_keys import announce_keys
 
-from .wire.meeting import raw
-from .worker_lab import KEY, SILENT, Yard, bash, write
+from .wire.meeting import connect_raw_peer
+from .worker_lab import KEY, SILENT, WorkerLab, bash, write
 
 APPROVING = """
 import glob, os, socket, sqlite3, sys
@@ -62,61 +62,61 @@ echo END
 """
 
 
-def scripts(yard: Yard) -> None:
-    yard.repo.commit({"approving.py": APPROVING.replace("KEYNAME", "OPENAI_API"), "rewriting.sh": REWRITING})
+def commit_scripts(lab: WorkerLab) -> None:
+    lab.repo.commit({"approving.py": APPROVING.replace("KEYNAME", "OPENAI_API"), "rewriting.sh": REWRITING})
 
 
-async def told(yard: Yard, run: str, count: int = 1) -> str:
-    answered = await yard.wait_for(run, ToolAnswered, count=count)
+async def wait_tool_answer(lab: WorkerLab, run: str, count: int = 1) -> str:
+    answered = await lab.wait_for_event(run, ToolAnswered, count=count)
     assert isinstance(answered, ToolAnswered)
     return answered.text
 
 
-async def test_no_command_of_a_worker_reaches_who_approves_or_the_keys(yard: Yard) -> None:
-    scripts(yard)
-    other = await yard.hire("feat/other", write("other.txt"), "never", allow=())
-    yard.command()
-    asked = await yard.asked(other)
-    attack = f"{sys.executable} approving.py {yard.home} {commander_socket_path(yard.store)} {other} {asked.id}"
-    run = await yard.hire("feat/one", bash(attack), "tried", allow=())
-    yard.answer(run, await yard.asked(run), "once")
+async def test_no_command_of_a_worker_reaches_the_store_the_commander_or_the_keys(lab: WorkerLab) -> None:
+    commit_scripts(lab)
+    other = await lab.delegate("feat/other", write("other.txt"), "never", allow=())
+    lab.start_commander()
+    asked = await lab.wait_asked(other)
+    attack = f"{sys.executable} approving.py {lab.home} {commander_socket_path(lab.store)} {other} {asked.id}"
+    run = await lab.delegate("feat/one", bash(attack), "tried", allow=())
+    lab.answer(run, await lab.wait_asked(run), "once")
 
-    text = await told(yard, run)
+    text = await wait_tool_answer(lab, run)
 
     assert "END" in text
     assert not any(word in text for word in ("POSTED", "CONNECTED", "SAW", "READ")), text
-    assert [one.asked.id for one in list_open_requests(yard.store)] == [asked.id]
-    for worker in (await yard.worker(other),):
+    assert [one.asked.id for one in list_open_requests(lab.store)] == [asked.id]
+    for worker in (await lab.wait_worker(other),):
         assert KEY.encode() not in Path(f"/proc/{worker.pid}/environ").read_bytes()
         assert KEY.encode() not in Path(f"/proc/{worker.pid}/cmdline").read_bytes()
-    yard.stop(other)
-    await yard.over()
-    assert KEY not in yard.logs(run)
-    yard.check(run, other)
+    lab.stop(other)
+    await lab.wait_finished()
+    assert KEY not in lab.logs(run)
+    lab.assert_clean_end(run, other)
 
 
-async def test_no_command_of_a_worker_changes_what_git_knows_and_git_works_for_it(yard: Yard) -> None:
-    scripts(yard)
-    refs = yard.repo.git("for-each-ref", "refs/heads/main")
-    config = (yard.repo.path / ".git" / "config").read_bytes()
-    run = await yard.hire("feat/one", bash("sh rewriting.sh"), "tried", allow=())
-    yard.command()
-    yard.answer(run, await yard.asked(run), "once")
+async def test_no_command_of_a_worker_changes_the_git_directory_and_git_works_for_it(lab: WorkerLab) -> None:
+    commit_scripts(lab)
+    refs = lab.repo.git("for-each-ref", "refs/heads/main")
+    config = (lab.repo.path / ".git" / "config").read_bytes()
+    run = await lab.delegate("feat/one", bash("sh rewriting.sh"), "tried", allow=())
+    lab.start_commander()
+    lab.answer(run, await lab.wait_asked(run), "once")
 
-    text = await told(yard, run)
-    await yard.ended(run)
+    text = await wait_tool_answer(lab, run)
+    await lab.wait_ended(run)
 
-    await yard.over()
+    await lab.wait_finished()
     assert "DONE" not in text, text
     assert "WROTE" not in text, text
     assert " M a.txt" in text
     assert "a.txt | 1 +" in " ".join(text.split())
-    assert yard.repo.git("for-each-ref", "refs/heads/main") == refs
-    assert (yard.repo.path / ".git" / "config").read_bytes() == config
-    assert list((yard.repo.path / ".git" / "hooks").glob("post-checkout")) == []
-    assert yard.commits("feat/one") == ["work on feat/one"]
-    assert yard.repo.git("diff", "--name-only", "main...feat/one") == "a.txt"
-    yard.check(run)
+    assert lab.repo.git("for-each-ref", "refs/heads/main") == refs
+    assert (lab.repo.path / ".git" / "config").read_bytes() == config
+    assert list((lab.repo.path / ".git" / "hooks").glob("post-checkout")) == []
+    assert lab.commits("feat/one") == ["work on feat/one"]
+    assert lab.repo.git("diff", "--name-only", "main...feat/one") == "a.txt"
+    lab.assert_clean_end(run)
 
 
 EXECUTED = (
@@ -126,8 +126,8 @@ EXECUTED = (
 """Names under which one program or another would execute a file of the folder that it is started in."""
 
 
-async def test_nothing_that_a_worker_wrote_is_executed_outside_the_sandbox(yard: Yard) -> None:
-    canary = yard.folder / "canary"
+async def test_nothing_that_a_worker_wrote_is_executed_outside_the_sandbox(lab: WorkerLab) -> None:
+    canary = lab.folder / "canary"
     touching = {
         ".py": f"open({str(canary)!r}, 'w')\n",
         "": f"#!/bin/sh\ntouch {canary}\n",
@@ -135,44 +135,44 @@ async def test_nothing_that_a_worker_wrote_is_executed_outside_the_sandbox(yard:
         "package.json": f'{{"scripts": {{"test": "touch {canary}"}}}}',
     }
     written = [write(name, touching.get(name) or touching.get(Path(name).suffix, "")) for name in EXECUTED]
-    planted = await yard.hire("feat/one", *written, bash("chmod -R +x ."), "planted")
-    following = await yard.hire("feat/two", bash("ls"), "done", follows=["feat/one"])
-    yard.command()
+    planted = await lab.delegate("feat/one", *written, bash("chmod -R +x ."), "planted")
+    following = await lab.delegate("feat/two", bash("ls"), "done", follows=["feat/one"])
+    lab.start_commander()
     for run in (planted, following):
-        assert (await yard.ended(run)).outcome == "succeeded", yard.logs(run)
-    await yard.over()
+        assert (await lab.wait_ended(run)).outcome == "succeeded", lab.logs(run)
+    await lab.wait_finished()
 
     for words in (["workers"], ["worktrees"], ["results", "--workers"], ["merge", "feat/one", "feat/two", "--yes"]):
-        done = await yard.podium(*words)
+        done = await lab.run_podium(*words)
         assert done.returncode == 0, done.stderr
 
-    assert (yard.repo.path / "sitecustomize.py").exists()
-    assert (await yard.podium("worktrees", "cleanup")).returncode == 0
+    assert (lab.repo.path / "sitecustomize.py").exists()
+    assert (await lab.run_podium("worktrees", "cleanup")).returncode == 0
     assert not canary.exists()
 
 
-async def test_nobody_is_let_in_with_a_token_that_is_none(yard: Yard) -> None:
-    run = await yard.hire("feat/one", write("one.txt"), "done", allow=())
-    yard.command()
-    asked: PermissionAsked = await yard.asked(run)
+async def test_a_connection_with_an_invalid_token_is_refused(lab: WorkerLab) -> None:
+    run = await lab.delegate("feat/one", write("one.txt"), "done", allow=())
+    lab.start_commander()
+    asked: PermissionAsked = await lab.wait_asked(run)
 
-    async with raw(commander_socket_path(yard.store)) as stranger:
-        answer = await stranger.shake("no token", worker=run)
-    async with raw(commander_socket_path(yard.store)) as stranger:
-        await stranger.say(type="permission_response", request_id=asked.id, result={"type": "approve"})
-        closed = await stranger.hear()
+    async with connect_raw_peer(commander_socket_path(lab.store)) as stranger:
+        answer = await stranger.send_handshake("no token", worker=run)
+    async with connect_raw_peer(commander_socket_path(lab.store)) as stranger:
+        await stranger.send_message(type="permission_response", request_id=asked.id, result={"type": "approve"})
+        closed = await stranger.receive_message()
 
     assert not answer["accepted"]
     assert "nobody's" in answer["error"]
     assert answer["config"] == {}
     assert not closed["accepted"]
-    assert [one.asked.id for one in list_open_requests(yard.store)] == [asked.id]
-    yard.stop(run)
-    await yard.over()
-    yard.check(run)
+    assert [one.asked.id for one in list_open_requests(lab.store)] == [asked.id]
+    lab.stop(run)
+    await lab.wait_finished()
+    lab.assert_clean_end(run)
 
 
-async def test_a_worker_process_that_is_told_nothing_ends(yard: Yard) -> None:
+async def test_a_worker_process_without_input_exits(lab: WorkerLab) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "podium.processes.worker_main"],
         stdin=subprocess.DEVNULL,
@@ -184,84 +184,87 @@ async def test_a_worker_process_that_is_told_nothing_ends(yard: Yard) -> None:
     assert "Traceback" not in done.stderr
 
 
-async def test_a_worker_process_whose_commander_is_gone_ends(yard: Yard) -> None:
-    hello = {"socket": str(yard.folder / "nowhere"), "run": "r", "token": "t", "parent": 1}
+async def test_a_worker_process_whose_commander_is_gone_ends(lab: WorkerLab) -> None:
+    startup_message = {"socket": str(lab.folder / "nowhere"), "run": "r", "token": "t", "parent": 1}
 
     done = subprocess.run(
-        [sys.executable, "-m", "podium.processes.worker_main"], input=json.dumps(hello), capture_output=True, text=True
+        [sys.executable, "-m", "podium.processes.worker_main"],
+        input=json.dumps(startup_message),
+        capture_output=True,
+        text=True,
     )
 
     assert done.returncode == 3
 
 
-async def test_a_worker_calls_its_model_with_the_key_of_whoever_hired_it(yard: Yard) -> None:
-    first = await yard.hire("feat/one", SILENT)
-    yard.command(OPENAI_API_KEY="another-key")
-    await yard.called(1)
+async def test_a_worker_calls_its_model_with_the_key_of_the_shell_that_delegated_it(lab: WorkerLab) -> None:
+    first = await lab.delegate("feat/one", SILENT)
+    lab.start_commander(OPENAI_API_KEY="another-key")
+    await lab.wait_called(1)
 
-    second = await yard.hire("feat/two", "two")
+    second = await lab.delegate("feat/two", "two")
 
-    assert (await yard.ended(second)).outcome == "succeeded"
-    keys = [call.headers["authorization"].removeprefix("Bearer ") for call in yard.server.calls]
+    assert (await lab.wait_ended(second)).outcome == "succeeded"
+    keys = [call.headers["authorization"].removeprefix("Bearer ") for call in lab.server.calls]
     assert keys == ["another-key", KEY]
-    for file in yard.home.rglob("*"):
+    for file in lab.home.rglob("*"):
         assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
-    yard.stop(first)
-    await yard.over()
+    lab.stop(first)
+    await lab.wait_finished()
 
 
-async def test_a_worker_that_is_hired_while_another_shell_starts_its_commander_waits_for_its_own_key(
-    yard: Yard,
+async def test_a_worker_delegated_while_another_shell_starts_the_commander_waits_for_its_own_key(
+    lab: WorkerLab,
 ) -> None:
-    first = await yard.hire("feat/one", SILENT)
-    with announce_keys(yard.store) as promise:
-        second = await yard.hire("feat/two", "two", run=promise.run)
-        yard.command(OPENAI_API_KEY="another-key")
-        await yard.called(1)
+    first = await lab.delegate("feat/one", SILENT)
+    with announce_keys(lab.store) as delivery:
+        second = await lab.delegate("feat/two", "two", run=delivery.run)
+        lab.start_commander(OPENAI_API_KEY="another-key")
+        await lab.wait_called(1)
 
-        start_commander(yard.settings(), yard.environ, delivery=promise)
+        start_commander(lab.settings(), lab.environ, delivery=delivery)
 
-    assert (await yard.ended(second)).outcome == "succeeded"
-    keys = [call.headers["authorization"].removeprefix("Bearer ") for call in yard.server.calls]
+    assert (await lab.wait_ended(second)).outcome == "succeeded"
+    keys = [call.headers["authorization"].removeprefix("Bearer ") for call in lab.server.calls]
     assert keys == ["another-key", KEY]
-    yard.stop(first)
-    await yard.over()
-    yard.check(first, second)
-    assert list(ensure_socket_folder(yard.store).glob("keys-*")) == []
+    lab.stop(first)
+    await lab.wait_finished()
+    lab.assert_clean_end(first, second)
+    assert list(ensure_socket_folder(lab.store).glob("keys-*")) == []
 
 
-async def test_who_becomes_the_commander_keeps_its_promise_by_that(yard: Yard) -> None:
-    yard.set("")
-    run = (await yard.podium("delegate", "feat/one", "```script\n[]\n```")).stdout.strip()
+async def test_a_shell_that_becomes_the_commander_has_delivered_its_keys(lab: WorkerLab) -> None:
+    lab.write_settings("")
+    run = (await lab.run_podium("delegate", "feat/one", "```script\n[]\n```")).stdout.strip()
 
-    await yard.ended(run)
-    await yard.deserted()
+    await lab.wait_ended(run)
+    await lab.wait_no_processes()
 
-    [call] = yard.server.calls
+    [call] = lab.server.calls
     assert call.headers["authorization"] == f"Bearer {KEY}"
-    assert list(ensure_socket_folder(yard.store).glob("keys-*")) == []
+    assert list(ensure_socket_folder(lab.store).glob("keys-*")) == []
 
 
-async def test_no_key_goes_to_an_address_that_another_shell_has_given(yard: Yard) -> None:
+async def test_no_key_goes_to_an_address_that_another_shell_has_given(lab: WorkerLab) -> None:
     async with ModelServer() as elsewhere:
         moved = {"ANTHROPIC_BASE_URL": elsewhere.url.removesuffix("/v1"), "ANTHROPIC_API_KEY": "not-for-here"}
-        first = await yard.hire("feat/one", SILENT)
-        yard.command(**moved, OPENAI_API_KEY="another-key")
-        await yard.called(1)
-        anthropic = {"ANTHROPIC_BASE_URL": yard.server.url.removesuffix("/v1"), "ANTHROPIC_API_KEY": KEY}
+        first = await lab.delegate("feat/one", SILENT)
+        lab.start_commander(**moved, OPENAI_API_KEY="another-key")
+        await lab.wait_called(1)
+        anthropic = {"ANTHROPIC_BASE_URL": lab.server.url.removesuffix("/v1"), "ANTHROPIC_API_KEY": KEY}
         script = "```script\n[]\n```"
 
         told = [
-            await yard.podium("delegate", "feat/two", script, "--model", "anthropic:m", "--json", **anthropic),
-            await yard.podium("delegate", "feat/three", script, "--json", OPENAI_API_KEY=""),
+            await lab.run_podium("delegate", "feat/two", script, "--model", "anthropic:m", "--json", **anthropic),
+            await lab.run_podium("delegate", "feat/three", script, "--json", OPENAI_API_KEY=""),
         ]
 
         for one in told:
             assert one.returncode == 0, one.stderr
-            await yard.ended(json.loads(one.stdout)["id"])
+            await lab.wait_ended(json.loads(one.stdout)["id"])
         assert elsewhere.calls == []
-        _, second, third = yard.server.calls
+        _, second, third = lab.server.calls
         assert second.headers["x-api-key"] == KEY
         assert "another-key" not in third.headers.get("authorization", "")
-        yard.stop(first)
-        await yard.over()
+        lab.stop(first)
+        await lab.wait_finished()

@@ -11,46 +11,46 @@ from podium.values.event import PermissionAnswered, ToolAnswered, WorkerSent
 
 from ..cli.conftest import Desk
 from ..cli.test_terminal import Terminal
-from .worker_lab import Yard, bash, hand
+from .worker_lab import WorkerLab, bash, make_scripted_agent
 
 
-def crew(yard: Yard) -> Desk:
+def set_up_team(lab: WorkerLab) -> Desk:
     """A desk in the yard, with a team whose one member works away."""
-    yard.agent(hand(bash("touch one.txt"), "The member is done."))
+    lab.write_agent(make_scripted_agent(bash("touch one.txt"), "The member is done."))
     team = {"mode": "broadcast", "members": ["hand"], "worktrees": "each"}
     text = f"---\ndescription: A crew.\nteam: {json.dumps(team)}\n---\nLead.\n"
-    (yard.home / "agents" / "crew.md").write_text(text)
-    return Desk(repo=yard.repo.path, home=yard.home, environment=yard.environ)
+    (lab.home / "agents" / "crew.md").write_text(text)
+    return Desk(repo=lab.repo.path, home=lab.home, environment=lab.environ)
 
 
-async def test_what_a_worker_asks_is_asked_at_the_terminal_of_the_run_that_sent_it(yard: Yard) -> None:
-    def answered() -> int:
-        terminal = Terminal(crew(yard), "run", "crew", "go")
+async def test_requests_of_a_worker_are_asked_at_the_terminal_of_the_run_that_sent_it(lab: WorkerLab) -> None:
+    def approve_at_terminal() -> int:
+        terminal = Terminal(set_up_team(lab), "run", "crew", "go")
         terminal.wait_for("[y] once")
         assert any("touch one.txt" in line for line in terminal.lines)
         terminal.process.send("y")
-        return terminal.end()
+        return terminal.wait_exit()
 
-    assert await to_thread.run_sync(answered) == 0
+    assert await to_thread.run_sync(approve_at_terminal) == 0
 
-    [sent] = sent_by_all(yard)
-    assert [answer.by for answer in yard.events(sent.run, PermissionAnswered)] == ["terminal"]
-    assert yard.file(sent.branch, "one.txt") == ""
-    await yard.deserted()
+    [sent] = list_sent_workers(lab)
+    assert [answer.by for answer in lab.events(sent.run, PermissionAnswered)] == ["terminal"]
+    assert lab.read_file(sent.branch, "one.txt") == ""
+    await lab.wait_no_processes()
 
 
-async def test_where_nobody_is_at_the_terminal_a_worker_is_denied_what_the_run_would_be(yard: Yard) -> None:
-    crew(yard)
+async def test_without_a_terminal_a_worker_is_denied_what_the_run_would_be(lab: WorkerLab) -> None:
+    set_up_team(lab)
 
-    done = await yard.podium("run", "crew", "go")
+    done = await lab.run_podium("run", "crew", "go")
 
     assert done.returncode == 0, done.stderr
-    [sent] = sent_by_all(yard)
-    assert "nobody is there to ask" in yard.events(sent.run, ToolAnswered)[0].text
-    await yard.deserted()
+    [sent] = list_sent_workers(lab)
+    assert "nobody is there to ask" in lab.events(sent.run, ToolAnswered)[0].text
+    await lab.wait_no_processes()
 
 
-def sent_by_all(yard: Yard) -> list[WorkerSent]:
-    with StoreReader(yard.store) as reader:
+def list_sent_workers(lab: WorkerLab) -> list[WorkerSent]:
+    with StoreReader(lab.store) as reader:
         runs = [summary.id for summary in reader.list_runs()]
-    return [event for run in runs for event in yard.events(run, WorkerSent)]
+    return [event for run in runs for event in lab.events(run, WorkerSent)]

@@ -10,7 +10,7 @@ from podium.values.errors import OutsideFailed
 from podium.workers.provider_keys import KeyReceiver, announce_keys, is_delivery_pending, send_keys
 
 
-def test_keys_are_promised_until_whoever_promised_them_lets_go_and_nothing_is_left_of_it(tmp_path: Path) -> None:
+def test_a_key_delivery_is_pending_until_it_is_finished_and_leaves_no_file(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
 
     with announce_keys(store, "r"):
@@ -22,34 +22,34 @@ def test_keys_are_promised_until_whoever_promised_them_lets_go_and_nothing_is_le
     assert list(tmp_path.rglob("keys-*")) == []
 
 
-def test_keys_for_a_run_that_could_not_be_hired_are_promised_no_longer(tmp_path: Path) -> None:
+def test_a_key_delivery_for_a_run_that_could_not_be_delegated_is_no_longer_pending(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not hired"), announce_keys(tmp_path / "s.db", "r"):
         raise ValueError("not hired")
 
     assert list(tmp_path.rglob("keys-*")) == []
 
 
-async def test_promised_keys_that_do_not_come_are_not_waited_for_without_end(tmp_path: Path) -> None:
-    keyring = KeyReceiver(tmp_path / "s.db")
-    keyring.open()
+async def test_waiting_for_announced_keys_that_do_not_arrive_times_out(tmp_path: Path) -> None:
+    key_receiver = KeyReceiver(tmp_path / "s.db")
+    key_receiver.open()
 
     with (
         announce_keys(tmp_path / "s.db", "r"),
         pytest.raises(OutsideFailed, match=r"have not come within 0.05 s; delegate"),
     ):
-        await keyring.wait_for_keys("r", within=0.05)
+        await key_receiver.wait_for_keys("r", within=0.05)
 
-    await keyring.wait_for_keys("r")
-    keyring.close()
+    await key_receiver.wait_for_keys("r")
+    key_receiver.close()
 
 
-def test_whoever_brings_keys_hears_whether_somebody_has_them(tmp_path: Path) -> None:
-    keyring = KeyReceiver(tmp_path / "s.db")
+def test_sending_keys_returns_whether_a_commander_received_them(tmp_path: Path) -> None:
+    key_receiver = KeyReceiver(tmp_path / "s.db")
 
     before = send_keys(tmp_path / "s.db", "r", {"KEY": "k"})
-    keyring.open()
+    key_receiver.open()
     during = send_keys(tmp_path / "s.db", "r", {"KEY": "k"})
-    keyring.close()
+    key_receiver.close()
     after = send_keys(tmp_path / "s.db", "r", {"KEY": "other"})
 
     assert (before, during, after) == (False, True, False)

@@ -9,25 +9,25 @@ from podium.workers.provider_keys import KeyReceiver, send_keys
 KEYS = {"OPENAI_API_KEY": "sk-of-whoever-delegates"}
 
 
-def test_keys_that_come_as_a_commander_ends_are_there_when_it_goes_on_after_all(tmp_path: Path) -> None:
-    keyring = KeyReceiver(tmp_path / "s.db")
-    keyring.open()
+def test_keys_that_arrive_as_a_commander_ends_are_available_when_it_continues(tmp_path: Path) -> None:
+    key_receiver = KeyReceiver(tmp_path / "s.db")
+    key_receiver.open()
     send_keys(tmp_path / "s.db", "r", KEYS)
-    keyring.close()
+    key_receiver.close()
 
-    keyring.open()
-    found = keyring.get_keys("r")
-    keyring.close()
+    key_receiver.open()
+    found = key_receiver.get_keys("r")
+    key_receiver.close()
 
     assert found == KEYS
 
 
-def test_where_no_commander_is_there_keys_go_nowhere(tmp_path: Path) -> None:
+def test_without_a_commander_keys_are_not_delivered(tmp_path: Path) -> None:
     send_keys(tmp_path / "s.db", "r", KEYS)
 
-    keyring = KeyReceiver(tmp_path / "s.db")
-    keyring.open()
-    found = keyring.get_keys("r")
-    keyring.close()
+    key_receiver = KeyReceiver(tmp_path / "s.db")
+    key_receiver.open()
+    found = key_receiver.get_keys("r")
+    key_receiver.close()
 
     assert found == {}

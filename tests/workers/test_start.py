@@ -10,27 +10,27 @@ from podium import Settings
 from podium.values.errors import Mistake
 from podium.workers.delegate import start_commander
 
-from .worker_lab import Yard
+from .worker_lab import WorkerLab
 
 
-async def test_no_module_of_the_repository_is_taken_for_one_of_ours(
-    yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_no_module_in_the_current_folder_is_imported_instead_of_ours(
+    lab: WorkerLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     canary = tmp_path / "ran"
     folder = tmp_path / "hostile"
     folder.mkdir()
     for name in ("anyio.py", "msgspec.py"):
         (folder / name).write_text(f"open({str(canary)!r}, 'w').close()\n")
-    run = await yard.hire("feat/one", "one")
+    run = await lab.delegate("feat/one", "one")
     monkeypatch.chdir(folder)
 
-    start_commander(yard.settings(), yard.environ)
-    await yard.ended(run)
+    start_commander(lab.settings(), lab.environ)
+    await lab.wait_ended(run)
 
     assert not canary.exists()
 
 
-def test_a_home_in_which_no_log_can_be_kept_is_said(tmp_path: Path) -> None:
+def test_a_home_in_which_no_log_can_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("in the way")
 
     with pytest.raises(Mistake, match="no commander can be started"):

@@ -13,11 +13,11 @@ from podium.workspace.merging.merge_train import train
 
 from ..cli.conftest import Desk
 from ..cli.test_terminal import Terminal
-from ..workspace.merging import passing
-from .worker_lab import Yard, bash, write
+from ..workspace.merging import check_not_broken
+from .worker_lab import WorkerLab, bash, write
 
 
-def is_asked(lines: list[str], path: str) -> bool:
+def is_prompt_shown(lines: list[str], path: str) -> bool:
     """Whether the last thing that is asked on a screen is about a file, and can be answered."""
     begin = max((place for place, line in enumerate(lines) if "asks for permission" in line), default=len(lines))
     return any(line.endswith(f"path: {path}") for line in lines[begin:]) and any(
@@ -25,187 +25,187 @@ def is_asked(lines: list[str], path: str) -> bool:
     )
 
 
-async def test_three_workers_ask_twice_each_and_are_answered_in_three_ways(yard: Yard) -> None:
-    first = await yard.hire("feat/one", write("one.txt"), write("one-more.txt"), "one is done", allow=())
-    second = await yard.hire("feat/two", write("two.txt"), bash("echo two >>two.txt"), "two is done", allow=())
-    third = await yard.hire("feat/three", write("three.txt"), write("other.txt"), "done without it", allow=())
-    yard.command()
-    chat = Terminal(Desk(repo=yard.repo.path, home=yard.home, environment=yard.environ), "chat")
+async def test_three_workers_ask_twice_each_and_are_answered_in_three_ways(lab: WorkerLab) -> None:
+    first = await lab.delegate("feat/one", write("one.txt"), write("one-more.txt"), "one is done", allow=())
+    second = await lab.delegate("feat/two", write("two.txt"), bash("echo two >>two.txt"), "two is done", allow=())
+    third = await lab.delegate("feat/three", write("three.txt"), write("other.txt"), "done without it", allow=())
+    lab.start_commander()
+    chat = Terminal(Desk(repo=lab.repo.path, home=lab.home, environment=lab.environ), "chat")
 
     for number in (1, 2):
-        told = await yard.podium("approve", (await yard.asked(second, number)).id)
+        told = await lab.run_podium("approve", (await lab.wait_asked(second, number)).id)
         assert told.returncode == 0, told.stderr
-    told = await yard.podium("deny", (await yard.asked(third)).id, "--why", "not that file")
+    told = await lab.run_podium("deny", (await lab.wait_asked(third)).id, "--why", "not that file")
     assert told.returncode == 0, told.stderr
-    yard.answer(third, await yard.asked(third, 2), "once")
+    lab.answer(third, await lab.wait_asked(third, 2), "once")
     for path in ("one.txt", "one-more.txt"):
-        await to_thread.run_sync(chat.wait_until, lambda lines, path=path: is_asked(lines, path))
+        await to_thread.run_sync(chat.wait_until, lambda lines, path=path: is_prompt_shown(lines, path))
         chat.process.send("y")
-    await yard.ended(first)
+    await lab.wait_ended(first)
     chat.process.sendeof()
-    assert await to_thread.run_sync(chat.end) == 0
+    assert await to_thread.run_sync(chat.wait_exit) == 0
 
     for run in (first, second, third):
-        assert (await yard.ended(run)).outcome == "succeeded"
-    await yard.over()
-    assert yard.file("feat/one", "one.txt") == "x"
-    assert yard.file("feat/one", "one-more.txt") == "x"
-    assert yard.file("feat/two", "two.txt") == "x\ntwo"
-    assert yard.repo.git("diff", "--name-only", "main...feat/three") == "other.txt"
-    assert [answered.by for answered in yard.events(first, PermissionAnswered)] == ["terminal"] * 2
-    assert [answered.comment for answered in yard.events(third, PermissionAnswered)] == ["not that file", ""]
-    heard = [received.call.messages[-1].text for received in yard.server.calls]
+        assert (await lab.wait_ended(run)).outcome == "succeeded"
+    await lab.wait_finished()
+    assert lab.read_file("feat/one", "one.txt") == "x"
+    assert lab.read_file("feat/one", "one-more.txt") == "x"
+    assert lab.read_file("feat/two", "two.txt") == "x\ntwo"
+    assert lab.repo.git("diff", "--name-only", "main...feat/three") == "other.txt"
+    assert [answered.by for answered in lab.events(first, PermissionAnswered)] == ["terminal"] * 2
+    assert [answered.comment for answered in lab.events(third, PermissionAnswered)] == ["not that file", ""]
+    heard = [received.call.messages[-1].text for received in lab.server.calls]
     assert any("not that file" in text for text in heard)
-    assert yard.repo.git("status", "--porcelain") == ""
+    assert lab.repo.git("status", "--porcelain") == ""
     for run, branch in ((first, "feat/one"), (second, "feat/two"), (third, "feat/three")):
-        [placed] = yard.events(run, WorkerPlaced)
-        [committed] = yard.events(run, WorkCommitted)
-        assert (placed.branch, placed.base) == (branch, yard.repo.tip())
-        assert committed.commits == (yard.repo.tip(branch),)
-        told = await yard.podium("verify", run)
+        [placed] = lab.events(run, WorkerPlaced)
+        [committed] = lab.events(run, WorkCommitted)
+        assert (placed.branch, placed.base) == (branch, lab.repo.tip())
+        assert committed.commits == (lab.repo.tip(branch),)
+        told = await lab.run_podium("verify", run)
         assert told.returncode == 0, told.stdout
-    yard.check(first, second, third)
+    lab.assert_clean_end(first, second, third)
 
 
-async def test_delegating_at_the_command_line_is_enough(yard: Yard) -> None:
+async def test_delegating_at_the_command_line_is_enough(lab: WorkerLab) -> None:
     task = f"Write it\n```script\n{json.dumps([write('one.txt'), 'written'])}\n```"
 
-    told = await yard.podium("delegate", "feat/one", task, "--auto-approve", "Write", "--json")
+    told = await lab.run_podium("delegate", "feat/one", task, "--auto-approve", "Write", "--json")
 
     assert told.returncode == 0, told.stderr
     run = json.loads(told.stdout)["id"]
-    assert (await yard.ended(run)).outcome == "succeeded"
-    await yard.deserted()
-    assert yard.file("feat/one", "one.txt") == "x"
-    assert yard.commits("feat/one") == ["Write it"]
-    yard.check(run)
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    await lab.wait_no_processes()
+    assert lab.read_file("feat/one", "one.txt") == "x"
+    assert lab.commits("feat/one") == ["Write it"]
+    lab.assert_clean_end(run)
 
 
-async def test_a_worker_begins_with_what_those_before_it_brought_together(yard: Yard) -> None:
-    one = await yard.hire("feat/one", write("one.txt"), "one")
-    two = await yard.hire("feat/two", write("two.txt"), "two")
-    both = await yard.hire(
+async def test_a_worker_starts_from_the_merged_work_of_those_it_follows(lab: WorkerLab) -> None:
+    one = await lab.delegate("feat/one", write("one.txt"), "one")
+    two = await lab.delegate("feat/two", write("two.txt"), "two")
+    both = await lab.delegate(
         "feat/both", bash("mkdir both"), bash("cp one.txt two.txt both"), "both", follows=["feat/one", "feat/two"]
     )
-    yard.command()
+    lab.start_commander()
 
     for run in (one, two, both):
-        assert (await yard.ended(run)).outcome == "succeeded"
+        assert (await lab.wait_ended(run)).outcome == "succeeded"
 
-    await yard.over()
-    assert yard.file("feat/both", "both/two.txt") == "x"
-    [placed] = yard.events(both, WorkerPlaced)
-    [committed] = yard.events(both, WorkCommitted)
-    assert yard.repo.git("rev-parse", f"{placed.base}^@").split() == [
-        yard.repo.tip("feat/one"),
-        yard.repo.tip("feat/two"),
+    await lab.wait_finished()
+    assert lab.read_file("feat/both", "both/two.txt") == "x"
+    [placed] = lab.events(both, WorkerPlaced)
+    [committed] = lab.events(both, WorkCommitted)
+    assert lab.repo.git("rev-parse", f"{placed.base}^@").split() == [
+        lab.repo.tip("feat/one"),
+        lab.repo.tip("feat/two"),
     ]
     assert committed.files == ("both/one.txt", "both/two.txt")
-    yard.check(one, two, both)
+    lab.assert_clean_end(one, two, both)
 
 
-async def test_what_a_worker_brought_is_followed_also_when_its_branch_is_gone(yard: Yard) -> None:
-    one = await yard.hire("feat/one", write("one.txt"), "one")
-    yard.command()
-    await yard.ended(one)
-    await yard.over()
-    left = yard.repo.tip("feat/one")
-    yard.repo.git("worktree", "remove", "--force", str(yard.path("feat/one")))
-    yard.repo.git("branch", "-D", "feat/one")
+async def test_the_work_of_a_worker_can_be_followed_even_when_its_branch_is_gone(lab: WorkerLab) -> None:
+    one = await lab.delegate("feat/one", write("one.txt"), "one")
+    lab.start_commander()
+    await lab.wait_ended(one)
+    await lab.wait_finished()
+    left = lab.repo.tip("feat/one")
+    lab.repo.git("worktree", "remove", "--force", str(lab.worktree_path("feat/one")))
+    lab.repo.git("branch", "-D", "feat/one")
 
-    two = await yard.hire("feat/two", "two", follows=["feat/one"])
-    yard.command()
+    two = await lab.delegate("feat/two", "two", follows=["feat/one"])
+    lab.start_commander()
 
-    assert (await yard.ended(two)).outcome == "succeeded"
-    await yard.over()
-    assert [placed.base for placed in yard.events(two, WorkerPlaced)] == [left]
-
-
-async def test_what_a_person_adds_to_a_followed_branch_is_followed_too(yard: Yard) -> None:
-    one = await yard.hire("feat/one", write("one.txt"), "one")
-    yard.command()
-    await yard.ended(one)
-    await yard.over()
-    yard.repo.git("commit", "--allow-empty", "-m", "by hand", at=yard.path("feat/one"))
-
-    two = await yard.hire("feat/two", "two", follows=["feat/one"])
-    yard.command()
-
-    assert (await yard.ended(two)).outcome == "succeeded"
-    await yard.over()
-    assert [placed.base for placed in yard.events(two, WorkerPlaced)] == [yard.repo.tip("feat/one")]
+    assert (await lab.wait_ended(two)).outcome == "succeeded"
+    await lab.wait_finished()
+    assert [placed.base for placed in lab.events(two, WorkerPlaced)] == [left]
 
 
-async def test_who_follows_one_that_failed_fails_with_that_reason(yard: Yard) -> None:
-    first = await yard.hire("feat/one", {"fails": {"status": 400, "message": "no such model"}})
-    second = await yard.hire("feat/two", "two", follows=["feat/one"])
-    third = await yard.hire("feat/three", "three", follows=["feat/two"])
-    yard.command()
+async def test_commits_that_a_person_adds_to_a_followed_branch_are_included(lab: WorkerLab) -> None:
+    one = await lab.delegate("feat/one", write("one.txt"), "one")
+    lab.start_commander()
+    await lab.wait_ended(one)
+    await lab.wait_finished()
+    lab.repo.git("commit", "--allow-empty", "-m", "by hand", at=lab.worktree_path("feat/one"))
 
-    ends = [await yard.ended(run) for run in (first, second, third)]
+    two = await lab.delegate("feat/two", "two", follows=["feat/one"])
+    lab.start_commander()
 
-    await yard.over()
+    assert (await lab.wait_ended(two)).outcome == "succeeded"
+    await lab.wait_finished()
+    assert [placed.base for placed in lab.events(two, WorkerPlaced)] == [lab.repo.tip("feat/one")]
+
+
+async def test_a_worker_that_follows_a_failed_one_fails_with_that_reason(lab: WorkerLab) -> None:
+    first = await lab.delegate("feat/one", {"fails": {"status": 400, "message": "no such model"}})
+    second = await lab.delegate("feat/two", "two", follows=["feat/one"])
+    third = await lab.delegate("feat/three", "three", follows=["feat/two"])
+    lab.start_commander()
+
+    ends = [await lab.wait_ended(run) for run in (first, second, third)]
+
+    await lab.wait_finished()
     assert [end.outcome for end in ends] == ["failed"] * 3
     assert "feat/one, which it was to follow, failed" in str(ends[1].failure)
     assert "no such model" in str(ends[1].failure)
     assert "feat/two, which it was to follow, failed" in str(ends[2].failure)
-    assert not yard.path("feat/two").exists()
-    yard.check(first, second, third)
+    assert not lab.worktree_path("feat/two").exists()
+    lab.assert_clean_end(first, second, third)
 
 
-async def test_who_follows_branches_that_clash_fails_and_says_where(yard: Yard) -> None:
-    await yard.hire("feat/one", write("same.txt", "one\n"), "one")
-    await yard.hire("feat/two", write("same.txt", "two\n"), "two")
-    both = await yard.hire("feat/both", "both", follows=["feat/one", "feat/two"])
-    yard.command()
+async def test_a_worker_that_follows_conflicting_branches_fails_and_names_the_files(lab: WorkerLab) -> None:
+    await lab.delegate("feat/one", write("same.txt", "one\n"), "one")
+    await lab.delegate("feat/two", write("same.txt", "two\n"), "two")
+    both = await lab.delegate("feat/both", "both", follows=["feat/one", "feat/two"])
+    lab.start_commander()
 
-    ended = await yard.ended(both)
+    ended = await lab.wait_ended(both)
 
-    await yard.over()
+    await lab.wait_finished()
     assert "clash in same.txt" in str(ended.failure)
-    yard.check(both)
+    lab.assert_clean_end(both)
 
 
-async def test_a_circle_of_workers_is_refused(yard: Yard) -> None:
-    await yard.hire("feat/one", "one")
-    await yard.hire("feat/two", "two", follows=["feat/one"])
+async def test_a_circle_of_workers_is_refused(lab: WorkerLab) -> None:
+    await lab.delegate("feat/one", "one")
+    await lab.delegate("feat/two", "two", follows=["feat/one"])
 
     with pytest.raises(Mistake, match="cannot wait for itself"):
-        await yard.hire("feat/three", "three", follows=["feat/three"])
+        await lab.delegate("feat/three", "three", follows=["feat/three"])
     with pytest.raises(Mistake, match="a worker is on 'feat/one' already"):
-        await yard.hire("feat/one", "one", follows=["feat/two"])
+        await lab.delegate("feat/one", "one", follows=["feat/two"])
     with pytest.raises(Mistake, match="no worker was ever on 'feat/four'"):
-        await yard.hire("feat/five", "five", follows=["feat/four"])
+        await lab.delegate("feat/five", "five", follows=["feat/four"])
 
 
-async def test_what_workers_brought_goes_onto_a_train_and_what_does_not_fit_is_left_out(yard: Yard) -> None:
+async def test_a_train_merges_the_branches_of_workers_and_leaves_out_those_that_do_not_fit(lab: WorkerLab) -> None:
     branches = ("feat/good", "feat/clash", "feat/broken")
     moves = ([write("same.txt", "a\n"), "good"], [write("same.txt", "b\n"), "clash"], [write("broken.txt"), "broken"])
-    runs = await yard.hire_all(dict(zip(branches, moves, strict=True)))
-    yard.command()
+    runs = await lab.delegate_all(dict(zip(branches, moves, strict=True)))
+    lab.start_commander()
     for run in runs:
-        assert (await yard.ended(run)).outcome == "succeeded"
-    await yard.over()
+        assert (await lab.wait_ended(run)).outcome == "succeeded"
+    await lab.wait_finished()
 
-    cars = [yard.repo.car(one) for one in branches]
-    made = await train(yard.repo.path, cars, onto="main", integration="podium/train", check=passing)
+    train_branches = [lab.repo.train_branch(one) for one in branches]
+    result = await train(lab.repo.path, train_branches, onto="main", integration="podium/train", check=check_not_broken)
 
-    assert [one.branch for one in made.coupled] == ["feat/good"]
-    assert {one.branch: one.reason for one in made.left_out} == {"feat/clash": "conflict", "feat/broken": "check"}
-    assert made.left_out[0].files == ("same.txt",)
-    assert yard.file("podium/train", "same.txt") == "a"
+    assert [one.branch for one in result.coupled] == ["feat/good"]
+    assert {one.branch: one.reason for one in result.left_out} == {"feat/clash": "conflict", "feat/broken": "check"}
+    assert result.left_out[0].files == ("same.txt",)
+    assert lab.read_file("podium/train", "same.txt") == "a"
 
 
-async def test_a_worker_that_waits_for_its_turn_can_be_paused_and_others_go_before_it(yard: Yard) -> None:
-    first = await yard.hire("feat/one", "one")
-    second = await yard.hire("feat/two", "two")
-    assert (await yard.podium("pause", first)).returncode == 0
-    yard.command()
+async def test_a_worker_that_waits_for_its_turn_can_be_paused_and_others_go_before_it(lab: WorkerLab) -> None:
+    first = await lab.delegate("feat/one", "one")
+    second = await lab.delegate("feat/two", "two")
+    assert (await lab.run_podium("pause", first)).returncode == 0
+    lab.start_commander()
 
-    assert (await yard.ended(second)).outcome == "succeeded"
-    await yard.over()
-    assert yard.events(first, ModelReplied) == []
-    assert (await yard.podium("resume", first)).returncode == 0
+    assert (await lab.wait_ended(second)).outcome == "succeeded"
+    await lab.wait_finished()
+    assert lab.events(first, ModelReplied) == []
+    assert (await lab.run_podium("resume", first)).returncode == 0
 
-    assert (await yard.ended(first)).outcome == "succeeded"
-    await yard.deserted()
+    assert (await lab.wait_ended(first)).outcome == "succeeded"
+    await lab.wait_no_processes()

@@ -22,5 +22,5 @@ from podium.workers.work_commit import make_commit_subject
         ("", False, ""),
     ],
 )
-def test_a_commit_is_called_after_the_task(request_text: str, is_sent: bool, subject: str) -> None:
+def test_the_subject_of_a_commit_is_the_task(request_text: str, is_sent: bool, subject: str) -> None:
     assert make_commit_subject(request_text, is_sent=is_sent) == subject

@@ -14,7 +14,7 @@ from podium.values.errors import Mistake
 from podium.values.event import PermissionAsked, ToolAnswered
 from podium.workers.worker_options import WorkerOptions, allow_approved_rules, apply_worker_options
 
-from .worker_lab import Yard, bash, hand, write
+from .worker_lab import WorkerLab, bash, make_scripted_agent, write
 
 AGENT = Agent(name="worker", prompt="Work.", isolation="process")
 
@@ -25,7 +25,7 @@ def settings(tmp_path: Path) -> Settings:
     return Settings.load({"PODIUM_HOME": str(tmp_path)}, models={"deep": deep})
 
 
-def test_a_role_of_the_settings_brings_its_model_and_budget_and_is_briefed_once(settings: Settings) -> None:
+def test_a_role_of_the_settings_sets_model_and_budget_and_adds_its_prompt_once(settings: Settings) -> None:
     worker = apply_worker_options(AGENT, WorkerOptions(role="deep"), settings)
 
     assert (worker.model, worker.isolation, worker.budget) == ("deep", "shared", Budget(usd=2))
@@ -33,16 +33,16 @@ def test_a_role_of_the_settings_brings_its_model_and_budget_and_is_briefed_once(
 
 
 def test_another_model_keeps_all_else_of_a_role(settings: Settings) -> None:
-    terms = WorkerOptions(role="deep", model="openai:small")
+    options = WorkerOptions(role="deep", model="openai:small")
 
-    worker = apply_worker_options(AGENT, terms, settings)
+    worker = apply_worker_options(AGENT, options, settings)
 
     assert (worker.model, worker.budget) == ("openai:small", Budget(usd=2))
     assert settings.build_system_prompt(worker) == "Work.\n\nThink."
-    assert allow_approved_rules(settings, terms).permissions.allow == ("Bash(make *)",)
+    assert allow_approved_rules(settings, options).permissions.allow == ("Bash(make *)",)
 
 
-def test_what_is_said_of_a_worker_goes_before_its_role(settings: Settings) -> None:
+def test_options_of_a_worker_take_precedence_over_its_role(settings: Settings) -> None:
     agent = structs.replace(AGENT, budget=Budget(files_changed=0, turns=9))
 
     worker = apply_worker_options(agent, WorkerOptions(role="deep", budget=Budget(turns=3), timeout=9.0), settings)
@@ -51,21 +51,21 @@ def test_what_is_said_of_a_worker_goes_before_its_role(settings: Settings) -> No
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_roles_that_come_along_leave_commands_to_be_asked_for(settings: Settings, name: str) -> None:
+def test_built_in_roles_do_not_allow_commands(settings: Settings, name: str) -> None:
     allowed = allow_approved_rules(settings, WorkerOptions(role=name, approved=("WebFetch",))).permissions.allow
 
     assert allowed == ("WebFetch", "Edit", "Write", "run_checks")
     assert apply_worker_options(AGENT, WorkerOptions(role=name), settings).model == ""
 
 
-def test_a_role_or_rule_that_there_is_not_is_told(settings: Settings) -> None:
+def test_an_unknown_role_or_an_invalid_rule_is_refused(settings: Settings) -> None:
     with pytest.raises(Mistake, match="there is no role 'fast'; there are deep, complex-feature"):
         apply_worker_options(AGENT, WorkerOptions(role="fast"), settings)
     with pytest.raises(Mistake, match="Bash\\("):
         allow_approved_rules(settings, WorkerOptions(approved=("Bash(",)))
 
 
-def test_what_a_repository_would_allow_for_a_role_is_ignored(tmp_path: Path) -> None:
+def test_rules_that_a_repository_allows_for_a_role_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "podium.yaml").write_text("models:\n  deep: {model: 'openai:m', rules: [Bash]}\n")
 
     settings = Settings.load({"PODIUM_HOME": str(tmp_path / "home")}, repo=tmp_path)
@@ -74,34 +74,36 @@ def test_what_a_repository_would_allow_for_a_role_is_ignored(tmp_path: Path) -> 
     assert settings.notices == ("podium.yaml:2: models.deep.rules: is ignored: files of a repository can only tighten",)
 
 
-async def test_a_worker_in_a_role_does_what_that_allows_and_asks_for_the_rest(yard: Yard) -> None:
-    yard.agent(hand(write("one.txt"), bash("touch two.txt"), "done"))
+async def test_a_worker_in_a_role_does_what_that_allows_and_asks_for_the_rest(lab: WorkerLab) -> None:
+    lab.write_agent(make_scripted_agent(write("one.txt"), bash("touch two.txt"), "done"))
 
-    done = await yard.podium("delegate", "feat/one", "go", "--agent", "hand", "--role", "simple-fix")
+    done = await lab.run_podium("delegate", "feat/one", "go", "--agent", "hand", "--role", "simple-fix")
 
     run = done.stdout.strip()
-    asked = await yard.asked(run)
+    asked = await lab.wait_asked(run)
     assert asked.action.tool == "bash"
-    yard.answer(run, asked, "once")
-    assert (await yard.ended(run)).outcome == "succeeded"
-    assert len(yard.events(run, PermissionAsked)) == 1
+    lab.answer(run, asked, "once")
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    assert len(lab.events(run, PermissionAsked)) == 1
 
 
-async def test_where_nobody_is_to_be_asked_a_worker_is_told_no_at_once(yard: Yard) -> None:
-    yard.agent(hand(bash("touch two.txt"), "done without"))
+async def test_with_no_input_the_requests_of_a_worker_are_denied_at_once(lab: WorkerLab) -> None:
+    lab.write_agent(make_scripted_agent(bash("touch two.txt"), "done without"))
 
-    done = await yard.podium("delegate", "feat/one", "go", "--agent", "hand", "--no-input")
+    done = await lab.run_podium("delegate", "feat/one", "go", "--agent", "hand", "--no-input")
 
     run = done.stdout.strip()
-    assert (await yard.ended(run)).outcome == "succeeded"
-    assert "nobody is there to ask" in yard.events(run, ToolAnswered)[0].text
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    assert "nobody is there to ask" in lab.events(run, ToolAnswered)[0].text
 
 
 @pytest.mark.parametrize("model", ["small:7b", "openai:small:7b"])
-async def test_the_provider_goes_before_a_model_that_has_a_colon_of_its_own(yard: Yard, model: str) -> None:
-    yard.agent(hand("done"))
+async def test_the_provider_option_works_with_a_model_name_that_contains_a_colon(lab: WorkerLab, model: str) -> None:
+    lab.write_agent(make_scripted_agent("done"))
 
-    done = await yard.podium("delegate", "feat/one", "go", "--agent", "hand", "--provider", "openai", "--model", model)
+    done = await lab.run_podium(
+        "delegate", "feat/one", "go", "--agent", "hand", "--provider", "openai", "--model", model
+    )
 
-    assert (await yard.ended(done.stdout.strip())).outcome == "succeeded"
-    assert [received.call.agent for received in yard.server.calls] == ["small:7b"]
+    assert (await lab.wait_ended(done.stdout.strip())).outcome == "succeeded"
+    assert [received.call.agent for received in lab.server.calls] == ["small:7b"]

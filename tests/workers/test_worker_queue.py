@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from podium.workers.worker_queue import Job, RunStatus, plan_worker_starts
 
 
-def test_workers_are_started_in_the_order_of_their_hiring_while_there_are_places() -> None:
+def test_workers_are_started_in_the_order_of_delegation_up_to_the_limit() -> None:
     jobs = [Job(run, run) for run in "abcd"]
 
-    taken = plan_worker_starts(jobs, statuses={}, running=["a"], most=3)
+    plan = plan_worker_starts(jobs, statuses={}, running=["a"], most=3)
 
-    assert taken.start == ["b", "c"]
-    assert taken.unstartable == []
+    assert plan.start == ["b", "c"]
+    assert plan.unstartable == []
 
 
 def test_a_worker_waits_until_all_that_it_follows_have_succeeded() -> None:
@@ -25,23 +25,23 @@ def test_a_worker_waits_until_all_that_it_follows_have_succeeded() -> None:
     assert late.start == ["c"]
 
 
-def test_one_that_failed_dooms_those_that_follow_it_and_they_say_why() -> None:
+def test_workers_that_follow_a_failed_one_cannot_start_and_give_the_reason() -> None:
     jobs = [Job("b", "b", after=("a",)), Job("c", "c", after=("gone",))]
 
-    taken = plan_worker_starts(
+    plan = plan_worker_starts(
         jobs, statuses={"a": "timed_out"}, running=[], most=4, end_texts={"a": "feat/a timed out"}
     )
 
-    assert taken.start == []
-    assert taken.unstartable == [("b", "feat/a timed out"), ("c", "gone, which it was to follow, has not succeeded")]
+    assert plan.start == []
+    assert plan.unstartable == [("b", "feat/a timed out"), ("c", "gone, which it was to follow, has not succeeded")]
 
 
-def test_who_is_paused_or_somebody_elses_is_left_and_takes_no_place() -> None:
+def test_paused_runs_and_those_of_another_process_are_skipped_and_do_not_count() -> None:
     jobs = [Job(run, run) for run in "abc"]
 
-    taken = plan_worker_starts(jobs, statuses={"a": "paused", "b": "taken"}, running=[], most=1)
+    plan = plan_worker_starts(jobs, statuses={"a": "paused", "b": "taken"}, running=[], most=1)
 
-    assert taken.start == ["c"]
+    assert plan.start == ["c"]
 
 
 @given(
@@ -49,19 +49,23 @@ def test_who_is_paused_or_somebody_elses_is_left_and_takes_no_place() -> None:
     st.integers(1, 5),
     st.data(),
 )
-def test_there_are_never_more_at_work_than_places(rests: list[RunStatus], most: int, data: st.DataObject) -> None:
-    rest = dict(enumerate(rests))
+def test_there_are_never_more_workers_running_than_the_limit(
+    statuses: list[RunStatus], most: int, data: st.DataObject
+) -> None:
+    status_by_number = dict(enumerate(statuses))
     jobs = [
         Job(str(n), str(n), tuple(map(str, data.draw(st.sets(st.integers(0, max(n - 1, 0)))))) if n else ())
-        for n in rest
+        for n in status_by_number
     ]
-    running = {str(n) for n in rest if rest[n] == "open" and data.draw(st.booleans())}
+    running = {str(n) for n in status_by_number if status_by_number[n] == "open" and data.draw(st.booleans())}
 
-    taken = plan_worker_starts(jobs, statuses={str(n): one for n, one in rest.items()}, running=running, most=most)
+    plan = plan_worker_starts(
+        jobs, statuses={str(n): one for n, one in status_by_number.items()}, running=running, most=most
+    )
 
-    assert len(taken.start) + len(running) <= max(most, len(running))
-    assert not running & set(taken.start)
-    assert not set(taken.start) & {run for run, _ in taken.unstartable}
+    assert len(plan.start) + len(running) <= max(most, len(running))
+    assert not running & set(plan.start)
+    assert not set(plan.start) & {run for run, _ in plan.unstartable}
 
 
 def test_a_worker_whose_parent_waits_for_it_is_started_though_all_places_are_taken() -> None:
@@ -88,8 +92,8 @@ def test_the_limit_is_passed_by_one_worker_for_each_parent_that_has_none(
 ) -> None:
     jobs = [Job(str(n), str(n), (), str(parent) if parent < n else "") for n, parent in enumerate(parents)]
     running = {job.run for job in jobs if int(job.run) in at_work}
-    attended = {job.parent for job in jobs if job.run in running}
-    waiting = {job.parent for job in jobs if job.run not in running and job.parent in running} - attended
+    served_parents = {job.parent for job in jobs if job.run in running}
+    waiting = {job.parent for job in jobs if job.run not in running and job.parent in running} - served_parents
 
     start = plan_worker_starts(jobs, statuses={}, running=running, most=most).start
 
@@ -97,7 +101,7 @@ def test_the_limit_is_passed_by_one_worker_for_each_parent_that_has_none(
     assert waiting <= {job.parent for job in jobs if job.run in start}
 
 
-def test_a_repository_has_no_more_at_work_than_it_says_and_keeps_no_other_waiting() -> None:
+def test_a_repository_runs_no_more_workers_than_its_limit_and_delays_no_other() -> None:
     jobs = [*(Job(run, run, root="here") for run in "abc"), *(Job(run, run, root="there") for run in "de")]
 
     found = plan_worker_starts(jobs, statuses={}, running=["a"], most=4, within={"here": 2, "there": 9})

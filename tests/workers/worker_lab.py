@@ -70,7 +70,7 @@ SILENT: dict[str, Any] = {"silent": True}
 """The move of an agent that thinks until it is ended."""
 
 
-def hand(*moves: Any, **keys: Any) -> Agent:
+def make_scripted_agent(*moves: Any, **keys: Any) -> Agent:
     """An agent that makes these moves."""
     prompt = f"You are played.\n```script\n{json.dumps(moves)}\n```"
     return Agent(name="hand", prompt=prompt, **({"tools": TOOLS} | keys))
@@ -83,7 +83,7 @@ class Process:
     pid: int
 
     @property
-    def is_there(self) -> bool:
+    def is_alive(self) -> bool:
         return bool(read_process_start(self.pid))
 
     def kill(self, sign: signal.Signals = signal.SIGKILL) -> None:
@@ -92,7 +92,7 @@ class Process:
 
 
 @dataclass
-class Yard:
+class WorkerLab:
     """Where workers are hired. What was started here ends with it."""
 
     folder: Path
@@ -125,15 +125,15 @@ class Yard:
             "OPENAI_BASE_URL": self.server.url,
         }
 
-    def settings(self, allow: Sequence[str] = (), **given: Any) -> Settings:
-        return Settings.load(self.environ, repo=self.repo.path, permissions=Permissions(allow=tuple(allow)), **given)
+    def settings(self, allow: Sequence[str] = (), **options: Any) -> Settings:
+        return Settings.load(self.environ, repo=self.repo.path, permissions=Permissions(allow=tuple(allow)), **options)
 
-    def set(self, text: str) -> None:
+    def write_settings(self, text: str) -> None:
         """Write the person's settings."""
         self.home.mkdir(exist_ok=True)
         (self.home / "config.yaml").write_text(text)
 
-    def agent(self, agent: Agent) -> None:
+    def write_agent(self, agent: Agent) -> None:
         """Write an agent's file, for the person."""
         folder = self.home / "agents"
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,33 +142,33 @@ class Yard:
 
     # Hiring
 
-    async def hire(self, branch: str, *moves: Any, allow: Sequence[str] = EVERYTHING, **given: Any) -> str:
+    async def delegate(self, branch: str, *moves: Any, allow: Sequence[str] = EVERYTHING, **options: Any) -> str:
         """Write down work for a worker that makes these moves; the id of its run."""
-        [run] = await self.hire_all({branch: moves}, allow=allow, **given)
+        [run] = await self.delegate_all({branch: moves}, allow=allow, **options)
         return run
 
-    async def hire_all(
+    async def delegate_all(
         self,
-        crew: dict[str, Sequence[Any]],
+        moves_by_branch: dict[str, Sequence[Any]],
         *,
         allow: Sequence[str] = EVERYTHING,
         tools: Sequence[str] | None = TOOLS,
-        **given: Any,
+        **options: Any,
     ) -> list[str]:
         async with App(self.settings(allow), environ=self.environ) as app:
             return [
                 await delegate_to_worker(
                     app.launcher,
-                    hand(*moves, tools=tools),
+                    make_scripted_agent(*moves, tools=tools),
                     f"work on {branch}",
                     at=self.repo.path,
                     branch=branch,
-                    **given,
+                    **options,
                 )
-                for branch, moves in crew.items()
+                for branch, moves in moves_by_branch.items()
             ]
 
-    def command(self, **variables: str) -> subprocess.Popen[bytes]:
+    def start_commander(self, **variables: str) -> subprocess.Popen[bytes]:
         """Start a commander in a process of its own."""
         with (self.folder / "commander.log").open("ab") as log:
             process = subprocess.Popen(
@@ -183,10 +183,10 @@ class Yard:
         self.commanders.append(process)
         return process
 
-    async def podium(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    async def run_podium(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Call podium in a process of its own, to its end."""
 
-        def called() -> subprocess.CompletedProcess[str]:
+        def run_process() -> subprocess.CompletedProcess[str]:
             return subprocess.run(
                 [sys.executable, "-P", "-m", "podium", *arguments],
                 cwd=self.repo.path,
@@ -196,9 +196,9 @@ class Yard:
                 timeout=LONG,
             )
 
-        return await to_thread.run_sync(called)
+        return await to_thread.run_sync(run_process)
 
-    def path(self, branch: str) -> Path:
+    def worktree_path(self, branch: str) -> Path:
         return self.folder / f"repo-worker-{branch.replace('/', '-')}"
 
     # Watching
@@ -210,52 +210,52 @@ class Yard:
     def events(self, run: str, *kinds: type[Event]) -> list[Any]:
         return [entry.event for entry in self.entries(run) if not kinds or isinstance(entry.event, kinds)]
 
-    async def wait(self, run: str, is_it: Callable[[Entry], bool], after: int = 0) -> Entry:
+    async def wait_for_entry(self, run: str, matches: Callable[[Entry], bool], after: int = 0) -> Entry:
         """The first entry of a run that is the one; waits for it."""
         with move_on_after(LONG), Follower(self.store, run, after) as entries:
             async for entry in entries:
-                if is_it(entry):
+                if matches(entry):
                     return entry
         raise AssertionError(f"run {run} has not come to it: {self.events(run)[-3:]}\n{self.logs(run)}")
 
-    async def wait_for(self, run: str, *kinds: type[Event], count: int = 1) -> Any:
+    async def wait_for_event(self, run: str, *kinds: type[Event], count: int = 1) -> Any:
         """The event of these kinds that is the so many-th on the timeline."""
         left = count
 
-        def is_it(entry: Entry) -> bool:
+        def is_nth_event(entry: Entry) -> bool:
             nonlocal left
             left -= isinstance(entry.event, kinds)
             return left == 0
 
-        return (await self.wait(run, is_it)).event
+        return (await self.wait_for_entry(run, is_nth_event)).event
 
-    async def ended(self, run: str) -> RunEnded:
-        ended = await self.wait_for(run, RunEnded)
+    async def wait_ended(self, run: str) -> RunEnded:
+        ended = await self.wait_for_event(run, RunEnded)
         assert isinstance(ended, RunEnded)
         return ended
 
-    async def asked(self, run: str, number: int = 1) -> PermissionAsked:
-        asked = await self.wait_for(run, PermissionAsked, count=number)
+    async def wait_asked(self, run: str, number: int = 1) -> PermissionAsked:
+        asked = await self.wait_for_event(run, PermissionAsked, count=number)
         assert isinstance(asked, PermissionAsked)
         return asked
 
-    async def called(self, count: int) -> None:
+    async def wait_called(self, count: int) -> None:
         """Wait until the model was called so many times."""
         with fail_after(LONG):
             await self.server.wait_calls(count)
 
-    async def over(self) -> None:
+    async def wait_finished(self) -> None:
         """Wait until all commanders have ended by themselves, and with them every process of the yard."""
         for process in self.commanders:
-            await gone(process.pid)
+            await wait_exited(process.pid)
             process.wait()
-        await self.deserted()
+        await self.wait_no_processes()
 
-    async def deserted(self) -> None:
+    async def wait_no_processes(self) -> None:
         """Wait until no process of the yard is left."""
-        while found := self.processes():
+        while found := self.list_processes():
             for process in found:
-                await gone(process.pid)
+                await wait_exited(process.pid)
 
     def logs(self, run: str) -> str:
         files = (self.home / "logs" / f"{run}.log", self.folder / "commander.log")
@@ -272,7 +272,7 @@ class Yard:
 
     # Who is there
 
-    def processes(self) -> list[Process]:
+    def list_processes(self) -> list[Process]:
         """Every process that has to do with the yard, those in sandboxes among them."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
@@ -285,21 +285,21 @@ class Yard:
                 found.append(Process(int(folder.name)))
         return found
 
-    async def worker(self, run: str, start: int = 1) -> Process:
+    async def wait_worker(self, run: str, start: int = 1) -> Process:
         """The process of a worker, its so many-th."""
-        resumed = await self.wait_for(run, RunResumed, count=start)
+        resumed = await self.wait_for_event(run, RunResumed, count=start)
         return Process(resumed.pid)
 
-    def workers(self, *runs: str) -> list[Process]:
+    def list_running_workers(self, *runs: str) -> list[Process]:
         """The processes that are at work on these runs."""
         known = [self.events(run, RunResumed) for run in runs]
-        return [one for one in (Process(resumed[-1].pid) for resumed in known if resumed) if one.is_there]
+        return [one for one in (Process(resumed[-1].pid) for resumed in known if resumed) if one.is_alive]
 
     # What must hold at the end
 
-    def check(self, *runs: str) -> None:
+    def assert_clean_end(self, *runs: str) -> None:
         """Nothing is left over, nothing is unknown, and every timeline is whole."""
-        assert self.processes() == []
+        assert self.list_processes() == []
         assert WorkerIndex(self.store).list_open() == []
         assert [
             path.name for path in ensure_socket_folder(self.store).iterdir() if path.name.startswith("commander")
@@ -325,19 +325,19 @@ class Yard:
     def commits(self, branch: str, base: str = "main") -> list[str]:
         return self.repo.git("log", "--format=%s", f"{base}..{branch}").splitlines()
 
-    def file(self, branch: str, path: str) -> str:
+    def read_file(self, branch: str, path: str) -> str:
         return self.repo.git("show", f"{branch}:{path}")
 
     async def close(self) -> None:
         for process in self.commanders:
             process.kill()
             process.wait()
-        for one in self.processes():
+        for one in self.list_processes():
             one.kill()
-        await self.deserted()
+        await self.wait_no_processes()
 
 
-async def gone(pid: int) -> None:
+async def wait_exited(pid: int) -> None:
     """Wait until a process has ended."""
     try:
         descriptor = os.pidfd_open(pid)

@@ -53,10 +53,10 @@ class Repo:
     def tree(self, commit: str) -> str:
         return self.git("rev-parse", f"{commit}^{{tree}}")
 
-    def car(self, branch: str, *after: str) -> TrainBranch:
+    def train_branch(self, branch: str, *after: str) -> TrainBranch:
         return TrainBranch(branch=branch, commit=self.tip(branch), after=after)
 
-    def seen(self) -> dict[str, str]:
+    def visible_state(self) -> dict[str, str]:
         """All that a person could see of the repository."""
         return {
             "refs": self.git("for-each-ref"),
@@ -68,14 +68,14 @@ class Repo:
         }
 
 
-def edited(line: int, text: str) -> str:
+def replace_line(line: int, text: str) -> str:
     """The usual content with another line in it."""
     lines = LINES.splitlines(keepends=True)
     lines[line] = f"{text}\n"
     return "".join(lines)
 
 
-async def passing(path: Path) -> CheckResult:
+async def check_not_broken(path: Path) -> CheckResult:
     """A check that looks for a file and finds fault with it."""
     if (path / "broken.txt").exists():
         return CheckResult(passed=False, command="make test", output="line\n" * 100 + "1 failed: broken.txt\n")

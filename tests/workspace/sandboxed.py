@@ -28,7 +28,7 @@ SET_DUMPABLE = 4
 
 
 @dataclass
-class Said:
+class CommandResult:
     """What a command came to."""
 
     code: int
@@ -61,33 +61,33 @@ class Place:
         )
         return done.stdout
 
-    def bash(self, script: str, *args: str, timeout: float = 30, **options: Any) -> Said:
+    def bash(self, script: str, *args: str, timeout: float = 30, **options: Any) -> CommandResult:
         """Run a script in a sandbox made for it."""
         return self.run(["/bin/bash", "-c", script, "bash", *args], timeout=timeout, **options)
 
-    def python(self, script: str, *args: str, **options: Any) -> Said:
+    def python(self, script: str, *args: str, **options: Any) -> CommandResult:
         return self.run([PYTHON, "-c", script, *args], **options)
 
-    def run(self, argv: list[str], *, timeout: float = 30, **options: Any) -> Said:
-        async def there() -> Said:
+    def run(self, argv: list[str], *, timeout: float = 30, **options: Any) -> CommandResult:
+        async def find_and_run() -> CommandResult:
             sandbox = await Sandbox.find(self.repo, **{"home": self.home, **self.options, **options})
             try:
-                return await said(sandbox, argv, timeout=timeout)
+                return await run_in_sandbox(sandbox, argv, timeout=timeout)
             finally:
                 sandbox.remove_placeholders()
 
         if self.who == "root" or os.geteuid() != 0:
-            return anyio.run(there)
-        return self._as_user(there)
+            return anyio.run(find_and_run)
+        return self._run_as_user(find_and_run)
 
-    def _as_user(self, there: Any) -> Said:
+    def _run_as_user(self, main: Any) -> CommandResult:
         """In a process of the user: forked, because an ordinary user may not be able to read our interpreter."""
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
-                _become(USER, self.folder)
-                result = anyio.run(there)
+                _switch_user(USER, self.folder)
+                result = anyio.run(main)
                 os.write(writing, json.dumps([result.code, result.text, result.is_late]).encode())
             except BaseException:
                 os.write(writing, json.dumps([-1, traceback.format_exc(), False]).encode())
@@ -97,10 +97,10 @@ class Place:
         with os.fdopen(reading, "rb") as pipe:
             answer = pipe.read()
         os.waitpid(pid, 0)
-        return Said(*json.loads(answer))
+        return CommandResult(*json.loads(answer))
 
 
-async def said(sandbox: Sandbox, argv: list[str], *, timeout: float = 30) -> Said:
+async def run_in_sandbox(sandbox: Sandbox, argv: list[str], *, timeout: float = 30) -> CommandResult:
     text = bytearray()
 
     def take(chunk: bytes) -> bool:
@@ -110,10 +110,10 @@ async def said(sandbox: Sandbox, argv: list[str], *, timeout: float = 30) -> Sai
     ended: ProcessExit = await run_process(
         sandbox.wrap(argv), directory=str(sandbox.checkout), timeout=timeout, take=take
     )
-    return Said(ended.code, text.decode(errors="replace"), ended.has_timed_out)
+    return CommandResult(ended.code, text.decode(errors="replace"), ended.has_timed_out)
 
 
-def _become(user: str, folder: Path) -> None:
+def _switch_user(user: str, folder: Path) -> None:
     entry = pwd.getpwnam(user)
     os.environ["HOME"] = str(folder / "person")
     os.setgroups([])

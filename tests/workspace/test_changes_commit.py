@@ -23,29 +23,29 @@ def repo(tmp_path: Path) -> Repo:
 @pytest.fixture
 async def checkout(repo: Repo, tmp_path: Path) -> Checkout:
     """The checkout of a worker that has changed, made and removed a file."""
-    of = Worktrees(repository=Repository.at(repo.path), ledger=Ledger(tmp_path / "podium.db"))
-    made = await of.create("feat/one")
-    (made.path / "a.txt").write_text("changed\n")
-    (made.path / "new.txt").write_text("new\n")
-    (made.path / "old.txt").unlink()
-    return made
+    worktrees = Worktrees(repository=Repository.at(repo.path), ledger=Ledger(tmp_path / "podium.db"))
+    created = await worktrees.create("feat/one")
+    (created.path / "a.txt").write_text("changed\n")
+    (created.path / "new.txt").write_text("new\n")
+    (created.path / "old.txt").unlink()
+    return created
 
 
-async def test_what_a_worker_changed_is_one_commit_on_its_branch(repo: Repo, checkout: Checkout) -> None:
+async def test_the_changes_of_a_worker_are_one_commit_on_its_branch(repo: Repo, checkout: Checkout) -> None:
     main = repo.tip()
 
-    brought = await commit_work(checkout, subject="Add the thing\nand more", body="It was missing.")
+    committed = await commit_work(checkout, subject="Add the thing\nand more", body="It was missing.")
 
-    assert brought.commit == repo.tip("feat/one")
-    assert brought.commits == (brought.commit,)
-    assert brought.files == ("a.txt", "new.txt", "old.txt")
-    assert (brought.added, brought.removed) == (2, 60)
+    assert committed.commit == repo.tip("feat/one")
+    assert committed.commits == (committed.commit,)
+    assert committed.files == ("a.txt", "new.txt", "old.txt")
+    assert (committed.added, committed.removed) == (2, 60)
     assert repo.git("log", "-1", "--format=%P %B", "feat/one") == f"{main} Add the thing and more\n\nIt was missing."
     assert repo.git("status", "--porcelain", at=checkout.path) == ""
     assert repo.tip() == main
 
 
-async def test_bringing_it_home_again_finds_nothing_to_do(repo: Repo, checkout: Checkout) -> None:
+async def test_committing_again_finds_nothing_to_do(repo: Repo, checkout: Checkout) -> None:
     first = await commit_work(checkout, subject="once")
 
     second = await commit_work(checkout, subject="twice")
@@ -64,7 +64,9 @@ async def test_a_crash_right_after_the_commit_leaves_nothing_to_commit(repo: Rep
     assert repo.git("status", "--porcelain", at=checkout.path) == ""
 
 
-async def test_what_is_no_file_holds_nothing_up_and_stays_out(repo: Repo, checkout: Checkout, tmp_path: Path) -> None:
+async def test_pipes_and_sockets_do_not_block_the_commit_and_stay_out(
+    repo: Repo, checkout: Checkout, tmp_path: Path
+) -> None:
     (tmp_path / "secret").write_text("CANARY")
     os.mkfifo(checkout.path / "pipe")
     (checkout.path / "link").symlink_to(tmp_path / "secret")
@@ -74,23 +76,23 @@ async def test_what_is_no_file_holds_nothing_up_and_stays_out(repo: Repo, checko
     tool.write_text("x")
     tool.chmod(0o6755)
 
-    brought = await commit_work(checkout, subject="odd things")
+    committed = await commit_work(checkout, subject="odd things")
 
-    assert brought.files == ("a.txt", "link", "new.txt", "old.txt", "tool")
+    assert committed.files == ("a.txt", "link", "new.txt", "old.txt", "tool")
     assert repo.git("ls-tree", "feat/one", "link", "tool").split()[::4] == ["120000", "100755"]
     assert repo.git("show", "feat/one:link") == str(tmp_path / "secret")
 
 
 async def test_where_nothing_was_changed_nothing_is_committed(repo: Repo, tmp_path: Path) -> None:
-    of = Worktrees(repository=Repository.at(repo.path), ledger=Ledger(tmp_path / "podium.db"))
+    worktrees = Worktrees(repository=Repository.at(repo.path), ledger=Ledger(tmp_path / "podium.db"))
 
-    brought = await commit_work(await of.create("feat/one"), subject="nothing")
+    committed = await commit_work(await worktrees.create("feat/one"), subject="nothing")
 
-    assert brought.commit == repo.tip()
-    assert (brought.commits, brought.files) == ((), ())
+    assert committed.commit == repo.tip()
+    assert (committed.commits, committed.files) == ((), ())
 
 
-async def test_a_subject_that_says_nothing_is_given_another(repo: Repo, checkout: Checkout) -> None:
+async def test_a_blank_subject_is_replaced(repo: Repo, checkout: Checkout) -> None:
     await commit_work(checkout, subject=" \n ")
 
     assert repo.git("log", "-1", "--format=%s", "feat/one") == "Work of an agent"

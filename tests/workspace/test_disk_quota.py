@@ -24,7 +24,7 @@ MB = 1_000_000
 
 
 @pytest.fixture
-def home(repo: Path, tmp_path: Path) -> Worktrees:
+def worktrees(repo: Path, tmp_path: Path) -> Worktrees:
     return Worktrees(repository=Repository.at(repo), ledger=Ledger(tmp_path / "home" / "podium.db"), quota=10 * MB)
 
 
@@ -34,15 +34,17 @@ def fill(folder: Path, megabytes: int) -> None:
         file.truncate(megabytes * MB)
 
 
-async def test_once_the_quota_is_reached_no_more_are_made_and_what_would_work_is_said(home: Worktrees) -> None:
-    small, large = await home.create("small"), await home.create("large")
+async def test_once_the_quota_is_reached_no_worktree_is_made_and_the_error_says_what_would_work(
+    worktrees: Worktrees,
+) -> None:
+    small, large = await worktrees.create("small"), await worktrees.create("large")
     fill(small.path, 4)
     fill(large.path, 7)
 
     with pytest.raises(Mistake) as refused:
-        await home.create("more")
+        await worktrees.create("more")
     with pytest.raises(Mistake, match=r"no worktree can be made"):
-        await home.must_be_creatable("more")
+        await worktrees.must_be_creatable("more")
 
     assert str(refused.value) == (
         "no worktree can be made, because the worktrees of workers take 11 MB of the 10 MB that "
@@ -50,81 +52,81 @@ async def test_once_the_quota_is_reached_no_more_are_made_and_what_would_work_is
         f"the largest: {large.path} (7 MB), {small.path} (4 MB); "
         "podium worktrees cleanup makes room, and a higher quota would do as well"
     )
-    assert [one.branch for one in await home.ledger.list_worktrees()] == ["small", "large"]
-    assert (await replace(home, quota=12 * MB).create("more")).path.exists()
+    assert [one.branch for one in await worktrees.ledger.list_worktrees()] == ["small", "large"]
+    assert (await replace(worktrees, quota=12 * MB).create("more")).path.exists()
 
 
-async def test_room_that_was_made_by_hand_or_by_cleaning_up_counts_at_once(home: Worktrees, repo: Path) -> None:
-    first = await home.create("first")
+async def test_room_that_was_made_by_hand_or_by_cleaning_up_counts_at_once(worktrees: Worktrees, repo: Path) -> None:
+    first = await worktrees.create("first")
     (repo / ".git" / "info" / "exclude").write_text("big\n")
     fill(first.path, 11)
     with pytest.raises(Mistake, match=r"take 11 MB of the 10 MB"):
-        await home.create("second")
+        await worktrees.create("second")
 
     (first.path / "big").unlink()
-    second = await home.create("second")
+    second = await worktrees.create("second")
     fill(second.path, 11)
     with pytest.raises(Mistake, match=r"take 11 MB of the 10 MB"):
-        await home.create("third")
-    await clean_up_worktrees(home)
+        await worktrees.create("third")
+    await clean_up_worktrees(worktrees)
 
-    assert (await home.create("third")).path.exists()
+    assert (await worktrees.create("third")).path.exists()
 
 
 async def test_the_worktrees_of_every_repository_of_the_store_count(
-    home: Worktrees, repo: Path, tmp_path: Path
+    worktrees: Worktrees, repo: Path, tmp_path: Path
 ) -> None:
     run_git(tmp_path, "clone", "-q", str(repo), "other")
-    other = replace(home, repository=Repository.at(tmp_path / "other"))
+    other = replace(worktrees, repository=Repository.at(tmp_path / "other"))
     fill((await other.create("theirs")).path, 6)
-    fill((await home.create("ours")).path, 6)
+    fill((await worktrees.create("ours")).path, 6)
 
     with pytest.raises(Mistake, match=r"the worktrees of workers in 2 repositories take 12 MB of the 10 MB"):
-        await home.create("more")
+        await worktrees.create("more")
 
 
-async def test_listing_remembers_what_was_measured_and_one_that_is_gone_takes_nothing(home: Worktrees) -> None:
-    kept, gone = await home.create("kept", run="over"), await home.create("gone", run="over")
+async def test_listing_records_the_measured_sizes_and_a_missing_worktree_takes_nothing(worktrees: Worktrees) -> None:
+    kept, gone = await worktrees.create("kept", run="over"), await worktrees.create("gone", run="over")
     fill(kept.path, 3)
-    before = await read_disk_usage(home.ledger, None)
+    before = await read_disk_usage(worktrees.ledger, None)
     gone.path.rename(gone.path.with_name("elsewhere"))
 
-    found = await list_worktrees(home)
+    found = await list_worktrees(worktrees)
 
     assert before.total_size < MB
     assert [(one.branch, one.size // MB, one.state) for one in found] == [("kept", 3, "ready"), ("gone", 0, "missing")]
-    assert (await read_disk_usage(home.ledger, None)).total_size == sum(one.size for one in found)
+    assert (await read_disk_usage(worktrees.ledger, None)).total_size == sum(one.size for one in found)
 
 
-async def test_only_what_somebody_works_in_is_measured_for_a_new_one(home: Worktrees) -> None:
-    over = await home.create("over", run="a run that is no open worker's")
+async def test_only_worktrees_in_use_are_measured_for_a_new_one(worktrees: Worktrees) -> None:
+    over = await worktrees.create("over", run="a run that is no open worker's")
     fill(over.path, 11)
-    idle = await home.create("idle")
+    idle = await worktrees.create("idle")
 
-    remembered = {one.branch: one.size // MB for one in await home.ledger.list_worktrees()}
+    remembered = {one.branch: one.size // MB for one in await worktrees.ledger.list_worktrees()}
     fill(idle.path, 2)
-    await home.create("more", run="another")
+    await worktrees.create("more", run="another")
 
     assert remembered == {"over": 0, "idle": 0}
-    assert {one.branch: one.size // MB for one in await home.ledger.list_worktrees()} == {
+    assert {one.branch: one.size // MB for one in await worktrees.ledger.list_worktrees()} == {
         "over": 0,
         "idle": 2,
         "more": 0,
     }
 
 
-async def test_without_a_quota_nothing_is_refused_and_all_of_it_is_told(home: Worktrees) -> None:
-    home = replace(home, quota=None)
-    fill((await home.create("feat")).path, 2000)
-    await list_worktrees(home)
+async def test_without_a_quota_nothing_is_refused_and_the_total_is_reported(worktrees: Worktrees) -> None:
+    worktrees = replace(worktrees, quota=None)
+    fill((await worktrees.create("feat")).path, 2000)
+    await list_worktrees(worktrees)
 
-    there = await read_disk_usage(home.ledger, None)
+    usage = await read_disk_usage(worktrees.ledger, None)
 
-    assert (str(there), there.is_reached) == ("the worktrees of workers take 2 GB", False)
-    assert (await home.create("more")).path.exists()
+    assert (str(usage), usage.is_reached) == ("the worktrees of workers take 2 GB", False)
+    assert (await worktrees.create("more")).path.exists()
 
 
-def test_a_size_counts_no_link_and_stops_at_nothing(tmp_path: Path) -> None:
+def test_measuring_follows_no_link_and_never_fails(tmp_path: Path) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     (inside / "sub").mkdir(parents=True)
     outside.mkdir()
@@ -140,7 +142,7 @@ def test_a_size_counts_no_link_and_stops_at_nothing(tmp_path: Path) -> None:
     assert measure_folder(tmp_path / "nothing") == 0
 
 
-def test_folders_without_end_are_measured_as_deep_as_they_have_a_path(tmp_path: Path) -> None:
+def test_very_deep_folders_are_measured_as_far_as_a_path_can_reach(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * 10)
     try:
         at = os.open(tmp_path, os.O_RDONLY)

@@ -10,7 +10,7 @@ from podium.values.errors import Mistake
 from podium.workspace.git.repository import Repository
 from podium.workspace.merging.fast_forward import fast_forward
 
-from .merging import LINES, Repo, edited
+from .merging import LINES, Repo, replace_line
 
 
 @pytest.fixture
@@ -18,41 +18,41 @@ def repo(tmp_path: Path) -> Repo:
     return Repo(tmp_path / "repo")
 
 
-async def forward(repo: Repo, branch: str = "feat", **other: str) -> None:
+async def forward_main(repo: Repo, branch: str = "feat", **other: str) -> None:
     commit = repo.tip(branch)
     asked = {"commit": commit, "expected_tree": repo.tree(commit), "expected_old": repo.tip(), **other}
     await fast_forward(repo.path, "main", **asked)
 
 
-async def refused(repo: Repo, match: str, branch: str = "feat", **other: str) -> None:
+async def expect_refusal(repo: Repo, match: str, branch: str = "feat", **other: str) -> None:
     """It is refused in these words, and nothing has changed."""
-    before = repo.seen()
+    before = repo.visible_state()
 
     with pytest.raises(Mistake, match=match):
-        await forward(repo, branch, **other)
+        await forward_main(repo, branch, **other)
 
-    assert repo.seen() == before
+    assert repo.visible_state() == before
 
 
 async def test_the_target_and_its_checkout_move_together(repo: Repo) -> None:
-    feat = repo.branch("feat", {"a.txt": edited(0, "feat"), "old.txt": None, "sub/new.txt": "1\n"})
+    feat = repo.branch("feat", {"a.txt": replace_line(0, "feat"), "old.txt": None, "sub/new.txt": "1\n"})
     (repo.path / "notes.txt").write_text("mine\n")
 
-    await forward(repo)
+    await forward_main(repo)
 
     assert repo.tip() == feat
     assert repo.git("status", "--porcelain") == "?? notes.txt"
-    assert (repo.path / "a.txt").read_text() == edited(0, "feat")
+    assert (repo.path / "a.txt").read_text() == replace_line(0, "feat")
     assert not (repo.path / "old.txt").exists()
     assert "podium: fast-forward" in repo.git("reflog", "-1", "main")
 
 
 async def test_a_target_that_is_checked_out_nowhere_moves_alone(repo: Repo) -> None:
-    feat = repo.branch("feat", {"a.txt": edited(0, "feat")})
+    feat = repo.branch("feat", {"a.txt": replace_line(0, "feat")})
     repo.git("switch", "-q", "-c", "other")
     (repo.path / "a.txt").write_text("unsaved\n")
 
-    await forward(repo)
+    await forward_main(repo)
 
     assert repo.tip() == feat
     assert repo.git("status", "--porcelain") == "M a.txt"
@@ -60,75 +60,79 @@ async def test_a_target_that_is_checked_out_nowhere_moves_alone(repo: Repo) -> N
 
 
 async def test_a_target_that_is_checked_out_in_a_worktree_moves_there(repo: Repo, tmp_path: Path) -> None:
-    feat = repo.branch("feat", {"a.txt": edited(0, "feat")})
+    feat = repo.branch("feat", {"a.txt": replace_line(0, "feat")})
     repo.git("switch", "-q", "-c", "other")
     repo.git("worktree", "add", "-q", str(tmp_path / "wt"), "main")
 
-    await forward(repo)
+    await forward_main(repo)
 
     assert repo.tip() == feat
     assert repo.git("status", "--porcelain", at=tmp_path / "wt") == ""
-    assert (tmp_path / "wt" / "a.txt").read_text() == edited(0, "feat")
+    assert (tmp_path / "wt" / "a.txt").read_text() == replace_line(0, "feat")
     assert (repo.path / "a.txt").read_text() == LINES
 
 
-async def test_what_was_pushed_after_the_review_is_refused(repo: Repo) -> None:
-    reviewed = repo.tree(repo.branch("feat", {"a.txt": edited(0, "reviewed")}))
-    repo.branch("feat", {"a.txt": edited(0, "pushed later")}, start="feat")
+async def test_commits_pushed_after_the_review_are_refused(repo: Repo) -> None:
+    reviewed = repo.tree(repo.branch("feat", {"a.txt": replace_line(0, "reviewed")}))
+    repo.branch("feat", {"a.txt": replace_line(0, "pushed later")}, start="feat")
 
-    await refused(repo, f"and {reviewed[:12]} was approved; look at it again", expected_tree=reviewed)
+    await expect_refusal(repo, f"and {reviewed[:12]} was approved; look at it again", expected_tree=reviewed)
 
 
 async def test_a_target_that_moved_meanwhile_is_refused(repo: Repo) -> None:
-    repo.branch("feat", {"a.txt": edited(0, "feat")})
+    repo.branch("feat", {"a.txt": replace_line(0, "feat")})
     old = repo.tip()
-    repo.commit({"b.txt": edited(0, "meanwhile")})
+    repo.commit({"b.txt": replace_line(0, "meanwhile")})
 
-    await refused(repo, "main was at .* when the merge was checked and is at .* now; merge again", expected_old=old)
+    await expect_refusal(
+        repo, "main was at .* when the merge was checked and is at .* now; merge again", expected_old=old
+    )
 
 
 async def test_a_commit_that_does_not_build_on_the_target_is_refused(repo: Repo) -> None:
-    repo.branch("feat", {"a.txt": edited(0, "feat")})
-    repo.commit({"b.txt": edited(0, "meanwhile")})
+    repo.branch("feat", {"a.txt": replace_line(0, "feat")})
+    repo.commit({"b.txt": replace_line(0, "meanwhile")})
 
-    await refused(repo, "does not build on main")
+    await expect_refusal(repo, "does not build on main")
 
 
-async def test_what_is_no_branch_or_commit_is_refused(repo: Repo) -> None:
-    feat = repo.branch("feat", {"a.txt": edited(0, "feat")})
+async def test_a_name_that_is_no_branch_or_commit_is_refused(repo: Repo) -> None:
+    feat = repo.branch("feat", {"a.txt": replace_line(0, "feat")})
 
     with pytest.raises(Mistake, match="there is no branch 'main~0'"):
         await fast_forward(repo.path, "main~0", commit=feat, expected_tree=repo.tree(feat), expected_old=repo.tip())
-    await refused(repo, "no commit '--all'", commit="--all")
+    await expect_refusal(repo, "no commit '--all'", commit="--all")
 
 
 async def test_moving_twice_is_moving_once(repo: Repo) -> None:
-    feat = repo.branch("feat", {"a.txt": edited(0, "feat")})
+    feat = repo.branch("feat", {"a.txt": replace_line(0, "feat")})
     old = repo.tip()
 
-    await forward(repo, expected_old=old)
-    await forward(repo, expected_old=old)
+    await forward_main(repo, expected_old=old)
+    await forward_main(repo, expected_old=old)
 
     assert repo.tip() == feat
 
 
 @pytest.mark.parametrize("is_staged", [False, True])
 async def test_a_checkout_with_changes_is_refused(repo: Repo, is_staged: bool) -> None:
-    repo.branch("feat", {"a.txt": edited(0, "feat")})
+    repo.branch("feat", {"a.txt": replace_line(0, "feat")})
     (repo.path / "b.txt").write_text("mine\n")
     if is_staged:
         repo.git("add", "b.txt")
 
-    await refused(repo, r"main is checked out in .*, which has changes of its own \(b.txt\); commit or stash them")
+    await expect_refusal(
+        repo, r"main is checked out in .*, which has changes of its own \(b.txt\); commit or stash them"
+    )
 
     assert (repo.path / "b.txt").read_text() == "mine\n"
 
 
 async def test_a_file_that_was_only_touched_is_no_change(repo: Repo) -> None:
-    feat = repo.branch("feat", {"a.txt": edited(0, "feat")})
+    feat = repo.branch("feat", {"a.txt": replace_line(0, "feat")})
     (repo.path / "a.txt").touch()
 
-    await forward(repo)
+    await forward_main(repo)
 
     assert repo.tip() == feat
 
@@ -142,7 +146,7 @@ async def test_a_file_that_git_does_not_keep_is_not_overwritten(repo: Repo, mine
     if is_ignored:
         (repo.path / ".git" / "info" / "exclude").write_text("new.txt\nsub\n")
 
-    await refused(repo, "files that git does not keep stand there .*; move them away")
+    await expect_refusal(repo, "files that git does not keep stand there .*; move them away")
 
     assert (repo.path / mine).read_text() == "mine\n"
 
@@ -153,7 +157,7 @@ async def test_files_and_folders_of_gits_own_may_change_places(repo: Repo) -> No
     feat = repo.branch("feat", {"dir": "a file now\n"}, start="feat")
     (repo.path / ".git" / "info" / "exclude").write_text("ignored\n")
 
-    await forward(repo)
+    await forward_main(repo)
 
     assert repo.tip() == feat
     assert (repo.path / "dir").read_text() == "a file now\n"
@@ -166,7 +170,7 @@ async def test_an_ignored_file_in_a_folder_that_becomes_a_file_is_kept(repo: Rep
     (repo.path / ".git" / "info" / "exclude").write_text("ignored\n")
     (repo.path / "dir" / "ignored").write_text("mine\n")
 
-    await refused(repo, "files that git does not keep stand there")
+    await expect_refusal(repo, "files that git does not keep stand there")
 
     assert (repo.path / "dir" / "ignored").read_text() == "mine\n"
 
@@ -178,35 +182,35 @@ async def test_files_that_go_through_a_filter_are_left_to_the_persons_git(repo: 
         repo.commit(rules)
     repo.branch("feat", {"large.bin": "version\n"} | ({} if where == "main" else rules))
 
-    await refused(repo, "would go through a filter of git's, .* git merge --ff-only")
+    await expect_refusal(repo, "would go through a filter of git's, .* git merge --ff-only")
 
 
 async def test_a_merge_under_way_in_the_checkout_is_refused(repo: Repo) -> None:
-    repo.branch("feat", {"a.txt": edited(0, "feat")})
-    repo.branch("mine", {"b.txt": edited(0, "mine")})
+    repo.branch("feat", {"a.txt": replace_line(0, "feat")})
+    repo.branch("mine", {"b.txt": replace_line(0, "mine")})
     repo.git("merge", "-q", "--no-ff", "--no-commit", "mine")
 
-    await refused(repo, "a merge is under way in")
+    await expect_refusal(repo, "a merge is under way in")
 
 
 async def test_a_target_that_is_being_rebased_is_refused(repo: Repo) -> None:
-    repo.branch("feat", {"b.txt": edited(0, "feat")})
+    repo.branch("feat", {"b.txt": replace_line(0, "feat")})
     repo.git("-c", "sequence.editor=sed -i s/^pick/edit/", "rebase", "-q", "-i", "--root")
 
-    await refused(repo, "a rebase of main is under way; finish it or give it up")
+    await expect_refusal(repo, "a rebase of main is under way; finish it or give it up")
 
 
-async def test_a_checkout_that_is_not_there_is_said(repo: Repo, tmp_path: Path) -> None:
-    repo.branch("feat", {"a.txt": edited(0, "feat")})
+async def test_a_missing_checkout_is_reported(repo: Repo, tmp_path: Path) -> None:
+    repo.branch("feat", {"a.txt": replace_line(0, "feat")})
     repo.git("switch", "-q", "-c", "other")
     repo.git("worktree", "add", "-q", str(tmp_path / "wt"), "main")
     (tmp_path / "wt").rename(tmp_path / "away")
 
-    await refused(repo, "which is not there; bring it back, or run git worktree prune")
+    await expect_refusal(repo, "which is not there; bring it back, or run git worktree prune")
 
 
 async def test_a_checkout_whose_git_file_leads_elsewhere_is_refused(repo: Repo, tmp_path: Path) -> None:
-    repo.branch("feat", {"a.txt": edited(0, "feat")})
+    repo.branch("feat", {"a.txt": replace_line(0, "feat")})
     repo.git("switch", "-q", "-c", "other")
     repo.git("worktree", "add", "-q", str(tmp_path / "wt"), "main")
     evil = Repo(tmp_path / "evil")
@@ -215,31 +219,31 @@ async def test_a_checkout_whose_git_file_leads_elsewhere_is_refused(repo: Repo, 
     (evil.path / ".git" / "worktrees" / "own" / "gitdir").write_text(f"{tmp_path}/wt/.git\n")
 
     with pytest.raises(Mistake, match="git worktree repair mends that"):
-        await forward(repo)
+        await forward_main(repo)
 
 
-async def test_a_try_that_ended_just_before_the_branch_moved_is_taken_up(repo: Repo) -> None:
-    feat = repo.branch("feat", {"a.txt": edited(0, "feat"), "new.txt": "1\n"})
+async def test_an_attempt_that_ended_just_before_the_branch_moved_is_completed(repo: Repo) -> None:
+    feat = repo.branch("feat", {"a.txt": replace_line(0, "feat"), "new.txt": "1\n"})
     repo.git("read-tree", "-m", "-u", "main", "feat")
 
-    await forward(repo)
+    await forward_main(repo)
 
     assert repo.tip() == feat
     assert repo.git("status", "--porcelain") == ""
 
 
 async def test_files_go_back_when_the_branch_cannot_be_moved(repo: Repo) -> None:
-    repo.branch("feat", {"a.txt": edited(0, "feat"), "new.txt": "1\n"})
+    repo.branch("feat", {"a.txt": replace_line(0, "feat"), "new.txt": "1\n"})
     (repo.path / ".git" / "refs" / "heads" / "main.lock").touch()
 
-    await refused(repo, "main could not be moved to .*: .*main.lock")
+    await expect_refusal(repo, "main could not be moved to .*: .*main.lock")
 
     assert (repo.path / "a.txt").read_text() == LINES
     assert not (repo.path / "new.txt").exists()
 
 
-async def test_a_repository_that_was_found_before_will_do(repo: Repo) -> None:
-    feat = repo.branch("feat", {"a.txt": edited(0, "feat")})
+async def test_a_repository_that_was_found_before_is_accepted(repo: Repo) -> None:
+    feat = repo.branch("feat", {"a.txt": replace_line(0, "feat")})
 
     await fast_forward(
         Repository.at(repo.path), "main", commit="feat", expected_tree=repo.tree(feat), expected_old=repo.tip()

@@ -14,7 +14,7 @@ from podium.values.errors import OutsideFailed
 NOBODY = 65534
 
 
-def deep(folder: Path, levels: int) -> None:
+def make_deep_folders(folder: Path, levels: int) -> None:
     """Folders in folders, made step by step: no path is as long as that."""
     at = os.open(folder, os.O_RDONLY)
     for _ in range(levels):
@@ -30,14 +30,14 @@ def deep(folder: Path, levels: int) -> None:
 def test_a_folder_goes_however_deep_it_is(tmp_path: Path, levels: int) -> None:
     folder = tmp_path / "made"
     folder.mkdir()
-    deep(folder, levels)
+    make_deep_folders(folder, levels)
 
     remove_folder(folder)
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_links_lead_to_stays(tmp_path: Path) -> None:
+def test_the_targets_of_links_stay(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "canary").write_text("here")
@@ -63,7 +63,7 @@ def test_a_link_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "kept").exists()
 
 
-def test_what_its_owner_closed_goes_too() -> None:
+def test_folders_that_their_owner_made_inaccessible_are_removed_too() -> None:
     with tempfile.TemporaryDirectory(prefix="closed-") as name:
         Path(name).chmod(0o777)
         folder = Path(name) / "made"

@@ -27,7 +27,7 @@ def test_a_repository_is_found_from_any_folder_in_it(repo: Path, tmp_path: Path)
     assert found.main_folder == repo
 
 
-def test_a_worktree_is_a_place_of_its_own_in_the_same_repository(repo: Path, tmp_path: Path) -> None:
+def test_a_worktree_has_its_own_git_directory_in_the_same_repository(repo: Path, tmp_path: Path) -> None:
     run_git(repo, "worktree", "add", "-q", "-b", "w", str(tmp_path / "w"))
 
     found = Repository.at(tmp_path / "w")
@@ -49,7 +49,7 @@ async def test_a_worktree_of_a_bare_repository_and_a_submodule_are_repositories(
     assert await read_git_output(sub, "status", "--porcelain") == ""
 
 
-def test_what_is_no_repository_is_refused_with_a_reason(repo: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_repository_is_refused_with_a_reason(repo: Path, tmp_path: Path) -> None:
     made = tmp_path / "made"
     run_git(tmp_path, "init", "-q", "--separate-git-dir", str(tmp_path / "elsewhere"), str(made))
     for name in ("plain", "hollow/.git", "linked", "long", "words"):
@@ -87,7 +87,7 @@ def test_a_repository_of_another_user_is_refused(repo: Path) -> None:
         Repository.at(repo)
 
 
-async def test_git_that_is_told_where_everything_is_discovers_nothing(repo: Path, tmp_path: Path) -> None:
+async def test_git_with_explicit_paths_discovers_nothing(repo: Path, tmp_path: Path) -> None:
     run_git(repo, "worktree", "add", "-q", "-b", "w", str(tmp_path / "w"))
     place = Repository.at(tmp_path / "w")
     checkout = Checkout(path=place.root, git_dir=place.git_dir, common_dir=place.common_dir, branch="w", base="")
@@ -110,7 +110,7 @@ async def test_an_index_of_its_own_leaves_the_other_alone(repo: Path, tmp_path: 
     assert await read_git_output(place, "ls-files") == "a.txt"
 
 
-async def test_what_fails_is_told_and_what_is_no_command_is_not_tried(repo: Path) -> None:
+async def test_a_failing_command_is_reported_and_an_invalid_one_is_not_started(repo: Path) -> None:
     place = Repository.at(repo)
 
     with pytest.raises(OutsideFailed, match=r"git rev-parse failed in .*repo: fatal"):
@@ -122,7 +122,7 @@ async def test_what_fails_is_told_and_what_is_no_command_is_not_tried(repo: Path
             await call_git(place, *args)
 
 
-async def test_git_that_does_not_listen_to_the_end_says_why(repo: Path) -> None:
+async def test_git_that_does_not_read_all_of_its_input_reports_why(repo: Path) -> None:
     done = await call_git(Repository.at(repo), "update-index", "--no-such-option", stdin=b"x" * 10_000_000)
 
     assert done.code == 129

@@ -11,7 +11,7 @@ from podium.cli.workers.forecast import format_forecast
 from podium.values.errors import Mistake
 from podium.workspace.merging.overlap_forecast import forecast, read_branch_changes
 
-from .merging import LINES, Repo, edited
+from .merging import LINES, Repo, replace_line
 
 ODD = 'new\nline "quoted" \t tab'
 
@@ -21,8 +21,8 @@ def repo(tmp_path: Path) -> Repo:
     return Repo(tmp_path / "repo")
 
 
-async def test_a_branch_is_counted_against_where_it_parted(repo: Repo) -> None:
-    first = repo.branch("feat", {"a.txt": edited(3, "x"), "new/one.txt": "1\n2\n"})
+async def test_the_changes_of_a_branch_are_counted_from_its_merge_base(repo: Repo) -> None:
+    first = repo.branch("feat", {"a.txt": replace_line(3, "x"), "new/one.txt": "1\n2\n"})
     second = repo.branch("feat", {"b.txt": None}, start="feat")
     repo.commit({"later.txt": "on main\n"})
 
@@ -48,7 +48,7 @@ async def test_renamed_binary_and_oddly_named_files_are_counted(repo: Repo) -> N
     assert len(found) == 3
 
 
-async def test_a_name_that_is_no_text_is_written_out(repo: Repo) -> None:
+async def test_a_file_name_that_is_not_text_is_escaped(repo: Repo) -> None:
     repo.branch("feat", {b"caf\xe9.txt".decode(errors="surrogateescape"): "1\n"})
 
     found = await read_branch_changes(repo.path, "main", "feat")
@@ -56,7 +56,7 @@ async def test_a_name_that_is_no_text_is_written_out(repo: Repo) -> None:
     assert [one.path for one in found.files] == ["caf\\xe9.txt"]
 
 
-async def test_a_branch_that_never_met_the_base_brings_all_that_it_has(repo: Repo) -> None:
+async def test_a_branch_with_no_commit_in_common_brings_all_of_its_files(repo: Repo) -> None:
     empty = repo.git("hash-object", "-w", "-t", "tree", "/dev/null")
     repo.git("branch", "stranger", repo.git("commit-tree", empty, "-m", "alone"))
     repo.branch("stranger", {"own.txt": "1\n"}, start="stranger")
@@ -70,18 +70,18 @@ async def test_a_branch_that_never_met_the_base_brings_all_that_it_has(repo: Rep
 
 
 @pytest.mark.parametrize("name", ["nope", "main~0", "--upload-pack=x", "", "a\0b", "refs/heads/main"])
-async def test_what_is_no_branch_is_refused(repo: Repo, name: str) -> None:
+async def test_a_name_that_is_no_branch_is_refused(repo: Repo, name: str) -> None:
     with pytest.raises(Mistake, match="there is no branch"):
         await read_branch_changes(repo.path, "main", name)
 
 
-async def test_pairs_that_share_files_or_clash_are_told_and_nothing_is_touched(repo: Repo) -> None:
-    repo.branch("top", {"a.txt": edited(0, "top")})
-    repo.branch("end", {"a.txt": edited(29, "end")})
-    repo.branch("also", {"a.txt": edited(0, "also")})
-    repo.branch("apart", {"b.txt": edited(0, "apart")})
-    repo.commit({"b.txt": edited(0, "main")})
-    before = repo.seen()
+async def test_pairs_that_share_files_or_conflict_are_reported_and_nothing_is_touched(repo: Repo) -> None:
+    repo.branch("top", {"a.txt": replace_line(0, "top")})
+    repo.branch("end", {"a.txt": replace_line(29, "end")})
+    repo.branch("also", {"a.txt": replace_line(0, "also")})
+    repo.branch("apart", {"b.txt": replace_line(0, "apart")})
+    repo.commit({"b.txt": replace_line(0, "main")})
+    before = repo.visible_state()
 
     told = await forecast(repo.path, dict.fromkeys(("top", "end", "also", "apart"), "main"), onto="main")
 
@@ -98,7 +98,7 @@ async def test_pairs_that_share_files_or_clash_are_told_and_nothing_is_touched(r
     ]
     assert told.pairs[1].conflicts[0].kind == "contents"
     assert told.changes["apart"].added == 1
-    assert repo.seen() == before
+    assert repo.visible_state() == before
 
 
 async def test_a_file_renamed_twice_is_shared_and_clashes(repo: Repo) -> None:
@@ -138,9 +138,9 @@ async def test_branches_may_clash_without_a_file_in_common(repo: Repo) -> None:
     assert [(one.files, one.merges) for one in told.pairs] == [((), False)]
 
 
-async def test_a_clash_is_told_as_that_of_the_branch_that_it_comes_from(repo: Repo) -> None:
-    first = repo.branch("feat/a", {"a.txt": edited(3, "x")})
-    repo.branch("feat/b", {"a.txt": edited(3, "y")})
+async def test_a_conflict_is_attributed_to_the_branch_that_it_comes_from(repo: Repo) -> None:
+    first = repo.branch("feat/a", {"a.txt": replace_line(3, "x")})
+    repo.branch("feat/b", {"a.txt": replace_line(3, "y")})
     second = repo.branch("feat/c", {"c.txt": "1\n"}, start="feat/a")
     repo.branch("feat/d", {"d.txt": "1\n"}, start="feat/c")
     bases = {"feat/a": "main", "feat/b": "main", "feat/c": first, "feat/d": second}
@@ -157,8 +157,8 @@ async def test_a_clash_is_told_as_that_of_the_branch_that_it_comes_from(repo: Re
     )
 
 
-async def test_a_branch_that_the_target_has_is_told_as_such(repo: Repo) -> None:
-    repo.branch("feat", {"a.txt": edited(3, "x")})
+async def test_a_branch_that_the_target_contains_is_reported_as_such(repo: Repo) -> None:
+    repo.branch("feat", {"a.txt": replace_line(3, "x")})
     repo.git("merge", "--quiet", "--ff-only", "feat")
 
     told = await forecast(repo.path, {"feat": "main~1"}, onto="main")
@@ -166,10 +166,10 @@ async def test_a_branch_that_the_target_has_is_told_as_such(repo: Repo) -> None:
     assert list(format_forecast(told)) == ["feat: 1 file, +1 -1, 1 commit; main has it already"]
 
 
-async def test_twenty_branches_are_foretold_as_git_merges_them(repo: Repo) -> None:
+async def test_the_forecast_for_twenty_branches_is_what_git_merges(repo: Repo) -> None:
     names = [f"b{number:02}" for number in range(20)]
     for number, name in enumerate(names):
-        repo.branch(name, {"a.txt": edited(number % 7 * 4, name), f"own-{number}.txt": "1\n"})
+        repo.branch(name, {"a.txt": replace_line(number % 7 * 4, name), f"own-{number}.txt": "1\n"})
 
     told = await forecast(repo.path, dict.fromkeys(names, "main"), onto="main")
 

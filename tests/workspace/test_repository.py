@@ -38,7 +38,7 @@ def canary(tmp_path: Path) -> Path:
     return program
 
 
-async def test_git_answers_with_code_output_and_complaint(repo: Path) -> None:
+async def test_git_returns_exit_code_output_and_error_text(repo: Path) -> None:
     fine = await call_git(repo, "rev-parse", "--abbrev-ref", "HEAD")
     wrong = await call_git(repo, "rev-parse", "--verify", "nonexistent")
     fed = await call_git(repo, "hash-object", "--stdin", stdin=b"one\n")
@@ -146,7 +146,7 @@ async def test_a_directory_shaped_like_a_bare_repository_is_not_taken_for_one(re
     assert "bare" in done.err
 
 
-def test_a_program_in_the_checkout_is_never_the_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_in_the_checkout_is_never_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "podium-test-program"
     for folder in ("checkout/bin", "elsewhere"):
         (tmp_path / folder).mkdir(parents=True)

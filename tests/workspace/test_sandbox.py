@@ -115,7 +115,7 @@ def test_protected_paths_cannot_be_changed_or_made(place: Place, kind: str) -> N
     assert all((place.repo / name).read_text() == "theirs" for name in names if kind == "existing")
 
 
-def test_what_git_keeps_is_read_only_in_a_repository_and_in_a_worktree(place: Place) -> None:
+def test_the_git_directory_is_read_only_in_a_repository_and_in_a_worktree(place: Place) -> None:
     place.git("worktree", "add", "-q", "-b", "work", "../tree")
     tree = Place(place.who, place.folder)
     attack = (
@@ -128,7 +128,7 @@ def test_what_git_keeps_is_read_only_in_a_repository_and_in_a_worktree(place: Pl
     in_repo = place.bash(attack, ".git")
     (place.repo / "../tree").rename(place.folder / "aside")
     (place.folder / "aside").rename(place.folder / "tree")
-    in_tree = _in(place.folder / "tree", tree).bash(attack, str(place.repo / ".git"))
+    in_tree = _place_with_repo(place.folder / "tree", tree).bash(attack, str(place.repo / ".git"))
 
     after = {path: path.read_bytes() for path in (place.repo / ".git").rglob("*") if path.is_file()}
     assert after == before
@@ -136,7 +136,7 @@ def test_what_git_keeps_is_read_only_in_a_repository_and_in_a_worktree(place: Pl
     assert in_tree.text.endswith("work\n")
 
 
-def _in(repo: Path, place: Place) -> Place:
+def _place_with_repo(repo: Path, place: Place) -> Place:
     class Elsewhere(Place):
         @property
         def repo(self) -> Path:
@@ -327,11 +327,11 @@ tells("mode", libc.chmod(b"file", 0o755))
 def test_calls_that_reach_around_the_sandbox_are_denied(place: Place) -> None:
     done = place.python(CALLING)
 
-    told = dict(line.rsplit(" ", 1) for line in done.text.splitlines())
-    assert told.pop("fifo") == told.pop("mode") == "worked"
-    assert told.pop("terminal") == "ENXIO"
-    assert set(told.values()) == {"EPERM"}, told
-    assert len(told) >= 12
+    outcomes = dict(line.rsplit(" ", 1) for line in done.text.splitlines())
+    assert outcomes.pop("fifo") == outcomes.pop("mode") == "worked"
+    assert outcomes.pop("terminal") == "ENXIO"
+    assert set(outcomes.values()) == {"EPERM"}, outcomes
+    assert len(outcomes) >= 12
 
 
 def test_programs_that_need_threads_processes_and_pipes_work(place: Place) -> None:

@@ -21,7 +21,7 @@ from podium.workspace.sandbox.bubblewrap import PROTECTED_NAMES, Sandbox
 from podium.workspace.sandbox.placeholders import Placeholders
 from podium.workspace.sandbox.resource_limits import MIB, ControlGroup, SandboxLimits
 
-from .sandboxed import WHO, Place, new_place, ordinary_user, said
+from .sandboxed import WHO, Place, new_place, ordinary_user, run_in_sandbox
 from .test_sandbox import warm_up
 
 
@@ -38,7 +38,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         yield made
 
 
-def running(token: str) -> list[int]:
+def find_processes(token: str) -> list[int]:
     """The processes of the whole machine that have this word in their command line."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -50,7 +50,7 @@ def running(token: str) -> list[int]:
     return found
 
 
-def leaving(token: str) -> str:
+def make_lingering_script(token: str) -> str:
     """A script that leaves something behind which wants to survive; it goes on when that has begun."""
     inner = 'trap "" HUP TERM; echo begun >/tmp/begun; sleep 999; :'
     return f"mkfifo /tmp/begun; (setsid nohup bash -c '{inner}' {token} >/dev/null 2>&1 &); read -r </tmp/begun"
@@ -77,14 +77,14 @@ anyio.run(main)
 
 def test_nothing_survives_when_we_are_killed() -> None:
     token = f"token-{secrets.token_hex(8)}"
-    script = f"{leaving(token)}; echo ready; sleep 999; :"
+    script = f"{make_lingering_script(token)}; echo ready; sleep 999; :"
     with new_place(WHO[0]) as place:
         ours = subprocess.Popen(
             [sys.executable, "-c", RUNNER, str(place.repo), str(place.home), script], stdout=subprocess.PIPE
         )
         assert ours.stdout is not None
         assert ours.stdout.readline() == b"ready\n"
-        found = {pid: os.pidfd_open(pid) for pid in running(token)}
+        found = {pid: os.pidfd_open(pid) for pid in find_processes(token)}
 
         ours.send_signal(signal.SIGKILL)
         ours.wait()
@@ -94,26 +94,26 @@ def test_nothing_survives_when_we_are_killed() -> None:
         for descriptor in found.values():
             assert select.select([descriptor], [], [], 2)[0]
             os.close(descriptor)
-        assert running(token) == []
+        assert find_processes(token) == []
         assert place.git("status", "--short") == ""
 
 
 def test_nothing_survives_the_end_of_a_command(place: Place) -> None:
     token = f"token-{secrets.token_hex(8)}"
 
-    done = place.bash(f"{leaving(token)}; echo done")
+    done = place.bash(f"{make_lingering_script(token)}; echo done")
 
     assert done.text == "done\n"
-    assert running(token) == []
+    assert find_processes(token) == []
 
 
 def test_a_late_command_that_ignores_signals_ends_with_all_it_started(place: Place) -> None:
     token = f"token-{secrets.token_hex(8)}"
 
-    done = place.bash(f"trap '' TERM HUP; {leaving(token)}; echo begun; sleep 999", timeout=1)
+    done = place.bash(f"trap '' TERM HUP; {make_lingering_script(token)}; echo begun; sleep 999", timeout=1)
 
     assert (done.text, done.is_late) == ("begun\n", True)
-    assert running(token) == []
+    assert find_processes(token) == []
 
 
 async def test_the_first_process_inside_is_killed_with_the_command_also_while_it_begins(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_the_first_process_inside_is_killed_with_the_command_also_while_it
     sandbox = await Sandbox.find(tmp_path / "repo", home=tmp_path / "home")
 
     def look(_: bytes) -> bool:
-        groups.append([os.getpgid(pid) for pid in running(token)])
+        groups.append([os.getpgid(pid) for pid in find_processes(token)])
         return False
 
     script = ["/bin/bash", "-c", "echo begun; sleep 999; :", token]
@@ -238,18 +238,18 @@ async def test_placeholders_go_by_themselves_when_no_command_follows(tmp_path: P
     checkout.mkdir()
     sandbox = await Sandbox.find(checkout, home=tmp_path / "home")
 
-    await said(sandbox, ["/bin/true"])
+    await run_in_sandbox(sandbox, ["/bin/true"])
 
     with anyio.fail_after(40):
         while list(checkout.iterdir()):
             await anyio.lowlevel.checkpoint()  # a thread of the product removes them, and tells nobody
 
 
-async def test_what_cannot_be_started_is_put_away_too(tmp_path: Path) -> None:
-    told: list[str] = []
-    wrapped = SandboxedCommand([str(tmp_path / "nonexistent")], lambda: told.append("away"))
+async def test_a_command_that_cannot_be_started_is_cleaned_up_too(tmp_path: Path) -> None:
+    cleanups: list[str] = []
+    wrapped = SandboxedCommand([str(tmp_path / "nonexistent")], lambda: cleanups.append("away"))
 
     with pytest.raises(OSError):
         await run_process(wrapped, directory=str(tmp_path), timeout=1, take=lambda chunk: True)
 
-    assert told == ["away"]
+    assert cleanups == ["away"]

@@ -17,7 +17,7 @@ from podium.values.event import ToolUse
 from podium.workspace.sandbox.bubblewrap import Sandbox, find_bubblewrap
 
 
-def fake(path: Path, script: str) -> str:
+def write_fake_program(path: Path, script: str) -> str:
     path.write_text(f"#!/bin/bash\n{script}\n")
     path.chmod(0o755)
     return str(path)
@@ -29,13 +29,13 @@ async def sandbox(tmp_path: Path) -> Sandbox:
     return await Sandbox.find(tmp_path / "repo", home=tmp_path / "home")
 
 
-def test_missing_bubblewrap_is_told_with_what_installs_it() -> None:
+def test_missing_bubblewrap_is_reported_with_the_command_that_installs_it() -> None:
     with pytest.raises(Mistake, match=r"bubblewrap is not installed; get it with: \S+"):
         find_bubblewrap(outside=Path("/usr"))
 
 
 def test_bubblewrap_is_never_taken_from_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake(tmp_path / "bwrap", f"touch {tmp_path}/ran")
+    write_fake_program(tmp_path / "bwrap", f"touch {tmp_path}/ran")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f".:{tmp_path}:/usr/bin:/bin")
 
@@ -47,7 +47,7 @@ def test_bubblewrap_is_never_taken_from_the_checkout(tmp_path: Path, monkeypatch
 
 
 async def test_a_bubblewrap_that_does_nothing_is_found_out(sandbox: Sandbox, tmp_path: Path) -> None:
-    through = fake(tmp_path / "bwrap", 'while [ "$1" != -- ]; do shift; done; shift; "$@"')
+    through = write_fake_program(tmp_path / "bwrap", 'while [ "$1" != -- ]; do shift; done; shift; "$@"')
 
     wrong = await replace(sandbox, program=through).self_test()
 
@@ -55,8 +55,10 @@ async def test_a_bubblewrap_that_does_nothing_is_found_out(sandbox: Sandbox, tmp
         assert any(part in one for one in wrong), (part, wrong)
 
 
-async def test_a_bubblewrap_that_fails_is_told_in_its_own_words(sandbox: Sandbox, tmp_path: Path) -> None:
-    failing = fake(tmp_path / "bwrap", 'echo "bwrap: No permissions to create a new namespace" >&2; exit 1')
+async def test_a_bubblewrap_that_fails_is_reported_in_its_own_words(sandbox: Sandbox, tmp_path: Path) -> None:
+    failing = write_fake_program(
+        tmp_path / "bwrap", 'echo "bwrap: No permissions to create a new namespace" >&2; exit 1'
+    )
 
     wrong = await replace(sandbox, program=failing).self_test()
 
@@ -64,7 +66,7 @@ async def test_a_bubblewrap_that_fails_is_told_in_its_own_words(sandbox: Sandbox
     assert wrong[0].startswith("bwrap: No permissions to create a new namespace (")
 
 
-FINDING = """
+FIND_SANDBOX = """
 import anyio, sys
 from pathlib import Path
 from podium.values.errors import Mistake
@@ -76,14 +78,14 @@ except Mistake as mistake:
 """
 
 
-def test_where_user_namespaces_are_off_the_command_that_turns_them_on_is_told(tmp_path: Path) -> None:
+def test_where_user_namespaces_are_off_the_error_names_the_command_that_enables_them(tmp_path: Path) -> None:
     (tmp_path / "repo").mkdir()
-    finding = [sys.executable, "-c", FINDING, str(tmp_path / "repo"), str(tmp_path / "home")]
+    find_command = [sys.executable, "-c", FIND_SANDBOX, str(tmp_path / "repo"), str(tmp_path / "home")]
     off = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
     can_be_made = subprocess.run(["unshare", "-Ur", "true"], capture_output=True).returncode == 0
     around = ["unshare", "-Ur", "--mount", "--pid", "--fork", "--mount-proc", "/bin/sh", "-c", off, "sh"]
 
-    done = subprocess.run([*(around if can_be_made else ()), *finding], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*(around if can_be_made else ()), *find_command], capture_output=True, text=True, timeout=60)
 
     assert done.stderr == ""
     assert "commands need a sandbox, and that of this machine does not hold" in done.stdout
@@ -135,8 +137,8 @@ async def test_a_command_of_an_agent_runs_in_the_sandbox(sandbox: Sandbox, tmp_p
     bash = Bash(sandbox.checkout, sandbox=CommandSandbox(name="workspace", wrap=sandbox.wrap))
     command = f"echo x >{tmp_path}/canary; grep Seccomp: /proc/self/status; hostname"
 
-    deed = await bash.prepare(ToolUse(id="1", name="bash", arguments={"command": command}))
-    answer = await deed.act()
+    prepared = await bash.prepare(ToolUse(id="1", name="bash", arguments={"command": command}))
+    answer = await prepared.act()
 
     assert "Seccomp:\t2\nsandbox\n" in answer.text
     assert not (tmp_path / "canary").exists()

@@ -21,13 +21,13 @@ from .test_repository import canary, repo, run_git
 __all__ = ["canary", "repo"]
 
 
-def said(directory: Path, *args: str) -> str:
+def git_output(directory: Path, *args: str) -> str:
     return subprocess.run(
         ["git", "--no-optional-locks", *args], cwd=directory, check=True, capture_output=True, text=True
     ).stdout
 
 
-def state(directory: Path) -> dict[str, object]:
+def read_state(directory: Path) -> dict[str, object]:
     """All that a snapshot must leave alone."""
     git_dir = directory / ".git"
     files = {
@@ -35,7 +35,11 @@ def state(directory: Path) -> dict[str, object]:
         for path in sorted(directory.rglob("*"))
         if path.is_file() and not path.is_symlink() and not path.is_relative_to(git_dir / "objects")
     }
-    return {"files": files, "refs": said(directory, "for-each-ref"), "status": said(directory, "status", "--porcelain")}
+    return {
+        "files": files,
+        "refs": git_output(directory, "for-each-ref"),
+        "status": git_output(directory, "status", "--porcelain"),
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -64,25 +68,25 @@ async def test_a_snapshot_holds_the_whole_working_tree_and_touches_nothing(repo:
     (repo / "run.sh").chmod(0o755)
     (repo / "link").symlink_to("/etc/passwd")
     (repo / "noise.log").write_text("ignored\n")
-    before = state(repo)
+    before = read_state(repo)
 
     commit = await take_snapshot(repo)
 
-    assert state(repo) == before
+    assert read_state(repo) == before
     assert list(temporary.iterdir()) == []
-    assert said(repo, "rev-parse", f"{commit}^") == said(repo, "rev-parse", "HEAD")
-    listed = dict(line.split("\t")[::-1] for line in said(repo, "ls-tree", "-rz", commit).split("\0") if line)
+    assert git_output(repo, "rev-parse", f"{commit}^") == git_output(repo, "rev-parse", "HEAD")
+    listed = dict(line.split("\t")[::-1] for line in git_output(repo, "ls-tree", "-rz", commit).split("\0") if line)
     assert sorted(listed) == [".gitignore", "a.txt", "link", "new dir/a\nb.txt", "run.sh", "staged.txt"]
-    assert said(repo, "show", f"{commit}:a.txt") == "two\n"
-    assert said(repo, "show", f"{commit}:staged.txt") == "staged anew\n"
-    assert said(repo, "show", f"{commit}:link") == "/etc/passwd"
+    assert git_output(repo, "show", f"{commit}:a.txt") == "two\n"
+    assert git_output(repo, "show", f"{commit}:staged.txt") == "staged anew\n"
+    assert git_output(repo, "show", f"{commit}:link") == "/etc/passwd"
     assert listed["run.sh"].startswith("100755")
 
 
 async def test_a_snapshot_of_what_has_not_changed_is_the_same_tree(repo: Path) -> None:
     commit = await take_snapshot(Repository.at(repo))
 
-    assert said(repo, "rev-parse", f"{commit}^{{tree}}") == said(repo, "rev-parse", "HEAD^{tree}")
+    assert git_output(repo, "rev-parse", f"{commit}^{{tree}}") == git_output(repo, "rev-parse", "HEAD^{tree}")
 
 
 async def test_a_change_in_the_moment_in_which_the_index_was_written_is_seen(repo: Path) -> None:
@@ -97,10 +101,10 @@ async def test_a_change_in_the_moment_in_which_the_index_was_written_is_seen(rep
 
     taken = await take_snapshot(Repository.at(repo))
 
-    assert said(repo, "show", f"{taken}:moment.txt") == "other\n"
+    assert git_output(repo, "show", f"{taken}:moment.txt") == "other\n"
 
 
-async def test_whatever_takes_a_files_place_a_snapshot_is_made(repo: Path) -> None:
+async def test_a_snapshot_is_made_whatever_has_replaced_a_file(repo: Path) -> None:
     for name in ("pipe", "folder", "link/below"):
         (repo / name).parent.mkdir(exist_ok=True)
         (repo / name).write_text("file\n")
@@ -118,22 +122,22 @@ async def test_whatever_takes_a_files_place_a_snapshot_is_made(repo: Path) -> No
 
     commit = await take_snapshot(repo)
 
-    assert said(repo, "ls-tree", "-r", "--name-only", commit).split() == ["a.txt", "folder/below", "link"]
+    assert git_output(repo, "ls-tree", "-r", "--name-only", commit).split() == ["a.txt", "folder/below", "link"]
     assert await find_nested_repositories(repo) == ["inner"]
 
 
-async def test_a_snapshot_in_the_middle_of_a_conflict_has_what_the_files_say(repo: Path) -> None:
+async def test_a_snapshot_in_the_middle_of_a_conflict_has_the_files_as_they_are(repo: Path) -> None:
     for branch, text in (("left", "1\n"), ("right", "2\n")):
         run_git(repo, "checkout", "-q", "-b", branch, "main")
         (repo / "a.txt").write_text(text)
         run_git(repo, "commit", "-q", "-am", branch)
     subprocess.run(["git", "merge", "-q", "left"], cwd=repo, capture_output=True)
-    before = state(repo)
+    before = read_state(repo)
 
     commit = await take_snapshot(repo)
 
-    assert "<<<<<<<" in said(repo, "show", f"{commit}:a.txt")
-    assert state(repo) == before
+    assert "<<<<<<<" in git_output(repo, "show", f"{commit}:a.txt")
+    assert read_state(repo) == before
 
 
 async def test_without_commits_or_a_repository_there_is_no_snapshot(tmp_path: Path) -> None:
@@ -146,11 +150,11 @@ async def test_without_commits_or_a_repository_there_is_no_snapshot(tmp_path: Pa
         await take_snapshot(tmp_path / "empty")
 
 
-async def test_a_commit_is_tried_in_a_folder_of_its_own_that_is_put_away(repo: Path, temporary: Path) -> None:
+async def test_a_temporary_checkout_has_a_folder_of_its_own_that_is_removed(repo: Path, temporary: Path) -> None:
     (repo / "a.txt").write_text("two\n")
     (repo / "new.txt").write_text("new\n")
     place = Repository.at(repo)
-    before = state(repo)
+    before = read_state(repo)
 
     async with temporary_checkout(place, await take_snapshot(place)) as checkout:
         inside = sorted(path.name for path in checkout.path.iterdir())
@@ -161,21 +165,21 @@ async def test_a_commit_is_tried_in_a_folder_of_its_own_that_is_put_away(repo: P
 
     assert (inside, text) == ([".git", "a.txt", "new.txt"], "two\n")
     assert list(temporary.iterdir()) == []
-    assert said(repo, "worktree", "list").count("\n") == 1
-    assert state(repo) == before
+    assert git_output(repo, "worktree", "list").count("\n") == 1
+    assert read_state(repo) == before
 
 
-async def test_a_tried_commit_is_put_away_when_the_work_is_cancelled(repo: Path, temporary: Path) -> None:
+async def test_a_temporary_checkout_is_removed_when_the_work_is_cancelled(repo: Path, temporary: Path) -> None:
     with anyio.CancelScope() as scope:
         async with temporary_checkout(repo, "HEAD"):
             scope.cancel()
             await anyio.sleep_forever()
 
     assert list(temporary.iterdir()) == []
-    assert said(repo, "worktree", "list").count("\n") == 1
+    assert git_output(repo, "worktree", "list").count("\n") == 1
 
 
-async def test_what_a_killed_process_left_is_swept_by_the_next_and_what_lives_is_not(
+async def test_leftovers_of_a_killed_process_are_removed_by_the_next_and_live_checkouts_are_kept(
     repo: Path, temporary: Path
 ) -> None:
     code = f"""
@@ -196,7 +200,7 @@ anyio.run(main)
 
         assert found == {first.path.name, second.path.name}
         assert left.name not in found
-        assert said(repo, "worktree", "list").count("\n") == 3
+        assert git_output(repo, "worktree", "list").count("\n") == 3
     assert list(temporary.iterdir()) == []
 
 
@@ -210,7 +214,7 @@ async def test_a_folder_that_is_gone_after_a_restart_is_forgotten(repo: Path, te
     async with temporary_checkout(place, "main"):
         pass
 
-    assert said(repo, "worktree", "list").count("\n") == 1
+    assert git_output(repo, "worktree", "list").count("\n") == 1
 
 
 async def test_a_name_that_looks_like_an_option_is_no_commit(repo: Path) -> None:
@@ -219,7 +223,9 @@ async def test_a_name_that_looks_like_an_option_is_no_commit(repo: Path) -> None
             pass
 
 
-async def test_nothing_in_the_repository_runs_when_a_commit_is_tried(repo: Path, canary: Path, tmp_path: Path) -> None:
+async def test_nothing_in_the_repository_runs_when_a_temporary_checkout_is_made(
+    repo: Path, canary: Path, tmp_path: Path
+) -> None:
     (repo / ".gitattributes").write_text("*.txt filter=x\n")
     run_git(repo, "add", ".")
     run_git(repo, "commit", "-q", "-m", "attributes")
@@ -235,5 +241,5 @@ async def test_nothing_in_the_repository_runs_when_a_commit_is_tried(repo: Path,
         (checkout.path / "a.txt").write_text("three\n")
         commit = await take_snapshot(checkout)
 
-    assert said(repo, "show", f"{commit}:a.txt") == "three\n"
+    assert git_output(repo, "show", f"{commit}:a.txt") == "three\n"
     assert not (tmp_path / "trace").exists()

@@ -25,7 +25,7 @@ from podium.workspace.merging.merge_train import (
     train,
 )
 
-from .merging import LINES, Repo, edited, passing
+from .merging import LINES, Repo, check_not_broken, replace_line
 
 
 @pytest.fixture
@@ -33,22 +33,28 @@ def repo(tmp_path: Path) -> Repo:
     return Repo(tmp_path / "repo")
 
 
-async def run(repo: Repo, *cars: TrainBranch) -> Train:
-    return await train(repo.path, cars, onto="main", integration="podium/merge", check=passing)
+async def run_train(repo: Repo, *branches: TrainBranch) -> Train:
+    return await train(repo.path, branches, onto="main", integration="podium/merge", check=check_not_broken)
 
 
 def reasons(result: Train) -> dict[str, str]:
     return {one.branch: one.reason for one in result.left_out}
 
 
-async def test_what_clashes_or_fails_is_left_out_and_the_others_are_in(repo: Repo) -> None:
-    repo.branch("one", {"a.txt": edited(0, "one")})
-    repo.branch("clashing", {"a.txt": edited(0, "clashing")})
+async def test_branches_that_conflict_or_fail_are_left_out_and_the_others_are_merged(repo: Repo) -> None:
+    repo.branch("one", {"a.txt": replace_line(0, "one")})
+    repo.branch("clashing", {"a.txt": replace_line(0, "clashing")})
     repo.branch("failing", {"broken.txt": "x\n"})
-    repo.branch("last", {"b.txt": edited(0, "last")})
-    main, before = repo.tip(), repo.seen()
+    repo.branch("last", {"b.txt": replace_line(0, "last")})
+    main, before = repo.tip(), repo.visible_state()
 
-    result = await run(repo, repo.car("one"), repo.car("clashing"), repo.car("failing"), repo.car("last"))
+    result = await run_train(
+        repo,
+        repo.train_branch("one"),
+        repo.train_branch("clashing"),
+        repo.train_branch("failing"),
+        repo.train_branch("last"),
+    )
 
     assert [one.branch for one in result.coupled] == ["one", "last"]
     clash, failure = result.left_out
@@ -60,10 +66,10 @@ async def test_what_clashes_or_fails_is_left_out_and_the_others_are_in(repo: Rep
     assert (result.base, result.ref) == (main, "refs/heads/podium/merge")
     assert repo.tip("podium/merge") == result.commit == result.coupled[-1].commit
     assert repo.tree(result.commit) == result.tree == result.coupled[-1].tree
-    assert repo.git("show", f"{result.commit}:a.txt") == edited(0, "one").strip()
-    assert repo.git("show", f"{result.commit}:b.txt") == edited(0, "last").strip()
+    assert repo.git("show", f"{result.commit}:a.txt") == replace_line(0, "one").strip()
+    assert repo.git("show", f"{result.commit}:b.txt") == replace_line(0, "last").strip()
     assert "broken.txt" not in repo.git("ls-tree", "-r", "--name-only", result.commit)
-    after = repo.seen()
+    after = repo.visible_state()
     assert repo.tip() == main
     assert {part: after[part] for part in ("head", "index", "status", "worktrees")} == {
         part: before[part] for part in ("head", "index", "status", "worktrees")
@@ -71,9 +77,9 @@ async def test_what_clashes_or_fails_is_left_out_and_the_others_are_in(repo: Rep
 
 
 async def test_the_commits_of_a_train_are_merges_by_podium(repo: Repo) -> None:
-    feat = repo.branch("feat", {"a.txt": edited(0, "feat")})
+    feat = repo.branch("feat", {"a.txt": replace_line(0, "feat")})
 
-    result = await run(repo, repo.car("feat"))
+    result = await run_train(repo, repo.train_branch("feat"))
 
     assert repo.git("show", "-s", "--format=%P", result.commit) == f"{repo.tip()} {feat}"
     assert repo.git("show", "-s", "--format=%s|%an|%ae|%cn", result.commit) == (
@@ -82,9 +88,9 @@ async def test_the_commits_of_a_train_are_merges_by_podium(repo: Repo) -> None:
     assert repo.git("fsck", "--strict") == ""
 
 
-async def test_what_is_checked_is_what_came_out(repo: Repo, tmp_path: Path) -> None:
-    repo.branch("one", {"a.txt": edited(0, "one")})
-    repo.branch("two", {"b.txt": edited(0, "two")})
+async def test_the_checked_tree_is_the_merged_tree(repo: Repo, tmp_path: Path) -> None:
+    repo.branch("one", {"a.txt": replace_line(0, "one")})
+    repo.branch("two", {"b.txt": replace_line(0, "two")})
     checked: list[str] = []
 
     async def check(path: Path) -> CheckResult:
@@ -93,31 +99,39 @@ async def test_what_is_checked_is_what_came_out(repo: Repo, tmp_path: Path) -> N
         (path / "a.txt").write_text("what a check writes stays out\n")
         return CheckResult(passed=True)
 
-    result = await train(repo.path, [repo.car("one"), repo.car("two")], onto="main", integration="next", check=check)
+    result = await train(
+        repo.path, [repo.train_branch("one"), repo.train_branch("two")], onto="main", integration="next", check=check
+    )
 
     assert checked == [one.tree for one in result.coupled]
     assert len(repo.git("worktree", "list").splitlines()) == 1
 
 
 async def test_branches_go_after_what_they_build_on(repo: Repo) -> None:
-    repo.branch("base", {"a.txt": edited(0, "base")})
-    repo.branch("on-base", {"a.txt": edited(0, "on base")}, start="base")
-    repo.branch("alone", {"b.txt": edited(0, "alone")})
+    repo.branch("base", {"a.txt": replace_line(0, "base")})
+    repo.branch("on-base", {"a.txt": replace_line(0, "on base")}, start="base")
+    repo.branch("alone", {"b.txt": replace_line(0, "alone")})
 
-    result = await run(repo, repo.car("on-base", "base"), repo.car("alone"), repo.car("base"))
+    result = await run_train(
+        repo, repo.train_branch("on-base", "base"), repo.train_branch("alone"), repo.train_branch("base")
+    )
 
     assert [one.branch for one in result.coupled] == ["alone", "base", "on-base"]
-    assert repo.git("show", f"{result.commit}:a.txt") == edited(0, "on base").strip()
+    assert repo.git("show", f"{result.commit}:a.txt") == replace_line(0, "on base").strip()
 
 
-async def test_what_builds_on_something_left_out_is_left_out_too(repo: Repo) -> None:
+async def test_branches_built_on_a_left_out_branch_are_left_out_too(repo: Repo) -> None:
     repo.branch("failing", {"broken.txt": "x\n"})
     repo.branch("mending", {"broken.txt": None}, start="failing")
-    repo.branch("further", {"b.txt": edited(0, "further")}, start="mending")
-    repo.branch("alone", {"b.txt": edited(5, "alone")})
+    repo.branch("further", {"b.txt": replace_line(0, "further")}, start="mending")
+    repo.branch("alone", {"b.txt": replace_line(5, "alone")})
 
-    result = await run(
-        repo, repo.car("failing"), repo.car("mending", "failing"), repo.car("further", "mending"), repo.car("alone")
+    result = await run_train(
+        repo,
+        repo.train_branch("failing"),
+        repo.train_branch("mending", "failing"),
+        repo.train_branch("further", "mending"),
+        repo.train_branch("alone"),
     )
 
     assert [one.branch for one in result.coupled] == ["alone"]
@@ -127,20 +141,25 @@ async def test_what_builds_on_something_left_out_is_left_out_too(repo: Repo) -> 
     ]
 
 
-async def test_what_a_branch_builds_on_may_be_in_the_target_or_gone_but_not_elsewhere(repo: Repo) -> None:
-    repo.branch("elsewhere", {"a.txt": edited(0, "elsewhere")})
+async def test_a_branch_may_build_on_a_merged_or_deleted_branch_but_not_on_another_one(repo: Repo) -> None:
+    repo.branch("elsewhere", {"a.txt": replace_line(0, "elsewhere")})
     repo.git("branch", "merged", "main")
     for name in ("one", "two", "three"):
         repo.branch(name, {f"{name}.txt": "1\n"})
 
-    result = await run(repo, repo.car("one", "merged"), repo.car("two", "gone"), repo.car("three", "elsewhere"))
+    result = await run_train(
+        repo,
+        repo.train_branch("one", "merged"),
+        repo.train_branch("two", "gone"),
+        repo.train_branch("three", "elsewhere"),
+    )
 
     assert [one.branch for one in result.coupled] == ["one", "two"]
     assert result.left_out[0].why == "it builds on elsewhere, which is neither in this train nor in main; merge it, too"
 
 
 def test_branches_that_wait_for_each_other_are_named() -> None:
-    cars = [
+    branches = [
         TrainBranch(branch="first", commit="", after=("a",)),
         TrainBranch(branch="a", commit="", after=("b",)),
         TrainBranch(branch="b", commit="", after=("other", "c")),
@@ -148,19 +167,19 @@ def test_branches_that_wait_for_each_other_are_named() -> None:
     ]
 
     with pytest.raises(Mistake, match="wait for each other: a → b → c → a;"):
-        sort_by_dependency(cars)
+        sort_by_dependency(branches)
     with pytest.raises(Mistake, match="wait for each other: a → a;"):
         sort_by_dependency([TrainBranch(branch="a", commit="", after=("a",))])
     with pytest.raises(Mistake, match="a stands in the train twice"):
         sort_by_dependency([TrainBranch(branch="a", commit=""), TrainBranch(branch="a", commit="")])
 
 
-async def test_a_branch_that_moved_since_it_was_looked_at_or_is_gone_is_left_out(repo: Repo) -> None:
-    repo.branch("feat", {"a.txt": edited(0, "reviewed")})
-    reviewed = repo.car("feat")
-    repo.branch("feat", {"a.txt": edited(0, "pushed later")}, start="feat")
+async def test_a_branch_that_moved_since_it_was_reviewed_or_is_gone_is_left_out(repo: Repo) -> None:
+    repo.branch("feat", {"a.txt": replace_line(0, "reviewed")})
+    reviewed = repo.train_branch("feat")
+    repo.branch("feat", {"a.txt": replace_line(0, "pushed later")}, start="feat")
 
-    result = await run(repo, reviewed, TrainBranch(branch="nope", commit=reviewed.commit))
+    result = await run_train(repo, reviewed, TrainBranch(branch="nope", commit=reviewed.commit))
 
     assert reasons(result) == {"feat": "moved", "nope": "missing"}
     assert (result.ref, result.commit) == (None, repo.tip())
@@ -169,17 +188,17 @@ async def test_a_branch_that_moved_since_it_was_looked_at_or_is_gone_is_left_out
 async def test_a_branch_that_is_in_already_adds_nothing(repo: Repo) -> None:
     repo.git("branch", "done", "main")
 
-    result = await run(repo, repo.car("done"))
+    result = await run_train(repo, repo.train_branch("done"))
 
     assert [one.branch for one in result.coupled] == ["done"]
     assert result.commit == repo.tip()
 
 
 async def test_an_integration_branch_that_exists_is_left_alone(repo: Repo) -> None:
-    repo.branch("feat", {"a.txt": edited(0, "feat")})
+    repo.branch("feat", {"a.txt": replace_line(0, "feat")})
     repo.git("branch", "podium/merge", "main")
 
-    second, third = await run(repo, repo.car("feat")), await run(repo, repo.car("feat"))
+    second, third = await run_train(repo, repo.train_branch("feat")), await run_train(repo, repo.train_branch("feat"))
 
     assert (second.ref, third.ref) == ("refs/heads/podium/merge-2", "refs/heads/podium/merge-3")
     assert repo.tip("podium/merge") == repo.tip()
@@ -192,24 +211,26 @@ async def test_a_bad_name_for_the_integration_branch_is_refused_before_anything_
     async def check(path: Path) -> CheckResult:
         raise AssertionError(path)
 
-    repo.branch("feat", {"a.txt": edited(0, "feat")})
+    repo.branch("feat", {"a.txt": replace_line(0, "feat")})
 
     with pytest.raises(Mistake, match="cannot be the name of the integration branch"):
-        await train(repo.path, [repo.car("feat")], onto="main", integration=name, check=check)
+        await train(repo.path, [repo.train_branch("feat")], onto="main", integration=name, check=check)
 
 
-async def test_a_name_that_git_has_no_room_for_is_refused(repo: Repo) -> None:
-    repo.branch("feat", {"a.txt": edited(0, "feat")})
+async def test_a_name_that_conflicts_with_an_existing_branch_is_refused(repo: Repo) -> None:
+    repo.branch("feat", {"a.txt": replace_line(0, "feat")})
 
     with pytest.raises(Mistake, match="the branch feat/merge cannot be made"):
-        await train(repo.path, [repo.car("feat")], onto="main", integration="feat/merge", check=passing)
+        await train(
+            repo.path, [repo.train_branch("feat")], onto="main", integration="feat/merge", check=check_not_broken
+        )
 
 
-async def test_a_conflict_is_told_with_both_sides(repo: Repo) -> None:
-    repo.branch("one", {"a.txt": edited(4, "``` from one"), "old.txt": None, "one.txt": LINES})
-    repo.branch("two", {"a.txt": edited(4, "from two"), "old.txt": None, "two.txt": LINES})
+async def test_a_conflict_is_reported_with_both_sides(repo: Repo) -> None:
+    repo.branch("one", {"a.txt": replace_line(4, "``` from one"), "old.txt": None, "one.txt": LINES})
+    repo.branch("two", {"a.txt": replace_line(4, "from two"), "old.txt": None, "two.txt": LINES})
 
-    left_out = (await run(repo, repo.car("one"), repo.car("two"))).left_out[0]
+    left_out = (await run_train(repo, repo.train_branch("one"), repo.train_branch("two"))).left_out[0]
     told = format_conflict(left_out)
 
     assert set(left_out.files) == {"a.txt", "old.txt", "one.txt", "two.txt"}
@@ -224,7 +245,7 @@ async def test_binary_files_and_odd_names_are_left_out_by_name(repo: Repo) -> No
     repo.branch("one", {"b.bin": b"\0one", odd: "1\n"})
     repo.branch("two", {"b.bin": b"\0two", odd: "2\n"})
 
-    left_out = (await run(repo, repo.car("one"), repo.car("two"))).left_out[0]
+    left_out = (await run_train(repo, repo.train_branch("one"), repo.train_branch("two"))).left_out[0]
 
     assert left_out.files == ("b.bin", odd)
     assert "Cannot merge binary files: b.bin" in left_out.why
@@ -240,30 +261,30 @@ async def test_a_branch_without_history_in_common_is_left_out(repo: Repo) -> Non
     empty = repo.git("hash-object", "-w", "-t", "tree", "/dev/null")
     repo.git("branch", "stranger", repo.git("commit-tree", empty, "-m", "alone"))
 
-    left_out = (await run(repo, repo.car("stranger"))).left_out[0]
+    left_out = (await run_train(repo, repo.train_branch("stranger"))).left_out[0]
 
     assert (left_out.reason, left_out.why) == ("conflict", "main and stranger have no commit in common")
     assert format_conflict(left_out).endswith("- none in particular")
 
 
 async def test_a_check_that_breaks_leaves_everything_as_it_was_and_the_next_try_works(repo: Repo) -> None:
-    repo.branch("feat", {"a.txt": edited(0, "feat")})
-    before = repo.seen()
+    repo.branch("feat", {"a.txt": replace_line(0, "feat")})
+    before = repo.visible_state()
 
     async def breaking(path: Path) -> CheckResult:
         raise RuntimeError("the machine is on fire")
 
     with pytest.raises(RuntimeError, match="on fire"):
-        await train(repo.path, [repo.car("feat")], onto="main", integration="podium/merge", check=breaking)
-    assert repo.seen() == before
+        await train(repo.path, [repo.train_branch("feat")], onto="main", integration="podium/merge", check=breaking)
+    assert repo.visible_state() == before
 
-    result = await run(repo, repo.car("feat"))
+    result = await run_train(repo, repo.train_branch("feat"))
     assert result.ref == "refs/heads/podium/merge"
 
 
 async def test_a_train_that_is_stopped_leaves_everything_as_it_was(repo: Repo) -> None:
-    repo.branch("feat", {"a.txt": edited(0, "feat")})
-    before = repo.seen()
+    repo.branch("feat", {"a.txt": replace_line(0, "feat")})
+    before = repo.visible_state()
     checked: list[Path] = []
 
     with CancelScope() as scope:
@@ -274,10 +295,10 @@ async def test_a_train_that_is_stopped_leaves_everything_as_it_was(repo: Repo) -
             await sleep_forever()
             raise AssertionError
 
-        await train(repo.path, [repo.car("feat")], onto="main", integration="podium/merge", check=stopped)
+        await train(repo.path, [repo.train_branch("feat")], onto="main", integration="podium/merge", check=stopped)
 
     assert scope.cancelled_caught
-    assert repo.seen() == before
+    assert repo.visible_state() == before
     assert not checked[0].exists()
 
 
@@ -300,29 +321,29 @@ anyio.run(main)
 
 
 async def test_a_process_killed_in_the_middle_leaves_the_target_and_the_next_try_works(repo: Repo) -> None:
-    feat = repo.branch("feat", {"a.txt": edited(0, "feat")})
-    before = repo.seen()
+    feat = repo.branch("feat", {"a.txt": replace_line(0, "feat")})
+    before = repo.visible_state()
 
     killed = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", KILLED, str(repo.path), feat], capture_output=True, check=False
     )
     left = Path(os.fsdecode(killed.stdout.strip()))
-    result = await run(repo, repo.car("feat"))
+    result = await run_train(repo, repo.train_branch("feat"))
 
     assert killed.returncode == -signal.SIGKILL
-    assert repo.seen()["status"] == before["status"]
+    assert repo.visible_state()["status"] == before["status"]
     assert [one.branch for one in result.coupled] == ["feat"]
     assert not left.exists()
     assert len(repo.git("worktree", "list").splitlines()) == 1
 
 
-async def test_nothing_of_the_repositorys_own_runs(repo: Repo, tmp_path: Path) -> None:
+async def test_no_hook_driver_or_filter_of_the_repository_runs(repo: Repo, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     canary.write_text(f"#!/bin/sh\necho $0 >>{tmp_path}/trace\ncat 2>/dev/null\n")
     canary.chmod(0o755)
     repo.commit({".gitattributes": "a.txt merge=x\nb.txt diff=x\n"})
-    repo.branch("feat", {"a.txt": edited(0, "feat"), "b.txt": edited(0, "feat")})
-    repo.branch("other", {"a.txt": edited(9, "other"), "c.txt": "1\n"})
+    repo.branch("feat", {"a.txt": replace_line(0, "feat"), "b.txt": replace_line(0, "feat")})
+    repo.branch("other", {"a.txt": replace_line(9, "other"), "c.txt": "1\n"})
     repo.branch("smudged", {"d.txt": "1\n", "sub/.gitattributes": "* filter=x\n", "sub/e.txt": "1\n"})
     for hook in ("post-checkout", "reference-transaction", "post-index-change", "post-merge", "pre-commit"):
         (repo.path / ".git" / "hooks").mkdir(exist_ok=True)
@@ -333,7 +354,7 @@ async def test_nothing_of_the_repositorys_own_runs(repo: Repo, tmp_path: Path) -
             f'[filter "x"]\nsmudge = {canary}\nclean = {canary}\n[gpg]\nprogram = {canary}\n[commit]\ngpgSign = true\n'
         )
 
-    result = await run(repo, repo.car("feat"), repo.car("other"), repo.car("smudged"))
+    result = await run_train(repo, repo.train_branch("feat"), repo.train_branch("other"), repo.train_branch("smudged"))
     await fast_forward(
         repo.path,
         "main",
@@ -352,9 +373,9 @@ async def test_nothing_of_the_repositorys_own_runs(repo: Repo, tmp_path: Path) -
 async def test_twenty_branches_go_through(repo: Repo) -> None:
     names = [f"b{number:02}" for number in range(20)]
     for number, name in enumerate(names):
-        repo.branch(name, {f"own-{number}.txt": "1\n", "a.txt": edited(number // 2 * 3, name)})
+        repo.branch(name, {f"own-{number}.txt": "1\n", "a.txt": replace_line(number // 2 * 3, name)})
 
-    result = await run(repo, *map(repo.car, names))
+    result = await run_train(repo, *map(repo.train_branch, names))
 
     assert [one.branch for one in result.coupled] == names[::2]
     assert [one.branch for one in result.left_out] == names[1::2]

@@ -20,13 +20,13 @@ from podium.workspace.worktrees.saved_work import list_saved_work
 from podium.workspace.worktrees.worktree import Worktrees
 
 from .test_repository import repo, run_git
-from .test_snapshot import said
+from .test_snapshot import git_output
 
 __all__ = ["repo"]
 
 
 @pytest.fixture
-def home(repo: Path, tmp_path: Path) -> Worktrees:
+def worktrees(repo: Path, tmp_path: Path) -> Worktrees:
     return Worktrees(repository=Repository.at(repo), ledger=Ledger(tmp_path / "home" / "podium.db"))
 
 
@@ -36,42 +36,42 @@ def commit(directory: Path, name: str, text: str = "text\n") -> None:
     run_git(directory, "commit", "-q", "-m", f"change {name}")
 
 
-async def states(home: Worktrees) -> dict[str, str]:
-    return {one.branch: one.state for one in await home.ledger.list_worktrees()}
+async def read_states(worktrees: Worktrees) -> dict[str, str]:
+    return {one.branch: one.state for one in await worktrees.ledger.list_worktrees()}
 
 
 # Making
 
 
-async def test_a_worktree_is_made_beside_the_repository_on_a_new_branch(home: Worktrees, repo: Path) -> None:
-    checkout = await home.create("feat/auth", run="r1")
+async def test_a_worktree_is_made_beside_the_repository_on_a_new_branch(worktrees: Worktrees, repo: Path) -> None:
+    checkout = await worktrees.create("feat/auth", run="r1")
 
     assert checkout.path == repo.parent / "repo-worker-feat-auth"
     assert (checkout.path / "a.txt").read_text() == "one\n"
-    assert said(checkout.path, "rev-parse", "--abbrev-ref", "HEAD") == "feat/auth\n"
-    assert said(checkout.path, "status", "--porcelain") == ""
-    assert checkout.base == said(repo, "rev-parse", "HEAD").strip()
-    [noted] = await home.ledger.list_worktrees()
+    assert git_output(checkout.path, "rev-parse", "--abbrev-ref", "HEAD") == "feat/auth\n"
+    assert git_output(checkout.path, "status", "--porcelain") == ""
+    assert checkout.base == git_output(repo, "rev-parse", "HEAD").strip()
+    [noted] = await worktrees.ledger.list_worktrees()
     assert (noted.path, noted.branch, noted.run, noted.state) == (checkout.path, "feat/auth", "r1", "ready")
     assert noted.size > 0
-    assert await home.find_checkout("feat/auth") == checkout
+    assert await worktrees.find_checkout("feat/auth") == checkout
 
 
-async def test_a_worktree_begins_where_it_is_told_or_on_the_branch_that_exists(home: Worktrees, repo: Path) -> None:
-    first = said(repo, "rev-parse", "HEAD").strip()
+async def test_a_worktree_starts_at_the_given_base_or_on_the_existing_branch(worktrees: Worktrees, repo: Path) -> None:
+    first = git_output(repo, "rev-parse", "HEAD").strip()
     run_git(repo, "branch", "old")
     commit(repo, "b.txt")
 
-    behind = await home.create("new", base="old")
-    existing = await home.create("old")
+    behind = await worktrees.create("new", base="old")
+    existing = await worktrees.create("old")
 
     assert behind.base == existing.base == first
     assert not (behind.path / "b.txt").exists()
-    assert said(existing.path, "rev-parse", "--abbrev-ref", "HEAD") == "old\n"
+    assert git_output(existing.path, "rev-parse", "--abbrev-ref", "HEAD") == "old\n"
 
 
-async def test_the_folder_can_be_elsewhere_but_not_inside(home: Worktrees, repo: Path, tmp_path: Path) -> None:
-    elsewhere = replace(home, folder=f"{tmp_path}/trees/{{repo}}/{{branch}}")
+async def test_the_folder_can_be_elsewhere_but_not_inside(worktrees: Worktrees, repo: Path, tmp_path: Path) -> None:
+    elsewhere = replace(worktrees, folder=f"{tmp_path}/trees/{{repo}}/{{branch}}")
 
     assert (await elsewhere.create("feat/a")).path == tmp_path / "trees" / "repo" / "feat-a"
     (tmp_path / "link").symlink_to(repo)
@@ -89,39 +89,41 @@ async def test_the_folder_can_be_elsewhere_but_not_inside(home: Worktrees, repo:
         (".git/{branch}", "a folder of git's own"),
     ):
         with pytest.raises(Mistake, match=complaint):
-            await replace(home, folder=folder).create("feat/b")
+            await replace(worktrees, folder=folder).create("feat/b")
     with pytest.raises(Mistake, match="inside the repository"):
-        await home.create("feat/b", at=tmp_path / "link" / "feat-b")
-    assert await states(home) == {"feat/a": "ready"}
+        await worktrees.create("feat/b", at=tmp_path / "link" / "feat-b")
+    assert await read_states(worktrees) == {"feat/a": "ready"}
 
 
-async def test_the_home_folder_and_names_with_braces_are_as_they_are(
-    home: Worktrees, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_the_home_folder_is_expanded_and_braces_in_names_are_kept(
+    worktrees: Worktrees, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
 
-    path = replace(home, folder="~/{repo}/{branch}").path_for("feat/{repo}")
+    path = replace(worktrees, folder="~/{repo}/{branch}").path_for("feat/{repo}")
 
     assert path == tmp_path / "me" / "repo" / "feat-{repo}"
 
 
 async def test_worktrees_of_all_repositories_keep_out_of_each_others_folders(
-    home: Worktrees, repo: Path, tmp_path: Path
+    worktrees: Worktrees, repo: Path, tmp_path: Path
 ) -> None:
     run_git(tmp_path, "clone", "-q", str(repo), "other")
-    other = replace(home, repository=Repository.at(tmp_path / "other"), folder="../trees/{branch}")
-    first = await replace(home, folder="../trees/{branch}").create("feat")
+    other = replace(worktrees, repository=Repository.at(tmp_path / "other"), folder="../trees/{branch}")
+    first = await replace(worktrees, folder="../trees/{branch}").create("feat")
 
     with pytest.raises(Mistake, match=rf"is the worktree of 'feat' of {repo}; another name than 'feat' would do"):
         await other.create("feat")
     with pytest.raises(Mistake, match=r"would be in each other"):
         await replace(other, folder="../trees/feat/{branch}").create("deep")
-    assert [one.path for one in await home.ledger.list_worktrees()] == [first.path]
+    assert [one.path for one in await worktrees.ledger.list_worktrees()] == [first.path]
 
 
-async def test_what_exists_is_found_and_removed_whatever_the_pattern_is_by_now(home: Worktrees) -> None:
-    checkout = await home.create("feat")
-    moved = replace(home, folder="../elsewhere/{branch}")
+async def test_an_existing_worktree_is_found_and_removed_after_the_folder_pattern_has_changed(
+    worktrees: Worktrees,
+) -> None:
+    checkout = await worktrees.create("feat")
+    moved = replace(worktrees, folder="../elsewhere/{branch}")
 
     assert await moved.find_checkout("feat") == checkout
     assert [one.path for one in await list_worktrees(moved)] == [checkout.path]
@@ -131,13 +133,13 @@ async def test_what_exists_is_found_and_removed_whatever_the_pattern_is_by_now(h
 
 @pytest.mark.parametrize("target", ["there", "nowhere"])
 async def test_a_folder_that_is_a_link_is_refused_wherever_it_leads(
-    home: Worktrees, repo: Path, tmp_path: Path, target: str
+    worktrees: Worktrees, repo: Path, tmp_path: Path, target: str
 ) -> None:
     (tmp_path / "there").mkdir()
-    home.path_for("feat/a").symlink_to(tmp_path / target)
+    worktrees.path_for("feat/a").symlink_to(tmp_path / target)
 
     with pytest.raises(Mistake, match="exists"):
-        await home.create("feat/a")
+        await worktrees.create("feat/a")
 
     assert list((tmp_path / "there").iterdir()) == []
     assert not (tmp_path / "nowhere").exists()
@@ -150,19 +152,21 @@ async def test_a_folder_that_is_a_link_is_refused_wherever_it_leads(
         *("a@{1}", "refs/heads/a", "a\nb", "a\u202eb", "a" * 201, "0" * 40, "a//b", "a^", "a:b", "a\\b", "*"),
     ],
 )
-async def test_a_bad_name_of_a_branch_is_refused_and_nothing_is_made(home: Worktrees, repo: Path, branch: str) -> None:
-    before = said(repo, "for-each-ref")
+async def test_a_bad_name_of_a_branch_is_refused_and_nothing_is_made(
+    worktrees: Worktrees, repo: Path, branch: str
+) -> None:
+    before = git_output(repo, "for-each-ref")
 
     with pytest.raises(Mistake, match=r"name of a branch"):
-        await home.create(branch)
+        await worktrees.create(branch)
 
-    assert said(repo, "for-each-ref") == before
-    assert await home.ledger.list_worktrees() == []
+    assert git_output(repo, "for-each-ref") == before
+    assert await worktrees.ledger.list_worktrees() == []
     assert [path.name for path in repo.parent.glob("repo*")] == ["repo"]
 
 
-async def test_what_stands_in_the_way_is_told(home: Worktrees, repo: Path, tmp_path: Path) -> None:
-    await home.create("feat/a")
+async def test_obstacles_to_making_a_worktree_are_reported(worktrees: Worktrees, repo: Path, tmp_path: Path) -> None:
+    await worktrees.create("feat/a")
     run_git(repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
     (tmp_path / "repo-worker-taken").mkdir()
     (tmp_path / "repo-worker-link").symlink_to("/nonexistent")
@@ -178,10 +182,10 @@ async def test_what_stands_in_the_way_is_told(home: Worktrees, repo: Path, tmp_p
         ("main/x", r"'main/x' and 'main' side by side"),
     ):
         with pytest.raises(Mistake, match=complaint):
-            await home.create(branch)
+            await worktrees.create(branch)
     with pytest.raises(Mistake, match=r"has no commit 'nowhere'"):
-        await home.create("other", base="nowhere")
-    assert await states(home) == {"feat/a": "ready"}
+        await worktrees.create("other", base="nowhere")
+    assert await read_states(worktrees) == {"feat/a": "ready"}
 
 
 async def test_without_a_repository_or_a_commit_there_is_no_worktree(tmp_path: Path) -> None:
@@ -195,11 +199,11 @@ async def test_without_a_repository_or_a_commit_there_is_no_worktree(tmp_path: P
         await unborn.create("feat")
 
 
-async def test_from_within_a_worktree_another_is_made_beside_the_repository(home: Worktrees, repo: Path) -> None:
-    first = await home.create("first")
+async def test_from_within_a_worktree_another_is_made_beside_the_repository(worktrees: Worktrees, repo: Path) -> None:
+    first = await worktrees.create("first")
     (first.path / "deep").mkdir()
 
-    inner = Worktrees(repository=Repository.at(first.path / "deep"), ledger=home.ledger)
+    inner = Worktrees(repository=Repository.at(first.path / "deep"), ledger=worktrees.ledger)
     second = await inner.create("second")
 
     assert second.path == repo.parent / "repo-worker-second"
@@ -207,7 +211,7 @@ async def test_from_within_a_worktree_another_is_made_beside_the_repository(home
 
 
 async def test_listed_ignored_files_go_along_and_nothing_from_behind_a_link(
-    home: Worktrees, repo: Path, tmp_path: Path
+    worktrees: Worktrees, repo: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_text("secret")
@@ -225,7 +229,7 @@ async def test_listed_ignored_files_go_along_and_nothing_from_behind_a_link(
     (repo / "build" / "x").write_text("not wanted")
     (repo / "new.txt").write_text("not ignored")
 
-    checkout = await home.create("feat")
+    checkout = await worktrees.create("feat")
 
     there = sorted(str(path.relative_to(checkout.path)) for path in checkout.path.rglob("*") if path.is_file())
     assert there == [".env", ".git", ".gitignore", ".worktreeinclude", "a.txt", "b.txt", "conf/tool"]
@@ -233,7 +237,9 @@ async def test_listed_ignored_files_go_along_and_nothing_from_behind_a_link(
     assert not list(checkout.path.glob("*link")) + list(checkout.path.glob("out"))
 
 
-async def test_nothing_is_copied_through_a_link_of_the_worktree(home: Worktrees, repo: Path, tmp_path: Path) -> None:
+async def test_nothing_is_copied_through_a_link_of_the_worktree(
+    worktrees: Worktrees, repo: Path, tmp_path: Path
+) -> None:
     (tmp_path / "outside").mkdir()
     (repo / "conf").symlink_to(tmp_path / "outside")
     (repo / ".gitignore").write_text("conf/*\n")
@@ -243,12 +249,12 @@ async def test_nothing_is_copied_through_a_link_of_the_worktree(home: Worktrees,
     (repo / "conf").mkdir()
     (repo / "conf" / "planted").write_text("planted")
 
-    await home.create("feat")
+    await worktrees.create("feat")
 
     assert list((tmp_path / "outside").iterdir()) == []
 
 
-async def test_a_setup_that_fails_leaves_no_worktree(home: Worktrees, repo: Path) -> None:
+async def test_a_setup_that_fails_leaves_no_worktree(worktrees: Worktrees, repo: Path) -> None:
     seen: list[Path] = []
 
     async def setup(checkout: Checkout) -> None:
@@ -257,36 +263,38 @@ async def test_a_setup_that_fails_leaves_no_worktree(home: Worktrees, repo: Path
         raise OutsideFailed("no network")
 
     with pytest.raises(OutsideFailed, match="no network"):
-        await home.create("feat", setup=setup)
+        await worktrees.create("feat", setup=setup)
 
     assert seen == [repo.parent / "repo-worker-feat"]
     assert not seen[0].exists()
-    assert await states(home) == {}
+    assert await read_states(worktrees) == {}
 
 
 # Telling
 
 
-async def test_a_worktrees_standing_tells_commits_files_and_what_is_not_committed(home: Worktrees, repo: Path) -> None:
-    checkout = await home.create("feat")
+async def test_the_status_of_a_worktree_has_commits_files_and_uncommitted_changes(
+    worktrees: Worktrees, repo: Path
+) -> None:
+    checkout = await worktrees.create("feat")
     commit(repo, "main.txt")
     commit(checkout.path, "b.txt", "1\n2\n3\n")
     (checkout.path / "a.txt").write_text("changed\n")
     (checkout.path / "new.txt").write_text("new\n")
 
-    stands = await home.standing(checkout)
+    status = await worktrees.standing(checkout)
 
-    assert (stands.ahead, stands.behind, stands.unmerged, stands.modified, stands.untracked) == (1, 1, 1, 1, 1)
-    assert [one.subject for one in stands.commits] == ["change b.txt"]
-    assert {one.path: (one.added, one.removed) for one in stands.files} == {"a.txt": (1, 1), "b.txt": (3, 0)}
-    assert (stands.added, stands.removed) == (4, 1)
+    assert (status.ahead, status.behind, status.unmerged, status.modified, status.untracked) == (1, 1, 1, 1, 1)
+    assert [one.subject for one in status.commits] == ["change b.txt"]
+    assert {one.path: (one.added, one.removed) for one in status.files} == {"a.txt": (1, 1), "b.txt": (3, 0)}
+    assert (status.added, status.removed) == (4, 1)
 
 
-async def test_the_list_has_worktrees_of_others_marked_so(home: Worktrees, repo: Path, tmp_path: Path) -> None:
-    await home.create("feat")
+async def test_the_list_marks_worktrees_that_are_not_ours(worktrees: Worktrees, repo: Path, tmp_path: Path) -> None:
+    await worktrees.create("feat")
     run_git(repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
 
-    found = await list_worktrees(home)
+    found = await list_worktrees(worktrees)
 
     assert [(one.branch, one.state, one.is_ours) for one in found] == [
         ("feat", "ready", True),
@@ -298,53 +306,53 @@ async def test_the_list_has_worktrees_of_others_marked_so(home: Worktrees, repo:
 # Removing
 
 
-async def test_a_clean_worktree_is_removed_and_its_branch_stays(home: Worktrees, repo: Path) -> None:
-    checkout = await home.create("feat")
+async def test_a_clean_worktree_is_removed_and_its_branch_stays(worktrees: Worktrees, repo: Path) -> None:
+    checkout = await worktrees.create("feat")
     torn_down: list[bool] = []
 
     async def teardown(one: Checkout) -> None:
         torn_down.append(one.path.exists())
 
-    removed = await replace(home, teardown=teardown).remove("feat")
+    removed = await replace(worktrees, teardown=teardown).remove("feat")
 
     assert str(removed) == f"removed {checkout.path}; the branch feat stays"
     assert torn_down == [True]
     assert [path.name for path in repo.parent.iterdir() if "repo" in path.name] == ["repo"]
-    assert said(repo, "worktree", "list").count("\n") == 1
-    assert "refs/heads/feat" in said(repo, "for-each-ref")
-    assert await states(home) == {}
-    assert (await home.create("feat")).path == checkout.path
+    assert git_output(repo, "worktree", "list").count("\n") == 1
+    assert "refs/heads/feat" in git_output(repo, "for-each-ref")
+    assert await read_states(worktrees) == {}
+    assert (await worktrees.create("feat")).path == checkout.path
 
 
-async def test_work_that_is_not_committed_or_not_merged_is_not_removed(home: Worktrees, repo: Path) -> None:
-    checkout = await home.create("feat")
+async def test_work_that_is_not_committed_or_not_merged_is_not_removed(worktrees: Worktrees, repo: Path) -> None:
+    checkout = await worktrees.create("feat")
     (checkout.path / "new.txt").write_text("work\n")
 
     with pytest.raises(Mistake, match=r"has 1 new file that is not committed; .* --force"):
-        await home.remove("feat")
+        await worktrees.remove("feat")
     commit(checkout.path, "new.txt", "work\n")
     with pytest.raises(Mistake, match=r"has 1 commit that is not merged"):
-        await home.remove("feat")
+        await worktrees.remove("feat")
     (checkout.path / "new.txt").write_text("more work\n")
     with pytest.raises(Mistake, match=r"1 changed file that is not committed and 1 commit that is not merged"):
-        await home.remove("feat")
+        await worktrees.remove("feat")
     assert (checkout.path / "new.txt").read_text() == "more work\n"
 
     run_git(checkout.path, "checkout", "-q", ".")
     run_git(repo, "merge", "-q", "feat")
-    await home.remove("feat")
+    await worktrees.remove("feat")
     assert not checkout.path.exists()
 
 
-async def test_forced_removal_saves_everything_and_says_how_to_get_it_back(home: Worktrees, repo: Path) -> None:
-    checkout = await home.create("feat/a")
+async def test_forced_removal_saves_everything_and_says_how_to_get_it_back(worktrees: Worktrees, repo: Path) -> None:
+    checkout = await worktrees.create("feat/a")
     commit(checkout.path, "committed.txt")
     (checkout.path / "a.txt").write_text("changed\n")
     (checkout.path / "staged.txt").write_text("staged\n")
     run_git(checkout.path, "add", "staged.txt")
     (checkout.path / "new.txt").write_text("new\n")
 
-    removed = await home.remove("feat/a", force=True)
+    removed = await worktrees.remove("feat/a", force=True)
 
     assert removed.saved is not None
     assert removed.saved.ref.startswith("refs/podium/saved/feat/a/")
@@ -354,29 +362,29 @@ async def test_forced_removal_saves_everything_and_says_how_to_get_it_back(home:
     subprocess.run(command.split(), cwd=repo, check=True, capture_output=True)
     assert (repo / "a.txt").read_text() == "changed\n"
     assert [(repo / name).exists() for name in ("committed.txt", "staged.txt", "new.txt")] == [True] * 3
-    assert "change committed.txt" in said(repo, "log", "--format=%s")
+    assert "change committed.txt" in git_output(repo, "log", "--format=%s")
 
 
-async def test_commits_on_no_branch_are_saved_too(home: Worktrees, repo: Path) -> None:
-    checkout = await home.create("feat")
+async def test_commits_on_no_branch_are_saved_too(worktrees: Worktrees, repo: Path) -> None:
+    checkout = await worktrees.create("feat")
     run_git(checkout.path, "checkout", "-q", "--detach")
     commit(checkout.path, "alone.txt")
-    alone = said(checkout.path, "rev-parse", "HEAD").strip()
+    alone = git_output(checkout.path, "rev-parse", "HEAD").strip()
     subprocess.run(["rm", "-r", checkout.path], check=True)
 
-    removed = await home.remove("feat")
+    removed = await worktrees.remove("feat")
 
     assert removed.saved is not None
     assert removed.saved.commit == alone
 
 
-async def test_a_repository_inside_a_lock_and_what_is_not_ours_are_left(
-    home: Worktrees, repo: Path, tmp_path: Path
+async def test_nested_repositories_locked_worktrees_and_those_that_are_not_ours_are_kept(
+    worktrees: Worktrees, repo: Path, tmp_path: Path
 ) -> None:
-    checkout = await home.create("feat")
+    checkout = await worktrees.create("feat")
     run_git(checkout.path, "init", "-q", "inner")
     (checkout.path / "inner" / "work").write_text("of its own")
-    locked = await home.create("locked")
+    locked = await worktrees.create("locked")
     run_git(repo, "worktree", "lock", str(locked.path))
     run_git(repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
 
@@ -387,57 +395,57 @@ async def test_a_repository_inside_a_lock_and_what_is_not_ours_are_left(
         ("other", r"no worktree has the branch 'other'; there is feat, locked"),
     ):
         with pytest.raises(Mistake, match=complaint):
-            await home.remove(branch, force=True)
+            await worktrees.remove(branch, force=True)
     assert (checkout.path / "inner" / "work").exists()
-    assert await states(home) == {"feat": "ready", "locked": "ready"}
+    assert await read_states(worktrees) == {"feat": "ready", "locked": "ready"}
 
 
-async def test_removal_follows_no_link_out(home: Worktrees, tmp_path: Path) -> None:
+async def test_removal_follows_no_link_out(worktrees: Worktrees, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "kept").write_text("kept")
-    checkout = await home.create("feat")
+    checkout = await worktrees.create("feat")
     (checkout.path / "out").symlink_to(tmp_path / "outside")
     closed = checkout.path / "closed"
     closed.mkdir()
     (closed / "file").write_text("x")
     closed.chmod(0o555)
 
-    await home.remove("feat", force=True)
+    await worktrees.remove("feat", force=True)
 
     assert (tmp_path / "outside" / "kept").read_text() == "kept"
     assert not checkout.path.exists()
 
 
-async def test_work_that_comes_while_it_is_torn_down_is_not_lost(home: Worktrees) -> None:
-    checkout = await home.create("feat")
+async def test_work_written_during_teardown_is_not_lost(worktrees: Worktrees) -> None:
+    checkout = await worktrees.create("feat")
 
     async def teardown(one: Checkout) -> None:
         (one.path / "late.txt").write_text("late\n")
 
     with pytest.raises(Mistake, match=r"1 new file that is not committed"):
-        await replace(home, teardown=teardown).remove("feat")
+        await replace(worktrees, teardown=teardown).remove("feat")
 
     assert (checkout.path / "late.txt").read_text() == "late\n"
-    assert await states(home) == {"feat": "ready"}
+    assert await read_states(worktrees) == {"feat": "ready"}
 
 
 # Cleaning up
 
 
-async def test_cleanup_tells_of_every_worktree_and_removes_only_what_can_go(
-    home: Worktrees, repo: Path, tmp_path: Path
+async def test_cleanup_reports_every_worktree_and_removes_only_what_is_not_needed(
+    worktrees: Worktrees, repo: Path, tmp_path: Path
 ) -> None:
-    clean = await home.create("clean")
-    dirty = await home.create("dirty")
+    clean = await worktrees.create("clean")
+    dirty = await worktrees.create("dirty")
     (dirty.path / "new.txt").write_text("work\n")
-    busy = await home.create("busy", run="r1")
-    missing = await home.create("missing")
+    busy = await worktrees.create("busy", run="r1")
+    missing = await worktrees.create("missing")
     subprocess.run(["rm", "-r", missing.path], check=True)
     run_git(repo, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
 
-    tried = await clean_up_worktrees(home, busy=lambda: ["r1"], dry_run=True)
+    tried = await clean_up_worktrees(worktrees, busy=lambda: ["r1"], dry_run=True)
     assert clean.path.exists()
-    done = await clean_up_worktrees(home, busy=lambda: ["r1"])
+    done = await clean_up_worktrees(worktrees, busy=lambda: ["r1"])
 
     assert done == tried
     assert [(line.branch, line.act, line.why) for line in done] == [
@@ -449,36 +457,36 @@ async def test_cleanup_tells_of_every_worktree_and_removes_only_what_can_go(
     ]
     assert [one.path.exists() for one in (clean, dirty, busy)] == [False, True, True]
     assert (tmp_path / "mine").exists()
-    assert await states(home) == {"dirty": "ready", "busy": "ready"}
+    assert await read_states(worktrees) == {"dirty": "ready", "busy": "ready"}
 
 
-async def test_cleanup_keeps_the_worktree_of_a_worker_that_is_hired_meanwhile(home: Worktrees) -> None:
-    checkout = await home.create("feat", run="r1")
-    hired: list[str] = []
+async def test_cleanup_keeps_the_worktree_of_a_worker_that_is_delegated_meanwhile(worktrees: Worktrees) -> None:
+    checkout = await worktrees.create("feat", run="r1")
+    busy_runs: list[str] = []
 
     async with anyio.create_task_group() as group:
-        async with home.ledger.hold_worktree_lock():
-            group.start_soon(partial(clean_up_worktrees, home, busy=lambda: hired))
+        async with worktrees.ledger.hold_worktree_lock():
+            group.start_soon(partial(clean_up_worktrees, worktrees, busy=lambda: busy_runs))
             await anyio.wait_all_tasks_blocked()
-            hired.append("r1")
+            busy_runs.append("r1")
 
     assert checkout.path.exists()
 
 
-async def test_forced_cleanup_saves_first(home: Worktrees, repo: Path) -> None:
-    dirty = await home.create("dirty")
+async def test_forced_cleanup_saves_first(worktrees: Worktrees, repo: Path) -> None:
+    dirty = await worktrees.create("dirty")
     (dirty.path / "new.txt").write_text("work\n")
 
-    [line] = await clean_up_worktrees(home, force=True)
+    [line] = await clean_up_worktrees(worktrees, force=True)
 
     [saved] = await list_saved_work(repo)
     assert (line.act, saved.ref in line.why) == ("removed", True)
-    assert said(repo, "show", f"{saved.ref}:new.txt") == "work\n"
+    assert git_output(repo, "show", f"{saved.ref}:new.txt") == "work\n"
 
 
 # Dying in the middle
 
-MORTAL = """
+CRASHING_PROGRAM = """
 import anyio, os, sys
 from pathlib import Path
 from podium.store.sqlite.worktree_ledger import Ledger
@@ -507,94 +515,104 @@ anyio.run(home.create if sys.argv[3] == "create" else lambda branch: home.remove
 """
 
 
-def dies(home: Worktrees, what: str, at: int) -> bool:
+def crashes_at(worktrees: Worktrees, operation: str, at: int) -> bool:
     """Make or remove the worktree of `feat` in a process that ends, hard, at a point of the way."""
-    argv = [sys.executable, "-c", MORTAL, str(home.repository.root), str(home.ledger.store), what, str(at)]
+    argv = [
+        sys.executable,
+        "-c",
+        CRASHING_PROGRAM,
+        str(worktrees.repository.root),
+        str(worktrees.ledger.store),
+        operation,
+        str(at),
+    ]
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode in (0, 9), done.stderr
     return done.returncode == 9
 
 
-async def test_death_at_any_point_of_making_leaves_nothing_unknown(home: Worktrees, repo: Path) -> None:
-    refs = said(repo, "for-each-ref")
+async def test_a_crash_at_any_point_of_making_a_worktree_leaves_nothing_unrecorded(
+    worktrees: Worktrees, repo: Path
+) -> None:
+    refs = git_output(repo, "for-each-ref")
     for at in range(1, 5):
-        assert dies(home, "create", at)
-        was_ready = await states(home) == {"feat": "ready"}
-        await home.reconcile()
+        assert crashes_at(worktrees, "create", at)
+        was_ready = await read_states(worktrees) == {"feat": "ready"}
+        await worktrees.reconcile()
 
         if was_ready:
-            await home.remove("feat")
+            await worktrees.remove("feat")
             run_git(repo, "branch", "-D", "feat")
-        assert await states(home) == {}
-        assert said(repo, "for-each-ref") == refs
-        assert said(repo, "worktree", "list").count("\n") == 1
+        assert await read_states(worktrees) == {}
+        assert git_output(repo, "for-each-ref") == refs
+        assert git_output(repo, "worktree", "list").count("\n") == 1
         assert [path.name for path in repo.parent.iterdir() if "repo" in path.name] == ["repo"]
-    assert not dies(home, "create", 5)
+    assert not crashes_at(worktrees, "create", 5)
 
 
-async def test_death_at_any_point_of_removing_loses_no_work(home: Worktrees, repo: Path) -> None:
-    checkout = await home.create("feat")
+async def test_a_crash_at_any_point_of_removing_a_worktree_loses_no_work(worktrees: Worktrees, repo: Path) -> None:
+    checkout = await worktrees.create("feat")
     (checkout.path / "new.txt").write_text("work\n")
     for at in range(1, 5):
-        assert dies(home, "remove", at)
-        await home.reconcile()
+        assert crashes_at(worktrees, "remove", at)
+        await worktrees.reconcile()
 
         if checkout.path.exists():
             assert (checkout.path / "new.txt").read_text() == "work\n"
-            assert await states(home) == {"feat": "ready"}
+            assert await read_states(worktrees) == {"feat": "ready"}
         else:
             [*_, saved] = await list_saved_work(repo)
-            assert said(repo, "show", f"{saved.ref}:new.txt") == "work\n"
-            assert await states(home) == {}
-            checkout = await home.create("feat")
+            assert git_output(repo, "show", f"{saved.ref}:new.txt") == "work\n"
+            assert await read_states(worktrees) == {}
+            checkout = await worktrees.create("feat")
             (checkout.path / "new.txt").write_text("work\n")
         assert [path.name for path in repo.parent.glob(".repo*")] == []
 
 
-async def test_a_worktree_that_was_moved_aside_when_the_process_died_comes_back(home: Worktrees) -> None:
-    checkout = await home.create("feat")
+async def test_a_worktree_that_was_moved_aside_when_the_process_died_comes_back(worktrees: Worktrees) -> None:
+    checkout = await worktrees.create("feat")
     (checkout.path / "new.txt").write_text("work\n")
-    [noted] = await home.ledger.list_worktrees()
-    await home.ledger.record_state(noted, state="removing")
+    [noted] = await worktrees.ledger.list_worktrees()
+    await worktrees.ledger.record_state(noted, state="removing")
     checkout.path.rename(checkout.path.with_name(".repo-worker-feat.removing"))
 
-    [mended] = await home.reconcile()
+    [repair] = await worktrees.reconcile()
 
-    assert mended.what == "was about to be removed and is back as it was"
+    assert repair.what == "was about to be removed and is back as it was"
     assert (checkout.path / "new.txt").read_text() == "work\n"
 
 
-async def test_a_worktree_that_git_made_without_files_is_put_away(home: Worktrees, repo: Path) -> None:
-    head = said(repo, "rev-parse", "HEAD").strip()
-    path = home.path_for("feat")
-    await home.ledger.record_new(path, repository=repo / ".git", branch="feat", base=head, is_new_branch=True)
+async def test_a_worktree_that_git_made_without_files_is_replaced(worktrees: Worktrees, repo: Path) -> None:
+    head = git_output(repo, "rev-parse", "HEAD").strip()
+    path = worktrees.path_for("feat")
+    await worktrees.ledger.record_new(path, repository=repo / ".git", branch="feat", base=head, is_new_branch=True)
     run_git(repo, "worktree", "add", "-q", "--no-checkout", "-b", "feat", str(path))
 
-    checkout = await home.create("feat")
+    checkout = await worktrees.create("feat")
 
     assert (checkout.path / "a.txt").exists()
     assert await list_saved_work(repo) == []
 
 
-async def test_cancelling_the_making_leaves_nothing(home: Worktrees, repo: Path) -> None:
+async def test_cancelling_the_making_leaves_nothing(worktrees: Worktrees, repo: Path) -> None:
     with anyio.CancelScope() as scope:
 
         async def setup(_: Checkout) -> None:
             scope.cancel()
             await anyio.sleep_forever()
 
-        await home.create("feat", setup=setup)
+        await worktrees.create("feat", setup=setup)
 
-    assert await states(home) == {}
-    assert said(repo, "worktree", "list").count("\n") == 1
+    assert await read_states(worktrees) == {}
+    assert git_output(repo, "worktree", "list").count("\n") == 1
 
 
-async def test_two_who_want_the_same_branch_get_one_worktree(home: Worktrees) -> None:
+async def test_of_concurrent_requests_for_one_branch_one_gets_a_worktree(worktrees: Worktrees) -> None:
     outcomes: list[str] = []
 
     async def make() -> None:
         try:
-            outcomes.append((await home.create("feat")).branch)
+            outcomes.append((await worktrees.create("feat")).branch)
         except Mistake as mistake:
             outcomes.append(str(mistake))
 
@@ -606,17 +624,17 @@ async def test_two_who_want_the_same_branch_get_one_worktree(home: Worktrees) ->
     assert sum("has a worktree already" in one for one in outcomes) == 2
 
 
-async def test_a_worktree_that_somebody_else_removed_is_forgotten(home: Worktrees, repo: Path) -> None:
-    checkout = await home.create("feat")
+async def test_a_worktree_that_somebody_else_removed_is_forgotten(worktrees: Worktrees, repo: Path) -> None:
+    checkout = await worktrees.create("feat")
     run_git(repo, "worktree", "remove", str(checkout.path))
 
-    [mended] = await home.reconcile()
+    [repair] = await worktrees.reconcile()
 
-    assert mended.what == "was removed by somebody else"
-    assert await home.ledger.list_worktrees() == []
+    assert repair.what == "was removed by somebody else"
+    assert await worktrees.ledger.list_worktrees() == []
 
 
-async def test_while_git_still_works_for_somebody_who_was_killed_nobody_mends(home: Worktrees, repo: Path) -> None:
+async def test_nothing_is_repaired_while_git_still_runs_for_a_killed_process(worktrees: Worktrees, repo: Path) -> None:
     os.mkfifo(repo / "pipe")
     code = f"""
 import anyio
@@ -624,7 +642,7 @@ from pathlib import Path
 from podium.store.sqlite.worktree_ledger import Ledger
 from podium.workspace.git.repository import Repository, call_git
 async def main():
-    async with Ledger(Path({str(home.ledger.store)!r})).hold_worktree_lock() as lock:
+    async with Ledger(Path({str(worktrees.ledger.store)!r})).hold_worktree_lock() as lock:
         await call_git(Repository.at(Path({str(repo)!r})), "hash-object", "pipe", lock=lock)
 anyio.run(main)
 """
@@ -634,7 +652,7 @@ anyio.run(main)
             process.kill()
             process.wait()
             with anyio.move_on_after(0.2) as scope:
-                await home.reconcile()
+                await worktrees.reconcile()
 
     assert scope.cancelled_caught
-    assert await home.reconcile() == []
+    assert await worktrees.reconcile() == []

@@ -34,25 +34,27 @@ def short_path() -> Iterator[Path]:
 
 
 @dataclass
-class Desk:
+class RecordingCommander:
     """A commander's desk: who came, what they said, how their links ended, and what was refused."""
 
     path: Path
     notes: MemoryObjectReceiveStream[tuple[str, Any]]
-    welcome: WorkerTokens = field(default_factory=WorkerTokens)
-    trouble: list[tuple[str, str]] = field(default_factory=list)
+    tokens: WorkerTokens = field(default_factory=WorkerTokens)
+    errors: list[tuple[str, str]] = field(default_factory=list)
 
-    def token(self, worker: str = "w1", **config: Any) -> str:
-        return self.welcome.issue_token(worker, config)
+    def issue_token(self, worker: str = "w1", **config: Any) -> str:
+        return self.tokens.issue_token(worker, config)
 
-    async def note(self) -> tuple[str, Any]:
+    async def next_note(self) -> tuple[str, Any]:
         """The next thing that a worker said, or `ended` and how."""
         with fail_after(LONG):
             return await self.notes.receive()
 
 
 @asynccontextmanager
-async def commanding(*, limits: LinkLimits | None = None, handle: HandleWorker | None = None) -> AsyncIterator[Desk]:
+async def start_recording_commander(
+    *, limits: LinkLimits | None = None, handle: HandleWorker | None = None
+) -> AsyncIterator[RecordingCommander]:
     put, notes = create_memory_object_stream[tuple[str, Any]](math.inf)
 
     async def listen(link: Link[Report, Order], handshake: Handshake) -> None:
@@ -62,24 +64,24 @@ async def commanding(*, limits: LinkLimits | None = None, handle: HandleWorker |
         put.send_nowait((handshake.worker, f"ended: {link.end_reason}"))
 
     with short_path() as path, bind_socket(path) as listener, put, notes:
-        desk = Desk(path, notes)
+        commander = RecordingCommander(path, notes)
 
-        def on_trouble(worker: str, error: PodiumError) -> None:
-            desk.trouble.append((worker, str(error)))
+        def on_error(worker: str, error: PodiumError) -> None:
+            commander.errors.append((worker, str(error)))
 
         async with create_task_group() as group:
 
-            async def served() -> None:
+            async def serve() -> None:
                 await serve_workers(
-                    listener, desk.welcome, handle or listen, limits=limits or LinkLimits(), on_error=on_trouble
+                    listener, commander.tokens, handle or listen, limits=limits or LinkLimits(), on_error=on_error
                 )
 
-            group.start_soon(served)
-            yield desk
+            group.start_soon(serve)
+            yield commander
             group.cancel_scope.cancel()
 
 
-class Raw:
+class RawPeer:
     """Bytes to and from a socket, as they are."""
 
     def __init__(self, stream: UNIXSocketStream) -> None:
@@ -89,25 +91,25 @@ class Raw:
     async def send(self, data: bytes) -> None:
         await self.stream.send(data)
 
-    async def say(self, **fields: Any) -> None:
-        await self.send(said(**fields))
+    async def send_message(self, **fields: Any) -> None:
+        await self.send(encode_fields(**fields))
 
-    async def hear(self) -> dict[str, Any]:
+    async def receive_message(self) -> dict[str, Any]:
         with fail_after(LONG):
             line = await self._buffer.receive_until(b"\n", 2**21)
-        heard: dict[str, Any] = json.loads(line)
-        return heard
+        message: dict[str, Any] = json.loads(line)
+        return message
 
-    async def shake(self, token: str, **fields: Any) -> dict[str, Any]:
-        await self.say(type="handshake", **{"worker": "w1", "token": token, **fields})
-        return await self.hear()
+    async def send_handshake(self, token: str, **fields: Any) -> dict[str, Any]:
+        await self.send_message(type="handshake", **{"worker": "w1", "token": token, **fields})
+        return await self.receive_message()
 
 
-def said(**fields: Any) -> bytes:
+def encode_fields(**fields: Any) -> bytes:
     return json.dumps({"id": "x", "timestamp": 1, **fields}, ensure_ascii=False).encode() + b"\n"
 
 
 @asynccontextmanager
-async def raw(path: Path) -> AsyncIterator[Raw]:
+async def connect_raw_peer(path: Path) -> AsyncIterator[RawPeer]:
     async with await connect_unix(path) as stream:
-        yield Raw(stream)
+        yield RawPeer(stream)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from podium.workers.wire.frame import FrameDecoder, FrameTooLong, Line
 
 
-def fed(pieces: list[bytes], limit: int) -> list[bytes | str]:
+def decode_pieces(pieces: list[bytes], limit: int) -> list[bytes | str]:
     frames = FrameDecoder(limit)
     found: list[Line] = []
     for piece in pieces:
@@ -23,21 +23,21 @@ def test_a_line_ends_where_its_newline_is() -> None:
     assert frames.feed(b"\n") == [b"three"]
 
 
-def test_a_letter_that_is_split_over_two_packets_stays_whole() -> None:
+def test_a_character_that_is_split_over_two_packets_stays_whole() -> None:
     word = "Grüße 🎼\n".encode()
 
-    assert all(fed([word[:cut], word[cut:]], 100) == [word[:-1]] for cut in range(len(word)))
+    assert all(decode_pieces([word[:cut], word[cut:]], 100) == [word[:-1]] for cut in range(len(word)))
 
 
 def test_a_line_of_the_limit_is_fine_and_one_byte_more_is_not() -> None:
-    assert fed([b"12345678\n"], 8) == [b"12345678"]
-    assert fed([b"123456789\n"], 8) == ["too long"]
+    assert decode_pieces([b"12345678\n"], 8) == [b"12345678"]
+    assert decode_pieces([b"123456789\n"], 8) == ["too long"]
 
 
-def test_a_line_that_is_too_long_is_told_once_and_skipped_as_a_whole() -> None:
+def test_a_line_that_is_too_long_is_reported_once_and_skipped_as_a_whole() -> None:
     pieces = [b"a\n", *[b"x" * 5] * 100, b'{"type":"pong"}' * 3, b"\nb\n"]
 
-    assert fed(pieces, 8) == [b"a", "too long", b"b"]
+    assert decode_pieces(pieces, 8) == [b"a", "too long", b"b"]
 
 
 def test_nothing_is_held_of_a_line_that_never_ends() -> None:
@@ -60,9 +60,9 @@ def streams_in_pieces(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
 def test_any_stream_gives_the_same_lines_however_it_is_split(split: tuple[bytes, list[bytes]], limit: int) -> None:
     stream, pieces = split
 
-    whole = fed([stream], limit)
+    whole = decode_pieces([stream], limit)
 
-    assert fed(pieces, limit) == whole
+    assert decode_pieces(pieces, limit) == whole
     ended, rest = stream.split(b"\n")[:-1], stream.split(b"\n")[-1]
     expected: list[bytes | str] = ["too long" if len(line) > limit else line for line in ended]
     assert whole == expected + (["too long"] if len(rest) > limit else [])

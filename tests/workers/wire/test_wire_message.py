@@ -43,7 +43,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "wire.md"
 ACTION = Action(run="r1", agent="builder", tool="bash", arguments={"command": "make ü"}, asked_at=1.5, nonce="n")
 
 
-def line(**fields: Any) -> bytes:
+def make_line(**fields: Any) -> bytes:
     return json.dumps({"id": "1", "timestamp": 1, **fields}).encode()
 
 
@@ -59,13 +59,13 @@ def test_a_message_is_one_line_and_comes_back_as_it_was() -> None:
 def test_the_action_that_arrives_is_the_one_that_was_asked_about() -> None:
     sent = stamp_message(PermissionRequest(id="q1", action=ACTION), id="", timestamp=5)
 
-    heard = decode_from_worker(encode_message(sent))
+    decoded = decode_from_worker(encode_message(sent))
 
-    assert isinstance(heard, PermissionRequest)
-    assert heard.action.id == ACTION.id
+    assert isinstance(decoded, PermissionRequest)
+    assert decoded.action.id == ACTION.id
 
 
-def test_the_envelope_stands_on_the_line() -> None:
+def test_the_line_contains_the_envelope() -> None:
     sent = json.loads(encode_message(stamp_message(Cancel(reason="enough"), id="c1", timestamp=1700000000000)))
 
     assert sent == {"type": "cancel", "id": "c1", "timestamp": 1700000000000, "reason": "enough"}
@@ -79,16 +79,18 @@ def test_every_decision_has_its_form(result: Result) -> None:
 
 
 def test_a_rule_comes_with_the_decision_that_made_it() -> None:
-    heard = decode_from_commander(
-        line(type="permission_response", request_id="q", result={"type": "approve_pattern", "rule": "Bash(make *)"})
+    decoded = decode_from_commander(
+        make_line(
+            type="permission_response", request_id="q", result={"type": "approve_pattern", "rule": "Bash(make *)"}
+        )
     )
 
-    assert isinstance(heard, PermissionResponse)
-    assert heard.result == ApprovePattern(rule="Bash(make *)")
+    assert isinstance(decoded, PermissionResponse)
+    assert decoded.result == ApprovePattern(rule="Bash(make *)")
 
 
 def test_fields_that_are_not_known_are_ignored() -> None:
-    assert decode_from_worker(line(type="pong", later={"a": [1]})) == Pong(id="1", timestamp=1)
+    assert decode_from_worker(make_line(type="pong", later={"a": [1]})) == Pong(id="1", timestamp=1)
 
 
 @pytest.mark.parametrize(
@@ -100,28 +102,28 @@ def test_fields_that_are_not_known_are_ignored() -> None:
         b"[]",
         b"{}",
         b"\xff\xfe",
-        line(type="pong")[:-1],
-        line(type="nonsense"),
-        line(type=7),
-        line(type="log", level="loud", content="x"),
-        line(type="log", level="info"),
-        line(type="log", level="info", content="x").replace(b'"x"', b'"\xff"'),
-        line(type="status_update", state="asleep"),
-        line(type="status_update", state="idle", tokens=-1),
-        line(type="status_update", state="idle", progress=1.1),
-        line(type="task_complete", success="yes", response=""),
-        line(type="permission_request", action={"tool": "bash"}),
-        line(type="pong", id=""),
-        line(type="pong", id="x" * 129),
-        line(type="pong", timestamp=0),
-        line(type="pong", timestamp="now"),
+        make_line(type="pong")[:-1],
+        make_line(type="nonsense"),
+        make_line(type=7),
+        make_line(type="log", level="loud", content="x"),
+        make_line(type="log", level="info"),
+        make_line(type="log", level="info", content="x").replace(b'"x"', b'"\xff"'),
+        make_line(type="status_update", state="asleep"),
+        make_line(type="status_update", state="idle", tokens=-1),
+        make_line(type="status_update", state="idle", progress=1.1),
+        make_line(type="task_complete", success="yes", response=""),
+        make_line(type="permission_request", action={"tool": "bash"}),
+        make_line(type="pong", id=""),
+        make_line(type="pong", id="x" * 129),
+        make_line(type="pong", timestamp=0),
+        make_line(type="pong", timestamp="now"),
         b'{"type":"pong","id":"1"}',
         b'{"type":"pong","timestamp":1}',
         b'{"type":"pong","type":"nonsense","id":"1","timestamp":1}',
         b'{"type":"pong","id":"1","timestamp":1,"deep":' + b"[" * 100_000,
     ],
 )
-def test_what_is_no_message_is_one_sentence(bad: bytes) -> None:
+def test_a_line_that_is_no_message_is_reported_in_one_sentence(bad: bytes) -> None:
     with pytest.raises(BadFrame) as caught:
         decode_from_worker(bad)
 
@@ -129,7 +131,7 @@ def test_what_is_no_message_is_one_sentence(bad: bytes) -> None:
     assert str(caught.value).isprintable()
 
 
-def test_a_worker_cannot_say_what_a_commander_says_nor_the_other_way_round() -> None:
+def test_a_worker_cannot_send_the_messages_of_a_commander_nor_the_other_way_round() -> None:
     with pytest.raises(BadFrame):
         decode_from_worker(
             encode_message(stamp_message(PermissionResponse(request_id="q", result=Approve()), id="a", timestamp=1))
@@ -140,7 +142,7 @@ def test_a_worker_cannot_say_what_a_commander_says_nor_the_other_way_round() -> 
 
 def test_an_error_does_not_repeat_what_the_line_held() -> None:
     with pytest.raises(BadFrame) as caught:
-        decode_from_worker(line(type="handshake", worker=7, token="canary"))
+        decode_from_worker(make_line(type="handshake", worker=7, token="canary"))
 
     assert "canary" not in str(caught.value)
 
@@ -188,12 +190,12 @@ def examples() -> list[bytes]:
     return [text.encode() for block in blocks for text in block.splitlines()]
 
 
-def kinds(union: Any) -> dict[str, set[str]]:
+def fields_by_kind(union: Any) -> dict[str, set[str]]:
     return {str(one.__struct_config__.tag): set(one.__struct_fields__) for one in get_args(union)}
 
 
-def test_every_message_has_an_example_that_is_one() -> None:
-    from_worker, from_commander = kinds(FromWorker), kinds(FromCommander)
+def test_every_message_has_a_valid_example() -> None:
+    from_worker, from_commander = fields_by_kind(FromWorker), fields_by_kind(FromCommander)
 
     seen = []
     for example in examples():
@@ -206,7 +208,9 @@ def test_every_message_has_an_example_that_is_one() -> None:
 
 def test_every_field_and_every_state_is_on_the_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    fields = {field for found in (kinds(FromWorker) | kinds(FromCommander)).values() for field in found}
-    fields |= {field.name for one in get_args(Result) for field in structs.fields(one)} | set(kinds(Result))
+    fields = {
+        field for found in (fields_by_kind(FromWorker) | fields_by_kind(FromCommander)).values() for field in found
+    }
+    fields |= {field.name for one in get_args(Result) for field in structs.fields(one)} | set(fields_by_kind(Result))
 
     assert [name for name in sorted(fields | set(get_args(ReportedState))) if f"`{name}`" not in page] == []

@@ -43,16 +43,16 @@ from podium.workers.wire.wire_message import (
 )
 from podium.workers.wire.worker_connection import WorkerTokens, connect_to_commander, serve_workers
 
-from .meeting import LONG, Raw, commanding, raw, said, short_path
+from .meeting import LONG, RawPeer, connect_raw_peer, encode_fields, short_path, start_recording_commander
 
 ENDS = (EndOfStream, BrokenResourceError, IncompleteRead)
 
 
-def hand(token: str, worker: str = "w1") -> Handshake:
+def make_handshake(token: str, worker: str = "w1") -> Handshake:
     return Handshake(worker=worker, token=token, branch="feat/auth", task="do it")
 
 
-async def wait_closed(peer: Raw) -> None:
+async def wait_closed(peer: RawPeer) -> None:
     """Wait until the commander ends the connection, whatever it says before."""
     with fail_after(LONG), suppress(*ENDS):
         while True:
@@ -62,42 +62,45 @@ async def wait_closed(peer: Raw) -> None:
 # What goes through
 
 
-async def test_a_worker_is_let_in_with_its_token_and_gets_what_it_needs() -> None:
-    async with commanding() as desk, connect_to_commander(desk.path, hand(desk.token(key="k"))) as link:
+async def test_a_worker_is_accepted_with_its_token_and_gets_its_configuration() -> None:
+    async with (
+        start_recording_commander() as commander,
+        connect_to_commander(commander.path, make_handshake(commander.issue_token(key="k"))) as link,
+    ):
         assert await link.wait_accepted() == {"key": "k"}
 
-        worker, handshake = await desk.note()
+        worker, handshake = await commander.next_note()
 
         assert (worker, handshake.branch, handshake.task) == ("w1", "feat/auth", "do it")
         assert handshake.token == ""
 
 
 async def test_messages_arrive_in_order_and_the_last_one_before_the_end_too() -> None:
-    async with commanding() as desk:
-        async with connect_to_commander(desk.path, hand(desk.token())) as link:
+    async with start_recording_commander() as commander:
+        async with connect_to_commander(commander.path, make_handshake(commander.issue_token())) as link:
             await link.wait_accepted()
             for number in range(500):
                 await link.send(LogLine(level="info", content=str(number)))
-        await desk.note()
+        await commander.next_note()
 
-        heard = [(await desk.note())[1].content for _ in range(500)]
+        received = [(await commander.next_note())[1].content for _ in range(500)]
 
-        assert heard == [str(number) for number in range(500)]
-        assert await desk.note() == ("w1", "ended: the other side closed the connection")
+        assert received == [str(number) for number in range(500)]
+        assert await commander.next_note() == ("w1", "ended: the other side closed the connection")
 
 
-async def test_what_is_said_before_the_answer_is_kept_and_goes_out_in_order() -> None:
+async def test_messages_sent_before_the_handshake_is_answered_are_kept_and_sent_in_order() -> None:
     with short_path() as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()
-        async with connect_to_commander(path, hand("t")) as link:
+        async with connect_to_commander(path, make_handshake("t")) as link:
             for number in range(100):
                 await link.send(LogLine(level="info", content=str(number)))
             accepted, _ = await to_thread.run_sync(listener.accept)
             with accepted, accepted.makefile("rb") as commander:
                 accepted.settimeout(LONG)
                 there = accepted.recv(MAX_FRAME_BYTES)
-                accepted.sendall(said(type="handshake_ack", accepted=True))
+                accepted.sendall(encode_fields(type="handshake_ack", accepted=True))
                 await link.wait_accepted()
                 await link.send(LogLine(level="info", content="100"))
                 rest = [await to_thread.run_sync(commander.readline) for _ in range(101)]
@@ -113,7 +116,10 @@ async def test_an_answer_reaches_the_worker_that_asked() -> None:
             if isinstance(message, PermissionRequest):
                 await link.send(PermissionResponse(request_id=message.id, result=Approve(scope="run")))
 
-    async with commanding(handle=decide) as desk, connect_to_commander(desk.path, hand(desk.token())) as link:
+    async with (
+        start_recording_commander(handle=decide) as commander,
+        connect_to_commander(commander.path, make_handshake(commander.issue_token())) as link,
+    ):
         await link.send(PermissionRequest(id="q7", action=Action(run="r", agent="a", tool="bash")))
 
         answer = await link.receive()
@@ -123,9 +129,12 @@ async def test_an_answer_reaches_the_worker_that_asked() -> None:
 
 
 async def test_a_message_of_the_limit_goes_through_and_one_byte_more_is_not_sent() -> None:
-    async with commanding() as desk, connect_to_commander(desk.path, hand(desk.token())) as link:
+    async with (
+        start_recording_commander() as commander,
+        connect_to_commander(commander.path, make_handshake(commander.issue_token())) as link,
+    ):
         await link.wait_accepted()
-        await desk.note()
+        await commander.next_note()
         empty = stamp_message(LogLine(level="info", content=""), id="0" * 16, timestamp=1_700_000_000_000)
         room = MAX_FRAME_BYTES - (len(encode_message(empty)) - 1)
 
@@ -134,27 +143,29 @@ async def test_a_message_of_the_limit_goes_through_and_one_byte_more_is_not_sent
             await link.send(LogLine(level="info", content="x" * (room + 1)))
         await link.send(StatusUpdate(state="idle"))
 
-        assert len((await desk.note())[1].content) == room
-        assert (await desk.note())[1].state == "idle"
+        assert len((await commander.next_note())[1].content) == room
+        assert (await commander.next_note())[1].state == "idle"
 
 
-async def test_a_letter_that_is_split_over_two_packets_arrives_whole() -> None:
-    async with commanding() as desk, raw(desk.path) as peer:
-        await peer.shake(desk.token())
-        await desk.note()
-        whole = said(type="log", level="info", content="Grüße 🎼")
+async def test_a_character_that_is_split_over_two_packets_arrives_whole() -> None:
+    async with start_recording_commander() as commander, connect_raw_peer(commander.path) as peer:
+        await peer.send_handshake(commander.issue_token())
+        await commander.next_note()
+        whole = encode_fields(type="log", level="info", content="Grüße 🎼")
 
         for place in range(len(whole)):
             await peer.send(whole[place : place + 1])
 
-        assert (await desk.note())[1].content == "Grüße 🎼"
+        assert (await commander.next_note())[1].content == "Grüße 🎼"
 
 
-async def test_many_workers_speak_at_once_and_each_for_itself() -> None:
-    async with commanding() as desk:
+async def test_many_workers_send_at_once_and_each_under_its_own_name() -> None:
+    async with start_recording_commander() as commander:
 
         async def work(name: str) -> None:
-            async with connect_to_commander(desk.path, hand(desk.token(name), worker="somebody else")) as link:
+            async with connect_to_commander(
+                commander.path, make_handshake(commander.issue_token(name), worker="somebody else")
+            ) as link:
                 await link.wait_accepted()
                 for _ in range(5):
                     await link.send(LogLine(level="info", content=name))
@@ -162,7 +173,7 @@ async def test_many_workers_speak_at_once_and_each_for_itself() -> None:
         async with create_task_group() as group:
             for number in range(50):
                 group.start_soon(work, f"w{number}")
-        notes = [await desk.note() for _ in range(50 * 7)]
+        notes = [await commander.next_note() for _ in range(50 * 7)]
 
     assert all(worker == note.content for worker, note in notes if isinstance(note, LogLine))
     assert {worker for worker, _ in notes} == {f"w{number}" for number in range(50)}
@@ -171,17 +182,17 @@ async def test_many_workers_speak_at_once_and_each_for_itself() -> None:
 # Who is not let in
 
 
-async def refused(peer: Raw) -> str:
-    ack = await peer.hear()
+async def read_refusal(peer: RawPeer) -> str:
+    ack = await peer.receive_message()
     assert (ack["type"], ack["accepted"], ack["config"]) == ("handshake_ack", False, {})
     await wait_closed(peer)
     return str(ack["error"])
 
 
-async def test_a_token_that_is_nobodys_is_refused() -> None:
-    async with commanding() as desk:
-        desk.token()
-        async with connect_to_commander(desk.path, hand("guessed")) as link:
+async def test_an_unknown_token_is_refused() -> None:
+    async with start_recording_commander() as commander:
+        commander.issue_token()
+        async with connect_to_commander(commander.path, make_handshake("guessed")) as link:
             with pytest.raises(HandshakeRejected, match="the token is nobody's"):
                 await link.wait_accepted()
             with pytest.raises(HandshakeRejected):
@@ -189,52 +200,52 @@ async def test_a_token_that_is_nobodys_is_refused() -> None:
             with pytest.raises(HandshakeRejected):
                 await link.receive()
 
-        assert [worker for worker, _ in desk.trouble] == [""]
+        assert [worker for worker, _ in commander.errors] == [""]
 
 
 async def test_a_token_counts_once() -> None:
-    async with commanding() as desk:
-        token = desk.token()
-        async with raw(desk.path) as first, raw(desk.path) as second:
-            assert (await first.shake(token))["accepted"]
+    async with start_recording_commander() as commander:
+        token = commander.issue_token()
+        async with connect_raw_peer(commander.path) as first, connect_raw_peer(commander.path) as second:
+            assert (await first.send_handshake(token))["accepted"]
 
-            await second.say(type="handshake", worker="w1", token=token)
+            await second.send_message(type="handshake", worker="w1", token=token)
 
-            assert "counts once" in await refused(second)
-            await desk.note()
-            await first.say(type="status_update", state="idle")
-            assert (await desk.note())[0] == "w1"
+            assert "counts once" in await read_refusal(second)
+            await commander.next_note()
+            await first.send_message(type="status_update", state="idle")
+            assert (await commander.next_note())[0] == "w1"
 
 
-async def test_a_worker_that_is_expected_anew_or_no_longer_cannot_use_its_old_token() -> None:
-    async with commanding() as desk:
-        old = desk.token()
-        desk.token()
-        gone = desk.token("w2")
-        desk.welcome.revoke_token("w2")
+async def test_a_replaced_or_revoked_token_cannot_be_used() -> None:
+    async with start_recording_commander() as commander:
+        old = commander.issue_token()
+        commander.issue_token()
+        gone = commander.issue_token("w2")
+        commander.tokens.revoke_token("w2")
 
         for token in (old, gone):
-            async with raw(desk.path) as peer:
-                assert not (await peer.shake(token))["accepted"]
+            async with connect_raw_peer(commander.path) as peer:
+                assert not (await peer.send_handshake(token))["accepted"]
 
 
 async def test_a_name_that_was_forged_is_replaced_by_the_tokens_own() -> None:
-    async with commanding() as desk, raw(desk.path) as peer:
-        desk.token("victim", secret="the victim's")
+    async with start_recording_commander() as commander, connect_raw_peer(commander.path) as peer:
+        commander.issue_token("victim", secret="the victim's")
 
-        ack = await peer.shake(desk.token("w1", secret="mine"), worker="victim")
+        ack = await peer.send_handshake(commander.issue_token("w1", secret="mine"), worker="victim")
 
         assert ack["config"] == {"secret": "mine"}
-        worker, handshake = await desk.note()
+        worker, handshake = await commander.next_note()
         assert (worker, handshake.worker) == ("w1", "w1")
 
 
 @pytest.mark.parametrize(
     "first",
     [
-        said(type="status_update", state="idle"),
-        said(type="permission_response", request_id="q", result={"type": "approve"}),
-        said(type="handshake"),
+        encode_fields(type="status_update", state="idle"),
+        encode_fields(type="permission_response", request_id="q", result={"type": "approve"}),
+        encode_fields(type="handshake"),
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x00\xff\n",
         b"\n",
@@ -243,44 +254,51 @@ async def test_a_name_that_was_forged_is_replaced_by_the_tokens_own() -> None:
     ],
     ids=["report", "answer", "half", "http", "bytes", "blank", "long", "deep"],
 )
-async def test_whatever_comes_first_and_is_no_handshake_is_refused_and_closed(first: bytes) -> None:
-    async with commanding() as desk, raw(desk.path) as peer:
-        token = desk.token()
+async def test_a_first_line_that_is_no_handshake_is_refused_and_the_connection_closed(first: bytes) -> None:
+    async with start_recording_commander() as commander, connect_raw_peer(commander.path) as peer:
+        token = commander.issue_token()
 
         await peer.send(first)
 
-        assert "no handshake came first" in await refused(peer)
-        async with raw(desk.path) as good:
-            assert (await good.shake(token))["accepted"]
+        assert "no handshake came first" in await read_refusal(peer)
+        async with connect_raw_peer(commander.path) as good:
+            assert (await good.send_handshake(token))["accepted"]
 
 
-async def test_who_does_not_say_who_it_is_in_time_is_refused() -> None:
-    async with commanding(limits=LinkLimits(handshake=0.05)) as desk, raw(desk.path) as silent, raw(desk.path) as slow:
-        await slow.send(said(type="handshake", worker="w1", token=desk.token())[:-1])
+async def test_a_peer_that_sends_no_handshake_in_time_is_refused() -> None:
+    async with (
+        start_recording_commander(limits=LinkLimits(handshake=0.05)) as commander,
+        connect_raw_peer(commander.path) as silent,
+        connect_raw_peer(commander.path) as slow,
+    ):
+        await slow.send(encode_fields(type="handshake", worker="w1", token=commander.issue_token())[:-1])
 
-        assert "no handshake came within" in await refused(silent)
-        assert "no handshake came within" in await refused(slow)
+        assert "no handshake came within" in await read_refusal(silent)
+        assert "no handshake came within" in await read_refusal(slow)
 
 
-async def test_who_hangs_up_before_it_says_anything_bothers_nobody() -> None:
-    async with commanding() as desk:
+async def test_a_peer_that_disconnects_before_its_handshake_does_not_affect_others() -> None:
+    async with start_recording_commander() as commander:
         for _ in range(20):
-            async with raw(desk.path) as peer:
+            async with connect_raw_peer(commander.path) as peer:
                 await peer.send(b'{"type":"hand')
 
-        async with raw(desk.path) as good:
-            assert (await good.shake(desk.token()))["accepted"]
+        async with connect_raw_peer(commander.path) as good:
+            assert (await good.send_handshake(commander.issue_token()))["accepted"]
 
 
-async def test_strangers_in_any_number_keep_no_worker_out() -> None:
-    async with commanding(limits=LinkLimits(unauthenticated=4, handshake=600.0)) as desk, raw(desk.path) as first:
+async def test_unauthenticated_connections_in_any_number_keep_no_worker_out() -> None:
+    async with (
+        start_recording_commander(limits=LinkLimits(unauthenticated=4, handshake=600.0)) as commander,
+        connect_raw_peer(commander.path) as first,
+    ):
         strangers = []
         for _ in range(300):
             stranger = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            await to_thread.run_sync(stranger.connect, str(desk.path))
+            await to_thread.run_sync(stranger.connect, str(commander.path))
             strangers.append(stranger)
 
-        async with connect_to_commander(desk.path, hand(desk.token())) as link:
+        async with connect_to_commander(commander.path, make_handshake(commander.issue_token())) as link:
             assert await link.wait_accepted() == {}
 
         await wait_closed(first)
@@ -322,18 +340,18 @@ async def test_another_user_is_refused_even_where_the_directory_would_let_it_in(
     assert "comes from another user" in done.stdout, done.stderr
 
 
-async def test_where_no_commander_is_a_worker_is_told_so() -> None:
+async def test_connecting_without_a_commander_fails() -> None:
     with short_path() as path:
         with pytest.raises(ConnectionClosed, match="no commander can be reached"):
-            async with connect_to_commander(path, hand("t")):
+            async with connect_to_commander(path, make_handshake("t")):
                 pass
 
 
-async def test_a_handshake_that_nobody_answers_is_given_up() -> None:
+async def test_a_handshake_that_is_not_answered_times_out() -> None:
     with short_path() as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()
-        async with connect_to_commander(path, hand("t"), limits=LinkLimits(handshake=0.05)) as link:
+        async with connect_to_commander(path, make_handshake("t"), limits=LinkLimits(handshake=0.05)) as link:
             await link.send(LogLine(level="info", content="early"))
 
             with pytest.raises(ConnectionClosed, match="not answered within"):
@@ -343,76 +361,78 @@ async def test_a_handshake_that_nobody_answers_is_given_up() -> None:
 # What ends a connection, and what does not
 
 
-async def test_a_bad_line_is_told_and_skipped_and_a_good_one_makes_up_for_it() -> None:
-    async with commanding() as desk, raw(desk.path) as peer:
-        await peer.shake(desk.token())
-        await desk.note()
+async def test_a_bad_line_is_reported_and_skipped_and_a_good_one_resets_the_count() -> None:
+    async with start_recording_commander() as commander, connect_raw_peer(commander.path) as peer:
+        await peer.send_handshake(commander.issue_token())
+        await commander.next_note()
 
         for _ in range(5):
             await peer.send(b"rubbish\n" + b"z" * (MAX_FRAME_BYTES + 1) + b"\n")
-            await peer.say(type="status_update", state="thinking")
-            assert (await desk.note())[1].state == "thinking"
+            await peer.send_message(type="status_update", state="thinking")
+            assert (await commander.next_note())[1].state == "thinking"
 
-        assert [worker for worker, _ in desk.trouble] == ["w1"] * 10
+        assert [worker for worker, _ in commander.errors] == ["w1"] * 10
 
 
 async def test_three_bad_lines_in_a_row_close_the_connection() -> None:
-    async with commanding() as desk, raw(desk.path) as peer:
-        await peer.shake(desk.token())
-        await desk.note()
+    async with start_recording_commander() as commander, connect_raw_peer(commander.path) as peer:
+        await peer.send_handshake(commander.issue_token())
+        await commander.next_note()
 
-        await peer.send(b"one\ntwo\n\xff\n" + said(type="status_update", state="complete"))
+        await peer.send(b"one\ntwo\n\xff\n" + encode_fields(type="status_update", state="complete"))
 
-        assert await desk.note() == ("w1", "ended: the other side sent 3 bad lines in a row")
-        assert len(desk.trouble) == 3
+        assert await commander.next_note() == ("w1", "ended: the other side sent 3 bad lines in a row")
+        assert len(commander.errors) == 3
         await wait_closed(peer)
 
 
-async def test_a_worker_cannot_answer_its_own_request_nor_shake_hands_twice() -> None:
-    async with commanding() as desk, raw(desk.path) as peer:
-        token = desk.token()
-        await peer.shake(token)
-        await desk.note()
+async def test_a_worker_cannot_answer_its_own_request_nor_send_a_second_handshake() -> None:
+    async with start_recording_commander() as commander, connect_raw_peer(commander.path) as peer:
+        token = commander.issue_token()
+        await peer.send_handshake(token)
+        await commander.next_note()
 
-        await peer.say(type="permission_response", request_id="q", result={"type": "approve", "scope": "always"})
-        await peer.say(type="handshake", worker="w2", token=desk.token("w2"))
-        await peer.say(type="status_update", state="idle")
+        await peer.send_message(
+            type="permission_response", request_id="q", result={"type": "approve", "scope": "always"}
+        )
+        await peer.send_message(type="handshake", worker="w2", token=commander.issue_token("w2"))
+        await peer.send_message(type="status_update", state="idle")
 
-        assert (await desk.note())[1].state == "idle"
-        assert [worker for worker, _ in desk.trouble] == ["w1", "w1"]
-        assert desk.welcome.redeem_token(token) is None
+        assert (await commander.next_note())[1].state == "idle"
+        assert [worker for worker, _ in commander.errors] == ["w1", "w1"]
+        assert commander.tokens.redeem_token(token) is None
 
 
 async def test_random_bytes_end_a_connection_and_no_other() -> None:
-    async with commanding() as desk, raw(desk.path) as good:
-        await good.shake(desk.token("good"))
-        await desk.note()
+    async with start_recording_commander() as commander, connect_raw_peer(commander.path) as good:
+        await good.send_handshake(commander.issue_token("good"))
+        await commander.next_note()
         for seed in range(30):
-            async with raw(desk.path) as peer:
+            async with connect_raw_peer(commander.path) as peer:
                 if seed % 2:
-                    await peer.shake(desk.token("bad"))
+                    await peer.send_handshake(commander.issue_token("bad"))
                 with pytest.raises(ENDS):
                     while True:
                         await peer.send(random.Random(seed).randbytes(50_000) + b"\n")
 
-        await good.say(type="status_update", state="idle")
+        await good.send_message(type="status_update", state="idle")
 
-        while (note := await desk.note())[0] != "good":
+        while (note := await commander.next_note())[0] != "good":
             assert "bad lines in a row" in str(note[1]) or isinstance(note[1], Handshake)
         assert note[1].state == "idle"
 
 
 async def test_half_a_message_is_never_delivered() -> None:
-    async with commanding() as desk:
-        async with raw(desk.path) as peer:
-            await peer.shake(desk.token())
-            await peer.send(said(type="status_update", state="complete")[:-1])
-        await desk.note()
+    async with start_recording_commander() as commander:
+        async with connect_raw_peer(commander.path) as peer:
+            await peer.send_handshake(commander.issue_token())
+            await peer.send(encode_fields(type="status_update", state="complete")[:-1])
+        await commander.next_note()
 
-        assert await desk.note() == ("w1", "ended: the other side closed the connection")
+        assert await commander.next_note() == ("w1", "ended: the other side closed the connection")
 
 
-async def test_a_peer_that_does_not_read_holds_up_its_sender_and_is_then_gone() -> None:
+async def test_a_peer_that_does_not_read_blocks_its_sender_and_is_then_disconnected() -> None:
     sent, ended = [], Event()
 
     async def flood(link: Link[Report, Order], _: Handshake) -> None:
@@ -423,44 +443,47 @@ async def test_a_peer_that_does_not_read_holds_up_its_sender_and_is_then_gone() 
         finally:
             ended.set()
 
-    async with commanding(limits=LinkLimits(unread=0.1), handle=flood) as desk, raw(desk.path) as peer:
-        await peer.shake(desk.token())
+    async with (
+        start_recording_commander(limits=LinkLimits(unread=0.1), handle=flood) as commander,
+        connect_raw_peer(commander.path) as peer,
+    ):
+        await peer.send_handshake(commander.issue_token())
 
         with fail_after(LONG):
             await ended.wait()
 
         assert 1 <= len(sent) < 20
-        async with raw(desk.path) as other:
-            assert (await other.shake(desk.token()))["accepted"]
+        async with connect_raw_peer(commander.path) as other:
+            assert (await other.send_handshake(commander.issue_token()))["accepted"]
 
 
-async def test_who_is_not_heard_yet_waits_and_loses_nothing_nor_counts_as_silent() -> None:
-    heard: list[str] = []
+async def test_a_sender_whose_messages_are_not_read_yet_loses_none_and_does_not_count_as_silent() -> None:
+    received: list[str] = []
     go_on, done = Event(), Event()
 
     async def handle(link: Link[Report, Order], _: Handshake) -> None:
         await go_on.wait()
-        while len(heard) < 100:
+        while len(received) < 100:
             message = await link.receive()
             assert isinstance(message, LogLine)
-            heard.append(message.content.rstrip("x"))
+            received.append(message.content.rstrip("x"))
         done.set()
 
     sent: list[str] = []
     limits = LinkLimits(silence=1.0, ping=600.0)
     async with (
-        commanding(handle=handle, limits=limits) as desk,
-        connect_to_commander(desk.path, hand(desk.token())) as link,
+        start_recording_commander(handle=handle, limits=limits) as commander,
+        connect_to_commander(commander.path, make_handshake(commander.issue_token())) as link,
     ):
         await link.wait_accepted()
 
-        async def say() -> None:
+        async def send_all() -> None:
             for number in range(100):
                 await link.send(LogLine(level="info", content=f"{number}{'x' * 50_000}"))
                 sent.append(str(number))
 
         async with create_task_group() as group:
-            group.start_soon(say)
+            group.start_soon(send_all)
             with move_on_after(1.2):  # longer than it may be silent
                 await done.wait()
             assert len(sent) < 100
@@ -468,7 +491,7 @@ async def test_who_is_not_heard_yet_waits_and_loses_nothing_nor_counts_as_silent
             with fail_after(LONG):
                 await done.wait()
 
-    assert heard == sent == [str(number) for number in range(100)]
+    assert received == sent == [str(number) for number in range(100)]
 
 
 async def test_a_sender_that_is_cancelled_leaves_no_half_line() -> None:
@@ -488,49 +511,59 @@ async def test_a_sender_that_is_cancelled_leaves_no_half_line() -> None:
         await go_on.wait()
         await link.send(Cancel(reason="enough"))
 
-    async with commanding(handle=handle) as desk, raw(desk.path) as peer:
-        await peer.shake(desk.token())
-        await peer.say(type="status_update", state="idle")
+    async with start_recording_commander(handle=handle) as commander, connect_raw_peer(commander.path) as peer:
+        await peer.send_handshake(commander.issue_token())
+        await peer.send_message(type="status_update", state="idle")
         await stuck.wait()
         go_on.set()
 
-        while (heard := await peer.hear())["type"] == "inject_context":
-            assert len(heard["text"]) == 300_000
+        while (received := await peer.receive_message())["type"] == "inject_context":
+            assert len(received["text"]) == 300_000
 
-    assert heard["reason"] == "enough"
-
-
-async def test_a_worker_that_says_nothing_is_gone_after_a_while() -> None:
-    async with commanding(limits=LinkLimits(ping=0.02, silence=1.0)) as desk, raw(desk.path) as peer:
-        await peer.shake(desk.token())
-        await desk.note()
-
-        assert await desk.note() == ("w1", "ended: the other side was silent for 1 s")
-        assert (await peer.hear())["type"] == "ping"
+    assert received["reason"] == "enough"
 
 
-async def test_a_worker_that_answers_pings_is_there_for_as_long_as_it_likes() -> None:
-    async with commanding(limits=LinkLimits(ping=0.05, silence=1.5)) as desk, raw(desk.path) as peer:
-        await peer.shake(desk.token())
-        await desk.note()
+async def test_a_silent_worker_is_disconnected_after_a_while() -> None:
+    async with (
+        start_recording_commander(limits=LinkLimits(ping=0.02, silence=1.0)) as commander,
+        connect_raw_peer(commander.path) as peer,
+    ):
+        await peer.send_handshake(commander.issue_token())
+        await commander.next_note()
+
+        assert await commander.next_note() == ("w1", "ended: the other side was silent for 1 s")
+        assert (await peer.receive_message())["type"] == "ping"
+
+
+async def test_a_worker_that_answers_pings_stays_connected() -> None:
+    async with (
+        start_recording_commander(limits=LinkLimits(ping=0.05, silence=1.5)) as commander,
+        connect_raw_peer(commander.path) as peer,
+    ):
+        await peer.send_handshake(commander.issue_token())
+        await commander.next_note()
 
         for _ in range(40):
-            assert (await peer.hear())["type"] == "ping"
-            await peer.say(type="pong")
-        await peer.say(type="status_update", state="idle")
+            assert (await peer.receive_message())["type"] == "ping"
+            await peer.send_message(type="pong")
+        await peer.send_message(type="status_update", state="idle")
 
-        assert (await desk.note())[1].state == "idle"
+        assert (await commander.next_note())[1].state == "idle"
 
 
 async def test_a_worker_answers_pings_by_itself_and_sees_none() -> None:
     with short_path() as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()
-        async with connect_to_commander(path, hand("t")) as link:
+        async with connect_to_commander(path, make_handshake("t")) as link:
             accepted, _ = await to_thread.run_sync(listener.accept)
             with accepted, accepted.makefile("rwb") as commander:
                 accepted.settimeout(LONG)
-                commander.write(said(type="handshake_ack", accepted=True) + said(type="ping") + said(type="pause"))
+                commander.write(
+                    encode_fields(type="handshake_ack", accepted=True)
+                    + encode_fields(type="ping")
+                    + encode_fields(type="pause")
+                )
                 commander.flush()
 
                 assert type(await link.receive()).__name__ == "Pause"
@@ -538,9 +571,11 @@ async def test_a_worker_answers_pings_by_itself_and_sees_none() -> None:
                 assert b'"pong"' in await to_thread.run_sync(commander.readline)
 
 
-async def test_a_commander_that_says_nothing_is_gone_after_a_while() -> None:
-    async with commanding() as desk:
-        async with connect_to_commander(desk.path, hand(desk.token()), limits=LinkLimits(silence=1.0)) as link:
+async def test_a_silent_commander_is_disconnected_after_a_while() -> None:
+    async with start_recording_commander() as commander:
+        async with connect_to_commander(
+            commander.path, make_handshake(commander.issue_token()), limits=LinkLimits(silence=1.0)
+        ) as link:
             await link.wait_accepted()
 
             assert [message async for message in link] == []
@@ -548,24 +583,28 @@ async def test_a_commander_that_says_nothing_is_gone_after_a_while() -> None:
             assert link.end_reason == "the other side was silent for 1 s"
 
 
-async def test_what_a_commander_says_before_it_answers_the_handshake_does_not_count() -> None:
+async def test_messages_of_a_commander_before_its_handshake_answer_are_ignored() -> None:
     bad: list[BadFrame] = []
     with short_path() as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()
-        async with connect_to_commander(path, hand("t"), on_bad=bad.append) as link:
+        async with connect_to_commander(path, make_handshake("t"), on_bad=bad.append) as link:
             accepted, _ = await to_thread.run_sync(listener.accept)
             with accepted:
-                accepted.sendall(said(type="cancel") + said(type="handshake_ack", accepted=True) + said(type="resume"))
+                accepted.sendall(
+                    encode_fields(type="cancel")
+                    + encode_fields(type="handshake_ack", accepted=True)
+                    + encode_fields(type="resume")
+                )
 
                 assert type(await link.receive()).__name__ == "Resume"
 
     assert len(bad) == 1
 
 
-async def test_a_trouble_of_the_worker_itself_comes_out_as_it_is() -> None:
-    async with commanding() as desk:
+async def test_an_exception_of_the_worker_itself_is_propagated_unchanged() -> None:
+    async with start_recording_commander() as commander:
         with pytest.raises(ZeroDivisionError):
-            async with connect_to_commander(desk.path, hand(desk.token())) as link:
+            async with connect_to_commander(commander.path, make_handshake(commander.issue_token())) as link:
                 await link.wait_accepted()
                 raise ZeroDivisionError

@@ -19,13 +19,22 @@ from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.worker_index import WorkerIndex
 from podium.values.event import Entry, RunEnded, RunResumed
 
-from .harness import LONGEST_SAMPLE, Bench, Broken, Child, Sample, _process, child, model_server
+from .harness import (
+    MAX_SAMPLE_SECONDS,
+    Bench,
+    BenchmarkFailed,
+    Child,
+    Sample,
+    start_child,
+    start_model_server,
+    start_process,
+)
 
 FOLDERS = 20
 FILES = 10
 """In each folder, of about a kilobyte."""
 
-MOST = 24
+MAX_WORKERS = 24
 """Workers that the commander lets work at once."""
 
 POLL_SECONDS = 0.01
@@ -34,75 +43,77 @@ _numbers = count()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Yard:
+class WorkerLab:
     """Where workers are sent. `about` is what the program that sends them has to know."""
 
     sender: Child
     about: dict[str, Any]
 
-    def sent(self, *, workers: int = 1, since: str, until: str) -> Sample:
+    def time_workers(self, *, workers: int = 1, since: str, until: str) -> Sample:
         """The time that workers take which are sent now, when all of them are over."""
         branches = [f"work-{next(_numbers)}" for _ in range(workers)]
         return self.sender.ask("send", **self.about, branches=branches, since=since, until=until)
 
     @property
-    def idlers(self) -> list[int]:
+    def idle_pids(self) -> list[int]:
         """The processes of the workers that wait for their model."""
         store = Path(self.about["home"], "podium.db")
         with StoreReader(store) as reader:
-            timelines = [reader.read_entries(hired.run) for hired in WorkerIndex(store).list_open()]
-        waiting = [[entry.event for entry in entries] for entries in timelines if not is_over(entries)]
+            timelines = [reader.read_entries(row.run) for row in WorkerIndex(store).list_open()]
+        waiting = [[entry.event for entry in entries] for entries in timelines if not has_ended(entries)]
         return [event.pid for events in waiting for event in events if isinstance(event, RunResumed)]
 
 
-def is_over(entries: Sequence[Entry]) -> bool:
+def has_ended(entries: Sequence[Entry]) -> bool:
     return isinstance(entries[-1].event, RunEnded)
 
 
 @contextmanager
-def yard(bench: Bench, *, idlers: int = 1) -> Iterator[Yard]:
+def open_worker_lab(bench: Bench, *, idlers: int = 1) -> Iterator[WorkerLab]:
     """A yard whose commander is warm."""
     folder = bench.folder / f"yard-{next(_numbers)}"
     home = folder / "home"
     home.mkdir(parents=True)
-    (home / "config.yaml").write_text(f"workers: {MOST}\n")
+    (home / "config.yaml").write_text(f"workers: {MAX_WORKERS}\n")
     log = folder / "calls"
     with ExitStack() as stack:
-        url = stack.enter_context(model_server(latency=0, log=log))
+        url = stack.enter_context(start_model_server(latency=0, log=log))
         environ = {"PODIUM_HOME": str(home), "PODIUM_MODEL": "openai:loopback"}
         environ |= {"OPENAI_API_KEY": "a key", "OPENAI_BASE_URL": url}
-        sender = stack.enter_context(child("children.podium_delegating", name="podium"))
-        about = {"environ": environ, "home": str(home), "repo": str(repository(folder / "repo")), "log": str(log)}
+        sender = stack.enter_context(start_child("children.podium_delegating", name="podium"))
+        about = {"environ": environ, "home": str(home), "repo": str(make_repository(folder / "repo")), "log": str(log)}
         sender.ask("enlist", **about, branches=[f"idle-{next(_numbers)}" for _ in range(idlers)])
         argv = [sys.executable, "-m", "podium.processes.commander_main"]
-        stack.enter_context(_process(argv, environ=environ))
+        stack.enter_context(start_process(argv, environ=environ))
         wait_for_calls(log, idlers)
-        there = Yard(sender=sender, about=about)
-        there.sent(since="asked", until="over")  # what is only loaded once
-        yield there
+        lab = WorkerLab(sender=sender, about=about)
+        lab.time_workers(since="asked", until="over")  # what is only loaded once
+        yield lab
 
 
 def wait_for_calls(log: Path, count: int) -> None:
     """Wait until the model was called so often."""
     begin = time.monotonic()
     while log.read_text().count("\n") < count:
-        if time.monotonic() > begin + LONGEST_SAMPLE:
-            raise Broken(f"{count} workers were to call the model, and did not within {LONGEST_SAMPLE:g} s")
+        if time.monotonic() > begin + MAX_SAMPLE_SECONDS:
+            raise BenchmarkFailed(
+                f"{count} workers were to call the model, and did not within {MAX_SAMPLE_SECONDS:g} s"
+            )
         time.sleep(POLL_SECONDS)
 
 
-def repository(root: Path) -> Path:
+def make_repository(root: Path) -> Path:
     """A repository of a few hundred files."""
     for folder in range(FOLDERS):
         (root / f"part{folder}").mkdir(parents=True)
         for file in range(FILES):
             (root / f"part{folder}" / f"file{file}.txt").write_text(f"{folder} {file} and the sea\n" * 50)
-    git(root, "init", "--quiet", "--initial-branch=main")
-    git(root, "add", ".")
-    git(root, "-c", "user.name=A", "-c", "user.email=a@localhost", "commit", "--quiet", "--message=All")
+    run_git(root, "init", "--quiet", "--initial-branch=main")
+    run_git(root, "add", ".")
+    run_git(root, "-c", "user.name=A", "-c", "user.email=a@localhost", "commit", "--quiet", "--message=All")
     return root
 
 
-def git(root: Path, *args: str) -> None:
+def run_git(root: Path, *args: str) -> None:
     """Run git as it is."""
     subprocess.run(["git", *args], cwd=root, check=True)
