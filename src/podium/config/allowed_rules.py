@@ -11,9 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from ..system.atomic_file import replace_file
+from ..system.file_lock import hold_file_lock
 from ..values.errors import Mistake
 
 FILE = "allowed.json"
+LOCK = ".allowed.lock"
 
 
 class AllowedRule(Struct, frozen=True, kw_only=True):
@@ -37,6 +39,8 @@ def load_allowed_rules(home: Path) -> tuple[AllowedRule, ...]:
 
 
 def save_allowed_rule(home: Path, rule: AllowedRule) -> None:
-    """Keep a rule."""
-    kept = [one for one in load_allowed_rules(home) if one.rule != rule.rule]
-    replace_file(home / FILE, msgspec.json.format(msgspec.json.encode([*kept, rule]), indent=1) + b"\n")
+    """Add a rule to those that are allowed for good."""
+    path = home / FILE
+    with hold_file_lock(home / LOCK, protects=path):
+        kept = [one for one in load_allowed_rules(home) if one.rule != rule.rule]
+        replace_file(path, msgspec.json.format(msgspec.json.encode([*kept, rule]), indent=1) + b"\n")

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 NAME = "confirmed.json"
+LOCK = ".confirmed.lock"
 
 
 class ConfirmedServer(Struct, frozen=True, kw_only=True):
@@ -37,10 +38,12 @@ def load_confirmed_servers(home: Path) -> tuple[ConfirmedServer, ...]:
 
 def save_confirmed_server(home: Path, server: ConfirmedServer) -> None:
     """Remember that this server may be used."""
-    # Every command reads what was agreed to, and hardly any writes it.
+    # For start-up time: every command reads this file, and hardly any writes it.
     from ..system.atomic_file import replace_file
+    from ..system.file_lock import hold_file_lock
 
-    others = tuple(one for one in load_confirmed_servers(home) if one.url != server.url)
-    replace_file(
-        home / NAME, msgspec.json.format(msgspec.json.encode(ConfirmedServers(servers=(*others, server)))) + b"\n"
-    )
+    path = home / NAME
+    with hold_file_lock(home / LOCK, protects=path):
+        others = tuple(one for one in load_confirmed_servers(home) if one.url != server.url)
+        servers = ConfirmedServers(servers=(*others, server))
+        replace_file(path, msgspec.json.format(msgspec.json.encode(servers)) + b"\n")

@@ -6,16 +6,16 @@ another terminal holds at once, and replaced as a whole, so that nobody reads ha
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Literal
 
 import msgspec
 from msgspec import Struct, structs
 
+from ..system.atomic_file import replace_file
+from ..system.file_lock import hold_file_lock
 from ..values.errors import Mistake
 
 FILE = "trust.json"
@@ -105,31 +105,10 @@ class Trust:
             ) from error
 
     def _write_file(self, records: _TrustFile) -> None:
-        data = msgspec.json.format(msgspec.json.encode(records, order="sorted"), indent=1)
-        handle, name = mkstemp(dir=self._path.parent, prefix=f".{FILE}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(handle)
-            Path(name).replace(self._path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        replace_file(self._path, msgspec.json.format(msgspec.json.encode(records, order="sorted"), indent=1))
 
-    @contextmanager
-    def _hold_file_lock(self) -> Iterator[None]:
-        """The only writer among all processes, so that none takes back what another wrote meanwhile."""
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(self._path.parent / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise Mistake(f"{self._path} cannot be written: {error.strerror}; change its permissions") from error
-        try:
-            _lock_exclusively(handle)
-            yield
-        finally:
-            os.close(handle)
+    def _hold_file_lock(self) -> AbstractContextManager[None]:
+        return hold_file_lock(self._path.with_name(LOCK), protects=self._path)
 
 
 def _update_changed(
@@ -142,12 +121,3 @@ def _update_changed(
 
 def _without_names(records: Mapping[str, TrustRecord], names: Collection[str]) -> dict[str, TrustRecord]:
     return {name: one for name, one in records.items() if name not in names}
-
-
-def _lock_exclusively(handle: int) -> None:
-    try:
-        import fcntl
-    except ImportError:
-        # There are no such locks on Windows: two writers at the same moment may lose one record, which is asked anew.
-        return
-    fcntl.flock(handle, fcntl.LOCK_EX)

@@ -5,17 +5,17 @@ The file is replaced as a whole, and what in it cannot be understood stays in it
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from sys import float_info
-from tempfile import mkstemp
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, structs
 
+from ..system.atomic_file import replace_file
+from ..system.file_lock import hold_file_lock
 from ..system.locations import format_path
 from ..values.agent import MODE_ALIASES, Mode
 from ..values.diagnostic import Diagnostic
@@ -321,35 +321,8 @@ def _read_file(home: Path) -> dict[str, Any]:
 
 
 def _write_file(home: Path, stored: dict[str, Any]) -> None:
-    path = home / PRESETS_FILE
-    data = msgspec.json.format(msgspec.json.encode(stored), indent=1)
-    handle, name = mkstemp(dir=home, prefix=f".{PRESETS_FILE}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(handle)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    replace_file(home / PRESETS_FILE, msgspec.json.format(msgspec.json.encode(stored), indent=1))
 
 
-@contextmanager
-def _lock_presets(home: Path) -> Iterator[None]:
-    """The only writer among all processes, so that none takes back what another wrote meanwhile."""
-    try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(home / LOCK_FILE, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
-    except OSError as error:
-        raise Mistake(f"{home / PRESETS_FILE} cannot be written: {error.strerror}; change its permissions") from error
-    try:
-        if os.name == "posix":
-            import fcntl  # there is none elsewhere
-
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    except OSError as error:
-        raise Mistake(f"{home / PRESETS_FILE} cannot be written: {error.strerror or error}") from error
-    finally:
-        os.close(handle)
+def _lock_presets(home: Path) -> AbstractContextManager[None]:
+    return hold_file_lock(home / LOCK_FILE, protects=home / PRESETS_FILE)
