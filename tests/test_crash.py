@@ -50,7 +50,7 @@ def team() -> list[Agent]:
             advisors=Advisors(agents=("desk", "chain")),
             handoff="clerk",
         ),
-        Agent(name="desk", prompt=make_script_prompt(routes_to("void"), routes_to("tax")), router=True, agents=["tax"]),  # type: ignore[arg-type]
+        Agent(name="desk", prompt=make_script_prompt(routes_to("void"), routes_to("tax")), router=True, agents=["tax"]),
         Agent(name="tax", prompt=make_script_prompt("no tax")),
         Agent(
             name="chain",

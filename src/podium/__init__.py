@@ -12,28 +12,93 @@ if TYPE_CHECKING:
     from .app import App as App
     from .runs.run_handle import Run as Run
     from .setup.settings import Settings as Settings
+    from .tools.python_function import repeatable as repeatable
+    from .values.agent import Advisors as Advisors
     from .values.agent import Agent as Agent
+    from .values.agent import Budget as Budget
+    from .values.agent import Member as Member
+    from .values.agent import Permissions as Permissions
+    from .values.agent import Router as Router
+    from .values.agent import Team as Team
+    from .values.errors import AgentFailed as AgentFailed
+    from .values.errors import AlreadyAnswered as AlreadyAnswered
+    from .values.errors import BadAgent as BadAgent
+    from .values.errors import Mistake as Mistake
+    from .values.errors import NoSuchRun as NoSuchRun
+    from .values.errors import OutsideFailed as OutsideFailed
     from .values.errors import PodiumError as PodiumError
+    from .values.errors import RunHeld as RunHeld
+    from .values.errors import RunOver as RunOver
+    from .values.errors import StoreCorrupt as StoreCorrupt
+    from .values.errors import StoreFailed as StoreFailed
     from .values.result import Result as Result
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
+    "Advisors": ".values.agent",
     "Agent": ".values.agent",
+    "AgentFailed": ".values.errors",
+    "AlreadyAnswered": ".values.errors",
     "App": ".app",
+    "BadAgent": ".values.errors",
+    "Budget": ".values.agent",
+    "Member": ".values.agent",
+    "Mistake": ".values.errors",
+    "NoSuchRun": ".values.errors",
+    "OutsideFailed": ".values.errors",
+    "Permissions": ".values.agent",
     "PodiumError": ".values.errors",
     "Result": ".values.result",
+    "Router": ".values.agent",
     "Run": ".runs.run_handle",
+    "RunHeld": ".values.errors",
+    "RunOver": ".values.errors",
     "Settings": ".setup.settings",
+    "StoreCorrupt": ".values.errors",
+    "StoreFailed": ".values.errors",
+    "Team": ".values.agent",
+    "repeatable": ".tools.python_function",
     "run": ".api",
     "start": ".api",
 }
+"""The module of each public name."""
 
-__all__ = ["Agent", "App", "PodiumError", "Result", "Run", "Settings", "run", "start"]
+__all__ = [
+    "Advisors",
+    "Agent",
+    "AgentFailed",
+    "AlreadyAnswered",
+    "App",
+    "BadAgent",
+    "Budget",
+    "Member",
+    "Mistake",
+    "NoSuchRun",
+    "OutsideFailed",
+    "Permissions",
+    "PodiumError",
+    "Result",
+    "Router",
+    "Run",
+    "RunHeld",
+    "RunOver",
+    "Settings",
+    "StoreCorrupt",
+    "StoreFailed",
+    "Team",
+    "repeatable",
+    "run",
+    "start",
+]
 
 
 def __getattr__(name: str) -> object:
-    """Each name is imported when it is first used, so that importing the package costs nothing."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name], __name__), name)
+    """Import a public name when it is first used, so that importing the package costs nothing."""
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -393,7 +393,7 @@ async def test_agents_in_code_may_say_what_files_say_as_mappings(studio: Studio)
     assert [part.agent for part in result.parts] == ["a", "second"]
     assert studio.agents["advised"].advisors == Advisors(agents=("a",), require=1)
     assert studio.agents["advised"].tools == ("Read", "Agent(a, b)")
-    assert Agent(name="x", team={"mode": "orchestrator", "members": ["a"]}) == Agent(  # type: ignore[arg-type] # short
+    assert Agent(name="x", team={"mode": "orchestrator", "members": ["a"]}) == Agent(
         name="x", team=Team(mode="orchestrate", members=(Member(agent="a"),))
     )
 

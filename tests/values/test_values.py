@@ -83,12 +83,12 @@ def test_an_actions_id_does_not_depend_on_the_order_of_its_arguments() -> None:
 
 
 def test_agents_in_code_may_be_written_as_short_as_in_files() -> None:
-    agent = Agent(name="a", advisors=["b", "c"], router=True, agents=["d"], tools=["read_file"])  # type: ignore[arg-type]
+    agent = Agent(name="a", advisors=["b", "c"], router=True, agents=["d"], tools=["read_file"])
 
     assert agent.advisors == Advisors(agents=("b", "c"))
     assert agent.router == Router(destinations=("d",))
     assert agent.tools == ("read_file",)
-    assert Agent(name="a", router=False).router is None  # type: ignore[arg-type]
+    assert Agent(name="a", router=False).router is None
 
 
 def test_an_agent_is_the_same_after_encoding_and_decoding() -> None:

@@ -1,1 +1,36 @@
-"""Patterns: small functions over operations."""
+"""Patterns: small functions over operations. The names here are for patterns of your own."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..core.operation import Operation
+    from ..values.request import Answer, Request
+    from .discuss import Discussion
+
+__all__ = [
+    "Answer",
+    "Discussion",
+    "Operation",
+    "Request",
+]
+
+_MODULES = {
+    "Answer": "..values.request",
+    "Discussion": ".discuss",
+    "Operation": "..core.operation",
+    "Request": "..values.request",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used."""
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..engines.script import Fails, Move, ScriptedWire, ToolCall
+    from ..values.event import CallFailed
     from ..values.limits import TurnLimits
     from .model_server import ModelServer, Received
     from .moves import calls, fails
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     Patience = TurnLimits
 
 __all__ = [
+    "CallFailed",
     "Fails",
     "ModelServer",
     "Move",
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "CallFailed": "..values.event",
     "ModelServer": ".model_server",
     "TurnLimits": "..values.limits",
     "Received": ".model_server",
@@ -49,3 +52,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES.get(name, "..engines.script"), __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

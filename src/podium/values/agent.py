@@ -7,8 +7,8 @@ agents from files and checking that they fit together belongs to the roster.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct, structs
@@ -130,6 +130,38 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     other: dict[str, Any] = {}
     source: Source = "code"
     path: str = ""
+
+    if TYPE_CHECKING:
+        # What code may write instead of the types of the fields; `__post_init__` brings it into their form.
+        def __init__(
+            self,
+            *,
+            name: str,
+            description: str = "",
+            prompt: str = "",
+            display_name: str = "",
+            model: str = "",
+            engine: str = "model",
+            tools: str | Sequence[str | Callable[..., object]] | None = None,
+            disallowed_tools: str | Sequence[str] = (),
+            role: str = "",
+            capabilities: str | Sequence[str] = (),
+            permissions: Permissions | Mapping[str, Any] | None = None,
+            agents: str | Sequence[str] = (),
+            handoff: str | None = None,
+            router: Router | Mapping[str, Any] | bool | None = None,
+            advisors: Advisors | Mapping[str, Any] | Sequence[str] | None = None,
+            team: Team | Mapping[str, Any] | None = None,
+            input: Literal["text", "markdown"] | dict[str, Any] = "text",
+            output: Literal["text", "markdown"] | dict[str, Any] = "text",
+            max_turns: int | None = None,
+            timeout: float | None = None,
+            budget: Budget | Mapping[str, Any] | None = None,
+            isolation: Isolation = "shared",
+            other: dict[str, Any] = ...,
+            source: Source = "code",
+            path: str = "",
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         """Bring the short forms of code and files into the one form that the rest reads."""
