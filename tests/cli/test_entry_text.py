@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from podium.cli.terminal.entry_text import format_entry, format_entry_json, parse_agent_name
+from podium.cli.terminal.entry_text import format_entry, format_entry_json
 from podium.values.action import Action
 from podium.values.agent import Budget
 from podium.values.attachment import Attachment
@@ -67,6 +67,7 @@ from podium.values.event import (
     WorkerSent,
     event_kind,
 )
+from podium.values.operation_path import parse_agent_name
 from podium.values.request import Part, Request
 
 WHY = Failure(kind="timed_out", agent="law", message="timed out")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from podium.cli.commands.ps import MOST_ENDED
+from podium.runs.run_listing import MOST_ENDED
 
 from .conftest import PODIUM, SLOW, TOO_LONG, Desk, read_until_exit, wait_for
 

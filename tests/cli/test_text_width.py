@@ -10,12 +10,12 @@ from podium.cli.terminal.text import (
     drop_columns,
     fit_columns,
     format_age,
-    format_count,
     format_duration,
     format_usage,
     truncate_line,
     truncate_start,
 )
+from podium.values.plain_text import format_count
 from podium.values.usage import Usage
 
 

@@ -12,8 +12,8 @@ from anyio import to_thread
 
 from podium.cli.workers.cancel import cancel_worker
 from podium.cli.workers.resume import resume_workers
-from podium.cli.workers.worker_lookup import RepoContext
 from podium.core.timeline import Timeline
+from podium.runs.worker_lookup import RepoContext
 from podium.store.sqlite.store import SqliteStore
 from podium.values.errors import Mistake, RunOver
 from podium.values.event import RunEnded, RunPaused, RunResumed, WorkerReturned, WorkerSent

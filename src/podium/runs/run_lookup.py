@@ -11,10 +11,12 @@ from anyio import move_on_after, to_thread
 
 from ..store.follower import Follower
 from ..store.sqlite.reader import RunSummary, StoreReader
+from ..store.sqlite.worker_index import WorkerIndex, WorkerRow
 from ..system.locations import find_repo
 from ..values.errors import Mistake, NoSuchRun
 from ..values.event import Noticed, RunEnded, RunPaused, RunStarted
 from ..values.request import Outcome
+from ..workspace.git.repository import Repository
 
 NO_RUNS = 'no runs yet; podium run AGENT "request" begins one'
 
@@ -38,7 +40,6 @@ def find_run_id(store: Path, name: str) -> str:
 def find_worker_run(store: Path, name: str) -> str:
     """The newest worker of a branch or a name in this repository; empty where there is none."""
     from ..store.sqlite.worker_index import WorkerIndex  # here, because most commands look for no worker
-    from ..workspace.git.repository import Repository
 
     try:
         root = Repository.at(find_repo(Path())).main_folder
@@ -96,3 +97,17 @@ def is_worker_run(summary: RunSummary) -> bool:
 def is_over(summary: RunSummary) -> bool:
     """Whether the run has ended and will not change again."""
     return isinstance(summary.last.event, RunEnded)
+
+
+def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> WorkerRow:
+    """The newest worker of a branch or a name, or the one whose run's id begins so. Raises Mistake."""
+    if known := worker_index.find_by_name(root, name):
+        return known[-1]
+    matches = [row for row in worker_index.list_all() if name and row.run.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        several = ", ".join(f"{row.run} ({row.name})" if row.name else row.run for row in matches)
+        raise Mistake(f"{name!r} is the beginning of several workers' ids: {several}; give more of the one you mean")
+    there = ", ".join(dict.fromkeys(row.name or row.run for row in worker_index.list_all(root))) or "none yet"
+    raise Mistake(f"there is no worker {name!r} here; there are: {there}")

@@ -24,3 +24,8 @@ def cut_middle(text: str, most: int) -> str:
         return text
     head, tail = (part.decode(errors="ignore") for part in (data[: most // 2], data[-(most // 2) :]))
     return f"{head}\n[… {len(data) - 2 * (most // 2):,} bytes left out …]\n{tail}"
+
+
+def format_count(number: int, word: str) -> str:
+    """`1 call`, `1,200 calls`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"

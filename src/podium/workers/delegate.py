@@ -17,7 +17,7 @@ from ..config.settings_document import WorktreeSettings
 from ..runs.run_launcher import RunLauncher, RunOptions
 from ..setup.settings import Settings
 from ..store.sqlite.reader import RunSummary, StoreReader
-from ..store.sqlite.worker_index import WorkerIndex, WorkerRow
+from ..store.sqlite.worker_index import WorkerIndex
 from ..store.sqlite.worktree_ledger import Ledger
 from ..store.wakeup import ensure_socket_folder, send_wakeup
 from ..values.agent import Agent
@@ -220,20 +220,6 @@ def _find_preceding_runs(worker_index: WorkerIndex, root: str, branches: Iterabl
             raise Mistake(f"no worker was ever on {name!r}, so nothing can come after it; there are {there}")
         found.append(known[-1].run)
     return found
-
-
-def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> WorkerRow:
-    """The newest worker of a branch or a name, or the one whose run's id begins so. Raises Mistake."""
-    if known := worker_index.find_by_name(root, name):
-        return known[-1]
-    matches = [row for row in worker_index.list_all() if name and row.run.startswith(name)]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        several = ", ".join(f"{row.run} ({row.name})" if row.name else row.run for row in matches)
-        raise Mistake(f"{name!r} is the beginning of several workers' ids: {several}; give more of the one you mean")
-    there = ", ".join(dict.fromkeys(row.name or row.run for row in worker_index.list_all(root))) or "none yet"
-    raise Mistake(f"there is no worker {name!r} here; there are: {there}")
 
 
 def start_commander(

@@ -30,7 +30,8 @@ from ...values.event import (
     TurnResumed,
     TurnStarted,
 )
-from ..terminal.entry_text import format_entry, parse_agent_name
+from ...values.operation_path import parse_agent_name
+from ..terminal.entry_text import format_entry
 from ..terminal.text import display_width
 from .console import ChatConsole
 

@@ -23,13 +23,14 @@ from ...runs.run_handle import Run
 from ...setup.settings import Settings
 from ...values.errors import Mistake, PodiumError, find_first_error
 from ...values.event import Entry, MessageReceived, MessagesDelivered, PermissionAsked, QuestionAsked
+from ...values.plain_text import format_count
 from ...values.result import Result
 from ...values.usage import NO_USAGE, Usage
 from ..terminal import exit_codes
 from ..terminal.outcome_text import format_parts
 from ..terminal.request_prompt import BY, RequestPrompter, escape_hidden_text
 from ..terminal.run_display import SilentView
-from ..terminal.text import format_count, format_duration, format_usage
+from ..terminal.text import format_duration, format_usage
 from .chat_output import TranscriptPrinter
 from .console import ChatConsole
 from .slash_commands import (

@@ -13,7 +13,7 @@ from ...runs.run_lookup import derive_run_state
 from ...setup.settings import Settings
 from ...store.sqlite.open_requests import OpenRequest, list_open_requests
 from ...values.event import SCHEMA, PermissionAsked
-from ..terminal.entry_text import parse_agent_name
+from ...values.operation_path import parse_agent_name
 from ..terminal.request_prompt import format_asker, format_permission_request, format_question
 from ..terminal.text import as_json, escape_for_terminal, format_age, print_to_stderr, truncate_line
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
 from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
-from ...values.action import Action
-from ...values.event import SCHEMA, ActionBegan, ActionRefused, Entry, PermissionAnswered, PermissionAsked, ToolAnswered
-from ..terminal.entry_text import parse_agent_name
+from ...values.event import SCHEMA
+from ...views.audit import audit_actions
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr, truncate_line
 
 
@@ -31,51 +29,6 @@ def audit_command(run: str, is_json: bool) -> None:
     else:
         for act in acts:
             click.echo(escape_for_terminal(format_action_line(act)))
-
-
-def audit_actions(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
-    """Every action that needed leave, in order, with its request, its decision and its outcome."""
-    asked: dict[str, list[PermissionAsked]] = {}
-    answers: dict[str, PermissionAnswered] = {}
-    open_acts: dict[str, dict[str, Any]] = {}
-    for entry in entries:
-        match entry.event:
-            case PermissionAsked() as event:
-                asked.setdefault(entry.scope, []).append(event)
-            case PermissionAnswered() as event:
-                answers.setdefault(event.id, event)
-            case ActionBegan(action=action, allowed_by=by):
-                act = _action_fields(entry, action, "allowed", by, asked.get(entry.scope, []), answers)
-                open_acts[entry.scope] = act
-                yield act
-            case ActionRefused(action=action, reason=reason):
-                yield _action_fields(entry, action, "refused", reason, asked.get(entry.scope, []), answers)
-            case ToolAnswered() as event if entry.scope in open_acts:
-                act = open_acts.pop(entry.scope)
-                act["outcome"] = "failed" if event.is_error else "done"
-
-
-def _action_fields(
-    entry: Entry,
-    action: Action,
-    decision: str,
-    by: str,
-    asked: list[PermissionAsked],
-    answers: dict[str, PermissionAnswered],
-) -> dict[str, Any]:
-    return {
-        "seq": entry.seq,
-        "at": entry.at,
-        "agent": parse_agent_name(entry.operation),
-        "tool": action.tool,
-        "arguments": action.arguments,
-        "action": action.id,
-        "decision": decision,
-        "by": by,
-        "requests": [one.id for one in asked],
-        "answers": [answers[one.id] for one in asked if one.id in answers],
-        "outcome": None if decision == "refused" else "unknown",
-    }
 
 
 def format_action_line(act: dict[str, Any]) -> str:

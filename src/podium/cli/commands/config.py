@@ -18,13 +18,10 @@ from ...system.locations import find_repo
 from ...values.diagnostic import Diagnostic
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
+from ...values.plain_text import format_count
 from ..terminal import exit_codes
-from ..terminal.text import align_columns, as_json, escape_for_terminal, format_count
-
-repo_option = click.option(
-    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to look in."
-)
-json_option = click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
+from ..terminal.options import json_option, repo_option
+from ..terminal.text import align_columns, as_json, escape_for_terminal
 
 
 @click.group("config", invoke_without_command=True)

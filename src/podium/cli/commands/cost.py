@@ -6,29 +6,26 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
-from msgspec import structs
 
-from ...runs.run_lookup import NO_RUNS, RunState, derive_run_state, open_reader
+from ...runs.run_cost import RunCost, cost_tree_fields, costs_fields, node_usage, read_run_cost
+from ...runs.run_lookup import NO_RUNS, derive_run_state, open_reader
 from ...setup.settings import Settings
-from ...store.sqlite.reader import RunSummary, StoreReader
-from ...values.event import SCHEMA, decode_entry
+from ...values.plain_text import format_count
 from ...values.usage import Usage, sum_usage
-from ...views.run_view import USAGE_KINDS, OperationNode, RunView, usage_of_event
+from ...views.run_view import OperationNode, RunView
 from ..terminal.run_tree import TreeSymbols, choose_symbols
 from ..terminal.text import (
     as_json,
     display_width,
     escape_for_terminal,
     format_age,
-    format_count,
     format_duration,
     print_to_stderr,
     truncate_line,
 )
-from .ps import run_summary_fields as run_fields
 
 NARROWEST_NAME = 8
 
@@ -69,21 +66,6 @@ def cost_command(run: str | None, is_json: bool) -> None:
 # All runs
 
 
-class RunCost(NamedTuple):
-    """A run as a list tells of it, and what it used, from its beginning to its end."""
-
-    run: dict[str, Any]
-    usage: Usage
-
-
-def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> RunCost:
-    """What a run used. Only what says so is read, which is little of a long timeline."""
-    run = run_fields(summary, now)
-    rows = reader.read_rows(summary.id)
-    usage = sum_usage(usage_of_event(decode_entry(row.line).event) for row in rows if row.kind in USAGE_KINDS)
-    return RunCost(run, structs.replace(usage, seconds=run["seconds"]))
-
-
 def format_costs_table(costs: Sequence[RunCost], *, now: float, most: int) -> list[str]:
     """The runs, then their sum; the agent takes what the others leave of the width."""
     usages = [cost.usage for cost in costs]
@@ -94,15 +76,6 @@ def format_costs_table(costs: Sequence[RunCost], *, now: float, most: int) -> li
     lines = format_usage_table("RUN", [TreeLabel(name, "") for name in names], columns, most=most - NARROWEST_NAME - 2)
     room = max(most - display_width(lines[0]) - 2, NARROWEST_NAME)
     return [f"{line}  {truncate_line(agent, room)}".rstrip() for line, agent in zip(lines, agents, strict=True)]
-
-
-def costs_fields(costs: Sequence[RunCost]) -> dict[str, Any]:
-    """The same for programs."""
-    return {
-        "schema": SCHEMA,
-        "runs": [{**cost.run, "usage": structs.asdict(cost.usage)} for cost in costs],
-        "usage": structs.asdict(sum_usage(cost.usage for cost in costs)),
-    }
 
 
 # One run
@@ -144,40 +117,6 @@ def walk_cost_lines(
     for child in node.children:
         corner, side = (signs.last, "   ") if child is node.children[-1] else (signs.between, signs.through)
         yield from walk_cost_lines(child, now=now, signs=signs, before=below + corner, below=below + side)
-
-
-def node_usage(node: OperationNode, now: float) -> Usage:
-    """What an operation and all below it used, from its beginning to its end."""
-    return structs.replace(node.usage, seconds=(now if node.ended is None else node.ended) - node.started)
-
-
-def cost_tree_fields(word: RunState, run_view: RunView, *, now: float) -> dict[str, Any]:
-    """The same for programs."""
-    started = run_view.started
-    assert started is not None
-    return {
-        "schema": SCHEMA,
-        "run": run_view.run,
-        "state": word,
-        "agent": started.agent,
-        "started_at": run_view.started_at,
-        "usage": structs.asdict(structs.replace(run_view.usage, seconds=now - run_view.started_at)),
-        "tree": None if run_view.root is None else cost_node_fields(run_view.root, now),
-    }
-
-
-def cost_node_fields(node: OperationNode, now: float) -> dict[str, Any]:
-    """What an operation used itself, and with all below it."""
-    return {
-        "path": node.path,
-        "agent": node.agent,
-        "trigger": node.trigger,
-        "engine": node.engine,
-        "outcome": node.outcome,
-        "own": structs.asdict(node.own_usage),
-        "total": structs.asdict(node_usage(node, now)),
-        "children": [cost_node_fields(child, now) for child in node.children],
-    }
 
 
 # Amounts in columns

@@ -14,23 +14,17 @@ from typing import Any
 
 import click
 
+from ...runs.run_listing import group_fields
 from ...runs.run_lookup import NO_RUNS
 from ...setup.settings import Settings
 from ...store.sqlite.group_rows import Groups
 from ...values.errors import Mistake, NoSuchRun
 from ...values.event import SCHEMA
+from ...values.plain_text import format_count
 from ...views.groups import Group, GroupedRun, GroupSection, build_sections
 from ..terminal import exit_codes
-from ..terminal.text import (
-    align_columns,
-    as_json,
-    escape_for_terminal,
-    format_age,
-    format_count,
-    print_to_stderr,
-    truncate_line,
-)
-from .ps import LONGEST_HEADING, format_flags, format_group_origin, group_fields
+from ..terminal.text import align_columns, as_json, escape_for_terminal, format_age, print_to_stderr, truncate_line
+from .ps import LONGEST_HEADING, format_flags, format_group_origin
 
 MOST_ENDING = 16
 """How many runs are ended at once; each takes some files."""

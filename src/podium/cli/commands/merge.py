@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ import anyio
 import click
 
 from ...core.gate import InvalidCall
+from ...runs.branch_forecast import forecast_branches, forecast_fields, read_current_branch
+from ...runs.merging import MergeCandidate, find_merge_candidates
+from ...runs.worker_lookup import RepoContext
 from ...setup.sandbox_choice import choose_sandbox
 from ...setup.settings import Settings
 from ...tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
@@ -25,12 +29,11 @@ from ...workspace.merging.fast_forward import fast_forward
 from ...workspace.merging.merge_train import CheckResult, LeftOutBranch, Train, TrainBranch, train
 from ...workspace.merging.overlap_forecast import Forecast
 from ..terminal import exit_codes
+from ..terminal.options import json_option, repo_option
 from ..terminal.prompting import is_attended
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
-from ..workers import forecast as forecasts
-from ..workers.merge_candidates import MergeCandidate, find_merge_candidates
+from ..workers.forecast import format_forecast
 from ..workers.resolver import load_resolver_team, print_resolvers, send_resolvers
-from ..workers.worker_lookup import RepoContext, json_option, repo_option
 from .delegate import AGENT
 
 if TYPE_CHECKING:
@@ -92,9 +95,9 @@ def merge_command(
         raise click.UsageError(f"--tree {tree!r} is too short to mean one tree; its first {SHORT} digits would do")
     there = RepoContext(repo) if repo is not None else ctx.find_object(RepoContext) or RepoContext()
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
-    target = onto or anyio.run(forecasts.read_current_branch, there.repository)
+    target = onto or anyio.run(read_current_branch, there.repository)
     team = load_resolver_team(there, resolver or AGENT) if is_resolving else ()
-    candidates = anyio.run(find_merge_candidates, there, branches, target)
+    candidates = anyio.run(partial(find_merge_candidates, there, branches, target, notice=print_to_stderr))
     for candidate in candidates:
         if candidate.notice:
             print_to_stderr(candidate.notice)
@@ -128,11 +131,9 @@ async def _build_train(
         TrainBranch(branch=one.branch, commit=await branch_tip(place, one.branch), after=one.after)
         for one in candidates
     ]
-    expected = await forecasts.forecast_branches(
-        place.main_folder, {one.branch: one.base for one in candidates}, onto=target
-    )
+    expected = await forecast_branches(place.main_folder, {one.branch: one.base for one in candidates}, onto=target)
     assert expected is not None, "every branch was found just now"
-    for line in forecasts.format_forecast(expected) if not is_json else ():
+    for line in format_forecast(expected) if not is_json else ():
         click.echo(escape_for_terminal(f"forecast: {line}"))
     name = INTEGRATION.format(at=datetime.now())
     check = _CheckRunner(there.settings, checks)
@@ -279,7 +280,7 @@ def merge_fields(outcome: TrainOutcome) -> dict[str, Any]:
         "commit": result.commit,
         "tree": result.tree,
         "branch": None if result.ref is None else result.ref.removeprefix(HEADS),
-        "forecast": forecasts.forecast_fields(outcome.forecast),
+        "forecast": forecast_fields(outcome.forecast),
         "coupled": [{"branch": one.branch, "commit": one.commit, "tree": one.tree} for one in result.coupled],
         "left_out": [
             {

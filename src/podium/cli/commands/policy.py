@@ -26,9 +26,10 @@ from ...values.action import Action
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.located_yaml import MalformedText, MappingNode, parse_yaml_mapping
+from ...values.plain_text import format_count
 from ..terminal import exit_codes
-from ..terminal.text import align_columns, as_json, escape_for_terminal, format_count
-from .config import json_option, repo_option
+from ..terminal.options import json_option, repo_option
+from ..terminal.text import align_columns, as_json, escape_for_terminal
 
 EXITS = {"allow": exit_codes.GOAL_MET, "ask": exit_codes.ASKS, "deny": exit_codes.DENIED}
 MOST_SHOWN = 50

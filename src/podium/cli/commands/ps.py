@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
-from ...runs.run_lookup import NO_RUNS, derive_run_state, is_over, open_reader
+from ...runs.run_listing import MOST_ENDED, filter_recent_runs, group_fields, run_group_fields, run_summary_fields
+from ...runs.run_lookup import NO_RUNS, open_reader
 from ...setup.settings import Settings
 from ...store.sqlite.group_rows import Groups
 from ...store.sqlite.reader import RunSummary
 from ...system.locations import format_path
-from ...values.event import SCHEMA, RunStarted
+from ...values.event import SCHEMA
 from ...views.groups import Arrangement, Group, GroupedRun, GroupSection, build_sections
 from ..terminal.text import (
     align_columns,
@@ -28,7 +28,6 @@ from ..terminal.text import (
     truncate_line,
 )
 
-MOST_ENDED = 20
 NARROWEST_REQUEST = 12
 LONGEST_HEADING = 40
 
@@ -68,60 +67,10 @@ def ps_command(is_all: bool, is_json: bool) -> None:
             print_to_stderr(f"left out: {missing}; podium ps --all lists them")
 
 
-def filter_recent_runs(runs: list[RunSummary], *, pinned: Container[str] = ()) -> list[RunSummary]:
-    """Those that have not ended or are pinned, and the last of those that have ended."""
-    ended = [summary for summary in runs if is_over(summary) and summary.id not in pinned]
-    old = {summary.id for summary in ended[MOST_ENDED:]}
-    return [summary for summary in runs if summary.id not in old]
-
-
 def format_omissions(*, older: int, archived: int) -> str:
     """What a list does not show, in words."""
     counts = ((older, "older that ended"), (archived, "archived"))
     return ", ".join(f"{count} {what}" for count, what in counts if count)
-
-
-def run_summary_fields(summary: RunSummary, now: float) -> dict[str, Any]:
-    """A run as a list tells of it."""
-    started = summary.first.event
-    assert isinstance(started, RunStarted)
-    run_state = derive_run_state(summary)
-    return {
-        "id": summary.id,
-        "state": run_state,
-        "agent": started.agent,
-        "request": started.request.text,
-        "repo": started.repo,
-        "started_at": summary.first.at,
-        "seconds": (now if run_state == "running" else summary.last.at) - summary.first.at,
-        "entries": summary.last.seq,
-    }
-
-
-def run_group_fields(run: str, arrangement: Arrangement) -> dict[str, Any]:
-    """Where a run is listed. It is archived alone or with its group."""
-    grouped_run, group = arrangement.grouped_runs[run], arrangement.group_of(run)
-    assert group is not None
-    return {
-        "group": group.tag,
-        "name": grouped_run.name,
-        "pinned": grouped_run.is_pinned,
-        "archived": arrangement.is_archived(run),
-    }
-
-
-def group_fields(group: Group) -> dict[str, Any]:
-    """A group as a list tells of it."""
-    return {
-        "id": group.tag,
-        "name": group.name,
-        "kind": group.home.kind,
-        "repo": group.home.repo,
-        "team": group.home.team,
-        "pinned": group.is_pinned,
-        "archived": group.is_archived,
-        "position": group.position,
-    }
 
 
 def format_runs_table(

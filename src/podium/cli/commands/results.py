@@ -12,24 +12,20 @@ import click
 from msgspec import Struct, to_builtins
 
 from ...runs.run_lookup import RunState, derive_run_state, open_reader
+from ...runs.worker_lookup import RepoContext
+from ...runs.workers_report import build_sent_workers_report, build_workers_report, workers_report_fields
 from ...setup.settings import Settings
 from ...values.event import SCHEMA, Evaluated, ReflectEnd
+from ...values.plain_text import format_count
 from ...views.run_report import DiscussionReport, OpenPoint, ReflectionReport, Report, ReportPart
 from ..terminal import exit_codes, results_synthesis
 from ..terminal.budget_text import format_limits
+from ..terminal.options import repo_option
 from ..terminal.quoted_markdown import escape_inline, format_bullets, quote_block
 from ..terminal.results_synthesis import SynthesisAuthor
-from ..terminal.text import (
-    as_json,
-    escape_for_terminal,
-    format_count,
-    format_duration,
-    format_usage,
-    print_to_stderr,
-    truncate_line,
-)
+from ..terminal.text import as_json, escape_for_terminal, format_duration, format_usage, print_to_stderr, truncate_line
 from ..workers import report as workers_report
-from ..workers.worker_lookup import NO_WORKERS, RepoContext, repo_option
+from ..workers.worker_text import NO_WORKERS
 
 LONGEST_LINE = 200
 UNFINISHED: frozenset[RunState] = frozenset({"running", "queued", "paused", "resumable"})
@@ -126,10 +122,10 @@ def build_run_page(run: str, repo: Path | None) -> ResultsPage:
     run_state, report, workers = (
         derive_run_state(summary),
         Report.from_entries(entries),
-        workers_report.build_sent_workers_report(store, entries),
+        build_sent_workers_report(store, entries),
     )
     return ResultsPage(
-        fields={**report_fields(run_state, report), **workers_report.workers_report_fields(workers)},
+        fields={**report_fields(run_state, report), **workers_report_fields(workers)},
         lines=format_report(run_state, report, choose_icon_index(sys.stdout.encoding))
         + workers_report.format_workers_report(workers),
         blocks=format_report_markdown(run_state, report) + workers_report.format_workers_markdown(workers),
@@ -140,9 +136,9 @@ def build_run_page(run: str, repo: Path | None) -> ResultsPage:
 
 def build_workers_page(context: RepoContext) -> ResultsPage:
     """What all workers of a repository have brought."""
-    workers = workers_report.build_workers_report(context.store, (worker.run for worker in context.load_workers()))
+    workers = build_workers_report(context.store, (worker.run for worker in context.load_workers()))
     return ResultsPage(
-        fields={"schema": SCHEMA, "repo": context.root, **workers_report.workers_report_fields(workers)},
+        fields={"schema": SCHEMA, "repo": context.root, **workers_report_fields(workers)},
         lines=workers_report.format_workers_report(workers)[1:],
         blocks=workers_report.format_workers_markdown(workers),
         has_results=workers.has_results,

@@ -8,9 +8,11 @@ from typing import Any
 import click
 
 from ...runs.run_lookup import derive_run_state, find_run_id, is_worker_run, open_reader
+from ...runs.worker_lookup import load_worker_states
 from ...setup.settings import Settings
 from ...values.errors import RunHeld
 from ...values.event import SCHEMA, RunStarted
+from ...values.plain_text import format_count
 from ...views.worker_state import INACTIVE_STATUSES, WorkerState
 from ..terminal import exit_codes
 from ..terminal.follow_run import RunEnding, work_on_run
@@ -18,9 +20,8 @@ from ..terminal.options import permissions_option
 from ..terminal.outcome_text import result_fields
 from ..terminal.prompting import is_attended, no_input_option
 from ..terminal.run_output import OutputOptions, output_options
-from ..terminal.text import as_json, format_count, print_to_stderr
+from ..terminal.text import as_json, print_to_stderr
 from ..workers.resume import format_resumed_workers, resume_workers
-from ..workers.worker_lookup import load_worker_states
 
 
 @click.command("resume")

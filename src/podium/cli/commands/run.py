@@ -14,6 +14,7 @@ from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...values.agent import Budget, Mode
 from ...values.event import SCHEMA
+from ...values.plain_text import format_count
 from ..terminal import exit_codes
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.follow_run import work_on_run
@@ -21,7 +22,7 @@ from ..terminal.options import permissions_option, read_text_argument
 from ..terminal.outcome_text import result_fields
 from ..terminal.prompting import is_attended, is_input_disabled, no_input_option
 from ..terminal.run_output import OutputOptions, output_options
-from ..terminal.text import as_json, format_count, print_to_stderr
+from ..terminal.text import as_json, print_to_stderr
 
 RUNNABLE_MODES = tuple(mode for mode in MODES if mode != "collaborate")
 """The modes that a team can work in; the other one is only read as yet."""

@@ -13,10 +13,11 @@ from ...roster.discovery import Roster
 from ...roster.team_definition import is_team
 from ...values.agent import Agent, Source
 from ...values.event import SCHEMA
+from ...values.plain_text import format_count
 from ..team.team_lookup import load_team_context
-from ..terminal.text import as_json, escape_for_terminal, fit_columns, format_count
+from ..terminal.options import json_option, repo_option
+from ..terminal.text import as_json, escape_for_terminal, fit_columns
 from .agents import format_shadowed_name
-from .config import json_option, repo_option
 
 SECTIONS: tuple[tuple[Source, str], ...] = (
     ("repo", "From this repository"),

@@ -7,30 +7,33 @@ terminal or passes for a line of ours. What is trusted is what was shown, and no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
 
 import anyio
 import click
-from msgspec import Struct
 
-from ...config.repo_proposal import SERVER, list_proposals, trust_id_for_key
-from ...config.settings_document import merge_documents
-from ...config.settings_files import IGNORED, SettingsFiles, read_settings_files
-from ...config.trust import Kind, Trust
-from ...mcp_client.tool_definition import build_mcp_tool_name
+from ...config.repo_proposal import SERVER
+from ...config.settings_files import read_settings_files
+from ...config.trust import Trust
 from ...setup.settings import find_home_folder
+from ...setup.trust_overview import (
+    TrustItem,
+    TrustOverview,
+    _parse_content,
+    build_trust_overview,
+    find_item,
+    overview_fields,
+    revoke_trust,
+    trust_item,
+)
 from ...system.locations import find_repo
 from ...values.errors import Mistake
-from ...values.event import SCHEMA
-from ...values.mcp_server import build_tool_trust_name
+from ...values.plain_text import format_count
+from ..terminal.options import json_option, repo_option
 from ..terminal.prompting import is_attended
 from ..terminal.request_prompt import TerminalKeyboard
-from ..terminal.text import as_json, escape_for_terminal, format_count, print_to_stderr
-from .config import json_option, repo_option
-
-TrustState = Literal["new", "changed", "trusted"]
+from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 MEANINGS = {
     SERVER: "a server of tools, started or called for the agents that have its tools",
@@ -43,32 +46,6 @@ MEANINGS = {
     "mcp__": "a tool of a server, which describes it otherwise than when it was trusted",
 }
 """What trusting a thing means, by the beginning of its key."""
-
-
-class TrustItem(Struct, frozen=True, kw_only=True):
-    """Something to trust, as it is and as it was when it was trusted; both are JSON."""
-
-    key: str
-    state: TrustState
-    where: str
-    kind: Kind
-    name: str
-    digest: str
-    content: str
-    was: str = ""
-
-
-class TrustOverview(Struct, frozen=True, kw_only=True):
-    """What there is to trust here; `ignored` never holds, whoever trusts the repository."""
-
-    repo: Path
-    items: tuple[TrustItem, ...]
-    ignored: tuple[str, ...]
-
-    @property
-    def open_items(self) -> tuple[TrustItem, ...]:
-        """Those that the person has yet to decide on."""
-        return tuple(item for item in self.items if item.state != "trusted")
 
 
 @click.command("trust")
@@ -93,11 +70,12 @@ def trust_command(
     trust = Trust.load(home)
     overview = build_trust_overview(read_settings_files(home, place), place, trust)
     for name in revoked:
-        revoke_trust(name, overview, trust)
+        revoked_keys = revoke_trust(name, overview, trust)
+        print_to_stderr(f"no longer trusted: {', '.join(map(_escape_line_breaks, revoked_keys))}")
     is_look = is_list or is_json or not (names or is_all or revoked or overview.open_items)
     if names or is_all:
         for item in overview.open_items if is_all else [find_item(name, overview.items) for name in names]:
-            trust_item(item, trust)
+            trust_and_report(item, trust)
     elif not is_look and not revoked:
         prompt_for_trust(overview, trust)
     overview = build_trust_overview(read_settings_files(home, place), place, trust)
@@ -111,86 +89,10 @@ def trust_command(
         )
 
 
-def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust) -> TrustOverview:
-    """Everything that can be trusted in a repository, and how that stands. Raises Mistake for files with errors."""
-    if files.errors:
-        raise Mistake(f"{files.errors[0]}; podium config validate shows all that is wrong")
-    # What is trusted by now is part of what the repository decides; nothing else of it can be proposed.
-    everything = merge_documents(files.repo, files.proposed)
-    items = []
-    for one in list_proposals(everything, repo):
-        record = trust.find_record(one.kind, one.name)
-        state: TrustState = "new" if record is None else "trusted" if record.digest == one.digest else "changed"
-        items.append(
-            TrustItem(
-                key=one.key,
-                state=state,
-                where=files.repo_lines.get(one.key, ""),
-                kind=one.kind,
-                name=one.name,
-                digest=one.digest,
-                content=one.content,
-                was=record.content if record is not None and state == "changed" else "",
-            )
-        )
-    ignored = tuple(key for key in files.proposed.iter_explicit_keys() if key in IGNORED)
-    return TrustOverview(repo=repo, items=(*items, *_iter_changed_tools(files, repo, trust)), ignored=ignored)
-
-
-def _iter_changed_tools(files: SettingsFiles, repo: Path, trust: Trust) -> Iterator[TrustItem]:
-    """The tools that their servers described otherwise when they were last used."""
-    servers = files.proposed.mcp_servers | files.repo.mcp_servers | files.user.mcp_servers
-    changed = trust.list_changed_tools()
-    for server in servers.values():
-        beginning = build_tool_trust_name(server, repo, "")
-        for name, now in changed.items():
-            if name.startswith(beginning):
-                record = trust.find_record("tool", name)
-                yield TrustItem(
-                    key=build_mcp_tool_name(server.name, name.removeprefix(beginning)),
-                    state="changed",
-                    where="",
-                    kind="tool",
-                    name=name,
-                    digest=now.digest,
-                    content=now.content,
-                    was=record.content if record is not None else "",
-                )
-
-
-def find_item(name: str, items: Sequence[TrustItem]) -> TrustItem:
-    """The one item that a name means."""
-    matches = match_items(name, items)
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise Mistake(f"{name!r} may mean {' or '.join(item.key for item in matches)}; name one of them in full")
-    available = f"there are {', '.join(item.key for item in items)}" if items else "there is nothing to trust"
-    raise Mistake(f"the repository proposes no {name!r}; {available}")
-
-
-def match_items(name: str, items: Sequence[TrustItem]) -> list[TrustItem]:
-    """The items of a name, which is a key, or a key without its beginning."""
-    exact = [item for item in items if item.key == name]
-    return exact or [item for item in items if item.key.partition(".")[2].removesuffix(".base_url") == name]
-
-
-def trust_item(item: TrustItem, trust: Trust) -> None:
-    """Trust an item as it was shown."""
-    trust.trust(item.kind, item.name, item.digest, content=item.content)
+def trust_and_report(item: TrustItem, trust: Trust) -> None:
+    """Trust an item, and say so on standard error."""
+    trust_item(item, trust)
     print_to_stderr(f"trusted: {_escape_line_breaks(item.key)}")
-
-
-def revoke_trust(name: str, overview: TrustOverview, trust: Trust) -> None:
-    """Trust something no longer, be it still proposed or not."""
-    keys = [item.key for item in match_items(name, overview.items)] or [name]
-    revoked_keys = [key for key in keys if trust.revoke(*trust_id_for_key(key, overview.repo))]
-    if not revoked_keys:
-        trusted_keys = ", ".join(item.key for item in overview.items if item.state == "trusted")
-        raise Mistake(
-            f"{name!r} is not trusted here; {f'trusted are {trusted_keys}' if trusted_keys else 'nothing is'}"
-        )
-    print_to_stderr(f"no longer trusted: {', '.join(map(_escape_line_breaks, revoked_keys))}")
 
 
 def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
@@ -221,7 +123,7 @@ def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
             if key == "q":
                 return
             if key == "y":
-                trust_item(item, trust)
+                trust_and_report(item, trust)
 
     anyio.run(prompt_for_each)
 
@@ -260,28 +162,5 @@ def _format_content(item: TrustItem, content: str) -> list[str]:
     return [f"{_escape_line_breaks(key)}: {json.dumps(inner)}" for key, inner in value.items()]
 
 
-def _parse_content(item: TrustItem, content: str) -> Any:
-    """What a content of an item says, without what the key says already."""
-    value = json.loads(content)
-    if item.kind != "server":
-        return value
-    return {key: inner for key, inner in value.items() if key not in ("name", "source")}
-
-
 def _escape_line_breaks(text: str) -> str:
     return escape_for_terminal(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def overview_fields(overview: TrustOverview) -> dict[str, Any]:
-    """The same as values."""
-    items = [
-        {
-            "key": item.key,
-            "state": item.state,
-            "where": item.where,
-            "value": _parse_content(item, item.content),
-            "was": _parse_content(item, item.was) if item.was else None,
-        }
-        for item in overview.items
-    ]
-    return {"schema": SCHEMA, "repo": str(overview.repo), "items": items, "ignored": overview.ignored}

@@ -14,25 +14,16 @@ from pathlib import Path
 import anyio
 import click
 
+from ...runs.worker_lookup import RepoContext, load_worker_states, read_worktree_statuses, worker_fields
 from ...store.sqlite.worker_index import WorkerIndex
 from ...system.locations import format_path
 from ...values.event import SCHEMA
 from ...values.worker_task import WorkerTask
 from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
+from ..terminal.options import json_option, repo_option
 from ..terminal.text import as_json, drop_columns, escape_for_terminal, fit_columns, format_duration, print_to_stderr
-from ..workers.worker_lookup import (
-    NO_WORKERS,
-    RepoContext,
-    first_line,
-    format_line_count,
-    format_worker_cost,
-    json_option,
-    load_worker_states,
-    read_worktree_statuses,
-    repo_option,
-    worker_fields,
-)
+from ..workers.worker_text import NO_WORKERS, first_line, format_line_count, format_worker_cost
 
 NAMES = ("status", "wait", "cancel", "logs", "output", "diff", "merge", "cleanup", "resume")
 MOST_OVER = 20

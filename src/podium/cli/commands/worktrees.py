@@ -12,9 +12,7 @@ import anyio
 import click
 
 from ...runs.run_lookup import is_over, open_reader
-from ...setup.settings import Settings
-from ...setup.worktree_setup import make_worktree_hook
-from ...store.sqlite.worktree_ledger import Ledger
+from ...runs.worker_lookup import open_worktrees
 from ...values.byte_size import format_size
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
@@ -22,7 +20,7 @@ from ...workspace.git.repository import Repository
 from ...workspace.worktrees.cleanup import CleanupResult, WorktreeSummary, clean_up_worktrees, list_worktrees
 from ...workspace.worktrees.disk_quota import WorktreeDiskUsage, read_disk_usage
 from ...workspace.worktrees.worktree import Worktrees
-from ...workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
+from ..terminal.options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, drop_columns, escape_for_terminal, format_age, print_to_stderr
 
 NO_WORKTREES = "no worktrees but the repository's own"
@@ -30,10 +28,6 @@ QUOTA_REACHED = "no more are made; podium worktrees cleanup makes room, and a hi
 OPTIONAL_COLUMNS = ("MADE", "SIZE", "BEHIND")
 """What a narrow terminal can do without, from the first on."""
 
-repo_option = click.option(
-    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository; by default this one."
-)
-json_option = click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
 force_option = click.option("--force", is_flag=True, help="Also what has work in it, which is saved first.")
 
 
@@ -165,22 +159,3 @@ def format_worktrees_table(summaries: list[WorktreeSummary], *, now: float, most
         )
     lines = ["  ".join(row) for row in align_columns(drop_columns(rows, most=most, spare=OPTIONAL_COLUMNS))]
     return "\n".join([*lines, *(f"{one.branch}: {one.trouble}" for one in summaries if one.trouble)])
-
-
-def open_worktrees(repository: Repository) -> Worktrees:
-    """The worktrees of a repository, with what is done before one goes."""
-    settings = Settings.load(repo=repository.main_folder)
-    teardown = make_worktree_hook(
-        settings.worktrees.teardown,
-        what="teardown",
-        home=settings.home,
-        store=settings.store,
-        is_sandboxed=settings.sandbox,
-    )
-    return Worktrees(
-        repository=repository,
-        ledger=Ledger(settings.store),
-        folder=settings.worktrees.folder or DEFAULT_FOLDER_PATTERN,
-        quota=settings.worktrees.quota,
-        teardown=teardown,
-    )

@@ -10,8 +10,9 @@ import click
 from ...roster import presets
 from ...roster.team_definition import TeamDefinition, delete_team, find_team
 from ...system.locations import format_path
-from ..commands.config import repo_option
-from ..terminal.text import format_count, print_to_stderr
+from ...values.plain_text import format_count
+from ..terminal.options import repo_option
+from ..terminal.text import print_to_stderr
 from .team_lookup import TeamContext, confirm_action, load_team_context
 
 

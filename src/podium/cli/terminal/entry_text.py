@@ -55,8 +55,10 @@ from ...values.event import (
     WorkerReturned,
     WorkerSent,
 )
+from ...values.operation_path import parse_agent_name
+from ...values.plain_text import format_count
 from .budget_text import format_limits
-from .text import escape_for_terminal, format_count, truncate_line
+from .text import escape_for_terminal, truncate_line
 
 LONGEST_QUOTE = 72
 
@@ -75,12 +77,6 @@ def format_entry_json(entry: Entry) -> str:
     event = fields.pop("event")
     top = {"type": event.pop("type"), "seq": entry.seq, "schema": entry.schema}
     return json.dumps({**top, **fields, "event": event}, separators=(",", ":"))
-
-
-def parse_agent_name(operation: str) -> str:
-    """Whose part of the run an operation is: `lead/advice:legal#1` is that of `legal`."""
-    segment = operation.rpartition("/")[2]
-    return segment.partition(":")[2].rpartition("#")[0] or segment
 
 
 def _format_run_event(entry: Entry) -> str | None:

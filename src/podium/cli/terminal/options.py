@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -28,3 +29,8 @@ permissions_option = click.option(
     type=click.Choice(MODES),
     help="How much agents may do without asking; see the page on permissions.",
 )
+
+repo_option = click.option(
+    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository; by default this one."
+)
+json_option = click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")

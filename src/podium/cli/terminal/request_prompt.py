@@ -25,10 +25,11 @@ from anyio import CancelScope, move_on_after, sleep, wait_readable
 from ...config.allowed_rules import AllowedRule, save_allowed_rule
 from ...values.errors import Mistake
 from ...values.event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
+from ...values.operation_path import parse_agent_name
+from ...values.plain_text import format_count
 from ..commands.answer import resolve_choice
-from .entry_text import parse_agent_name
 from .run_display import ProgressView
-from .text import as_json, escape_for_terminal, format_count, format_duration
+from .text import as_json, escape_for_terminal, format_duration
 
 KEYS: dict[str, tuple[Decision, str]] = {
     "y": ("once", "once"),

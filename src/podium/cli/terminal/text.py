@@ -10,6 +10,7 @@ from unicodedata import category, east_asian_width
 import click
 from msgspec import to_builtins
 
+from ...values.plain_text import format_count
 from ...values.usage import Usage
 
 HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -63,11 +64,6 @@ def format_age(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)}{unit} ago"
     return "just now"
-
-
-def format_count(number: int, word: str) -> str:
-    """`1 call`, `1,200 calls`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 def format_usage(usage: Usage) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import anyio
 import click
 
+from ...runs.worker_lookup import RepoContext, load_worker_states
 from ...store.sqlite.worker_index import WorkerIndex
 from ...values.errors import Mistake, RunOver
 from ...views.worker_state import WorkerState
 from ..commands.stop import stop_run_and_wait
 from ..terminal import exit_codes
 from ..terminal.text import print_to_stderr
-from .worker_lookup import RepoContext, load_worker_states
 
 
 @click.command("cancel")

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from ...runs.worker_lookup import RepoContext
 from ..commands import worktrees
-from .worker_lookup import RepoContext
 
 
 @click.command("cleanup", params=worktrees.worktrees_cleanup_command.params)

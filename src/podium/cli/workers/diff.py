@@ -9,13 +9,13 @@ from pathlib import Path
 import anyio
 import click
 
+from ...runs.worker_lookup import RepoContext
 from ...values.errors import Mistake
 from ...views.worker_state import WorkerState
 from ...workspace.git.repository import GitLocation, read_git_output
 from ...workspace.git.revision import branch_tip
 from ...workspace.git.snapshot import take_snapshot
 from ..terminal.text import escape_for_terminal, print_to_stderr
-from .worker_lookup import RepoContext
 
 DIFF_TIMEOUT_SECONDS = 300.0
 

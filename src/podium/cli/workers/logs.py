@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ...runs.worker_lookup import RepoContext
 from ..commands import logs
-from .worker_lookup import RepoContext
 
 
 @click.command("logs")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from ...runs.worker_lookup import RepoContext
 from ..terminal import exit_codes
 from ..terminal.text import escape_for_terminal, print_to_stderr
-from .worker_lookup import RepoContext
 
 
 @click.command("output")

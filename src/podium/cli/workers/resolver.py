@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ...roster.discovery import load_roster
+from ...runs.merging import Resolver, find_resolvers
+from ...runs.worker_lookup import RepoContext
 from ...values.agent import Agent
 from ...values.errors import PodiumError
 from ...workers.worker_options import WorkerOptions, apply_worker_options
@@ -15,8 +17,6 @@ from ...workspace.git.revision import tips
 from ...workspace.merging.merge_train import LeftOutBranch, Train
 from ...workspace.merging.resolution_commit import find_unresolved_files
 from ..terminal.text import escape_for_terminal, print_to_stderr
-from .merge_candidates import Resolver, find_resolvers
-from .worker_lookup import RepoContext
 
 if TYPE_CHECKING:
     from ...workers.conflict_resolution import ResolverRun

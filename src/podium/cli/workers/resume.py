@@ -10,13 +10,14 @@ from pathlib import Path
 import anyio
 import click
 
+from ...runs.worker_lookup import RepoContext
 from ...setup.settings import Settings
 from ...store.wakeup import ensure_socket_folder, send_wakeup
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, RunResumed, decode_entry
 from ...views.worker_state import INACTIVE_STATUSES, WorkerState
+from ..terminal.options import json_option
 from ..terminal.text import as_json, print_to_stderr
-from .worker_lookup import RepoContext, json_option
 
 
 @click.command("resume")

@@ -8,27 +8,22 @@ from collections.abc import Iterator
 import anyio
 import click
 
+from ...runs.worker_lookup import RepoContext, load_worker_states, read_worktree_statuses, worker_fields
 from ...values.event import SCHEMA
+from ...values.plain_text import format_count
 from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
+from ..terminal.options import json_option
 from ..terminal.text import (
     as_json,
     escape_for_terminal,
     format_age,
-    format_count,
     format_duration,
     format_usage,
     print_to_stderr,
     truncate_line,
 )
-from .worker_lookup import (
-    RepoContext,
-    format_line_count,
-    json_option,
-    load_worker_states,
-    read_worktree_statuses,
-    worker_fields,
-)
+from .worker_text import format_line_count
 
 LONGEST_TASK = 300
 

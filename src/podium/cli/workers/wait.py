@@ -8,6 +8,7 @@ import anyio
 import click
 from anyio import current_time, move_on_after, to_thread, wait_readable
 
+from ...runs.worker_lookup import RepoContext, worker_fields
 from ...setup.settings import Settings
 from ...store.sqlite.reader import StoreReader
 from ...store.sqlite.worker_index import WorkerIndex
@@ -18,8 +19,8 @@ from ...views.worker_state import INACTIVE_STATUSES, WorkerState, WorkerStateBui
 from ...workers.commander_socket import commander_socket_path, is_commander_listening
 from ...workers.worker_queue import Job, RunStatus, plan_worker_starts
 from ..terminal import exit_codes
+from ..terminal.options import json_option
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
-from .worker_lookup import RepoContext, json_option, worker_fields
 
 POLL_SECONDS = 1.0
 COMMANDER_START_SECONDS = 5.0

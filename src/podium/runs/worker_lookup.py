@@ -1,4 +1,4 @@
-"""Looking at workers from a command: which repository is meant, who works there, and how each stands."""
+"""The workers of a repository: which there are, what state each is in, and what its worktree holds."""
 
 from __future__ import annotations
 
@@ -8,27 +8,40 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import click
 from msgspec import structs
 
-from ...setup.settings import Settings
-from ...store.sqlite.reader import StoreReader
-from ...store.sqlite.worker_index import WorkerIndex
-from ...store.sqlite.worktree_ledger import Ledger
-from ...system.locations import find_repo
-from ...values.errors import PodiumError
-from ...values.event import decode_entry
-from ...views.worker_state import RELEVANT_KINDS, WorkerState, build_worker_state
-from ...workspace.git.repository import Repository
-from ...workspace.worktrees.worktree import Worktrees
-from ...workspace.worktrees.worktree_status import WorktreeStatus
+from ..setup.settings import Settings
+from ..setup.worktree_setup import make_worktree_hook
+from ..store.sqlite.reader import StoreReader
+from ..store.sqlite.worker_index import WorkerIndex
+from ..store.sqlite.worktree_ledger import Ledger
+from ..system.locations import find_repo
+from ..values.errors import PodiumError
+from ..values.event import decode_entry
+from ..views.worker_state import RELEVANT_KINDS, WorkerState, build_worker_state
+from ..workspace.git.repository import Repository
+from ..workspace.worktrees.worktree import Worktrees
+from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
+from ..workspace.worktrees.worktree_status import WorktreeStatus
 
-NO_WORKERS = 'no workers yet; podium delegate BRANCH "task" hires one'
 
-repo_option = click.option(
-    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository; by default this one."
-)
-json_option = click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
+def open_worktrees(repository: Repository) -> Worktrees:
+    """The worktrees of a repository, with what is done before one goes."""
+    settings = Settings.load(repo=repository.main_folder)
+    teardown = make_worktree_hook(
+        settings.worktrees.teardown,
+        what="teardown",
+        home=settings.home,
+        store=settings.store,
+        is_sandboxed=settings.sandbox,
+    )
+    return Worktrees(
+        repository=repository,
+        ledger=Ledger(settings.store),
+        folder=settings.worktrees.folder or DEFAULT_FOLDER_PATTERN,
+        quota=settings.worktrees.quota,
+        teardown=teardown,
+    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,7 @@ class RepoContext:
 
     @property
     def worktrees(self) -> Worktrees:
-        from ..commands.worktrees import open_worktrees  # here, because most of the time nothing is removed
+        # here, because most of the time nothing is removed
 
         return open_worktrees(self.repository)
 
@@ -70,7 +83,7 @@ class RepoContext:
 
     def find_worker(self, name: str) -> WorkerState:
         """The newest worker of a branch, or the one whose run's id begins so. Raises Mistake."""
-        from ...workers.delegate import find_newest_worker  # here, because a list needs none of it
+        from .run_lookup import find_newest_worker  # here, because a list needs none of it
 
         return load_worker_states(self.store, [find_newest_worker(WorkerIndex(self.store), self.root, name).run])[0]
 
@@ -145,23 +158,3 @@ def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> 
         values |= {"added": status.added, "removed": status.removed, "new_files": status.untracked}
         values["files"] = [file.path for file in status.files]
     return values
-
-
-def format_line_count(worker: WorkerState, status: WorktreeStatus | None = None) -> str:
-    """How many lines it added and removed: what its branch holds, or its checkout so far."""
-    if status is not None:
-        new = f" ({status.untracked} new)" if status.untracked else ""
-        return f"+{status.added} -{status.removed}{new}"
-    return f"+{worker.added} -{worker.removed}" if worker.commit else "-"
-
-
-def format_worker_cost(worker: WorkerState) -> str:
-    """What its thinking cost, as far as the prices are known."""
-    if worker.usage.usd:
-        return f"${worker.usage.usd:.4f}"
-    return "unpriced" if worker.usage.unpriced else "-"
-
-
-def first_line(text: str) -> str:
-    """What a task is about."""
-    return next((line for line in text.splitlines() if line.strip()), "")

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...values.errors import Mistake
-from ...views.worker_state import WorkerState
-from ...workspace.git.repository import Repository
-from ...workspace.git.revision import SHORT, branch_tip, contains_commit, tips
-from ...workspace.merging.resolution_commit import (
+from ..values.errors import Mistake
+from ..views.worker_state import WorkerState
+from ..workspace.git.repository import Repository
+from ..workspace.git.revision import SHORT, branch_tip, contains_commit, tips
+from ..workspace.merging.resolution_commit import (
     ResolutionStart,
     filter_resolution_starts,
     find_unresolved_files,
     is_resolution_of,
 )
-from ..terminal.text import print_to_stderr
 from .worker_lookup import RepoContext, load_worker_states
 
 
@@ -54,14 +53,16 @@ async def find_resolvers(context: RepoContext) -> dict[str, Resolver]:
     }
 
 
-async def find_merge_candidates(context: RepoContext, names: Sequence[str], target: str) -> list[MergeCandidate]:
+async def find_merge_candidates(
+    context: RepoContext, names: Sequence[str], target: str, *, notice: Callable[[str], object]
+) -> list[MergeCandidate]:
     """What goes along: the branches that the person named, or all that are ready. Raises Mistake."""
     resolvers_by_branch = await find_resolvers(context)
     if names:
         candidates = [await _find_named_candidate(context, name, target, resolvers_by_branch) for name in names]
     else:
-        candidates = await _find_ready_candidates(context, target, resolvers_by_branch)
-    return await _order_candidates(context.repository, candidates)
+        candidates = await _find_ready_candidates(context, target, resolvers_by_branch, notice)
+    return await _order_candidates(context.repository, candidates, notice)
 
 
 async def _find_named_candidate(
@@ -82,7 +83,7 @@ async def _find_named_candidate(
 
 
 async def _find_ready_candidates(
-    context: RepoContext, target: str, resolvers_by_branch: Mapping[str, Resolver]
+    context: RepoContext, target: str, resolvers_by_branch: Mapping[str, Resolver], notice: Callable[[str], object]
 ) -> list[MergeCandidate]:
     """The branches whose newest workers succeeded and that the target does not have."""
     newest = _find_newest_workers(context)
@@ -100,17 +101,17 @@ async def _find_ready_candidates(
         if resolver is not None and await contains_commit(context.repository, target_tip, resolver.resolves.theirs):
             continue  # the conflict was resolved in another way
         if worker.state != "complete":
-            print_to_stderr(
+            notice(
                 f"{branch}: left aside, since its worker is {worker.state}; podium merge {branch} takes it all the same"
             )
         elif other := await _find_resolving_branch(
             context.repository, tips_by_branch[branch], resolver, resolvers_by_branch
         ):
-            print_to_stderr(f"{branch}: left aside, since {other} is to resolve it and is not done")
+            notice(f"{branch}: left aside, since {other} is to resolve it and is not done")
         elif resolver is not None and (
             files := await find_unresolved_files(context.repository, tips_by_branch[branch], resolver.resolves)
         ):
-            print_to_stderr(f"{branch}: left aside, since marks of its conflict are left in {', '.join(files)}")
+            notice(f"{branch}: left aside, since marks of its conflict are left in {', '.join(files)}")
         else:
             ready.append(await _make_candidate(context, worker, target, resolvers_by_branch))
     return ready
@@ -160,14 +161,16 @@ async def _make_candidate(
     return MergeCandidate(branch=worker.name, base=target, after=after, notice=notice, resolves=resolver.resolves)
 
 
-async def _order_candidates(repository: Repository, candidates: Sequence[MergeCandidate]) -> list[MergeCandidate]:
+async def _order_candidates(
+    repository: Repository, candidates: Sequence[MergeCandidate], notice: Callable[[str], object]
+) -> list[MergeCandidate]:
     """The wagons without those in whose place another one goes; what builds on those goes behind that one."""
     if all(candidate.resolves is None for candidate in candidates):
         return list(candidates)
     tips_by_branch = await tips(repository, [candidate.branch for candidate in candidates])
     replacements = await _find_replacements(repository, candidates, tips_by_branch)
     for branch, other in replacements.items():
-        print_to_stderr(f"{branch}: {other} goes along in its place, resolved")
+        notice(f"{branch}: {other} goes along in its place, resolved")
     going = [
         candidate
         for candidate in candidates

@@ -1,0 +1,60 @@
+"""The overlap forecast of workers' branches: made for a repository, and as JSON fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..values.errors import Mistake
+from ..workspace.git.repository import Repository, call_git
+from ..workspace.git.revision import tips
+from ..workspace.merging.overlap_forecast import Forecast, Overlap, forecast
+
+
+async def read_current_branch(repository: Repository) -> str:
+    """The branch that is checked out in the repository itself. Raises Mistake where there is none."""
+    done = await call_git(Repository.at(repository.main_folder), "symbolic-ref", "--quiet", "--short", "HEAD")
+    if done.code != 0:
+        raise Mistake(f"no branch is checked out in {repository.main_folder}; --onto BRANCH says which one is meant")
+    return done.out.decode().strip()
+
+
+async def forecast_branches(root: Path, branches: Mapping[str, str], *, onto: str = "") -> Forecast | None:
+    """How branches, each given with its base, would go together, so far as they are there; None where none is."""
+    repository = Repository.at(root)
+    target = onto or await read_current_branch(repository)
+    existing = await tips(repository, branches)
+    bases = {branch: base for branch, base in branches.items() if branch in existing and branch != target}
+    return await forecast(repository, bases, onto=target) if bases else None
+
+
+def forecast_fields(merge_forecast: Forecast) -> dict[str, Any]:
+    """The forecast for programs."""
+    return {
+        "onto": merge_forecast.onto,
+        "branches": [
+            {
+                "branch": branch,
+                "files": [file.path for file in change.files],
+                "added": change.added,
+                "removed": change.removed,
+                "commits": list(change.commits),
+            }
+            for branch, change in merge_forecast.changes.items()
+        ],
+        "onto_target": [_overlap_fields(one) for one in merge_forecast.onto_target],
+        "pairs": [_overlap_fields(one) for one in merge_forecast.pairs],
+    }
+
+
+def _overlap_fields(one: Overlap) -> dict[str, Any]:
+    return {
+        "first": one.first,
+        "second": one.second,
+        "files": list(one.files),
+        "merges": one.merges,
+        "is_in": one.is_in,
+        "through": one.through or None,
+        "conflicts": [{"kind": clash.kind, "files": list(clash.files), "text": clash.text} for clash in one.conflicts],
+    }

@@ -1,0 +1,188 @@
+"""Health checks: what Podium finds in this environment, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import anyio
+
+from .. import __version__
+from ..config.settings_files import SettingsFiles, read_settings_files
+from ..engines.local_servers import find_coding_agents, find_servers, list_local_addresses
+from ..engines.model.providers import PROVIDERS, REHEARSAL
+from ..roster.discovery import load_roster
+from ..setup.settings import Settings, find_home_folder
+from ..store.sqlite.reader import StoreReader
+from ..system.locations import find_repo
+from ..values.diagnostic import filter_errors
+from ..values.errors import Mistake, PodiumError
+from ..values.plain_text import format_count
+from .model_choice import default_model_fields
+from .run_lookup import derive_run_state
+
+KEYS = tuple(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
+
+INSTALLERS = (
+    ("apt-get", "sudo apt-get install {}"),
+    ("dnf", "sudo dnf install {}"),
+    ("pacman", "sudo pacman -S {}"),
+    ("apk", "sudo apk add {}"),
+    ("zypper", "sudo zypper install {}"),
+    ("brew", "brew install {}"),
+)
+
+VERSION_SECONDS = 5.0
+
+
+class Fact(NamedTuple):
+    """One thing that was looked at: `fine`, good to know (`note`), or in the way of working (`problem`)."""
+
+    what: str
+    level: Literal["fine", "note", "problem"]
+    text: str
+
+
+def collect_facts(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
+    """Everything there is to say about this machine and folder."""
+    repo = find_repo(folder, home=find_home_folder(environ))
+    files = read_settings_files(find_home_folder(environ), repo)
+    try:
+        settings, wrong = Settings.from_files(files, environ, repo), ""
+    except Mistake as error:
+        settings, wrong = Settings.from_files(SettingsFiles(), environ, repo), str(error)
+    yield Fact("podium", "fine", f"{__version__}, in {Path(__file__).parents[2]}")
+    yield Fact("python", "fine", f"{platform.python_version()}, {sys.executable}")
+    yield Fact("platform", "fine", f"{platform.system()} {platform.release()}, {platform.machine()}")
+    yield check_settings(files, wrong)
+    yield from check_store(settings.store)
+    yield check_engine(settings, environ)
+    yield check_keys(environ)
+    yield check_local_servers(settings, environ)
+    yield check_coding_agents(environ)
+    yield check_git(repo)
+    yield check_sandbox(repo, settings)
+    yield check_agents(repo, settings.home)
+
+
+def check_store(store: Path) -> Iterator[Fact]:
+    """Whether the store opens and can be written, and what waits in it."""
+    if not store.exists():
+        above = next(place for place in store.absolute().parents if place.exists())
+        if os.access(above, os.W_OK):
+            yield Fact("store", "fine", f"{store}, which the first run makes")
+        else:
+            yield Fact("store", "problem", f"{store} cannot be made: {above} is not yours to write; set PODIUM_HOME")
+        return
+    try:
+        with StoreReader(store) as reader:
+            runs = reader.list_runs()
+    except PodiumError as error:
+        yield Fact("store", "problem", str(error))
+        return
+    if not os.access(store, os.W_OK) or not os.access(store.parent, os.W_OK):
+        yield Fact("store", "problem", f"{store} cannot be written; check its permissions, or set PODIUM_HOME")
+    else:
+        yield Fact("store", "fine", f"{store}, {format_count(len(runs), 'run')}")
+    waiting = [summary.id for summary in runs if derive_run_state(summary) == "resumable"]
+    if waiting:
+        yield Fact("to resume", "note", f"{', '.join(waiting)}; podium resume goes on with them")
+
+
+def check_settings(files: SettingsFiles, wrong: str) -> Fact:
+    """Which settings files were read, and what is to be said about them."""
+    if wrong:
+        return Fact("settings", "problem", f"{wrong}; the rest is told as if there were no settings files")
+    if not files.paths:
+        return Fact("settings", "fine", "no settings files; podium config path tells where they would be")
+    if not files.findings:
+        return Fact("settings", "fine", ", ".join(files.paths))
+    said = f"{', '.join(files.paths)}, {format_count(len(files.findings), 'finding')}, the first: {files.findings[0]}"
+    return Fact("settings", "note", f"{said}; podium config validate shows all")
+
+
+def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
+    """What agents think with that name nothing themselves, and why."""
+    default = default_model_fields(settings, environ)
+    first, because = default["models"][0], default["because"]
+    if first == REHEARSAL:
+        return Fact("engine", "note", f"rehearsal, because {because}: runs show the flow, and no model is asked")
+    return Fact("engine", "fine", f"{first} at {default['host']}, because {because}")
+
+
+def check_local_servers(settings: Settings, environ: Mapping[str, str]) -> Fact:
+    """Which servers of models answer on this machine."""
+    servers = anyio.run(find_servers, list_local_addresses(settings.add_provider_addresses(environ)))
+    if not servers:
+        return Fact("local servers", "note", "none answers; Ollama and others are found when they run")
+    found = ", ".join(f"{one.provider} at {one.url} ({format_count(len(one.models), 'model')})" for one in servers)
+    return Fact("local servers", "fine", f"{found}; podium models tells how to use them")
+
+
+def check_coding_agents(environ: Mapping[str, str]) -> Fact:
+    """Which coding agents are installed."""
+    names = ", ".join(find_coding_agents(environ))
+    return Fact("coding agents", "fine" if names else "note", names or "none on the path")
+
+
+def check_keys(environ: Mapping[str, str]) -> Fact:
+    """Which keys are in the environment, by name."""
+    names = [name for name in KEYS if environ.get(name)]
+    if not names:
+        return Fact("keys", "note", f"none; any of {', '.join(KEYS)} is used when it is set")
+    return Fact("keys", "fine", ", ".join(names))
+
+
+def check_git(repo: Path) -> Fact:
+    """Git's version. Workers will need git; what runs today does not."""
+    git = shutil.which("git")
+    if git is None:
+        return Fact("git", "note", f"not found; {_format_install_hint('git')}")
+    path = Path(git).resolve()
+    if not Path(git).is_absolute() or path.is_relative_to(repo.resolve()):
+        return Fact("git", "problem", f"PATH finds it inside the repository ({git}), so it was not run; mend PATH")
+    try:
+        # From the root, so that nothing of the repository is read.
+        said = subprocess.run([git, "--version"], cwd="/", capture_output=True, text=True, timeout=VERSION_SECONDS)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Fact("git", "note", f"{git} does not answer: {error}")
+    version = re.search(r"\d+\.\d+[.\d]*", said.stdout)
+    return Fact("git", "fine", f"{version[0] if version else 'unknown version'}, {git}")
+
+
+def check_sandbox(repo: Path, settings: Settings) -> Fact:
+    """Whether commands can be run here, shown by running some in the sandbox that they would get."""
+    from ..setup.sandbox_choice import choose_sandbox  # here, because it brings much along
+
+    sandbox = anyio.run(partial(choose_sandbox, repo, settings.home, settings.store, is_wanted=settings.sandbox))
+    sandbox.clean_up()
+    if sandbox.name in ("none", "missing"):
+        return Fact("sandbox", "note", sandbox.notice)
+    return Fact("sandbox", "fine", f"bubblewrap holds here; commands get the profile {sandbox.name}")
+
+
+def check_agents(repo: Path, home: Path) -> Fact:
+    """How many agents there are, and what is wrong with them."""
+    roster = load_roster(repo, home)
+    findings = (*roster.diagnostics, *roster.check())
+    own = sum(agent.source != "built-in" for agent in roster.agents.values())
+    text = f"{format_count(len(roster.agents), 'agent')}, {own} of them from {home} or {repo}"
+    if not findings:
+        return Fact("agents", "fine", text)
+    level: Literal["note", "problem"] = "problem" if filter_errors(findings) else "note"
+    return Fact("agents", level, f"{text}, {format_count(len(findings), 'finding')}; podium check shows them")
+
+
+def _format_install_hint(package: str) -> str:
+    command = next((how for program, how in INSTALLERS if shutil.which(program)), None)
+    if command is None:
+        return "install it with your system's package manager"
+    return f"get it with: {command.format(package)}"

@@ -1,0 +1,73 @@
+"""What runs cost: read from their timelines, in total or by operation, and as JSON fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from ..store.sqlite.reader import RunSummary, StoreReader
+from ..values.event import SCHEMA, decode_entry
+from ..values.usage import Usage, sum_usage
+from ..views.run_view import USAGE_KINDS, OperationNode, RunView, usage_of_event
+from .run_listing import run_summary_fields as run_fields
+from .run_lookup import RunState
+
+
+class RunCost(NamedTuple):
+    """A run as a list tells of it, and what it used, from its beginning to its end."""
+
+    run: dict[str, Any]
+    usage: Usage
+
+
+def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> RunCost:
+    """What a run used. Only what says so is read, which is little of a long timeline."""
+    run = run_fields(summary, now)
+    rows = reader.read_rows(summary.id)
+    usage = sum_usage(usage_of_event(decode_entry(row.line).event) for row in rows if row.kind in USAGE_KINDS)
+    return RunCost(run, structs.replace(usage, seconds=run["seconds"]))
+
+
+def costs_fields(costs: Sequence[RunCost]) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "schema": SCHEMA,
+        "runs": [{**cost.run, "usage": structs.asdict(cost.usage)} for cost in costs],
+        "usage": structs.asdict(sum_usage(cost.usage for cost in costs)),
+    }
+
+
+def node_usage(node: OperationNode, now: float) -> Usage:
+    """What an operation and all below it used, from its beginning to its end."""
+    return structs.replace(node.usage, seconds=(now if node.ended is None else node.ended) - node.started)
+
+
+def cost_tree_fields(word: RunState, run_view: RunView, *, now: float) -> dict[str, Any]:
+    """The same for programs."""
+    started = run_view.started
+    assert started is not None
+    return {
+        "schema": SCHEMA,
+        "run": run_view.run,
+        "state": word,
+        "agent": started.agent,
+        "started_at": run_view.started_at,
+        "usage": structs.asdict(structs.replace(run_view.usage, seconds=now - run_view.started_at)),
+        "tree": None if run_view.root is None else cost_node_fields(run_view.root, now),
+    }
+
+
+def cost_node_fields(node: OperationNode, now: float) -> dict[str, Any]:
+    """What an operation used itself, and with all below it."""
+    return {
+        "path": node.path,
+        "agent": node.agent,
+        "trigger": node.trigger,
+        "engine": node.engine,
+        "outcome": node.outcome,
+        "own": structs.asdict(node.own_usage),
+        "total": structs.asdict(node_usage(node, now)),
+        "children": [cost_node_fields(child, now) for child in node.children],
+    }

@@ -1,0 +1,64 @@
+"""The list of runs as JSON fields, and which runs are recent enough to be listed."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+from ..store.sqlite.reader import RunSummary
+from ..values.event import RunStarted
+from ..views.groups import Arrangement, Group
+from .run_lookup import derive_run_state, is_over
+
+MOST_ENDED = 20
+"""How many ended runs are listed."""
+
+
+def filter_recent_runs(runs: list[RunSummary], *, pinned: Container[str] = ()) -> list[RunSummary]:
+    """Those that have not ended or are pinned, and the last of those that have ended."""
+    ended = [summary for summary in runs if is_over(summary) and summary.id not in pinned]
+    old = {summary.id for summary in ended[MOST_ENDED:]}
+    return [summary for summary in runs if summary.id not in old]
+
+
+def run_summary_fields(summary: RunSummary, now: float) -> dict[str, Any]:
+    """A run as a list tells of it."""
+    started = summary.first.event
+    assert isinstance(started, RunStarted)
+    run_state = derive_run_state(summary)
+    return {
+        "id": summary.id,
+        "state": run_state,
+        "agent": started.agent,
+        "request": started.request.text,
+        "repo": started.repo,
+        "started_at": summary.first.at,
+        "seconds": (now if run_state == "running" else summary.last.at) - summary.first.at,
+        "entries": summary.last.seq,
+    }
+
+
+def run_group_fields(run: str, arrangement: Arrangement) -> dict[str, Any]:
+    """Where a run is listed. It is archived alone or with its group."""
+    grouped_run, group = arrangement.grouped_runs[run], arrangement.group_of(run)
+    assert group is not None
+    return {
+        "group": group.tag,
+        "name": grouped_run.name,
+        "pinned": grouped_run.is_pinned,
+        "archived": arrangement.is_archived(run),
+    }
+
+
+def group_fields(group: Group) -> dict[str, Any]:
+    """A group as a list tells of it."""
+    return {
+        "id": group.tag,
+        "name": group.name,
+        "kind": group.home.kind,
+        "repo": group.home.repo,
+        "team": group.home.team,
+        "pinned": group.is_pinned,
+        "archived": group.is_archived,
+        "position": group.position,
+    }

@@ -1,0 +1,9 @@
+"""The path of an operation in its run, such as `lead/advice:legal#1`."""
+
+from __future__ import annotations
+
+
+def parse_agent_name(operation: str) -> str:
+    """Whose part of the run an operation is: `lead/advice:legal#1` is that of `legal`."""
+    segment = operation.rpartition("/")[2]
+    return segment.partition(":")[2].rpartition("#")[0] or segment
