@@ -103,8 +103,7 @@ def end(code, end=os._exit):
     import anyio
     from pathlib import Path
     from podium.cli.workers.resume import mark_runs_resumed
-    from podium.runs.run_handle import drive_run
-from podium.setup.settings import Settings
+    from podium.setup.settings import Settings
 
     resumed = Path(__file__).with_name("resumed")
     if not resumed.exists():

@@ -128,7 +128,9 @@ class RunLauncher:
         `id` is one that was chosen before. `settings` are those that the run works with, where they are not the
         launcher's own. Raises Mistake for whatever would keep the run from starting.
         """
-        earlier_turns = await self._load_earlier_turns(options.get("after", ""))
+        # The process that takes a worker's run over loads them.
+        after = options.get("after", "") if worker_task is None else ""
+        earlier_turns = await self._load_earlier_turns(after)
         settings = settings or self.settings
         if (budget := options.get("budget")) is not None:
             settings = structs.replace(settings, budget=as_budget(budget))
