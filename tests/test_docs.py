@@ -89,3 +89,16 @@ def test_every_test_that_the_table_of_failures_names_exists() -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
 
     assert [name for name in sorted(named) if f"def {name}(" not in source] == []
+
+
+def test_the_design_names_files_and_folders_that_exist() -> None:
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "podium"
+    files = set(re.findall(r"\b[a-z_]+(?:/[a-z_]+)*\.py\b", page)) - {"tests/test_layers.py"}
+    folders = set(re.findall(r"^  ([a-z_]+)/  ", page, re.MULTILINE))
+
+    assert len(files) > 40
+    assert [name for name in sorted(files) if not list(source.rglob(name))] == []
+    assert {path.name for path in source.iterdir() if path.is_dir() and path.name != "__pycache__"} - folders <= {
+        *("roster", "config", "engines", "tools", "mcp_client", "workspace", "store")
+    }

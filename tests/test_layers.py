@@ -109,3 +109,25 @@ def test_the_rules_know_no_process_no_git_and_no_http() -> None:
             found += [f"{path.name} imports {name}" for name in names if name.split(".")[0] in forbidden]
 
     assert found == []
+
+
+def test_an_import_inside_a_function_says_why() -> None:
+    silent = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for function in ast.walk(ast.parse("\n".join(lines))):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            imports = sorted(
+                (node for node in ast.walk(function) if isinstance(node, ast.ImportFrom) and node.level),
+                key=lambda node: node.lineno,
+            )
+            said_until = 0  # a reason holds for the imports that follow it without a gap
+            for node in imports:
+                near = lines[node.lineno - 2 : node.end_lineno]
+                if any("#" in line for line in near) or node.lineno == said_until + 1:
+                    said_until = node.end_lineno or 0
+                else:
+                    silent.append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+
+    assert silent == []

@@ -77,11 +77,11 @@ class Engines:
 
     def _make_engine(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
         if model_names == (SCRIPTED,):
-            from .script import ScriptedWire
+            from .script import ScriptedWire  # for start-up time: each engine is loaded when it is used
 
             return ModelEngine(Model(wire=ScriptedWire(), add_cost=add_zero_cost), name=SCRIPTED)
         if model_names == (REHEARSAL,):
-            from .rehearsal import RehearsalWire
+            from .rehearsal import RehearsalWire  # for start-up time: each engine is loaded when it is used
 
             return ModelEngine(Model(wire=RehearsalWire(), add_cost=add_zero_cost), name=REHEARSAL)
         models = [self._make_model(agent, one, model=model, url=url) for one in model_names]
@@ -111,16 +111,16 @@ class Engines:
         key = self._environ.get(provider.key_name or "", "")
         if provider.key_name and not key and url == provider.base_url:
             raise Mistake(f"{agent.name} thinks with a model of {provider.name}, but {provider.key_name} is not set")
-        from .model.http_wire import find_proxy
+        from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first wire
 
         key_name = provider.key_name or "a key"
         if provider.wire == "anthropic":
-            from .model.anthropic_wire import AnthropicWire
+            from .model.anthropic_wire import AnthropicWire  # for start-up time: each wire is loaded when it is used
 
             return AnthropicWire(
                 self._get_client, url, key, key_name=key_name, provider=provider.name, proxy=find_proxy(url)
             )
-        from .model.openai_wire import OpenAIWire
+        from .model.openai_wire import OpenAIWire  # for start-up time: each wire is loaded when it is used
 
         return OpenAIWire(
             self._get_client,

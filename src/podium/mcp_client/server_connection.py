@@ -41,6 +41,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from .. import __version__
 from ..core.engine import ToolAnswer
 from ..values.errors import Mistake, find_first_error
 from ..values.plain_text import cut_middle, escape_unprintable, truncate_text
@@ -220,8 +221,6 @@ class Connection:
     # How it is reached
 
     def _build_client(self, transport: Any) -> AbstractAsyncContextManager[Client]:
-        from .. import __version__
-
         async def handle_message(message: IncomingMessage) -> None:
             if isinstance(message, ToolListChangedNotification):
                 self._may_have_changed.set()

@@ -100,8 +100,8 @@ class RunTools:
     def _toolbox_for(self, rules: Rules, sandbox: CommandSandbox | None) -> Toolbox:
         """The tools of this run for those who live by these rules: what they may not read, no search shows."""
         if (rules, sandbox) not in self._toolboxes:
-            from ..tools.file_listing import holds_secrets
-            from ..tools.toolset import Toolbox  # here, because a run without tools has no use for it
+            from ..tools.file_listing import holds_secrets  # for start-up time: a run without tools needs neither
+            from ..tools.toolset import Toolbox
 
             def is_hidden(path: str) -> bool:
                 read = Action(run="", agent="", tool="read_file", arguments={"path": path})

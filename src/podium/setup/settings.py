@@ -40,6 +40,7 @@ from ..engines.model.providers import (
     resolve_base_url,
     without_credentials,
 )
+from ..system.locations import find_repo
 from ..values.agent import Agent, Budget, Permissions
 from ..values.errors import Mistake
 from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
@@ -262,8 +263,6 @@ def _choose_store_path(named: str | None, home: Path, repo: Path | None, sources
     if named is None:
         return home / "podium.db"
     if named == "local":
-        from ..system.locations import find_repo
-
         return (repo or find_repo(Path.cwd(), home=home)).absolute() / ".podium" / "podium.db"
     base = home if sources["store"] == "user file" else Path()
     return (base / Path(named).expanduser()).absolute()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def podium_repo(request: pytest.FixtureRequest) -> Path:
     """The repository that agents are taken from: the one that the test's file is in. Override it for another."""
-    from ..system.locations import find_repo
+    from ..system.locations import find_repo  # for start-up time: pytest loads this plug-in in every project
 
     return find_repo(request.path.parent)
 
@@ -32,7 +32,7 @@ def podium_repo(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture
 def podium_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A temporary PODIUM_HOME, and an environment without any setting of Podium's and any model's key."""
-    from ..engines.model.providers import PROVIDERS
+    from ..engines.model.providers import PROVIDERS  # for start-up time: pytest loads this plug-in in every project
 
     # Not in tmp_path: that one is the test's own, and its long name would drive the store's sockets out of it.
     home = tmp_path_factory.mktemp("podium")
@@ -50,7 +50,7 @@ def scripted(
     podium_repo: Path, podium_home: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Scripted:
     """Agents that say what the test tells them: `agent` or `says`, then `run`, `heard`, `entries`."""
-    from ..setup.settings import Settings
+    from ..setup.settings import Settings  # for start-up time: pytest loads this plug-in in every project
     from .scripted import Scripted
 
     workspace = tmp_path_factory.mktemp("workspace")
@@ -63,7 +63,7 @@ def scripted(
 @pytest.fixture
 def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedModel]:
     """A model on loopback that says what the test tells it, with the environment of every provider pointed at it."""
-    from .served_model import serve_model
+    from .served_model import serve_model  # for start-up time: pytest loads this plug-in in every project
 
     with serve_model() as model:
         for name, value in model.environment().items():
@@ -75,7 +75,7 @@ def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 def _remove_wakeup_folder(store: Path) -> None:
     """Remove the folder of the store's sockets, which is not beside the store where that path is too long."""
     if store.exists():
-        from ..store.wakeup import ensure_socket_folder
+        from ..store.wakeup import ensure_socket_folder  # for start-up time: pytest loads this plug-in in every project
 
         with suppress(OSError):
             ensure_socket_folder(store).rmdir()

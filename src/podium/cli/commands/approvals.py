@@ -11,7 +11,7 @@ import click
 
 from ...runs.run_lookup import derive_run_state
 from ...setup.settings import Settings
-from ...store.sqlite.open_requests import OpenRequest, list_open_requests
+from ...store.sqlite.open_requests import OpenRequest, find_open_request, list_open_requests
 from ...values.event import SCHEMA, PermissionAsked
 from ...values.operation_path import parse_agent_name
 from ..terminal.request_prompt import format_asker, format_permission_request, format_question
@@ -26,8 +26,6 @@ def approvals_command(id: str | None, is_json: bool) -> None:
     store = Settings.load().store
     requests = list_open_requests(store) if store.exists() else []
     if id is not None:
-        from ...store.sqlite.open_requests import find_open_request
-
         requests = [find_open_request(store, id)]
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "waiting": [request_fields(one) for one in requests]}))

@@ -221,7 +221,7 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
     # Here, because no other command of this group needs what it takes to work on runs.
     import anyio
 
-    from ...app import App
+    from ...app import App  # for start-up time: only deleting a group ends runs
     from ...runs.run_lookup import is_over, wait_for_end_or_pause
     from ...store.sqlite.reader import StoreReader
     from ...values.event import RunEnded

@@ -267,7 +267,7 @@ def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path
 
 def _read_mapping(path: Path, root: Path | None) -> MappingNode:
     """The keys of a settings file, or of an agent's."""
-    from ...config import settings_reading
+    from ...config import settings_reading  # for start-up time: only `policy test` reads files
     from ...roster import agent_file, bounded_file
 
     try:

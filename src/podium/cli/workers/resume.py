@@ -67,7 +67,7 @@ def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> list[W
 
 async def mark_runs_resumed(store: Path, runs: list[str]) -> None:
     """Note that runs are paused no longer, and leave them to whoever works on them. Raises RunOver."""
-    from ...core.timeline import Timeline
+    from ...core.timeline import Timeline  # for start-up time: listing needs none of it
     from ...setup.preflight import require_not_ended
     from ...store.sqlite.store import SqliteStore
 
