@@ -15,11 +15,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from .harness import ROOT, Bench
-from .line import Line
-from .machine import describe_machine, raise_open_files, read_load_averages
+from .machine_info import describe_machine, raise_open_files, read_load_averages
 from .peers.environment import PEERS, ensure_interpreter, read_pinned_versions
+from .result_line import Line
+from .result_table import format_table
 from .rows import ROWS
-from .table import format_table
 
 LATEST = ROOT / "benchmarks" / "results" / "latest.json"
 

@@ -12,15 +12,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from benchmarks import clearance, crew
+from benchmarks import permission_requests, team_scenario
 from benchmarks.child import Open
 from benchmarks.children import podium_team, raw_team
 from benchmarks.children.counting_model import Conversations
-from benchmarks.council import make_message
+from benchmarks.discussion_scenario import make_message
 from benchmarks.harness import LIMIT, OURS, BenchmarkFailed, Sample, Spread, interleave_samples
-from benchmarks.line import MILLISECONDS, PER_SECOND, Goal, Line, Unit, max_ratio
+from benchmarks.result_line import MILLISECONDS, PER_SECOND, Goal, Line, Unit, max_ratio
+from benchmarks.result_table import format_table
 from benchmarks.rows import ROWS
-from benchmarks.table import format_table
 
 from podium import Settings
 from podium.engines.model.model_wire import Message, ModelCall
@@ -91,7 +91,7 @@ def test_the_rows_can_be_listed() -> None:
 async def collect_calls(open_: Open) -> list[str]:
     """What a team's program sends to the model, in an order that does not depend on which worker is first."""
     async with ModelServer() as server, open_(server.url) as call:
-        assert await call() == crew.ANSWER
+        assert await call() == team_scenario.ANSWER
     return sorted(repr((one.call.system, one.call.messages, one.call.tools)) for one in server.calls)
 
 
@@ -129,10 +129,10 @@ def test_only_what_goes_on_from_a_conversation_word_for_word_counts_as_repeated(
 
 @pytest.mark.parametrize("what", ["edit", "command"])
 def test_permission_is_asked_for_something_else_each_time_and_the_rules_allow_it(what: str, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(clearance.RULES)
+    (tmp_path / "config.yaml").write_text(permission_requests.RULES)
     rules = Settings.load({"PODIUM_HOME": str(tmp_path)}).build_rules()
 
-    actions = [clearance.make_request(what, number).action for number in range(100)]
+    actions = [permission_requests.make_request(what, number).action for number in range(100)]
 
     assert len({action.digest for action in actions}) == len(actions)
     assert {check(action, rules).decision for action in actions} == {"allow"}

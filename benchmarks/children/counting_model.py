@@ -19,7 +19,7 @@ from podium.engines.model.model_wire import Message, ModelCall
 from podium.engines.script import Move, compute_move_usage, last_request
 from podium.testing.model_server import ModelServer
 
-from ..council import ANSWER, GO_ON, IS_OVER, MEMBER, make_message
+from ..discussion_scenario import ANSWER, GO_ON, IS_OVER, MEMBER, make_message
 
 Words = tuple[tuple[str, str], ...]
 """Messages of a conversation: who, and what."""

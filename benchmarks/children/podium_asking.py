@@ -11,8 +11,8 @@ from podium.workers.wire.wire_message import Approve, Handshake, PermissionRespo
 from podium.workers.wire.worker_connection import connect_to_commander
 
 from ..child import serve
-from ..clearance import WORKER, make_quantile_sample, make_request
 from ..heap import warm_up_heap
+from ..permission_requests import WORKER, make_quantile_sample, make_request
 
 _numbers = count()
 

@@ -17,7 +17,7 @@ from podium.workers.commander import Commander
 from podium.workers.commander_socket import bind_socket, commander_socket_path
 from podium.workers.wire.worker_connection import ExpectedWorker, WorkerTokens, serve_workers
 
-from ..clearance import RULES, WORKER
+from ..permission_requests import RULES, WORKER
 
 
 async def main(folder: Path) -> None:

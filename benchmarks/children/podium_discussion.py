@@ -10,7 +10,17 @@ from podium import Agent, App, Settings
 from podium.values.agent import Member, Team
 
 from ..child import Clock, serve
-from ..council import ANSWER, COORDINATOR, LEAD, LEAD_PROMPT, MEMBER, MEMBER_PROMPT, PROMPTS, TOPIC, member_names
+from ..discussion_scenario import (
+    ANSWER,
+    COORDINATOR,
+    LEAD,
+    LEAD_PROMPT,
+    MEMBER,
+    MEMBER_PROMPT,
+    PROMPTS,
+    TOPIC,
+    member_names,
+)
 from ..heap import warm_up_heap
 
 

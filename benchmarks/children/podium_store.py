@@ -14,7 +14,7 @@ from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.store import SqliteStore
 
 from ..child import Clock, serve
-from ..history import STREAMED, MemoryLease
+from ..sample_timelines import STREAMED, MemoryLease
 
 
 async def append(request: dict[str, Any]) -> dict[str, float]:

@@ -11,8 +11,8 @@ from podium import Agent, App, Settings
 from podium.values.agent import Member, Team
 
 from ..child import MODEL, Call, make_calls_job, serve
-from ..crew import LEAD, PROMPTS, REQUEST, WORKERS, worker_prompt
 from ..heap import warm_up_heap
+from ..team_scenario import LEAD, PROMPTS, REQUEST, WORKERS, worker_prompt
 
 
 @asynccontextmanager

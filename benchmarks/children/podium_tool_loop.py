@@ -11,8 +11,8 @@ from podium import Agent, App, Settings
 from podium.tools.python_function import repeatable
 
 from ..child import MODEL, Call, make_calls_job, serve
-from ..harbour import PROMPT, REQUEST, depth
 from ..heap import warm_up_heap
+from ..tool_loop_scenario import PROMPT, REQUEST, depth
 
 
 @asynccontextmanager

@@ -12,8 +12,8 @@ from typing import Any
 from podium.workers.wire.link import DEFAULT_LIMITS, encode_line
 
 from ..child import serve
-from ..clearance import make_quantile_sample, make_request
 from ..heap import warm_up_heap
+from ..permission_requests import make_quantile_sample, make_request
 
 _numbers = count()
 

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from ..child import Clock, serve
-from ..council import (
+from ..discussion_scenario import (
     ANSWER,
     COORDINATOR,
     LEAD_PROMPT,

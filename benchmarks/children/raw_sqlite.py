@@ -15,7 +15,7 @@ from podium.core.timeline import Timeline
 from podium.store.sqlite.schema import open_connection
 
 from ..child import Clock, serve
-from ..history import STREAMED, MemoryLease
+from ..sample_timelines import STREAMED, MemoryLease
 
 INSERT = "INSERT INTO entry (run, seq, epoch, kind, key, line, hash) VALUES "
 PLACEHOLDERS = "(?,?,?,?,?,?,?)"

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from ..child import MODEL, Call, make_calls_job, serve
-from ..crew import LEAD, parse_assignments, planning_prompt, synthesis_prompt, task_prompt, worker_prompt
 from ..heap import warm_up_heap
+from ..team_scenario import LEAD, parse_assignments, planning_prompt, synthesis_prompt, task_prompt, worker_prompt
 from .raw_chat import Message, stream_reply
 
 

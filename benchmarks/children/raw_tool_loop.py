@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 
 from ..child import MODEL, Call, make_calls_job, serve
-from ..harbour import PROMPT, REQUEST, TOOL, depth
 from ..heap import warm_up_heap
+from ..tool_loop_scenario import PROMPT, REQUEST, TOOL, depth
 
 
 @asynccontextmanager

@@ -12,8 +12,8 @@ from langgraph.graph import END, START, StateGraph  # type: ignore[import-not-fo
 from langgraph.types import Send  # type: ignore[import-not-found]  # likewise
 
 from ..child import MODEL, Call, make_calls_job, serve
-from ..crew import LEAD, parse_assignments, planning_prompt, synthesis_prompt, task_prompt, worker_prompt
 from ..heap import warm_up_heap
+from ..team_scenario import LEAD, parse_assignments, planning_prompt, synthesis_prompt, task_prompt, worker_prompt
 
 
 class State(TypedDict, total=False):

@@ -10,8 +10,8 @@ from langchain_openai import ChatOpenAI  # type: ignore[import-not-found]  # it 
 from langgraph.prebuilt import create_react_agent  # type: ignore[import-not-found]  # likewise
 
 from ..child import MODEL, Call, make_calls_job, serve
-from ..harbour import PROMPT, REQUEST, depth
 from ..heap import warm_up_heap
+from ..tool_loop_scenario import PROMPT, REQUEST, depth
 
 
 @asynccontextmanager

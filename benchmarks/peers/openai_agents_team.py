@@ -11,8 +11,16 @@ import agents  # type: ignore[import-not-found]  # it is in an environment of it
 from openai import AsyncOpenAI  # type: ignore[import-not-found]  # likewise
 
 from ..child import MODEL, Call, make_calls_job, serve
-from ..crew import LEAD, WORKERS, parse_assignments, planning_prompt, synthesis_prompt, task_prompt, worker_prompt
 from ..heap import warm_up_heap
+from ..team_scenario import (
+    LEAD,
+    WORKERS,
+    parse_assignments,
+    planning_prompt,
+    synthesis_prompt,
+    task_prompt,
+    worker_prompt,
+)
 
 
 @asynccontextmanager

@@ -9,8 +9,8 @@ import agents  # type: ignore[import-not-found]  # it is in an environment of it
 from openai import AsyncOpenAI  # type: ignore[import-not-found]  # likewise
 
 from ..child import MODEL, Call, make_calls_job, serve
-from ..harbour import PROMPT, REQUEST, depth
 from ..heap import warm_up_heap
+from ..tool_loop_scenario import PROMPT, REQUEST, depth
 
 
 @asynccontextmanager

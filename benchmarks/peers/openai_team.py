@@ -10,8 +10,8 @@ from typing import Any
 from openai import AsyncOpenAI  # type: ignore[import-not-found]  # it is in an environment of its own
 
 from ..child import MODEL, Call, make_calls_job, serve
-from ..crew import LEAD, parse_assignments, planning_prompt, synthesis_prompt, task_prompt, worker_prompt
 from ..heap import warm_up_heap
+from ..team_scenario import LEAD, parse_assignments, planning_prompt, synthesis_prompt, task_prompt, worker_prompt
 
 
 @asynccontextmanager

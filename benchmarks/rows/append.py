@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from ..harness import LIMIT, OURS, Bench, interleave_samples, start_child
-from ..line import PER_SECOND, Goal, Line, make_line, max_ratio
+from ..result_line import PER_SECOND, Goal, Line, make_line, max_ratio
 
 ROUNDS = 7
 EVENTS = 10_000

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from ..council import COORDINATOR, MEMBER
+from ..discussion_scenario import COORDINATOR, MEMBER
 from ..harness import (
     LIMIT,
     OURS,
@@ -24,7 +24,7 @@ from ..harness import (
     start_child,
     start_process,
 )
-from ..line import Line, Unit, make_line, max_ratio
+from ..result_line import Line, Unit, make_line, max_ratio
 
 TIMES = 7
 SHAPES = ((2, 5), (4, 5), (8, 5), (4, 2), (4, 20))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..harness import LIMIT, OURS, REPLY, Bench, Sample, interleave_samples, start_child, start_model_server
-from ..line import KILOBYTES, Goal, Line, Unit, make_line
+from ..result_line import KILOBYTES, Goal, Line, Unit, make_line
 
 ROUNDS = 5
 CALLS = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..harness import Bench, start_model_server
-from ..line import Line, make_line, max_ratio
+from ..result_line import Line, make_line, max_ratio
 from .calling import start_callers
 
 ROUNDS = 12

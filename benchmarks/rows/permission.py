@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from ..harness import LIMIT, OURS, Bench, BenchmarkFailed, interleave_samples, start_child, start_process
-from ..line import Goal, Line, Unit, make_line, max_ratio
+from ..result_line import Goal, Line, Unit, make_line, max_ratio
 
 ROUNDS = 9
 TIMES = 400

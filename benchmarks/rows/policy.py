@@ -12,7 +12,7 @@ from podium.policy import Rules, check
 from podium.values.action import Action
 
 from ..harness import LIMIT, OURS, Bench, Sample, interleave_samples
-from ..line import Goal, Line, Unit, make_line
+from ..result_line import Goal, Line, Unit, make_line
 
 ROUNDS = 9
 CHECKS = 400

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from ..harness import LIMIT, OURS, Bench, interleave_samples, start_child
-from ..history import write_long_run
-from ..line import Line, make_line, max_ratio
+from ..result_line import Line, make_line, max_ratio
+from ..sample_timelines import write_long_run
 
 ROUNDS = 9
 EVENTS = 10_000

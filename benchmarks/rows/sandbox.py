@@ -14,7 +14,7 @@ from podium.values.errors import Mistake
 from podium.workspace.sandbox.bubblewrap import Sandbox
 
 from ..harness import LIMIT, OURS, Bench, BenchmarkFailed, Sample, interleave_samples
-from ..line import Goal, Line, make_line
+from ..result_line import Goal, Line, make_line
 
 ROUNDS = 50
 COMMAND = ["/bin/true"]

@@ -13,7 +13,7 @@ from time import perf_counter
 from podium import Agent, App, Settings
 
 from ..harness import LIMIT, OURS, Bench, BenchmarkFailed, Sample, interleave_samples
-from ..line import Goal, Line, make_line, max_ratio
+from ..result_line import Goal, Line, make_line, max_ratio
 
 ROUNDS = 15
 RUNS = 10

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ..harness import OURS, Bench, BenchmarkFailed, Child, Sample, interleave_samples, start_process
-from ..line import Line, make_line, max_ratio
+from ..result_line import Line, make_line, max_ratio
 from .contest import start_contestants
 
 ROUNDS = 5

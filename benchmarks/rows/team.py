@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ..crew import ANSWER, CALLS_IN_A_ROW
 from ..harness import LIMIT, Bench, Child, Sample, interleave_samples, start_model_server
-from ..line import Line, make_line, max_ratio
+from ..result_line import Line, make_line, max_ratio
+from ..team_scenario import ANSWER, CALLS_IN_A_ROW
 from .contest import start_contestants
 
 ROUNDS = 12

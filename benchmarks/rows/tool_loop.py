@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ..harbour import ANSWER
 from ..harness import Bench, interleave_samples, start_model_server
-from ..line import Line, make_line, max_ratio
+from ..result_line import Line, make_line, max_ratio
+from ..tool_loop_scenario import ANSWER
 from .contest import start_contestants
 
 ROUNDS = 12

@@ -14,7 +14,7 @@ from threading import Lock
 from time import perf_counter
 
 from ..harness import LIMIT, OURS, Bench, BenchmarkFailed, Sample, Take, interleave_samples, start_process
-from ..line import Goal, Line, Unit, make_line, max_ratio
+from ..result_line import Goal, Line, Unit, make_line, max_ratio
 from ..worker_lab import WorkerLab, make_repository, open_worker_lab, run_git
 
 ROUNDS = 15

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .harness import LIMIT, OURS, Spread
-from .line import Line, Unit
+from .result_line import Line, Unit
 
 
 def format_table(lines: Sequence[Line], peers: Sequence[str]) -> str:
