@@ -79,7 +79,7 @@ def test_every_selectable_mode_can_run_and_the_other_is_refused_before_the_run_s
     assert set(RUNNABLE_MODES) == set(MODES)
     assert (asked.exit_code, written.exit_code) == (2, 2)
     assert "'collaborate' is not one of" in asked.stderr
-    assert "in mode collaborate, which this release cannot run yet; it can run broadcast, " in written.stderr
+    assert "in mode collaborate, which is not supported yet; supported modes: broadcast, " in written.stderr
     assert not desk.store.exists() or not desk.runs()
 
 

@@ -67,7 +67,7 @@ async def test_one_success_is_needed_unless_the_agent_says_otherwise(studio: Stu
 
     assert careful.outcome == "failed"
     assert careful.error is not None
-    assert careful.error.startswith("boss: 0 of 2 advisors answered and 1 must (legal: ")
+    assert careful.error.startswith("boss: 0 of 2 advisors answered; 1 required (legal: ")
     assert "risk: " in careful.error
     assert studio.heard("boss") == []
     assert bold.text == "go"

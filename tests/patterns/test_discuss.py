@@ -87,7 +87,7 @@ async def test_a_coordinator_that_fails_after_a_round_does_not_stop_the_discussi
     result = await studio.run("lead", "Talk.")
 
     assert get_discussion_ended(studio, result).by == "consensus"
-    assert any("had no say after round 1" in event.text for event in studio.events(result, Noticed))
+    assert any("The coordinator failed after round 1" in event.text for event in studio.events(result, Noticed))
     assert result.text.startswith(FALLBACK)
 
 

@@ -41,7 +41,7 @@ async def test_an_agent_that_never_fits_fails_with_the_reason(studio: Studio) ->
 
     result = await studio.run("judge", "how good?")
 
-    assert result.error == "judge: its answer does not fit its output schema: it is no JSON"
+    assert result.error == "judge: its answer does not match its output schema: it is no JSON"
 
 
 @pytest.mark.parametrize("text", ['{"score": 1}', 'Here:\n```json\n{"score": 1}\n```\nbye', ' {"score":1}\n'])
@@ -67,7 +67,7 @@ def test_excessively_nested_json_does_not_fit() -> None:
 async def test_an_invalid_schema_is_refused_before_the_model_is_called(studio: Studio) -> None:
     studio.agent("judge", output={"type": "nonsense"})
 
-    with pytest.raises(Mistake, match=r"the output of judge is no JSON schema: at \$.type"):
+    with pytest.raises(Mistake, match=r"the output of judge is not a valid JSON schema: at \$.type"):
         await studio.run("judge", "how good?")
 
     assert studio.calls == []

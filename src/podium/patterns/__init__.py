@@ -1,4 +1,4 @@
-"""Patterns: small functions over operations. The names here are for patterns of your own."""
+"""Patterns: async functions that run an operation. The names exported here are for writing your own patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advisors: agents that are heard, all at once, before the agent itself begins."""
+"""Advisors: agents that analyse a request, all at once, before the agent itself starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..values.request import Part, Request, escape_headings
 
 
 async def gather_advice(op: Operation, request: Request) -> Request:
-    """The request with every advisor's analysis; the request itself for an agent without advisors."""
+    """Return the request with every advisor's analysis, or unchanged if the agent has no advisors."""
     advisors = op.agent.advisors
     if advisors is None:
         return request
@@ -25,13 +25,13 @@ async def gather_advice(op: Operation, request: Request) -> Request:
     if len(heard) < count_required(advisors):
         reasons = "; ".join(str(part.failure) for part in unavailable)
         raise op.make_error(
-            "advice", f"{len(heard)} of {len(parts)} advisors answered and {count_required(advisors)} must ({reasons})"
+            "advice", f"{len(heard)} of {len(parts)} advisors answered; {count_required(advisors)} required ({reasons})"
         )
     return structs.replace(request, text=format_advised_request(request.text, parts), origin=request.original)
 
 
 async def run_advisors(op: Operation, names: Sequence[str], request: Request, *, timeout: float) -> list[Part]:
-    """How each did, in the listed order. One that fails is an outcome; cancelling `op` cancels them all."""
+    """Run the advisors and return their outcomes, in the listed order. Cancelling `op` cancels them all."""
     children = [op.child(name, "advice") for name in names]
     parts: dict[int, Part] = {}
 
@@ -45,7 +45,7 @@ async def run_advisors(op: Operation, names: Sequence[str], request: Request, *,
 
 
 def count_required(advisors: Advisors) -> int:
-    """How many advisors must have answered."""
+    """Return how many advisors must answer."""
     match advisors.require:
         case "all":
             return len(advisors.agents)
@@ -58,7 +58,7 @@ def count_required(advisors: Advisors) -> int:
 
 
 def format_advised_request(request: str, parts: Sequence[Part]) -> str:
-    """The request and the analyses under headings that nothing inside them can forge."""
+    """Format the request and the analyses under headings, which are escaped inside the texts."""
     sections = "".join(
         f"\n\n### From {part.agent}\n\n"
         + (escape_headings(part.text, _HEADING) if part.failure is None else describe_unavailable(part))
@@ -68,7 +68,7 @@ def format_advised_request(request: str, parts: Sequence[Part]) -> str:
 
 
 def describe_unavailable(part: Part) -> str:
-    """What stands in the place of an analysis that there is not."""
+    """Return the text that replaces a missing analysis."""
     failure = part.failure
     assert failure is not None
     return escape_headings(f"unavailable: {failure.describe_to(part.agent)}", _HEADING)

@@ -1,4 +1,4 @@
-"""Broadcast: the same request to every member at once; all their answers side by side."""
+"""Broadcast: every member gets the same request at once, and the answer holds all their answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .team_members import format_answers, get_team_options, make_team_failure, r
 
 
 async def run_broadcast(op: Operation, request: Request) -> Answer:
-    """What each member answers, in member order. The lead has no turn."""
+    """Send the request to every member at once and return all answers, in member order. The lead has no turn."""
     own = get_team_options(op)
     children = [op.child(agent, "member") for agent in resolve_members(op).values()]
     parts: dict[int, Part] = {}

@@ -1,4 +1,4 @@
-"""Delegating: tools with which an agent sends workers of its own, looks after them and hears what came of them."""
+"""Delegation tools: an agent starts its own workers, checks on them, gets their results and cancels them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .in_worker import DEFAULT_BUDGET_SHARE, UNSENT, make_limit_pause, start_wor
 
 TOOL_NAMES = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
 LONGEST_WAIT = 45.0
-"""Callers that wait longer are dropped by some engines: the result is asked for again."""
+"""Some engines drop tool calls that take longer, so the agent has to ask for the result again."""
 
 G = TypeVar("G", bound=Struct)
 
 
 def make_delegation_tools(op: Operation) -> tuple[Tool, ...]:
-    """The tools that the agent's file names, where there is a way to workers."""
+    """Create the delegation tools that the agent's file names, if workers can be started."""
     wanted = [name for name in op.agent.tools or () if name in TOOL_NAMES]
     if not wanted or op.placement is None:
         return ()
@@ -37,17 +37,17 @@ def make_delegation_tools(op: Operation) -> tuple[Tool, ...]:
 
 
 class NoArguments(Struct, frozen=True):
-    """What a tool is given that needs nothing."""
+    """Arguments of a tool that takes none."""
 
 
 class BranchArguments(Struct, frozen=True, kw_only=True):
-    """A worker, by its branch."""
+    """Arguments that name a worker by its branch."""
 
     branch: str
 
 
 class BudgetArguments(Struct, frozen=True, kw_only=True):
-    """What a worker may use at most."""
+    """Limits for a worker."""
 
     usd: Annotated[float, Meta(gt=0)] | None = None
     tokens: Annotated[int, Meta(gt=0)] | None = None
@@ -55,7 +55,7 @@ class BudgetArguments(Struct, frozen=True, kw_only=True):
 
 
 class DelegateTaskArguments(Struct, frozen=True, kw_only=True):
-    """A task for a worker. What would let it do more than the one that sends it may is nothing to ask for here."""
+    """Arguments of `delegate_task`. None of them gives the worker more rights than its sender has."""
 
     branch: str
     task: str
@@ -68,11 +68,11 @@ class DelegateTaskArguments(Struct, frozen=True, kw_only=True):
 
     @property
     def after_branches(self) -> tuple[str, ...]:
-        """Those whose workers have to succeed first."""
+        """Branches whose workers have to succeed first."""
         return (self.after,) if isinstance(self.after, str) else tuple(dict.fromkeys(self.after))
 
     def as_worker_options(self) -> PlacementOptions:
-        """The same for whoever sends it."""
+        """Return the options for the placement."""
         limits = structs.asdict(self.budget)
         return PlacementOptions(
             after=self.after_branches,
@@ -83,7 +83,7 @@ class DelegateTaskArguments(Struct, frozen=True, kw_only=True):
 
 
 class _WorkerDelegation:
-    """The workers that one operation has sent, as its timeline knows them."""
+    """The workers that one operation has sent, read from its timeline."""
 
     def __init__(self, op: Operation) -> None:
         self._op = op
@@ -154,7 +154,7 @@ class _WorkerDelegation:
         try:
             if sent is None:
                 for other in self._list_workers():
-                    await self._poll_outcome(other)  # what was kept for those that are through is free again
+                    await self._poll_outcome(other)  # releases the budget reserved for finished workers
                 own = combine_strictest(None if agent is None else agent.budget, options.budget)
                 budget = op.allowance.compute_worker_budget(own, share=DEFAULT_BUDGET_SHARE, agent=op.agent.name)
                 sent = WorkerSent(run=secrets.token_hex(6), branch=arguments.branch, task=arguments.task, budget=budget)
@@ -206,7 +206,7 @@ class _WorkerDelegation:
         return ToolAnswer(text=f"The worker on {sent.branch} is told to end.")
 
     async def _poll_outcome(self, sent: WorkerSent) -> WorkerReturned | None:
-        """How a worker ended, recorded once; None while it has not."""
+        """Return a worker's result, which is recorded once, or None while it is running."""
         at = self._op.scope.child(f"worker:{sent.run}")
         if (known := at.find_outcome(WorkerReturned)) is not None:
             return known
@@ -215,7 +215,7 @@ class _WorkerDelegation:
         return None if ended is None else at.record_outcome(ended)
 
     def _list_workers(self) -> list[WorkerSent]:
-        """The workers that have begun."""
+        """Return the workers that were started."""
         events = self._op.scope.timeline.find_events_below(self._op.scope.path, WorkerSent, WorkerReturned)
         refused = {one.run for one in events if isinstance(one, WorkerReturned) and one.error.startswith(UNSENT)}
         return [one for one in events if isinstance(one, WorkerSent) and one.run not in refused]
@@ -240,7 +240,7 @@ def _make_tool(
     act: Callable[[G, Scope], Awaitable[ToolAnswer]],
 ) -> Tool:
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
-        # What is left out is left empty by some models.
+        # Some models send empty values for arguments that they leave out.
         said = {field: value for field, value in call.arguments.items() if value not in (None, "", {})}
         try:
             arguments = msgspec.convert(said, argument_type)

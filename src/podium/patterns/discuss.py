@@ -1,7 +1,7 @@
-"""Discuss: members deliberate on a shared channel, in rounds, until there is a reason to end; the lead answers.
+"""Discuss: members talk in rounds on a shared channel until there is a reason to end, and the lead answers.
 
-Only what is said with `broadcast`, voted, or replied without either is shared. Each member goes on with
-its own conversation from round to round and hears each message once.
+Members share broadcasts and votes, and a reply that comes without either. Each member keeps its own conversation
+from round to round and receives each message once.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from .team_members import get_team_options, resolve_members
 from .team_prompts import render_prompt
 
 EndReason = Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left", "budget", "stopped"]
-FALLBACK = "[no answer of the coordinator's: the discussion itself follows]"
+FALLBACK = "[the coordinator gave no answer; the discussion follows]"
 CHARACTERS_A_TOKEN = 4
 PASS = "pass"
 
 
 async def run_discuss(op: Operation, request: Request) -> Answer:
-    """The coordinator's answer from the discussion; the discussion itself, marked, where it has none."""
+    """Return the coordinator's answer, or the discussion itself, marked as such, if there is none."""
     return await Discussion(op, request).run()
 
 
 class Discussion:
-    """A discussion while it is held, and what a program may do about it.
+    """A running discussion, with hooks for programs.
 
-    `on_broadcast` and `on_vote` are told what is said and voted, `should_continue` is asked after each
-    round, and `inject` says something to all members before their next round.
+    `on_broadcast` and `on_vote` are called with each broadcast and vote, and `should_continue` after each round.
+    `inject` sends a message to all members before their next round.
     """
 
     def __init__(self, op: Operation, request: Request) -> None:
@@ -55,7 +55,7 @@ class Discussion:
         self._members = resolve_members(op)
         name = op.agent.name
         self._coordinator = f"{name} (coordinator)" if name in self._members else name
-        """Under which name the lead speaks and hears as the coordinator, which is not its part as a member."""
+        """The lead's name as the coordinator, which differs from its name as a member."""
         self._stages: dict[str, Operation] = {}
         self._injected: list[tuple[str, str]] = []
         self._injected_characters = 0
@@ -63,11 +63,11 @@ class Discussion:
         self._stall = StallDetector()
 
     def inject(self, text: str, *, author: str = "the person") -> None:
-        """Say something to all members before their next round."""
+        """Send a message to all members before their next round."""
         self._injected.append((author, text))
 
     async def run(self) -> Answer:
-        """Round after round, and the answer."""
+        """Run rounds until there is a reason to end, and return the answer."""
         ended: EndReason | None = None
         while ended is None:
             self.rounds += 1
@@ -85,7 +85,7 @@ class Discussion:
         return Answer(text=await self._write_conclusion(ended), parts=self.parts)
 
     async def _find_end_reason(self) -> EndReason | None:
-        """Why the discussion ends after this round; None where it goes on."""
+        """Return the reason to end after this round, or None to continue."""
         own = self._own
         if not any(part.failure is None for part in self.parts):
             spent = all(part.failure is not None and part.failure.kind == "budget" for part in self.parts)
@@ -105,7 +105,7 @@ class Discussion:
         return None if self._wants_next_round() else "stopped"
 
     def _list_voters(self) -> list[str]:
-        """Whose votes count: those who had their say, and those who were cut but have voted."""
+        """Return the members whose votes count: those that finished the round or timed out after a vote."""
         return [
             part.agent
             for part in self.parts
@@ -113,21 +113,21 @@ class Discussion:
         ]
 
     def _wants_next_round(self) -> bool:
-        """Whether the program that watches wants another round; what it once wanted is on the timeline."""
+        """Return whether `should_continue` wants another round. Its earlier decisions are on the timeline."""
         ended = self._op.scope.child("discussion_ended#1").find_outcome(DiscussionEnded)
         if ended is not None and ended.by == "stopped":
             return ended.rounds > self.rounds
         return self._has_round_started(self.rounds + 1) or self.should_continue(self)
 
     def _has_round_started(self, number: int) -> bool:
-        """Whether a member's part in a round is on the timeline."""
+        """Return whether a member's part in a round is on the timeline."""
         stages = (self._op.scope.child(f"member:{agent.name}#{number}") for agent in self._members.values())
         return any(stage.child("operation_started#1").has_outcome for stage in stages)
 
     # A round
 
     async def _run_round(self) -> None:
-        """Every member at once, each with what it has not heard; a slow one is cut and joins the next round."""
+        """Run all members at once, each with its unread messages. A slow member times out and joins the next round."""
         self._add_injected_messages()
         until, parts = len(self.channel.log), dict[str, Part]()
         news = {name: format_messages(self.channel.unread_messages(name)) for name in self._members}
@@ -164,7 +164,7 @@ class Discussion:
         self.parts = tuple(parts[name] for name in self._members)
 
     def _add_injected_messages(self) -> None:
-        """Put what a program injected on the channel. A round that is on the timeline hears what it heard then."""
+        """Add injected messages to the channel. A round that is on the timeline gets the messages it got then."""
         place = self._op.scope.child(f"round#{self.rounds}")
         injected, self._injected = self._injected, []
         if not self._has_round_started(self.rounds):
@@ -176,7 +176,7 @@ class Discussion:
             self.channel.add(said)
 
     def _add_member_messages(self, name: str, stage: Operation, part: Part) -> None:
-        """Put on the channel what a member said and voted in a round; what it only replied counts as said."""
+        """Add a member's broadcasts and votes to the channel. A reply without either counts as a broadcast."""
         path = stage.scope.path
         said: list[Broadcast | Voted] = list(
             stage.scope.timeline.find_events_below(path, Broadcast, Voted, operation=path)
@@ -196,7 +196,7 @@ class Discussion:
     # The coordinator
 
     async def _ask_coordinator(self) -> bool:
-        """Let the coordinator look at the round: it may say something, or conclude. False where it can pay no more."""
+        """Let the coordinator broadcast or conclude after a round. Return False if its budget is used up."""
         op, decides = self._op, self._own.termination == "coordinator_decides"
         until = len(self.channel.log)
         words = render_prompt(
@@ -211,7 +211,7 @@ class Discussion:
         except AgentFailed as error:
             if error.failure.kind == "budget":
                 return False
-            op.scope.record(Noticed(text=f"The coordinator had no say after round {self.rounds}: {error.failure}"))
+            op.scope.record(Noticed(text=f"The coordinator failed after round {self.rounds}: {error.failure}"))
             return True
         self.channel.mark_read(self._coordinator, until)
         for call in reply.calls:
@@ -225,7 +225,7 @@ class Discussion:
         return True
 
     async def _write_conclusion(self, ended: EndReason) -> str:
-        """The answer: what the coordinator concluded with, or makes of the discussion; else the discussion, marked."""
+        """Return the coordinator's conclusion, or ask it for one. Without an answer, return the discussion, marked."""
         if ended == "coordinator":
             return self._conclusion
         op = self._op
@@ -283,7 +283,7 @@ def _make_event_tool(
     fields: dict[str, str],
     parse_event: Callable[[dict[str, Any]], Broadcast | Voted | None] | None,
 ) -> Tool:
-    """A tool whose effect is an event; without `made` the caller reads the call itself."""
+    """Create a tool that records an event. Without `parse_event` it records nothing, and the caller reads the call."""
 
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
         if parse_event is None:

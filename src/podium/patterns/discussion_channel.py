@@ -1,6 +1,6 @@
-"""The channel of a discussion: what was said and voted, and how far each member has heard.
+"""The channel of a discussion: its messages and votes, and how far each member has read.
 
-Only explicit broadcasts, votes and exits are shared. Everybody hears each of them once.
+Only broadcasts, votes and absences are shared. Each member receives each of them once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .verdict import neutralise
 
 
 class AbsentMember(NamedTuple):
-    """A member that had no say in a round."""
+    """A member that took no part in a round, and the reason."""
 
     author: str
     round: int
@@ -27,7 +27,7 @@ ChannelMessage = Broadcast | Voted | AbsentMember
 
 @dataclass
 class Channel:
-    """What everybody may hear, in order."""
+    """The messages that all members share, in order."""
 
     log: list[ChannelMessage] = field(default_factory=list)
     votes: dict[str, Voted] = field(default_factory=dict)
@@ -35,31 +35,31 @@ class Channel:
     read_until: dict[str, int] = field(default_factory=dict)
 
     def add(self, message: ChannelMessage) -> None:
-        """Put something on the channel."""
+        """Add a message to the channel."""
         self.log.append(message)
         if isinstance(message, Voted):
             self.votes[message.author] = message
 
     def unread_messages(self, name: str) -> list[ChannelMessage]:
-        """What a member has not heard yet, but for its own words."""
+        """Return the messages of others that a member has not read yet."""
         return [one for one in self.log[self.read_until.get(name, 0) :] if one.author != name]
 
     def mark_read(self, name: str, until: int) -> None:
-        """From now on a member has heard the first so many things."""
+        """Mark the first `until` messages as read by a member."""
         self.read_until[name] = until
 
     def list_broadcasts(self, round: int | None = None) -> list[Broadcast]:
-        """What was said, in all or in one round."""
+        """Return all broadcasts, or those of one round."""
         return [one for one in self.log if isinstance(one, Broadcast) and round in (None, one.round)]
 
     def has_consensus(self, names: Iterable[str]) -> bool:
-        """Whether the latest vote of each of these is that it is ready."""
+        """Return whether each of these members is ready, by its latest vote."""
         voted = [self.votes.get(name) for name in names]
         return bool(voted) and all(vote is not None and vote.ready for vote in voted)
 
 
 def format_messages(messages: Iterable[ChannelMessage]) -> str:
-    """What was said as data: who, in which round, what; no line of it can pass for somebody else's."""
+    """Format messages with author and round, quoted so that no line can pass for another author's."""
     return "".join(f"\n{_format_message(one)}\n" for one in messages)
 
 

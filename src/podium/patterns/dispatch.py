@@ -1,7 +1,7 @@
-"""Plans: which worker a lead gives which task, read from the lead's own reply.
+"""Plans: parse a lead's reply into assignments of tasks to workers.
 
-Pure: it reads a text and says what it means. Starting the workers, waiting for them and telling
-the lead what was skipped belong to the modes.
+This module only parses text. The team modes start the workers, wait for them and tell the lead what was
+skipped.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ MARKER = re.compile(r"@worker:", re.IGNORECASE | re.ASCII)
 END = re.compile(r"@end(?![\w-])", re.IGNORECASE | re.ASCII)
 
 MOST_ARRAYS = 200
-"""So many places in a reply are tried as the beginning of a JSON value."""
+"""Maximum number of positions in a reply that are tried as the start of a JSON value."""
 
 
 class Assignment(Struct, frozen=True):
-    """One worker's task, the worker in its registered spelling."""
+    """A task for one worker. The worker's name has its registered spelling."""
 
     worker: str
     task: str
 
 
 class Skipped(Struct, frozen=True):
-    """What a plan says and nobody will do: the name as written, the task, and why not."""
+    """An item of a plan that no worker will do: the name as written, the task, and the reason."""
 
     name: str
     task: str
@@ -37,21 +37,21 @@ class Skipped(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """Everything that a reply assigns, in its order and unmerged, and what was skipped."""
+    """The assignments of a reply, in the order of the reply and not merged, and the items that were skipped."""
 
     assignments: list[Assignment]
     skipped: list[Skipped]
 
 
 class SharedTask(Struct, frozen=True):
-    """The same words given to several workers."""
+    """A task that was assigned to several workers in the same words."""
 
     task: str
     workers: list[str]
 
 
 def parse_plan(reply: str, workers: Iterable[str]) -> Plan:
-    """The plan in a reply: its JSON array where that assigns anything, else its blocks."""
+    """Return the plan in a reply: from its JSON array if that assigns anything, otherwise from its blocks."""
     names = _WorkerNames(workers)
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
     told: list[Skipped] = []
@@ -64,12 +64,12 @@ def parse_plan(reply: str, workers: Iterable[str]) -> Plan:
 
 
 def parse_assignments(reply: str, workers: Iterable[str]) -> list[Assignment]:
-    """The assignments of a reply, without what was skipped."""
+    """Return the assignments of a reply, without the skipped items."""
     return parse_plan(reply, workers).assignments
 
 
 def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
-    """One assignment a worker, in the order in which the workers were first named; tasks joined by a line `---`."""
+    """Merge into one assignment per worker, in order of first mention. Tasks are joined by a line `---`."""
     tasks: dict[str, list[str]] = {}
     for one in assignments:
         tasks.setdefault(one.worker, []).append(one.task)
@@ -77,7 +77,7 @@ def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
 
 
 def find_shared_tasks(assignments: Iterable[Assignment]) -> list[SharedTask]:
-    """The tasks that several workers were given in the same words, which a plan should not do."""
+    """Return the tasks that several workers were given in the same words. A plan should have none."""
     found: dict[str, list[str]] = {}
     spelled: dict[str, str] = {}
     for one in assignments:
@@ -95,14 +95,14 @@ _AFTER = re.compile(rf"[{_QUOTES}]*+[:,;.]?[{_QUOTES}]*+(?=[\s\u2013\u2014]|$)")
 
 
 class _HeaderMatch(NamedTuple):
-    """A registered worker that begins a line, and where what follows its name begins."""
+    """A registered worker that is named at the start of a line, and the position after its name."""
 
     worker: str
     end: int
 
 
 class _WorkerNames:
-    """The registered workers, found by name: exactly, ignoring case, the longest first."""
+    """The registered workers. Lookups ignore case and prefer the longest name."""
 
     def __init__(self, workers: Iterable[str]) -> None:
         known = [(bare, name) for name in workers if (bare := _strip_quotes(name))]
@@ -113,12 +113,12 @@ class _WorkerNames:
         self.has_spaces = any(" " in bare for bare, _ in known)
 
     def find_exact(self, written: str) -> str | None:
-        """The worker of that name."""
+        """Return the worker with this name."""
         bare = _strip_quotes(written)
         return next((name for pattern, name in self._patterns if pattern.fullmatch(bare)), None)
 
     def match_header(self, header: str) -> _HeaderMatch | None:
-        """The worker with the longest name that begins a header line and ends where a word does."""
+        """Return the worker with the longest name that starts a header line and ends at a word boundary."""
         start = len(header) - len(header.lstrip(_QUOTES + " \t"))
         for pattern, name in self._patterns:
             if (found := pattern.match(header, start)) and (after := _AFTER.match(header, found.end())):
@@ -126,9 +126,9 @@ class _WorkerNames:
         return None
 
     def guess_unknown_name(self, header: str, *, has_more: bool) -> str:
-        """The name that a header line most likely means, though nobody has it.
+        """Return the name that a header line most likely means, although no worker has it.
 
-        It is the first word, or what is quoted; the whole line where names have spaces and the task stands below.
+        It is the quoted text or the first word. If names have spaces and the task is below, it is the whole line.
         """
         header = header.strip()
         if quoted := re.match(r"(?:`([^`]+)`|\"([^\"]+)\"|\*\*([^*]+)\*\*)", header):
@@ -150,7 +150,7 @@ _OPENING = re.compile(r"\[|\{(?=\s*+\")")
 
 
 class _ArrayMatch(NamedTuple):
-    """What an array among prose says, and where it stands."""
+    """The plan of an array in prose, and the position of the array."""
 
     plan: Plan
     start: int
@@ -158,7 +158,7 @@ class _ArrayMatch(NamedTuple):
 
 
 def _parse_whole_or_fenced(text: str, names: _WorkerNames) -> Plan:
-    """What the JSON array says that is the reply, or the arrays that stand in fences."""
+    """Parse the JSON array that is the whole reply, or the arrays in code fences."""
     stripped = text.strip()
     if stripped.startswith("["):
         found, end = _decode_array(stripped, 0)
@@ -176,18 +176,18 @@ def _parse_whole_or_fenced(text: str, names: _WorkerNames) -> Plan:
 
 
 def _parse_array_with_markers(text: str, names: _WorkerNames) -> Plan:
-    """What an array among prose says when no marker stands outside of it: those in its texts begin no blocks."""
+    """Parse an array in prose if no marker is outside it. Markers in its strings do not start blocks."""
     array = _find_array_in_prose(text, names)
     return Plan([], []) if MARKER.search(text[: array.start]) or MARKER.search(text[array.end :]) else array.plan
 
 
 def _parse_array_in_prose(text: str, names: _WorkerNames) -> Plan:
-    """What an array among prose says, whatever stands around it."""
+    """Parse an array in prose, regardless of the text around it."""
     return _find_array_in_prose(text, names).plan
 
 
 def _find_array_in_prose(text: str, names: _WorkerNames) -> _ArrayMatch:
-    """The first array among prose that is a plan. An object is passed over as a whole: an array inside it is none."""
+    """Find the first array in prose that is a plan. Objects are skipped whole, including arrays inside them."""
     place = 0
     for _ in range(MOST_ARRAYS):
         if (opening := _OPENING.search(text, place)) is None:
@@ -199,7 +199,7 @@ def _find_array_in_prose(text: str, names: _WorkerNames) -> _ArrayMatch:
 
 
 def _decode_array(text: str, place: int) -> tuple[list[Any] | None, int]:
-    """The array that begins at `place`, if one does, and where to go on after whatever value does."""
+    """Return the array that starts at `place`, or None, and the position at which to continue."""
     try:
         found, end = _decoder.raw_decode(text, place)
     except (ValueError, RecursionError):
@@ -208,7 +208,7 @@ def _decode_array(text: str, place: int) -> tuple[list[Any] | None, int]:
 
 
 def _parse_items(found: Sequence[Any], names: _WorkerNames) -> Plan:
-    """The assignments of an array. One in which nothing looks like an assignment is other data, and says nothing."""
+    """Parse the items of an array. If no item looks like an assignment, the array is other data: the plan is empty."""
     plan = Plan([], [])
     if not any(isinstance(item, dict) and ("worker" in item or "task" in item) for item in found):
         return plan
@@ -233,7 +233,7 @@ def _add_item(plan: Plan, worker: str | None, name: str, task: str) -> None:
 
 # --- blocks
 
-# What decorates a marker at the beginning of a line belongs to it, and not to the task before.
+# Decoration before a marker at the start of a line belongs to the marker, not to the preceding task.
 _BLOCK = re.compile(
     r"(?:^[ \t>]*+(?:[-+*][ \t]++|\d{1,3}[.)][ \t]++|\#{1,6}[ \t]++)?[*_`\"']*)?@worker:",
     re.IGNORECASE | re.ASCII | re.MULTILINE,
@@ -243,7 +243,7 @@ _FENCE = re.compile(r"^[ \t>]*(?:`{3,}|~{3,})[ \t]*([^\s`]*)", re.MULTILINE)
 
 
 def _parse_blocks(text: str, names: _WorkerNames) -> Plan:
-    """The assignments in `@worker:` blocks."""
+    """Parse the assignments in `@worker:` blocks."""
     plan = Plan([], [])
     for block in _find_blocks(text):
         header, _, below = block.text.partition("\n")
@@ -258,14 +258,14 @@ def _parse_blocks(text: str, names: _WorkerNames) -> Plan:
 
 
 class _Block(NamedTuple):
-    """What follows one marker; whether `@end` ended it, and whether a fence was open around it."""
+    """The text after one marker, whether `@end` ended it, and whether a code fence was open around it."""
 
     text: str
     is_ended: bool
     is_fenced: bool
 
     def extract_task(self, text: str) -> str:
-        """The task in `text`, without the fence that stands around the blocks rather than in the task."""
+        """Return the task in `text`, without a fence that encloses the blocks and is not part of the task."""
         return (text if self.is_ended else _strip_outer_fence(text, is_fenced=self.is_fenced)).strip()
 
 
@@ -282,7 +282,7 @@ def _find_blocks(text: str) -> Iterator[_Block]:
 
 
 def _strip_outer_fence(text: str, *, is_fenced: bool) -> str:
-    """`text` without the line that closes a fence from before it, or opens one for what comes after it."""
+    """Remove the line that closes a fence opened before `text`, or that opens one for the text after it."""
     lines = text.split("\n")
     opened: int | None = None
     closes: int | None = None

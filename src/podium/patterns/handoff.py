@@ -1,7 +1,7 @@
-"""Handing the answer on: an agent does its part, another gives the final answer.
+"""Handoff: one agent does its part, and another gives the final answer.
 
-This module finds the words and the order. Starting the next stage, recording it and cancelling
-it belong to the operation; which agent comes next belongs to the agent's file.
+This module builds the next request. The operation starts, records and cancels the next stage. The agent's file
+names the next agent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..values.request import Answer, Note, Request
 
 
 async def hand_off(op: Operation, request: Request, answer: Answer) -> Answer:
-    """What the next agent makes of `answer`; `answer` itself where there is no next agent."""
+    """Return the next agent's answer, or `answer` itself if there is no next agent."""
     if op.agent.handoff is None:
         return answer
     op.scope.record(HandedOff(sender=op.agent.name, receiver=op.agent.handoff))
@@ -26,7 +26,7 @@ async def hand_off(op: Operation, request: Request, answer: Answer) -> Answer:
 
 
 def next_request(request: Request, answer: Answer, *, sender: Agent) -> Request:
-    """The next stage's request: the answer verbatim, the original request and the reason as context."""
+    """Build the next stage's request: the answer verbatim, with the original request and the sender as context."""
     return Request(
         text=answer.text,
         origin=request.original,
@@ -36,14 +36,14 @@ def next_request(request: Request, answer: Answer, *, sender: Agent) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where an agent stands in a chain of handoffs."""
+    """The position of an agent in a chain of handoffs."""
 
     number: int
     total: int
 
 
 def find_stage(op: Operation) -> Stage:
-    """The operation's place in its chain; an agent without handoff is stage 1 of 1."""
+    """Return the operation's position in its chain. An agent without a handoff is stage 1 of 1."""
     number, place = 1, op
     while place.trigger == "handoff" and place.parent is not None:
         number, place = number + 1, place.parent
@@ -54,7 +54,7 @@ def find_stage(op: Operation) -> Stage:
 
 
 def add_stage_to_failure(op: Operation, error: AgentFailed) -> AgentFailed:
-    """The failure of an agent's own part, saying which stage of a chain it ended."""
+    """Return the failure with the stage of the chain in which it happened."""
     place = find_stage(op)
     if place.total == 1:
         return error

@@ -1,7 +1,7 @@
-"""Away: an agent's part is done by a worker, in a process and a checkout of its own.
+"""Run an agent in a worker, which has its own process and checkout.
 
-It composes like any other way of working: what comes back is the agent's answer, and its changes are on a
-branch that the answer names.
+This composes like any other pattern. The worker's result is the agent's answer, and its changes are on the branch
+that the answer names.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ..values.request import Answer, Request
 
 BRANCH_PREFIX = "podium"
 DEFAULT_BUDGET_SHARE = 0.25
-"""How much of what is left a worker may use that has no budget of its own: others may be sent, too."""
+"""Share of the remaining budget for a worker without a budget of its own. The rest is left for other workers."""
 UNSENT = "no worker could be sent"
 
 
 def runs_in_worker(op: Operation) -> bool:
-    """Whether an operation is a worker's: its agent or team wants a checkout of its own, and there is a way to one."""
+    """Return whether a worker runs the operation: its agent or team wants a checkout, and workers can be started."""
     if op.placement is None:
         return False
     if op.parent is None:
@@ -37,12 +37,12 @@ def runs_in_worker(op: Operation) -> bool:
 
 
 def has_team_checkout(agent: Agent) -> bool:
-    """Whether a team has a checkout for itself as a whole."""
+    """Return whether the team as a whole has its own checkout."""
     return agent.team is not None and agent.team.options.get("worktrees") in ("team", "lead")
 
 
 async def run_in_worker(op: Operation, request: Request) -> Answer:
-    """What a worker answers. Raises Failed."""
+    """Send a worker and return its answer. Raise AgentFailed if it does not succeed."""
     place = op.scope.child("worker")
     sent = place.find_outcome(WorkerSent)
     if sent is None:
@@ -56,7 +56,7 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
             is_shared=op.agent.isolation == "together",
         )
         place.record_outcome(sent)
-    # Advice and handoff are this side's; the worker does the agent's own part.
+    # This process does the advice and the handoff. The worker does only the agent's own part.
     own = structs.replace(op.agent, isolation="shared", advisors=None, handoff=None)
     returned = await run_worker_to_end(op, sent, own)
     if returned.outcome != "succeeded":
@@ -66,7 +66,7 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
 
 
 def _make_branch_name(op: Operation, run: str) -> str:
-    """The branch of a worker: one of its own, or that of its team's members where they share theirs."""
+    """Return the name of the worker's branch: its own, or the shared branch of its team's members."""
     name, suffix = op.agent.name, run[:4]
     if op.agent.isolation == "together":
         assert op.parent is not None
@@ -75,14 +75,14 @@ def _make_branch_name(op: Operation, run: str) -> str:
 
 
 async def run_worker_to_end(op: Operation, sent: WorkerSent, agent: Agent) -> WorkerReturned:
-    """What comes of a worker that was sent, recorded once."""
+    """Start a sent worker, wait for it, and return its result, which is recorded once."""
     place = op.scope.child(f"worker:{sent.run}")
     if (known := place.find_outcome(WorkerReturned)) is not None:
         return known
     try:
         await start_worker(op, sent, agent)
     except AgentFailed as error:
-        # What was kept for it is free again.
+        # Recording the result releases the budget that was reserved for the worker.
         place.record_outcome(WorkerReturned(run=sent.run, outcome="failed", error=error.failure.message))
         raise
     assert op.placement is not None
@@ -90,14 +90,14 @@ async def run_worker_to_end(op: Operation, sent: WorkerSent, agent: Agent) -> Wo
 
 
 def make_limit_pause(op: Operation) -> Callable[[], AbstractContextManager[None]]:
-    """A block in which the limits of an operation stand still."""
+    """Return a context manager that pauses the timeouts of an operation."""
     return partial(op.scope.timeline.timeouts.pause_timeouts, op.scope.path)
 
 
 async def start_worker(
     op: Operation, sent: WorkerSent, agent: Agent | None, *, options: PlacementOptions = DEFAULT_OPTIONS
 ) -> None:
-    """Have the worker begin that is written down, as this agent or as any worker. Raises Failed where it cannot."""
+    """Start a recorded worker, as `agent` or as the default worker. Raise AgentFailed if it cannot start."""
     assert op.placement is not None
     await op.scope.timeline.wait_written()
     try:

@@ -1,8 +1,7 @@
-"""Answers as data: an agent whose file gives a JSON schema for its output is held to it.
+"""Structured output: validate an agent's answer against the JSON schema in its file.
 
-The agent is told the schema with its request. An answer that does not fit is said to be so, in
-the same conversation, and may be given again. This works with any engine; models that can be held
-to a schema while they write are asked for that as well.
+The request includes the schema. If the answer does not match, the agent is told why in the same conversation and
+can answer again. This works with any engine. Models with native structured output use that as well.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _FENCE = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)\n?```", re.DOTALL)
 
 
 class SchemaMismatch(Exception):
-    """An answer is not what the schema wants; its text says why."""
+    """An answer that does not match the schema. The message says why."""
 
 
 async def ask_with_schema(op: Operation, session: Session, prompt: str, schema: dict[str, Any]) -> Answer:
-    """The agent's answer, read and checked."""
+    """Ask the agent and return its answer, parsed and validated. Raise AgentFailed if no answer matches."""
     words = f"{prompt}\n\n[answer with JSON alone that fits this schema]\n{msgspec.json.encode(schema).decode()}"
     why = ""
     for _ in range(MOST_TRIES):
@@ -41,12 +40,12 @@ async def ask_with_schema(op: Operation, session: Session, prompt: str, schema: 
         except SchemaMismatch as error:
             why = str(error)
             words = f"This answer does not fit the schema: {why}. Answer again, with the JSON alone."
-    raise op.make_error("failed", f"its answer does not fit its output schema: {why}")
+    raise op.make_error("failed", f"its answer does not match its output schema: {why}")
 
 
 def parse_output(text: str, schema: dict[str, Any]) -> Any:
-    """The data in an answer: the whole of it or the last block in a fence. Raises Unfitting."""
-    # Here, because they take longer to import than most runs to begin.
+    """Return the data in an answer: all of it, or the last fenced block. Raise SchemaMismatch if it does not match."""
+    # Imported here because the import takes longer than most runs take to start.
     from jsonschema import ValidationError
     from referencing.exceptions import Unresolvable
 
@@ -63,7 +62,7 @@ def parse_output(text: str, schema: dict[str, Any]) -> Any:
 
 
 def validate_output_schema(agent: Agent) -> None:
-    """Refuse an output schema that is none, before anything is asked. Raises Mistake."""
+    """Raise Mistake if the agent's output schema is not a valid JSON schema. Called before anything runs."""
     if not isinstance(agent.output, dict):
         return
     from jsonschema import SchemaError
@@ -72,11 +71,13 @@ def validate_output_schema(agent: Agent) -> None:
     try:
         validator_for(agent.output).check_schema(agent.output)
     except SchemaError as error:
-        raise Mistake(f"the output of {agent.name} is no JSON schema: at {error.json_path} {error.message}") from None
+        raise Mistake(
+            f"the output of {agent.name} is not a valid JSON schema: at {error.json_path} {error.message}"
+        ) from None
 
 
 def _make_validator(schema: dict[str, Any]) -> Validator:
-    """A validator that looks at nothing but the schema: a reference to elsewhere is not followed."""
+    """Create a validator that uses only the schema itself. References to other documents are not followed."""
     from jsonschema.validators import validator_for
     from referencing import Registry
 

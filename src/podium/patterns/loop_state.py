@@ -1,7 +1,7 @@
-"""How a loop stands after each iteration, and whether a judge's word that the goal is met holds.
+"""The state of a reflect loop, and the check of a judge's claim that the goal is met.
 
-What is said here is on the timeline; running again gives the same standing. A claim to be complete
-needs evidence: somebody worked, everybody took part where the team wants that, and the checks pass.
+The state follows from the timeline, so a resumed run has the same state. A claim of completion needs evidence: a
+worker has worked, all members took part if the team requires it, and the checks pass.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .team_members import TeamOptions
 from .verdict import neutralise, trend
 
 REFUSED = 0.3
-"""The score of work that was called complete and is not."""
+"""The score of work that a judge called complete without the evidence."""
 
 
 class JudgeVerdict(NamedTuple):
-    """What a judge said, before any evidence was looked at."""
+    """A judge's verdict, before it is checked against the evidence."""
 
     claims: bool
     score: float
@@ -33,7 +33,7 @@ class JudgeVerdict(NamedTuple):
 
 @dataclass
 class LoopState:
-    """The work so far, and what was said of it."""
+    """The work so far, and its evaluations."""
 
     synthesis: str = ""
     evaluation: str = ""
@@ -42,7 +42,7 @@ class LoopState:
     has_worked: bool = False
     skipped: list[str] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
-    """What was changed, or should be thought of, since the last plan."""
+    """Adjustments to take into account in the next plan."""
     parts: tuple[Part, ...] = ()
     is_repeating: bool = False
     stall: StallDetector = field(default_factory=StallDetector)
@@ -54,7 +54,7 @@ class LoopState:
 
     @property
     def score_drop(self) -> float:
-        """By how much the last evaluation is below the one before."""
+        """How far the last score is below the one before."""
         return round(self.scores[-2] - self.scores[-1], 9) if len(self.scores) > 1 else 0.0
 
 
@@ -67,7 +67,7 @@ async def evaluate_verdict(
     *,
     members: Iterable[str] = (),
 ) -> bool:
-    """Whether the goal is met: the verdict, held against the evidence and recorded."""
+    """Check a verdict against the evidence, record the evaluation, and return whether the goal is met."""
     held_back = await _find_missing_evidence(op, own, state, members) if verdict.claims else ""
     state.scores.append(REFUSED if held_back else verdict.score)
     state.evaluation = held_back or verdict.rationale
@@ -91,14 +91,14 @@ async def evaluate_verdict(
 
 
 def check_repetition(op: Operation, state: LoopState) -> None:
-    """Compare the new synthesis with those before it; the first repetition is warned of."""
+    """Compare the new synthesis with earlier ones. The first repetition is recorded as a notice."""
     state.is_repeating = state.stall.check(state.synthesis)
     if state.is_repeating and not state.stall.is_stalled:
-        op.scope.record(Noticed(text=f"{op.agent.name}: the work repeats itself; once more, and the loop ends."))
+        op.scope.record(Noticed(text=f"{op.agent.name}: the work repeats itself; one more repetition ends the loop."))
 
 
 async def _find_missing_evidence(op: Operation, own: TeamOptions, state: LoopState, members: Iterable[str]) -> str:
-    """Why a claim to be complete does not hold; empty where it does."""
+    """Return what contradicts a claim of completion, or an empty string."""
     if not state.has_worked:
         return "nobody has worked on it yet"
     missing = [name for name in members if name not in state.tried]

@@ -1,4 +1,4 @@
-"""Orchestrate: the lead plans, the workers work, the lead makes one answer of it; once."""
+"""Orchestrate: the lead plans, the workers work, and the lead writes one answer. There is no second iteration."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ UNASSIGNED = "it says that more is needed, and assigns nothing"
 
 
 class NothingAssigned(AgentFailed):
-    """A lead that assigns nothing, however often it is asked."""
+    """The lead assigned nothing, even after it was asked again."""
 
 
 async def run_orchestrate(op: Operation, request: Request) -> Answer:
-    """The lead's synthesis of what its workers did."""
+    """Return the lead's synthesis of its workers' results."""
     own, workers, lead = get_team_options(op), resolve_members(op), op.session()
     reply = await lead.ask(render_plan_prompt(op, own, request, workers))
     plan = await parse_plan_with_retries(op, own, request, workers, lead, reply)
@@ -44,7 +44,7 @@ async def run_orchestrate(op: Operation, request: Request) -> Answer:
 
 
 def render_plan_prompt(op: Operation, own: TeamOptions, request: Request, workers: dict[str, Agent]) -> str:
-    """The first prompt of a lead."""
+    """Render the first prompt of a lead."""
     routing = f"\n## Who does what\n{own.routing}\n" if own.routing else ""
     return render_prompt(
         own.prompts,
@@ -57,7 +57,7 @@ def render_plan_prompt(op: Operation, own: TeamOptions, request: Request, worker
 
 
 def render_synthesis_prompt(own: TeamOptions, request: Request, plan: Plan, results: list[TaskResult]) -> str:
-    """The prompt for the answer: what came back, and what of the plan went to nobody."""
+    """Render the prompt for the synthesis: the results, and the parts of the plan that no worker was given."""
     missed = "; ".join([*describe_skipped(plan), *describe_shared_tasks(plan)])
     about = f"About your plan: {neutralise(missed)}\n" if missed else ""
     return render_prompt(
@@ -75,11 +75,11 @@ async def parse_plan_with_retries(
     *,
     iteration: int = 1,
 ) -> Plan:
-    """The plan in a reply; the lead is asked again where it assigns nothing.
+    """Return the plan in a reply. Ask the lead again if it assigns nothing.
 
-    An empty plan is given back where the first reply itself is to be the answer, and in a later iteration,
-    where it says that nothing is missing. A plan for strangers alone, or one that only says that more is needed, is
-    neither: there is work, and nobody does it.
+    The plan is empty if the first reply itself is the answer, or if the lead says in a later iteration that nothing
+    is missing. A plan that names only unknown workers, or only says that more is needed, does not count as empty:
+    there is work, and no worker would do it.
     """
     is_first = iteration == 1
     for attempt in range(MOST_PLANS + 1):
@@ -97,12 +97,12 @@ async def parse_plan_with_retries(
             reply = await lead.ask(render_prompt(own.prompts, "plan_again", why=why, names=", ".join(workers)))
     if is_first and own.dispatch == "force":
         return record_plan(op, Plan([Assignment(name, request.text) for name in workers], []), iteration=iteration)
-    message = f"its lead assigned nothing to {', '.join(workers)}, though it was asked {MOST_PLANS + 1} times"
+    message = f"its lead was asked {MOST_PLANS + 1} times and assigned nothing to {', '.join(workers)}"
     raise NothingAssigned(op.make_error("failed", message).failure)
 
 
 def record_plan(op: Operation, plan: Plan, *, iteration: int) -> Plan:
-    """The plan, on the timeline."""
+    """Record the plan on the timeline and return it."""
     assignments = tuple(PlannedAssignment(worker=one.worker, task=one.task) for one in plan.assignments)
     event = TeamPlanned(
         assignments=assignments,
@@ -115,16 +115,16 @@ def record_plan(op: Operation, plan: Plan, *, iteration: int) -> Plan:
 
 
 def describe_skipped(plan: Plan) -> list[str]:
-    """What of a plan was none, in words."""
+    """Describe the skipped items of a plan."""
     return [f"{one.name or 'nobody'}: {one.why}" for one in plan.skipped]
 
 
 def describe_shared_tasks(plan: Plan) -> list[str]:
-    """What is odd about the assignments, in words: a task is meant for one worker."""
+    """Describe the tasks that several workers were given. A task is meant for one worker."""
     return [f"{', '.join(one.workers)} were given the same task" for one in find_shared_tasks(plan.assignments)]
 
 
 def require_success(op: Operation, results: list[TaskResult]) -> None:
-    """Success needs somebody who did something. Raises Failed."""
+    """Raise AgentFailed if no worker succeeded."""
     if not any(result.state == "succeeded" for result in results):
         raise make_team_failure(op, [result.part for result in results])

@@ -1,7 +1,7 @@
-"""Reflect: plan, work, judge, and again, until the goal is met or there is a reason to stop.
+"""Reflect: plan, work and judge in a loop, until the goal is met or there is a reason to stop.
 
-A team without members is an agent that reflects alone. Whether a judge's word holds belongs to
-`standing`, what might be changed on the way to `adjust`.
+A team without members is an agent that reflects alone. `loop_state` checks a judge's verdict against the
+evidence.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RETRY_SECONDS = 2.0
 
 
 async def run_reflect(op: Operation, request: Request) -> Answer:
-    """The synthesis that met the goal. Raises Failed, with how the loop ended, where none did."""
+    """Return the synthesis that met the goal. Raise AgentFailed, with the reason, if the loop ends without one."""
     assert op.agent.team is not None
     work: Reflection = (
         TeamReflection(op, request) if op.agent.team.members else await SoloReflection.from_operation(op, request)
@@ -52,17 +52,17 @@ async def run_reflect(op: Operation, request: Request) -> Answer:
     if end == "goal_met":
         return Answer(text=text, parts=state.parts)
     kind: FailureKind = "budget" if end == "budget_exhausted" else "limit" if end == "max_iterations" else "failed"
-    message = f"the goal was not met: {_describe_end(end)} after {iteration} of {own.max_iterations} iterations"
+    message = f"the goal was not met after {iteration} of {own.max_iterations} iterations: {_describe_end(end)}"
     raise op.make_error(kind, f"{message} ({why})" if why else message, so_far=text)
 
 
 class Reflection(Protocol):
-    """What is done in each iteration, and how it stands."""
+    """The work of one iteration, and the state of the loop."""
 
     state: LoopState
 
     async def iterate(self, iteration: int) -> bool:
-        """Work and judge once. Whether the goal is met."""
+        """Work and judge once. Return whether the goal is met."""
         ...
 
 
@@ -100,7 +100,7 @@ async def _run_loop(op: Operation, own: TeamOptions, work: Reflection) -> LoopEn
 
 
 async def _record_iteration_failure(op: Operation, failed: IterationFailed, *, is_over: bool) -> None:
-    """Record what went wrong, and wait a little before the next try; a resumed run has waited already."""
+    """Record the failure and wait before the next try. A resumed run does not wait again."""
     place = op.scope.next_child("retry")
     if place.find_outcome(IterationFailed) is None:
         place.record_outcome(failed)
@@ -109,7 +109,7 @@ async def _record_iteration_failure(op: Operation, failed: IterationFailed, *, i
 
 
 class TeamReflection:
-    """A lead and its workers: plan, work, synthesis, verdict."""
+    """Reflection by a lead and its workers: plan, work, synthesis, verdict."""
 
     def __init__(self, op: Operation, request: Request) -> None:
         assert op.agent.team is not None
@@ -142,14 +142,14 @@ class TeamReflection:
         return is_met
 
     def _accept_direct_answer(self, iteration: int) -> bool:
-        """The lead's first reply is the answer, as its team allows; there is nothing to judge."""
+        """Accept the lead's first reply as the answer, which the team allows. There is nothing to judge."""
         by = self._op.agent.name
         evaluated = Evaluated(iteration=iteration, score=1.0, rationale="answered directly", by=by, is_complete=True)
         self.state.scores.append(self._op.scope.record(evaluated).score)
         return True
 
     async def _make_plan(self, iteration: int) -> Plan:
-        """The assignments of an iteration; none where the lead says that nothing is missing."""
+        """Ask the lead for the plan of an iteration. It is empty if the lead says that nothing is missing."""
         op, state = self._op, self.state
         if not state.has_worked:
             reply = await self._lead.ask(render_plan_prompt(op, self._own, self._request, self._workers))
@@ -185,7 +185,7 @@ class TeamReflection:
         return (await self._lead.ask(words)).text
 
     async def _get_verdict(self, *, is_claimed: bool) -> JudgeVerdict:
-        """What the judge says: the evaluator where there is one, else the lead in its own reply."""
+        """Return the verdict of the evaluator, or without one that of the lead in its own reply."""
         op, text = self._op, self.state.synthesis
         if self._evaluator is None:
             claims = is_claimed or is_complete(text)
@@ -206,7 +206,7 @@ class TeamReflection:
 
 
 class SoloReflection:
-    """One agent that works on the same request again until it finds nothing missing."""
+    """Reflection by one agent, which works on the same request until it finds nothing missing."""
 
     def __init__(self, op: Operation, request: Request) -> None:
         self.state = LoopState()
@@ -216,7 +216,7 @@ class SoloReflection:
 
     @classmethod
     async def from_operation(cls, op: Operation, request: Request) -> SoloReflection:
-        """The work of an operation's agent, with all that it may use."""
+        """Create the reflection of an operation's agent, with a session that has all of its tools."""
         op.session(
             *op.coordination_tools, *make_subagent_tools(op), *make_delegation_tools(op), *await op.offer_tools()
         )
@@ -253,7 +253,7 @@ class SoloReflection:
 
 def _describe_end(end: ReflectEnd) -> str:
     return {
-        "max_iterations": "no more iterations are allowed",
+        "max_iterations": "the iteration limit is reached",
         "stalled": "the work repeats itself",
         "error_budget": "too many errors in a row",
         "budget_exhausted": "the budget is used up",
@@ -261,10 +261,10 @@ def _describe_end(end: ReflectEnd) -> str:
 
 
 SHORT = 100
-"""Fewer characters than this are hardly an answer."""
+"""An answer with fewer characters than this is suspiciously short."""
 
 DROP = 0.15
-"""An evaluation that is worse by more than this asks for a change."""
+"""A score that drops by more than this leads to a proposed adjustment."""
 
 
 def propose_adjustments(
@@ -275,7 +275,7 @@ def propose_adjustments(
     results: Sequence[TaskResult],
     iteration: int,
 ) -> None:
-    """Record what might be changed; with `adjust: auto` it holds from the next iteration on."""
+    """Record proposed adjustments. With `adjust: auto` they apply from the next iteration on."""
     is_applied = own.adjust == "auto"
     for text, member in _find_adjustments(state, results, iteration):
         model = _choose_other_model(op, workers, member, results) if member else ""
@@ -289,7 +289,7 @@ def propose_adjustments(
 
 
 def _find_adjustments(state: LoopState, results: Sequence[TaskResult], iteration: int) -> Iterator[tuple[str, str]]:
-    """What to say, and the member that another model is proposed for, if any."""
+    """Yield the text of each adjustment, and the member that should use another model, if any."""
     for result in results:
         if result.state != "succeeded":
             yield f"{result.worker} {result.state.replace('_', ' ')}; another model may do better", result.worker
@@ -304,7 +304,7 @@ def _find_adjustments(state: LoopState, results: Sequence[TaskResult], iteration
 
 
 def _choose_other_model(op: Operation, workers: Mapping[str, Agent], member: str, results: Sequence[TaskResult]) -> str:
-    """A model that this member does not think with: that of one who succeeded, else the lead's; empty for none."""
+    """Return a model that this member does not use: a successful member's, else the lead's, else an empty string."""
     change = op.scope.timeline.member_changes.get(member)
     own = workers[member].model if change is None or not change.model else change.model
     good = [workers[result.worker].model for result in results if result.state == "succeeded"]

@@ -1,4 +1,4 @@
-"""The ways of an agent, chosen by what its file says: the one table of patterns."""
+"""The table of patterns, and the choice of a pattern by an agent's file."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ MODES: dict[str, Pattern] = {
     "reflect": run_reflect,
     "discuss": run_discuss,
 }
-"""The team modes by name; a new one is a new file and a line here."""
+"""The team modes by name. To add a mode, add a module and a line here."""
 
 
 class Patterns:
-    """The ways that a run is handed; `on_discussion` is called with each discussion as it begins."""
+    """The patterns that a run uses. `on_discussion` is called with each discussion when it starts."""
 
     def __init__(self, on_discussion: Callable[[Discussion], object] | None = None) -> None:
         self._on_discussion = on_discussion
@@ -77,21 +77,21 @@ PATTERNS = Patterns()
 
 
 def find_pattern(agent: Agent) -> Pattern:
-    """How an agent does its own part."""
+    """Return the pattern for an agent's own part. Raise Mistake if its team mode is not supported."""
     if agent.router is not None:
         return router.route_request
     if agent.team is None:
         return run_alone
     if agent.team.mode not in MODES:
         raise Mistake(
-            f"{agent.name} leads a team in mode {agent.team.mode}, which this release cannot run yet; "
-            f"it can run {', '.join(MODES)}"
+            f"{agent.name} leads a team in mode {agent.team.mode}, which is not supported yet; "
+            f"supported modes: {', '.join(MODES)}"
         )
     return MODES[agent.team.mode]
 
 
 async def run_alone(op: Operation, request: Request) -> Answer:
-    """The agent answers by itself, with the help of those it may call."""
+    """Run the agent itself, with its tools and the agents that it may call."""
     session = op.session(
         *op.coordination_tools, *make_subagent_tools(op), *make_delegation_tools(op), *await op.offer_tools()
     )

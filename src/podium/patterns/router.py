@@ -1,7 +1,8 @@
-"""Routing: an agent chooses who answers, and the chosen one answers instead.
+"""Routing: an agent chooses another agent, which answers in its place.
 
-The choice comes through the tool `route_to`, or as a JSON object from engines without tools. A
-choice outside the list is answered with the list; after that the fallback decides, if there is one.
+The router chooses with the tool `route_to`, or with a JSON object on engines without tools. After a choice
+that is not in the list, the router is shown the list and asked again. If it still makes no valid choice, the
+fallback is used, if there is one.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ MOST_BRACES = 100
 
 @dataclass(frozen=True, slots=True)
 class RouteChoice:
-    """Whom a router named, and why."""
+    """The agent that a router named, and the reason."""
 
     agent: str
     reason: str
 
 
 async def route_request(op: Operation, request: Request) -> Answer:
-    """The answer of the agent that the router chooses, to the request that the router was given."""
+    """Let the router choose an agent, give it the original request, and return its answer."""
     chosen = op.scope.record(await choose_destination(op, request))
     reason = Note(title=f"routed by {op.agent.name}", text=chosen.reason)
     onward = structs.replace(op.request, notes=(*op.request.notes, reason))
@@ -43,7 +44,7 @@ async def route_request(op: Operation, request: Request) -> Answer:
 
 
 async def choose_destination(op: Operation, request: Request) -> Routed:
-    """Whom the router names; the fallback, or a failure, when it names nobody it may name."""
+    """Return the router's choice, or the fallback if it makes no valid one. Raise AgentFailed if neither exists."""
     destinations, router = op.agent.destinations, op.agent.router
     assert router is not None
     session = op.session(make_route_tool(op), *await get_router_tools(op), max_turns=router.max_turns)
@@ -60,7 +61,7 @@ async def choose_destination(op: Operation, request: Request) -> Routed:
 
 
 async def get_router_tools(op: Operation) -> tuple[Tool, ...]:
-    """What a router may look around with before it chooses: the tools that it lists, where it has turns for that."""
+    """Return the tools that a router may use before it chooses: those it lists, if it has more than one turn."""
     router = op.agent.router
     assert router is not None
     return await op.offer_tools() if router.max_turns > 1 and op.agent.tools is not None else ()
@@ -71,12 +72,12 @@ async def _ask_router(session: Session, prompt: str) -> Reply:
         return await session.ask(prompt)
     except AgentFailed as error:
         if error.failure.kind == "limit":
-            return Reply(text="")  # it looked around for too long and named nobody
+            return Reply(text="")  # it used up its turns without a choice
         raise
 
 
 def make_route_tool(op: Operation) -> Tool:
-    """The tool that names a destination. Calling it ends the turn, whatever it names."""
+    """Create the tool that names a destination. A call ends the turn, even if the destination is not valid."""
     destinations = op.agent.destinations
     known = "\n".join(f"- {name}: {op.agents[name].description}" for name in destinations)
 
@@ -102,7 +103,7 @@ def make_route_tool(op: Operation) -> Tool:
 
 
 def format_instructions(destinations: Sequence[str]) -> str:
-    """What a router is told to do with a request."""
+    """Return the instructions for a router."""
     return (
         f"Choose who handles this request: {', '.join(destinations)}. Call route_to, or reply with a JSON object "
         '{"agent": "...", "reason": "..."} and nothing else.'
@@ -110,13 +111,13 @@ def format_instructions(destinations: Sequence[str]) -> str:
 
 
 def describe_refusal(chosen: str, destinations: Sequence[str]) -> str:
-    """What is wrong with a choice."""
+    """Return a sentence that says why a choice is not valid."""
     known = ", ".join(destinations)
     return f"{chosen!r} is none of the destinations, which are {known}." if chosen else f"Nobody was chosen of {known}."
 
 
 def parse_choice(reply: Reply) -> RouteChoice:
-    """The choice that a reply makes: its first call of the tool, else the first JSON object that names an agent."""
+    """Return the choice in a reply: its first call of the tool, else the first JSON object that names an agent."""
     for call in reply.calls:
         if call.name == "route_to":
             return _make_choice(call.arguments)
@@ -135,7 +136,7 @@ _decoder = json.JSONDecoder()
 
 
 def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text, alone, in a fence or among prose; not for ever in a text full of braces."""
+    """Yield the JSON objects in a text, also in fences and prose. The number of attempts is limited."""
     text, place = text[:LONGEST_REPLY], 0
     for _ in range(MOST_BRACES):
         if (place := text.find("{", place)) < 0:

@@ -1,4 +1,4 @@
-"""Sequential: one member after the other, each with the answers of those before it."""
+"""Sequential: the members run one after another, and each gets the answers of those before it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .team_members import get_team_options, make_answer_notes, make_team_failure
 
 
 async def run_sequential(op: Operation, request: Request) -> Answer:
-    """The last answer that there is, and everybody's part."""
+    """Run the members in order and return the last successful answer, with the parts of all members."""
     own = get_team_options(op)
     parts: list[Part] = []
     for agent in resolve_members(op).values():

@@ -1,18 +1,18 @@
-"""Stalls: whether a loop still says something new."""
+"""Stall detection: whether the texts of a loop repeat."""
 
 from __future__ import annotations
 
 from collections import deque
 
 IN_A_ROW = 2
-"""So many repetitions in a row are a stall; a single one is a warning."""
+"""Number of repetitions in a row that count as a stall. A single repetition is a warning."""
 
 
 class StallDetector:
-    """Compares each text with those before it.
+    """A detector that compares each text with earlier ones.
 
-    A text repeats when it is one of the last `window` texts, when its words are more like those of
-    the previous text than `threshold`, or when it is blank.
+    A text repeats if it is one of the last `window` texts, if the similarity of its words to those of the previous
+    text is above `threshold`, or if it is blank.
     """
 
     def __init__(self, window: int = 5, threshold: float = 0.9) -> None:
@@ -22,7 +22,7 @@ class StallDetector:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything, as after a pause."""
+        """Forget all texts, for example after a pause."""
         self._recent.clear()
         self._words: frozenset[str] | None = None
         self.consecutive = 0
@@ -34,7 +34,7 @@ class StallDetector:
         return self.consecutive >= IN_A_ROW
 
     def check(self, text: str) -> bool:
-        """Whether this text repeats; it is then one of those that later texts are compared with."""
+        """Return whether this text repeats, and remember it for later comparisons."""
         words = frozenset(text.split())
         self.similarity = 0.0 if self._words is None else jaccard_similarity(self._words, words)
         repeats = not words or text in self._recent or self.similarity > self.threshold
@@ -45,6 +45,6 @@ class StallDetector:
 
 
 def jaccard_similarity(one: frozenset[str], other: frozenset[str]) -> float:
-    """The share of all words that both have; two texts without words are alike."""
+    """Return the share of all words that are in both sets. Two empty sets have similarity 1."""
     together = len(one | other)
     return len(one & other) / together if together else 1.0

@@ -1,7 +1,7 @@
-"""Sub-agents: other agents offered as tools, called and returning.
+"""Sub-agents: other agents that an agent calls as tools.
 
-The agent decides when to call them and what to ask; several calls at once run side by side. How
-deep this may go, and that nobody comes to call itself, is checked before a run begins.
+The agent decides when to call them and what to ask. Simultaneous calls run concurrently. The depth of calls, and
+that no agent calls itself through others, is checked before a run starts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TIMEOUT = 3600.0
 
 
 def make_subagent_tools(op: Operation) -> tuple[Tool, ...]:
-    """A tool for each agent that this one may call."""
+    """Create a tool for each agent that this one may call."""
     names = dict.fromkeys(reference.name for reference in op.agent.references() if reference.kind == "tool")
     return tuple(_make_subagent_tool(op, op.agents[name]) for name in names)
 

@@ -1,7 +1,7 @@
-"""A synthesis: one agent reads a report and says what it comes to.
+"""Synthesis: build the request with which an agent summarises a report.
 
-It finds the words and what fits into them. The report comes as blocks of Markdown from whoever made it, and
-the agent only writes: it has no tools, no team and nobody to hand on to. Running it is for others.
+The caller supplies the report as blocks of Markdown and runs the request. The agent only writes: it has no tools,
+no team and no handoff.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from .team_prompts import render_prompt
 from .verdict import neutralise
 
 MAX_CHARACTERS = 48_000
-"""Characters of a report that an agent is given: about 12,000 tokens."""
+"""Maximum number of characters of a report in a request, about 12,000 tokens."""
 MIN_BLOCK_CHARACTERS = 400
-"""Characters that are left of a block before whole blocks are left out."""
+"""Blocks are not cut below this number of characters; whole blocks are left out instead."""
 
 
 class Excerpt(NamedTuple):
-    """As much of a text as fits, and how many characters of it are left out."""
+    """The part of a text that fits, and the number of characters that are left out."""
 
     text: str
     left_out: int
 
 
 def as_writer(agent: Agent) -> Agent:
-    """The agent with nothing to act with and nobody to ask: who it is, and what it thinks with."""
+    """Return the agent with its prompt and model, but without tools, team, handoff or other agents."""
     return structs.replace(
         agent,
         tools=(),
@@ -48,7 +48,7 @@ def as_writer(agent: Agent) -> Agent:
 
 
 def make_synthesis_request(agent: Agent, report: Iterable[str], *, about: str) -> Excerpt:
-    """The request for a synthesis by this agent; the words are its team's own, where that has some."""
+    """Build the request for a synthesis by this agent, from its team's own template if there is one."""
     fitting = fit_blocks([neutralise(block) for block in report])
     own = {} if agent.team is None else agent.team.options.get("prompts", {})
     cut = f" It is long: {fitting.left_out:,} characters are left out, where it says so." if fitting.left_out else ""
@@ -59,7 +59,7 @@ def make_synthesis_request(agent: Agent, report: Iterable[str], *, about: str) -
 
 
 def fit_blocks(blocks: Sequence[str], most: int = MAX_CHARACTERS) -> Excerpt:
-    """Blocks as one text of about `most` characters. The longest are cut first, and short ones stay whole."""
+    """Join blocks into one text of about `most` characters. The longest are cut first; short ones stay whole."""
     limit = max(_compute_block_limit([len(block) for block in blocks], most), MIN_BLOCK_CHARACTERS)
     kept: list[str] = []
     room, left_out = most, 0
@@ -77,7 +77,7 @@ def fit_blocks(blocks: Sequence[str], most: int = MAX_CHARACTERS) -> Excerpt:
 
 
 def _compute_block_limit(sizes: list[int], most: int) -> int:
-    """How long a block may be, so that all of them together are no longer than `most`."""
+    """Return the length to which blocks are cut so that all of them together fit into `most`."""
     room = most
     for rank, size in enumerate(sorted(sizes)):
         share = room // (len(sizes) - rank)
@@ -88,11 +88,11 @@ def _compute_block_limit(sizes: list[int], most: int) -> int:
 
 
 def truncate_block(block: str, most: int) -> Excerpt:
-    """The beginning and the last lines of a block that is too long."""
+    """Cut a block to about `most` characters: its beginning and its last lines."""
     if len(block) <= most:
         return Excerpt(block, 0)
     beginning = block[: most * 2 // 3]
-    # From the beginning of a line on, since that says whether a line is quoted.
+    # Start at a line boundary, because the start of a line shows whether it is quoted.
     end = block[len(block) - most // 3 :].partition("\n")[2]
     left_out = len(block) - len(beginning) - len(end)
     return Excerpt(f"{beginning}\n[… {left_out:,} characters left out …]\n{end}".rstrip("\n"), left_out)

@@ -1,4 +1,4 @@
-"""What team modes share: the members by name, work that is shared out to them, and what came back."""
+"""What the team modes share: a team's options and members, running assignments, and formatting results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .team_prompts import SHARED, render_prompt
 from .verdict import neutralise
 
 HEADING = "###? "
-"""How the headings begin that tell results apart."""
+"""Pattern for the start of the headings that separate results."""
 
 GENERIC = "You are a worker agent. Complete the following task thoroughly."
 
 
 class TeamOptions(Struct, frozen=True, kw_only=True):
-    """The keys of a team, with what holds where it says nothing."""
+    """The options of a team, with their defaults."""
 
     max_iterations: int = 5
     dispatch: Literal["ask", "force"] = "ask"
@@ -44,7 +44,7 @@ class TeamOptions(Struct, frozen=True, kw_only=True):
 
 
 class TaskResult(NamedTuple):
-    """What became of one worker's task."""
+    """The result of one worker's task."""
 
     worker: str
     task: str
@@ -57,23 +57,23 @@ class TaskResult(NamedTuple):
 
 
 def get_team_options(op: Operation) -> TeamOptions:
-    """The team's own keys."""
+    """Return the options of the operation's team."""
     assert op.agent.team is not None
     return msgspec.convert(op.agent.team.options, TeamOptions)
 
 
 def validate_team_options(agent: Agent) -> None:
-    """Refuse a team whose own keys have values that they cannot have. Raises Mistake."""
+    """Raise Mistake if the options of the agent's team have invalid values."""
     if agent.team is None:
         return
     try:
         msgspec.convert(agent.team.options, TeamOptions)
     except msgspec.ValidationError as error:
-        raise Mistake(f"{agent.name} leads a team that cannot work: {error}") from None
+        raise Mistake(f"{agent.name} leads a team with invalid options: {error}") from None
 
 
 def resolve_members(op: Operation) -> dict[str, Agent]:
-    """The members of the team by the names that it has for them, each as the team wants it."""
+    """Return the members of the team by their unique names, with the team's changes applied."""
     assert op.agent.team is not None
     own = get_team_options(op)
     found: dict[str, Agent] = {}
@@ -87,12 +87,12 @@ def resolve_members(op: Operation) -> dict[str, Agent]:
 
 
 def _without_own_team(agent: Agent, lead: Agent) -> Agent:
-    """The agent; a lead that is listed among its own members takes part for itself, and leads no second team."""
+    """Return the agent. A lead that is its own member takes part as a single agent and leads no second team."""
     return structs.replace(agent, team=None, advisors=None) if agent.team == lead.team else agent
 
 
 def _with_isolation(agent: Agent, worktrees: str) -> Agent:
-    """An agent where the team wants it, unless its own file says otherwise."""
+    """Return the agent with the isolation that the team wants, unless its own file says otherwise."""
     if agent.isolation != "shared":
         return agent
     match worktrees:
@@ -105,7 +105,7 @@ def _with_isolation(agent: Agent, worktrees: str) -> Agent:
 
 
 def as_member(agent: Agent, member: Member) -> Agent:
-    """An agent with what a team changes about it."""
+    """Return the agent with the changes that a team makes to it."""
     changes: dict[str, Any] = {
         "name": member.name,
         "role": member.role,
@@ -117,7 +117,7 @@ def as_member(agent: Agent, member: Member) -> Agent:
 
 
 def describe_workers(workers: dict[str, Agent]) -> str:
-    """The workers as a lead reads of them."""
+    """Describe the workers for the lead's prompt."""
     return "\n".join(
         f"- {name} ({agent.model or 'default model'}): {agent.description or first_line(agent.prompt) or 'a worker'}"
         for name, agent in workers.items()
@@ -127,9 +127,9 @@ def describe_workers(workers: dict[str, Agent]) -> str:
 async def run_assignments(
     op: Operation, request: Request, workers: dict[str, Agent], assignments: Sequence[Assignment]
 ) -> list[TaskResult]:
-    """Let each worker do its tasks, all at once; what came of it, in member order.
+    """Run all workers at once on their tasks and return the results, in member order.
 
-    One that fails or takes too long is an outcome like any other, and stops nobody else.
+    A worker that fails or times out is a result like any other and does not stop the others.
     """
     own = get_team_options(op)
     limit = min(own.worker_timeout, own.collection_timeout)
@@ -149,19 +149,19 @@ async def run_assignments(
 
 
 def as_worker(agent: Agent) -> Agent:
-    """An agent that is given a task; one that nobody told who it is is told at least that."""
+    """Return the agent as a worker. An agent without a prompt gets a generic one."""
     return agent if agent.prompt.strip() else structs.replace(agent, prompt=GENERIC)
 
 
 def make_task_request(own: TeamOptions, request: Request, task: str) -> Request:
-    """A worker's request: its task, with the person's own words and what the team shares as context."""
+    """Build a worker's request: its task, with the original request and the team's shared context."""
     shared = SHARED.format(shared=own.shared_context) if own.shared_context else ""
     text = render_prompt(own.prompts, "task", shared=shared, request=request.original, task=task)
     return Request(text=text, origin=request.original)
 
 
 def format_results(results: Sequence[TaskResult]) -> str:
-    """Results as a lead or judge reads them: nothing in them reads as an assignment or a verdict."""
+    """Format results for a lead or judge, neutralised so that nothing in them reads as an assignment or a verdict."""
     return "\n\n".join(
         f"### {result.worker} ({result.state}, {result.seconds:.0f} s)\n"
         f"Task: {escape_headings(neutralise(result.task), HEADING)}\n\n"
@@ -177,7 +177,7 @@ def _format_result_text(result: TaskResult) -> str:
 
 
 def format_answers(parts: Sequence[Part]) -> str:
-    """Answers side by side, a heading each."""
+    """Format answers one below another, each under its own heading."""
     return "\n\n".join(
         f"### From {part.agent}\n\n"
         + escape_headings(part.text if part.failure is None else f"unavailable: {part.failure}", "### From ")
@@ -186,15 +186,15 @@ def format_answers(parts: Sequence[Part]) -> str:
 
 
 def make_team_failure(op: Operation, parts: Sequence[Part]) -> AgentFailed:
-    """The failure of a team in which nobody came to anything."""
+    """Return the failure of a team in which no member succeeded."""
     failures = [part.failure for part in parts if part.failure is not None]
     is_spent = all(failure.kind == "budget" for failure in failures)
     reasons = "; ".join(map(str, failures))
-    return op.make_error("budget" if is_spent else "failed", f"no member of its team came to anything: {reasons}")
+    return op.make_error("budget" if is_spent else "failed", f"no member of its team succeeded: {reasons}")
 
 
 def make_answer_notes(parts: Sequence[Part]) -> tuple[Note, ...]:
-    """What others said before, as context."""
+    """Return the answers of earlier members as notes for the next request."""
     return tuple(
         Note(title=f"answer of {part.agent}" if part.failure is None else f"{part.agent} has no answer", text=part.text)
         for part in parts
@@ -202,5 +202,5 @@ def make_answer_notes(parts: Sequence[Part]) -> tuple[Note, ...]:
 
 
 def first_line(text: str) -> str:
-    """The first line with words."""
+    """Return the first line that is not blank, or an empty string."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

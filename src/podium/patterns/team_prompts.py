@@ -1,6 +1,7 @@
-"""The words of team modes: templates in one place, each of which a team may override under `prompts`.
+"""Prompt templates of the team modes. A team may override each of them under `prompts`.
 
-Fields stand in braces. What workers and members said goes in neutralised: it is data, whatever it says.
+Fields are in braces. Text from workers and members is neutralised before it is filled in, because it is data and
+not instructions.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ TEMPLATES = {
 
 
 def render_prompt(own: Mapping[str, str], name: str, **fields: object) -> str:
-    """A template, the team's own where it has one, with its fields; whatever else it says in braces stays."""
+    """Fill in a template, the team's own if it has one. Unknown names in braces stay as they are."""
 
     def fill_field(found: re.Match[str]) -> str:
         if found[0] in ("{{", "}}"):

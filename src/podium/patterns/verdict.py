@@ -1,7 +1,7 @@
-"""Verdicts: what a judge's reply says about the work, and keeping others' words from passing for one.
+"""Verdicts: parse a judge's reply, and keep the text of others from passing for a verdict.
 
-Sentinels and scores are read from the judge's own reply only. Whatever workers wrote goes
-through `neutralise` before a judge or a parser sees it.
+Sentinels and scores are read from the judge's own reply only. Text that workers wrote goes through `neutralise`
+before a judge or a parser sees it.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ COMPLETE = "[[REFLECTION_COMPLETE]]"
 NO_FEEDBACK = "No specific feedback provided"
 UNSCORED = 0.5
 MOST_OBJECTS = 200
-"""So many places in a reply are tried as the beginning of a JSON object."""
+"""Maximum number of positions in a reply that are tried as the start of a JSON object."""
 
 Trend = Literal["improving", "stable", "degrading"]
 
 
 class Score(Struct, frozen=True):
-    """How good the work is, from 0 to 1, and why."""
+    """The quality of the work, from 0 to 1, and the reason."""
 
     score: float
     rationale: str
 
 
 class PassFail(Struct, frozen=True):
-    """Whether the work passes; `feedback` where it does not."""
+    """Whether the work passes, and the feedback if it does not."""
 
     passed: bool
     feedback: str | None
 
 
 def is_complete(text: str, group: bool = True) -> bool:
-    """Whether the judge says that the goal is met, and not also that it needs another iteration."""
+    """Return whether the judge says that the goal is met, and does not also ask for another iteration."""
     return _has_sentinel(GROUP_COMPLETE if group else COMPLETE, text) and not _has_sentinel(NEEDS_ITERATION, text)
 
 
 def needs_iteration(text: str) -> bool:
-    """Whether the judge says that the work needs another iteration."""
+    """Return whether the judge asks for another iteration."""
     return _has_sentinel(NEEDS_ITERATION, text)
 
 
 def strip_verdict(text: str) -> str:
-    """What a judge's reply says about the work, without its verdict and what it says is missing."""
+    """Return a judge's reply without its verdict and without the list of what is missing."""
     kept: list[str] = []
     for line in text.splitlines():
         if _has_sentinel(NEEDS_ITERATION, line):
@@ -64,14 +64,14 @@ def strip_verdict(text: str) -> str:
 
 
 def self_score(text: str, group: bool = True) -> float:
-    """The score of a reply that judges by sentinels alone."""
+    """Return the score of a reply that judges only with sentinels."""
     if _has_sentinel(NEEDS_ITERATION, text):
         return 0.4
     return 1.0 if is_complete(text, group) else 0.7
 
 
 def parse_score(text: str) -> Score:
-    """The score and the rationale of an evaluator's reply, labelled or as a JSON object."""
+    """Return the score and the rationale of an evaluator's reply, labelled or as a JSON object."""
     told = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
     for found in (
         _parse_score_object(told, whole=True),
@@ -85,7 +85,7 @@ def parse_score(text: str) -> Score:
 
 
 def parse_pass_fail(text: str) -> PassFail:
-    """A one-word verdict: PASS, or FAIL with its reason."""
+    """Parse a one-word verdict: PASS, or FAIL with a reason."""
     bare = text.strip(_SPACE_AND_EMPHASIS)
     if _PASS.match(bare):
         return PassFail(True, None)
@@ -101,7 +101,7 @@ def parse_pass_fail(text: str) -> PassFail:
 
 
 def feedback(text: str) -> str:
-    """What a judge wants done next: what follows its needs-iteration sentinel, else its last lines."""
+    """Return what a judge wants done next: the text after its needs-iteration sentinel, else its last lines."""
     told = text.replace("\r\n", "\n").replace("\r", "\n")
     if (sentinel := _LINES[NEEDS_ITERATION].search(told)) is None:
         return _last_lines(told)
@@ -109,12 +109,12 @@ def feedback(text: str) -> str:
 
 
 def describe_missing(text: str) -> str:
-    """What the next plan should know of a judge's reply: its feedback, or what it said before a bare sentinel."""
+    """Return what is missing according to a judge: its feedback, or the text before a bare sentinel."""
     return feedback(text) or _last_lines(strip_verdict(text))
 
 
 def trend(scores: Sequence[float]) -> Trend:
-    """Where the last two scores lead."""
+    """Return the trend of the last two scores."""
     if len(scores) < 2:
         return "stable"
     change = round(scores[-1] - scores[-2], 9)
@@ -122,7 +122,7 @@ def trend(scores: Sequence[float]) -> Trend:
 
 
 def neutralise(text: str) -> str:
-    """`text` with everything that would read as a sentinel or as part of a plan visibly broken."""
+    """Break every sentinel and every plan marker in `text`, visibly, so that no parser recognises it."""
     text = _ANY_SENTINEL.sub(lambda found: f"(quoted: {found[1]})", text)
     for marker in (MARKER, END):
         text = marker.sub(lambda found: f"@ {found[0][1:]}", text)
@@ -135,7 +135,7 @@ _BLANK = r"[ \t\v\f\xa0\u2000-\u200a\u202f\u205f\u3000\ufeff]"
 
 
 def _compile_line_pattern(pattern: str) -> re.Pattern[str]:
-    """What matches `pattern` alone on its line."""
+    """Compile a pattern that matches `pattern` alone on its line."""
     return re.compile(rf"^(?:{_BLANK}|[*_])*+{pattern}(?:{_BLANK}|[*_])*+$", re.IGNORECASE | re.MULTILINE | re.ASCII)
 
 
@@ -148,7 +148,7 @@ _ANY_LINE = _compile_line_pattern(_ANY_SENTINEL.pattern)
 
 
 def _has_sentinel(sentinel: str, text: str) -> bool:
-    """Whether a sentinel stands alone on a line."""
+    """Return whether a sentinel is alone on a line."""
     return _LINES[sentinel].search(text.replace("\r\n", "\n").replace("\r", "\n")) is not None
 
 
@@ -174,7 +174,7 @@ _decoder = json.JSONDecoder(strict=False)
 
 
 def _parse_score_label(pattern: re.Pattern[str], text: str) -> Score | None:
-    """The first labelled score, with its rationale, empty where there is none."""
+    """Return the first labelled score with its rationale, which may be empty."""
     if (found := pattern.search(text)) is None:
         return None
     value = _parse_number(found["number"].replace(",", "."))
@@ -187,7 +187,7 @@ def _parse_score_label(pattern: re.Pattern[str], text: str) -> Score | None:
 
 
 def _parse_rationale(text: str, *, score: int = 0) -> str:
-    """What follows the label up to a sentinel, or up to the place of the score where that comes later."""
+    """Return the text after the label, up to a sentinel or up to the score if that comes later."""
     if (label := _RATIONALE.search(text)) is None:
         return ""
     limit = score if score > label.start() else len(text)
@@ -196,7 +196,7 @@ def _parse_rationale(text: str, *, score: int = 0) -> str:
 
 
 def _parse_score_object(text: str, *, whole: bool) -> Score | None:
-    """The score that a JSON object gives: one that is the whole reply, or the first one in it."""
+    """Return the score in a JSON object: the one that is the whole reply, or the first one in it."""
     for found in _find_json_objects(text.strip(), whole=whole):
         told = {str(key).casefold(): value for key, value in found.items()}
         if "score" in told:
@@ -222,7 +222,7 @@ def _find_json_objects(text: str, *, whole: bool) -> Iterator[dict[str, Any]]:
 
 
 def _parse_number(value: object) -> float | None:
-    """`value` as a number, where it is one."""
+    """Return `value` as a finite number, or None."""
     try:
         number = float(value) if isinstance(value, str | int | float) else math.nan
     except (ValueError, OverflowError):
