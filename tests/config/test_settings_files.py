@@ -284,8 +284,8 @@ def test_a_server_whose_tools_could_not_be_called_is_an_error_and_in_mcp_json_le
 @pytest.mark.parametrize(
     ("rules", "line", "sentence"),
     [
-        ("deny: [Bash(]", 2, 'permissions.deny: the rule "Bash(" cannot be used: a rule is Tool or Tool(specifier)'),
-        ("ask:\n  - Read\n  - Write()", 4, 'permissions.ask: the rule "Write()" cannot be used: nothing stands betw'),
+        ("deny: [Bash(]", 2, 'permissions.deny: the rule "Bash(" cannot be used: expected Tool or Tool(specifier)'),
+        ("ask:\n  - Read\n  - Write()", 4, 'permissions.ask: the rule "Write()" cannot be used: its parentheses are'),
         (
             "deny:\n  - Read\n  - rule: Read(./secrets)\n    match: config/secrets",
             4,
@@ -296,10 +296,14 @@ def test_a_server_whose_tools_could_not_be_called_is_an_error_and_in_mcp_json_le
             3,
             'permissions.allow: the rule "Bash(npm test *)" under allow covers its example "npm test"; change one or',
         ),
-        ("deny: [5]", 2, "permissions.deny: has 5 under deny; a rule is a text, or a mapping with rule, match"),
-        ("deny: [{rule: Read, mach: x}]", 2, 'permissions.deny: gives the rule "Read" the key mach; it may have'),
-        ("deny: [{rule: Read, match: 5}]", 2, "permissions.deny: match is no list of texts; a text for each example"),
-        ("deny: [{rule: Read, match: [5]}]", 2, "permissions.deny: match is no list of texts; a text for each example"),
+        (
+            "deny: [5]",
+            2,
+            "permissions.deny: 5 under deny is not a rule; a rule is a string, or a mapping with rule, match",
+        ),
+        ("deny: [{rule: Read, mach: x}]", 2, 'permissions.deny: the rule "Read" has the unknown key mach; it may have'),
+        ("deny: [{rule: Read, match: 5}]", 2, "permissions.deny: expected a list of strings under match, got 5"),
+        ("deny: [{rule: Read, match: [5]}]", 2, "permissions.deny: expected a list of strings under match, got [5]"),
     ],
 )
 @pytest.mark.parametrize("name", ["config.yaml", "podium.yaml"])

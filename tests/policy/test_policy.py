@@ -332,7 +332,7 @@ def test_not_asking_denies_what_would_be_asked() -> None:
     verdict = check("make", {}, "dont-ask")
 
     assert verdict.decision == "deny"
-    assert "nobody is asked" in verdict.reason
+    assert "mode dont-ask denies instead of asking" in verdict.reason
     assert decision("make", "dont-ask", allow=["Bash(make)"]) == "allow"
 
 
@@ -393,8 +393,8 @@ def test_rules_are_read_from_settings_with_their_examples() -> None:
         ({"allow": [{"rule": "Bash(ls *)", "match": ["lsof"]}]}, "does not cover its example"),
         ({"allow": [{"rule": "Bash(git *)", "match": ["git -c a=b log"]}]}, "does not cover its example"),
         ({"deny": [{"rule": "Read(.env)", "not_match": [".env"]}]}, "covers its example"),
-        ({"allow": ["Bash("]}, r'podium.yaml: the rule "Bash\(" cannot be used: a rule is Tool'),
-        ({"allow": ["Bash()"]}, "nothing stands between its parentheses"),
+        ({"allow": ["Bash("]}, r'podium.yaml: the rule "Bash\(" cannot be used: expected Tool'),
+        ({"allow": ["Bash()"]}, "its parentheses are empty"),
         ({"allow": ["Bash(echo 'x)"]}, "quote"),
         ({"allow": ["*"]}, "Tool or Tool"),
         ({"allow": ["Rea*"]}, "MCP"),
@@ -402,17 +402,17 @@ def test_rules_are_read_from_settings_with_their_examples() -> None:
         ({"deny": ["Read(!x)"]}, "!"),
         ({"deny": ["Read(#x)"]}, "matches nothing"),
         ({"deny": ["Read([z-a])"]}, "gitignore"),
-        ({"deny": ["Read([[:alpha:]])"]}, "no set of letters"),
-        ({"deny": ["Read(/a[)"]}, "no set of letters"),
+        ({"deny": ["Read([[:alpha:]])"]}, "not a set of letters"),
+        ({"deny": ["Read(/a[)"]}, "not a set of letters"),
         ({"deny": ["Read(/)"]}, "matches nothing"),
         ({"deny": ["Read(a\\)"]}, "gitignore"),
         ({"deny": ["WebFetch(example.com)"]}, "domain:example.com"),
         ({"deny": ["Ba\u200bsh"]}, "Tool or Tool"),
         ({"deny": ["Bash(a\nb)"]}, "on one line"),
         ({"deny": "Bash"}, "a list of rules"),
-        ({"deny": [7]}, "a rule is a text"),
+        ({"deny": [7]}, "a rule is a string"),
         ({"deny": [{"rule": "Bash", "macth": []}]}, "macth"),
-        ({"deny": [{"rule": "Bash", "match": [7]}]}, "an example is a text"),
+        ({"deny": [{"rule": "Bash", "match": [7]}]}, "an example must be a string"),
         ({"denny": ["Bash"]}, "denny"),
         (["Bash"], "under allow, ask and deny"),
     ],

@@ -339,7 +339,7 @@ def test_a_wrong_value_is_an_error_that_says_what_was_given_and_what_would_be_ri
 @pytest.mark.parametrize(
     ("frontmatter", "line", "message"),
     [
-        ("permissions: {deny: [Bash(]}", 2, 'the rule "Bash(" cannot be used: a rule is Tool or Tool(specifier)'),
+        ("permissions: {deny: [Bash(]}", 2, 'the rule "Bash(" cannot be used: expected Tool or Tool(specifier)'),
         (
             "permissions:\n  deny:\n    - Read\n    - {rule: Bash(rm *), match: [rm -rf x, cp a b]}",
             5,
@@ -351,7 +351,7 @@ def test_a_wrong_value_is_an_error_that_says_what_was_given_and_what_would_be_ri
             'the rule "Read(*.pem)" under deny covers its example "a.pem"; change one or the other',
         ),
         ("permissions: {deny: {rule: Read}}", 2, "a mapping stands here; a list of rules would be right"),
-        ("permissions: {deny: [{match: x}]}", 2, "a rule is a text, or a mapping with rule, match and not_match"),
+        ("permissions: {deny: [{match: x}]}", 2, "a rule is a string, or a mapping with rule, match and not_match"),
     ],
 )
 def test_an_invalid_rule_or_a_failing_example_is_an_error_at_its_line(

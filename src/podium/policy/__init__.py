@@ -1,4 +1,4 @@
-"""The policy: what the rules say about something that is to be done, and why."""
+"""The policy: decide by rules whether an action is allowed, asked about or denied."""
 
 from .evaluation import (
     Mode,

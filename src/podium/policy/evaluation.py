@@ -1,8 +1,8 @@
-"""The policy: what the rules say about something that is to be done, and why.
+"""Evaluate rules: whether an action is allowed, asked about or denied, and why.
 
-A verdict follows from the action, the rules and the mode alone; no file, clock or environment is
-looked at. Deny goes before ask, ask before allow, whatever else a rule says. What cannot be judged
-is asked about. Asking, remembering answers and the sandbox belong to others.
+A verdict depends only on the action, the rules and the mode, and not on files, the clock or the environment. Deny
+takes precedence over ask, and ask over allow, however specific a rule is. An action that cannot be judged is asked
+about. Other modules ask, remember answers and set up the sandbox.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ Mode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"]
 Decision = Literal["allow", "ask", "deny"]
 
 LARGE_DIFF = 400
-"""So many changed lines are a person's to look at."""
+"""A person is asked about diffs with more changed lines than this."""
 
 COORDINATION = frozenset(("ask_person", "report_status", "route_to", "check_workers", "get_worker_result", "Agent"))
-"""Tools with which agents speak to each other and to people; agents act under rules of their own."""
+"""Tools with which agents communicate with each other and with people. A called agent has its own rules."""
 
 
 class Rules(Struct, frozen=True):
-    """Rule texts by what they decide."""
+    """The texts of rules, by decision."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Rules(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What is decided, by which rule, and why in a sentence."""
+    """A decision, the rule that made it, and the reason as a sentence."""
 
     decision: Decision
     rule: str | None
@@ -71,7 +71,7 @@ class Verdict(Struct, frozen=True):
 
 
 RulesLike = Rules | Mapping[str, Sequence[str | Mapping[str, Any]]]
-"""Rules as a value, or as they stand in settings."""
+"""Rules as a value, or as written in settings."""
 
 
 def check(
@@ -82,13 +82,13 @@ def check(
     changed_lines: int = 0,
     large_diff: int = LARGE_DIFF,
 ) -> Verdict:
-    """The verdict on an action, or on a shell command in the checkout; `changed_lines` is the size of its diff."""
+    """Return the verdict on an action, or on a shell command in the checkout. `changed_lines` is its diff's size."""
     if mode not in _MODES:
-        raise Mistake(f'there is no permission mode "{mode}"; there are {", ".join(_MODES)}')
+        raise Mistake(f'unknown permission mode "{mode}"; available: {", ".join(_MODES)}')
     compiled = _compile_rules(rules if isinstance(rules, Rules) else parse_rules(rules, "the rules"))
     verdict = _judge_subject(_make_subject(what), compiled, mode, is_large=changed_lines > large_diff)
     if mode == "dont-ask" and verdict.decision == "ask":
-        return Verdict("deny", verdict.rule, f"{verdict.reason}; and nobody is asked in this mode")
+        return Verdict("deny", verdict.rule, f"{verdict.reason}; mode dont-ask denies instead of asking")
     return verdict
 
 
@@ -96,12 +96,12 @@ _MODES: tuple[str, ...] = get_args(Mode)
 
 
 def narrow_rules(rules: Rules, by: Rules) -> Rules:
-    """The rules with what a repository, an agent or a step adds: it may ask and deny more, never allow more."""
+    """Add the rules of a repository, an agent or a step. They may ask and deny more, but never allow more."""
     return Rules(rules.allow, _remove_duplicates(rules.ask + by.ask), _remove_duplicates(rules.deny + by.deny))
 
 
 def find_ignored_rules(rules: Rules, by: Rules) -> tuple[str, ...]:
-    """The allow rules of `by` that narrowing leaves out, for a warning."""
+    """Return the allow rules of `by` that `narrow_rules` ignores, for a warning."""
     return tuple(text for text in _remove_duplicates(by.allow) if text not in rules.allow)
 
 
@@ -109,7 +109,7 @@ def _remove_duplicates(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
-# How it is decided -----------------------------------------------------------------------------------
+# Verdicts --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _compile_rules(rules: Rules) -> _CompiledRules:
 
 
 def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_large: bool) -> Verdict:
-    """The first answer, from the strictest question to the mildest."""
+    """Return the first verdict that applies, from the strictest check to the mildest."""
     for rule in rules.deny:
         if rule.catches(subject):
             return Verdict("deny", rule.text, f"{rule.text} denies it")
@@ -135,13 +135,13 @@ def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_la
         return refused
     for rule in rules.ask:
         if rule.catches(subject):
-            return Verdict("ask", rule.text, f"{rule.text} asks about it")
+            return Verdict("ask", rule.text, f"{rule.text} requires permission for it")
     if why := _find_guard_reason(subject):
-        return Verdict("ask", None, f"{why}, which no rule allows")
+        return Verdict("ask", None, f"{why}; no rule can allow that")
     if mode == "bypass":
-        return Verdict("allow", None, "nothing forbids it, and questions are bypassed")
+        return Verdict("allow", None, "no rule forbids it, and mode bypass skips permission requests")
     if why := _find_escalation_reason(subject, is_large=is_large):
-        return Verdict("ask", None, f"{why}, which a person decides")
+        return Verdict("ask", None, f"{why}; a person has to decide")
     if subject.command is not None:
         return _judge_command(subject.command, rules.allow)
     for rule in rules.allow:
@@ -151,19 +151,19 @@ def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_la
 
 
 def _judge_in_plan_mode(subject: Subject) -> Verdict | None:
-    """What becomes of it while planning; None for what only reads."""
+    """Return the verdict of plan mode, or None for an action that only reads."""
     if subject.tool in READING or subject.tool in COORDINATION or subject.tool == "WebFetch":
         return None
     command = subject.command
     if command is not None and command.parts and all(is_read_only(words) for words in command.parts):
         return None
     if command is not None or subject.tool in CHANGING or subject.tool == "run_checks":
-        return Verdict("deny", None, "only reading is allowed while planning")
-    return Verdict("ask", None, f"nobody can tell whether {subject.tool} only reads, as it must while planning")
+        return Verdict("deny", None, "mode plan allows only reading")
+    return Verdict("ask", None, f"mode plan allows only reading, and it is unknown whether {subject.tool} only reads")
 
 
 def _find_guard_reason(subject: Subject) -> str:
-    """Why a person decides in every mode; empty where nobody has to."""
+    """Return why a person has to decide in every mode, or an empty string."""
     command = subject.command
     if command is None:
         changes = subject.locations if subject.tool in CHANGING else ()
@@ -177,19 +177,19 @@ def _find_guard_reason(subject: Subject) -> str:
 
 
 def _find_escalation_reason(subject: Subject, *, is_large: bool) -> str:
-    """Why a person decides whatever is allowed; empty where nobody has to."""
+    """Return why a person has to decide even if a rule allows the action, or an empty string."""
     if subject.unclear:
         return subject.unclear
     if is_large:
-        return "it changes very many lines"
+        return "its diff is very large"
     if subject.command is not None:
         return subject.command.odd
     secret = next((where.path for where in subject.locations if is_sensitive(where.path)), None)
-    return "" if secret is None else f"{secret} may hold secrets"
+    return "" if secret is None else f"{secret} may contain secrets"
 
 
 def _judge_command(command: ShellCommand, allow: tuple[Rule, ...]) -> Verdict:
-    """Every part has to be allowed by some rule."""
+    """Return the verdict on a shell command. Each of its parts needs a rule that allows it."""
     used: dict[str, None] = {}
     for words in command.parts:
         objections: list[str] = []
@@ -206,20 +206,20 @@ def _judge_command(command: ShellCommand, allow: tuple[Rule, ...]) -> Verdict:
 
 
 def _judge_without_rule(subject: Subject, mode: Mode) -> Verdict:
-    """What holds where no rule says anything."""
+    """Return the verdict for an action that no rule covers."""
     is_inside = all(where.is_inside for where in subject.locations)
     if subject.tool in READING and is_inside:
-        return Verdict("allow", None, "it only reads, inside the checkout")
+        return Verdict("allow", None, "it only reads inside the checkout")
     if subject.tool in COORDINATION:
-        return Verdict("allow", None, "it only speaks to people and agents")
+        return Verdict("allow", None, "it only communicates with people and agents")
     if subject.tool in CHANGING and is_inside and mode == "accept-edits":
-        return Verdict("allow", None, "edits inside the checkout are accepted")
+        return Verdict("allow", None, "mode accept-edits allows edits inside the checkout")
     if not is_inside:
-        return Verdict("ask", None, "it leads out of the checkout, and no rule allows that")
+        return Verdict("ask", None, "it reaches outside the checkout, and no rule allows that")
     return Verdict("ask", None, "no rule allows it")
 
 
-# What is judged --------------------------------------------------------------------------------------
+# Subjects --------------------------------------------------------------------------------------------
 
 ARGUMENTS = {
     "Read": split_names("path offset limit"),
@@ -231,26 +231,26 @@ ARGUMENTS = {
     "Bash": split_names("command timeout description"),
     "WebFetch": split_names("url"),
 }
-"""The arguments that verdicts are about; with others a tool may do what nobody judged."""
+"""The arguments that rules can judge. With any other argument a tool may do something that rules do not see."""
 
 
 def _make_subject(what: str | Action) -> Subject:
     if isinstance(what, str):
         return Subject(tool="Bash", command=parse_command(what))
     tool, arguments = normalise_tool_name(what.tool), what.arguments
-    unclear = "it changes the environment" if what.environment else ""
+    unclear = "it sets environment variables" if what.environment else ""
     if other := arguments.keys() - ARGUMENTS.get(tool, arguments.keys()):
-        unclear = f"{what.tool} has the argument {min(other)}, which no rule knows"
+        unclear = f"{what.tool} was called with the argument {min(other)}, which rules cannot judge"
     match tool:
         case "Bash":
             text = arguments.get("command")
             if not isinstance(text, str):
-                return Subject(tool=tool, command=parse_command(""), unclear="its command is no text")
+                return Subject(tool=tool, command=parse_command(""), unclear="its command is not a string")
             return Subject(tool=tool, command=parse_command(text), unclear=unclear)
         case "WebFetch":
             url = arguments.get("url")
             if not isinstance(url, str) or parse_host(url) is None:
-                unclear = "its address does not name a host beyond doubt"
+                unclear = "its URL does not name a host unambiguously"
             return Subject(tool=tool, url=str(url), unclear=unclear)
         case "Agent":
             return Subject(tool=tool, agent=str(arguments.get("name", "")), unclear=unclear)
@@ -259,25 +259,25 @@ def _make_subject(what: str | Action) -> Subject:
         paths = [arguments.get(key) for key in PATHS.get(tool, ("path",)) if needs_path or arguments.get(key)]
         texts = [path for path in paths if isinstance(path, str) and path]
         if len(texts) < len(paths):
-            unclear = "it names no path"
+            unclear = "it does not name a path"
         return Subject(tool=tool, locations=tuple(locate_path(path) for path in texts), unclear=unclear)
     return Subject(tool=tool, unclear=unclear)
 
 
 PATHS = {"Glob": ("path", "pattern"), "Grep": ("path", "glob")}
-"""The arguments of searching tools that choose files."""
+"""The arguments of search tools that select files."""
 
 
-# Rules as they are written ---------------------------------------------------------------------------
+# Parsing rules ---------------------------------------------------------------------------------------
 
 
 def parse_rules(value: Any, where: str) -> Rules:
-    """The rules of a settings value: lists under allow, ask and deny, of texts or of {rule, match, not_match}."""
+    """Parse a settings value: lists under allow, ask and deny, of strings or of {rule, match, not_match} mappings."""
     if value is None:
         return Rules()
     if not isinstance(value, Mapping) or (unknown := [key for key in value if key not in _KINDS]):
-        found = f"has {unknown[0]}" if isinstance(value, Mapping) else f"is {value!r}"
-        raise Mistake(f"{where} {found}; rules stand in lists under allow, ask and deny")
+        found = f"has the unknown key {unknown[0]}" if isinstance(value, Mapping) else f"is {value!r}"
+        raise Mistake(f"{where} {found}; expected lists of rules under allow, ask and deny")
     return Rules(**{kind: _parse_rule_list(value.get(kind), kind, where) for kind in _KINDS})
 
 
@@ -288,19 +288,20 @@ def _parse_rule_list(entries: Any, kind: Decision, where: str) -> tuple[str, ...
     if entries is None:
         return ()
     if not isinstance(entries, list | tuple):
-        raise Mistake(f"{where} has {entries!r} under {kind}; a list of rules would be right")
+        raise Mistake(f"{where}: expected a list of rules under {kind}, got {entries!r}")
     return tuple(_parse_verified_rule(entry, kind, where) for entry in entries)
 
 
 def _parse_verified_rule(entry: Any, kind: Decision, where: str) -> str:
-    """The text of one rule that parses and does what its examples say."""
+    """Return the text of a rule. Raise Mistake if it does not parse or contradicts its examples."""
     written = {"rule": entry} if isinstance(entry, str) else entry
     if not isinstance(written, Mapping) or not isinstance(text := written.get("rule"), str):
         raise Mistake(
-            f"{where} has {entry!r} under {kind}; a rule is a text, or a mapping with rule, match and not_match"
+            f"{where}: {entry!r} under {kind} is not a rule; "
+            "a rule is a string, or a mapping with rule, match and not_match"
         )
     if unknown := [key for key in written if key not in ("rule", "match", "not_match")]:
-        raise Mistake(f'{where} gives the rule "{text}" the key {unknown[0]}; it may have match and not_match')
+        raise Mistake(f'{where}: the rule "{text}" has the unknown key {unknown[0]}; it may have match and not_match')
     try:
         rules = Rules(**{kind: (text,)})
         _compile_rules(rules)
@@ -318,9 +319,9 @@ def _parse_verified_rule(entry: Any, kind: Decision, where: str) -> str:
 
 
 def _make_example_action(text: str, example: Any) -> str | Action:
-    """An example as what the rule is about: a command, a path, an address, a name."""
+    """Return the action that an example stands for: a command, a path, a URL or a name."""
     if not isinstance(example, str):
-        raise Mistake(f'the rule "{text}" has the example {example!r}; an example is a text')
+        raise Mistake(f'the rule "{text}" has the example {example!r}; an example must be a string')
     tool = normalise_tool_name(text.partition("(")[0])
     key = {"Bash": "command", "WebFetch": "url", "Agent": "name"}.get(tool, "path")
     if tool not in ARGUMENTS and tool != "Agent":
@@ -328,11 +329,11 @@ def _make_example_action(text: str, example: Any) -> str | Action:
     return Action(run="", agent="", tool=tool, arguments={key: example})
 
 
-# Rules from answers ----------------------------------------------------------------------------------
+# Suggested rules -------------------------------------------------------------------------------------
 
 
 def generalised(what: str | Action) -> str | None:
-    """The rule that "always" would save: shown, stored and matched as this text; None where there is no safe one."""
+    """Return the rule that "always" would save, as it is shown, stored and matched, or None if none is safe."""
     text = _suggest_rule(_make_subject(what))
     if text is None:
         return None
@@ -357,7 +358,7 @@ def _suggest_rule(subject: Subject) -> str | None:
 
 
 def _suggest_command_rule(words: Words) -> str | None:
-    """The words that say what is done, with any others after them; the very command where nobody knows the program."""
+    """Suggest a rule for a command: its first words and a wildcard for known programs, else the exact command."""
     name = get_program_name(words)
     if name in WRAPPERS | UNREPEATED | WRITERS | COPIERS or INTERPRETER.fullmatch(name):
         return None
@@ -385,4 +386,4 @@ UNREPEATED = split_names(
     "shutdown mount umount mkfs passwd useradd crontab systemctl service apt apt-get dnf yum brew pip pip3 uv poetry "
     "awk gawk mawk sed tar make cd pushd popd"
 )
-"""Programs that do something else with every other word, or something that is not to be repeated unseen."""
+"""Programs whose effect depends on every word, or that should not run again without a person's approval."""

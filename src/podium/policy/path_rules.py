@@ -1,7 +1,7 @@
-"""Paths as rules see them: by their text alone, in gitignore syntax, relative to the checkout.
+"""Match paths against rules, by their text only, in gitignore syntax, relative to the checkout.
 
-Nothing here looks at a file. What a path leads to through links is settled before it comes here;
-names that a file system may take for the same name count as the same where that is the safer way.
+This module opens no file. Callers resolve links first. Names that a file system may treat as equal count as equal
+where that is safer.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Root = Literal["checkout", "/", "~", "nowhere"]
 
 @dataclass(frozen=True, slots=True)
 class PathLocation:
-    """Where a path leads: below the checkout, below `/`, below the home folder, or nobody can tell from its text."""
+    """The location of a path: below the checkout, below `/`, below the home folder, or unknown from its text."""
 
     root: Root
     path: str
 
     @property
     def is_inside(self) -> bool:
-        """Whether it stays in the checkout."""
+        """Whether the path is inside the checkout."""
         return self.root == "checkout"
 
 
 @lru_cache(maxsize=4096)
 def locate_path(text: str) -> PathLocation:
-    """The place that a path names; `.` is the checkout itself."""
+    """Return the location that a path names. `.` is the checkout itself."""
     if _UNCLEAR.search(text) or (".." in text and ".." in re.split(r"[/\\]", text)):
         return PathLocation("nowhere", text)
     if text.startswith("/"):
@@ -46,24 +46,24 @@ def locate_path(text: str) -> PathLocation:
     return PathLocation("checkout", posixpath.normpath(text or "."))
 
 
-# Control characters, and the roots of other systems: `C:\`, `\\host`.
+# Control characters, and roots of other operating systems: `C:\`, `\\host`.
 _UNCLEAR = re.compile(r"[\x00-\x1f\x7f]|^[A-Za-z]:[\\/]|^\\")
 
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """A specifier such as `/src/**`, `./.env` or `~/.ssh/**`."""
+    """A compiled specifier such as `/src/**`, `./.env` or `~/.ssh/**`."""
 
     root: Root
     exact: re.Pattern[str]
     wide: re.Pattern[str]
 
     def covers(self, where: PathLocation) -> bool:
-        """Whether it names this very path, or a folder above it."""
+        """Return whether the pattern names exactly this path or a folder above it."""
         return where.root == self.root and self.exact.search(where.path) is not None
 
     def touches(self, where: PathLocation) -> bool:
-        """Whether it may name this path, in another spelling too, or something below it."""
+        """Return whether the pattern may name this path, also in another spelling, or something below it."""
         if where.root != self.root:
             return False
         path = normalise_spelling(where.path)
@@ -71,7 +71,7 @@ class PathPattern:
 
 
 def compile_path_pattern(specifier: str) -> PathPattern:
-    """The compiled specifier; a mistake where it could never match what its writer meant."""
+    """Compile a specifier. Raise Mistake if it could never match what its author meant."""
     root: Root = "checkout"
     pattern = specifier
     if specifier.startswith("//"):
@@ -88,31 +88,31 @@ def compile_path_pattern(specifier: str) -> PathPattern:
 
 
 def escape_path(path: str) -> str:
-    """The specifier that names this path of the checkout and no other, whatever characters it has."""
+    """Return the specifier that matches only this path of the checkout. Special characters are escaped."""
     if not path.strip("/"):
-        raise Mistake("the checkout as a whole has no path of its own; a rule for all of it is /**")
+        raise Mistake("the checkout itself has no path; use /** for a rule that covers all of it")
     escaped = re.sub(r"([\\*?\[\]!#])", r"\\\1", path.strip("/"))
     return "/" + re.sub(r"\s$", lambda space: f"\\{space[0]}", escaped)
 
 
 def _gitignore_to_regex(pattern: str) -> str:
-    """Gitignore's pattern as a regular expression."""
-    # Only commands that judge paths pay for this import.
+    """Return a gitignore pattern as a regular expression."""
+    # Imported here so that only callers that match paths pay for it.
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
     if pattern.startswith("!"):
-        raise Mistake("a path with ! in front takes nothing away from a rule; put the path under deny or ask instead")
+        raise Mistake("a leading ! does not exclude a path from a rule; put the path under deny or ask instead")
     for found in _CLASS.finditer(pattern):
         if found["set"] is not None and not _PLAIN_CLASS.fullmatch(found["set"]):
-            raise Mistake(f"{found['set']} is no set of letters, digits and ranges; write \\[ for a bracket in a name")
+            raise Mistake(f"{found['set']} is not a set of letters, digits and ranges; write \\[ for a literal bracket")
     try:
         regex, _ = GitIgnoreSpecPattern.pattern_to_regex(pattern)
         re.compile(regex or "")
     except (ValueError, re.error) as error:
-        raise Mistake("it is no gitignore pattern; write \\ before a character that is meant as such") from error
+        raise Mistake("it is not a valid gitignore pattern; write \\ before a literal special character") from error
     if regex is None:
         raise Mistake("it matches nothing in gitignore syntax; write \\ before a leading # and close every [")
-    # A set of characters never stands for the slash between folders.
+    # A set of characters never matches the slash between folders.
     return re.sub(r"(\\.)|\[(?!\^/\])", lambda found: found[1] or "(?!/)[", regex)
 
 
@@ -122,7 +122,7 @@ _PLAIN_CLASS = re.compile(r"\[[!^]?(?:(?![\[\]\\/&~|-])[ -~\w]-(?![\[\]\\/&~|-])
 
 @lru_cache(maxsize=4096)
 def normalise_spelling(text: str) -> str:
-    """One spelling for the names that some file system takes for the same: composed, without invisible characters."""
+    """Return one spelling for names that a file system may treat as equal: composed, without invisible characters."""
     if text.isascii():
         return text
     visible = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
@@ -131,19 +131,19 @@ def normalise_spelling(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_protected(path: str) -> bool:
-    """Whether changing it could change what runs later, or who may do what: no allow rule covers that."""
+    """Return whether changing this path could affect what runs later or what is permitted. No allow rule covers it."""
     return _compile_guards().protected.search(_normalise_path(path)) is not None
 
 
 @lru_cache(maxsize=4096)
 def is_sensitive(path: str) -> bool:
-    """Whether its content is likely to be a secret."""
+    """Return whether the content of this path is likely to be a secret."""
     parts = _normalise_path(path)
     if _HARMLESS.search(parts):
         return False
     if _compile_guards().sensitive.search(parts) is not None:
         return True
-    # A pattern that a program fills in itself, such as `.e*`.
+    # A pattern that a program expands itself, such as `.e*`.
     last = parts.rstrip("/").rpartition("/")[2]
     return (
         re.search(r"[*?\[]", last) is not None
@@ -154,9 +154,9 @@ def is_sensitive(path: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _normalise_path(path: str) -> str:
-    """The path as `/a/b/`, one spelling for all that mean the same on some file system."""
+    """Return the path as `/a/b/`, with one spelling for names that a file system may treat as equal."""
     names = normalise_spelling(path).casefold().replace("\\", "/").split("/")
-    # Windows drops dots and spaces at the end of a name and what follows a colon.
+    # Windows drops dots and spaces at the end of a name, and everything after a colon.
     kept = (name if name in (".", "..") else name.partition(":")[0].rstrip(". ") for name in names)
     return "/" + "/".join(name for name in kept if name and name != ".") + "/"
 
@@ -168,12 +168,12 @@ class _GuardPatterns(NamedTuple):
 
 @cache
 def _compile_guards() -> _GuardPatterns:
-    """The names to guard, compiled when first needed, since that takes longer than most commands have."""
+    """Compile the guarded names on first use, because that is slow compared with most commands."""
     return _GuardPatterns(_compile_any_of(PROTECTED + KEYS), _compile_any_of(KEYS + SECRETS))
 
 
 def _compile_any_of(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Any of these names or runs of names, as whole parts of a path; `*` stands for letters of one name."""
+    """Compile a pattern for any of these names, as whole components of a path. `*` matches within one component."""
     return re.compile("/(?:" + "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names) + ")/")
 
 

@@ -1,8 +1,8 @@
-"""Options and operands that make a program do more than its name says.
+"""Options and operands that make a program do more than its name suggests.
 
-A wildcard in an allow rule stands for harmless words. Words that make a program run another one,
-write a file or bring code of their own are *risks*: only a rule that spells them out allows them.
-For a few programs every harmless option is listed and the rest is a risk; for others the risks are.
+A wildcard in an allow rule matches only harmless words. Words that make a program run another program, write a
+file or load other code are *risks*: only a rule that spells them out allows them. For a few programs the harmless
+options are listed and every other option is a risk. For the others the risks are listed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ Words = tuple[str, ...]
 
 
 def split_names(text: str) -> frozenset[str]:
-    """The words of a list that is written as a text."""
+    """Return the words of a space-separated list."""
     return frozenset(text.split())
 
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """A word, by its place in the command, that a wildcard does not cover.
+    """A word of a command, by position, that a wildcard does not cover.
 
-    A deed is more than reading; what is guarded is not covered by a rule that spells it out either.
+    A `deed` does more than read. An `outside` word may name a path outside the checkout. A `guarded` word is not
+    allowed even by a rule that spells it out.
     """
 
     place: int
@@ -33,7 +34,7 @@ class Risk:
 
 
 def find_option_risks(words: Words, name: str) -> Iterator[Risk]:
-    """The risks that are known of the program of this name."""
+    """Yield the known risks of the program with this name."""
     if (known := SPECIAL.get(name)) is not None:
         yield from known(words)
     elif name in OPTIONS:
@@ -41,7 +42,7 @@ def find_option_risks(words: Words, name: str) -> Iterator[Risk]:
 
 
 def find_pattern_places(words: Words, name: str) -> frozenset[int]:
-    """The places of words that are something to look for or to do, so that `/api/v1` is not taken for a path."""
+    """Return the positions of search patterns and scripts, so that a pattern like `/api/v1` is not taken for a path."""
     if name in ("sed", "gsed"):
         return frozenset(_find_sed_scripts(words))
     if name in ("awk", "gawk", "mawk"):
@@ -56,7 +57,7 @@ def find_pattern_places(words: Words, name: str) -> frozenset[int]:
 
 
 def _find_listed_option_risks(words: Words, start: int, known: str) -> Iterator[Risk]:
-    """Options of a list: long ones by any beginning of them, short ones in clusters too."""
+    """Yield the listed options among the words: long ones also by a prefix, short ones also in clusters."""
     listed = known.split()
     for at, word in enumerate(words[start:], start):
         if word == "--":
@@ -69,7 +70,7 @@ def _find_listed_option_risks(words: Words, start: int, known: str) -> Iterator[
         else:
             bad = "=" in word and any(name.endswith("=") and word.startswith(name) for name in listed)
         if bad:
-            yield Risk(at, f"{option} makes {words[0]} do more than its name says")
+            yield Risk(at, f"{option} makes {words[0]} do more than its name suggests")
 
 
 OPTIONS = {
@@ -96,13 +97,13 @@ OPTIONS = {
 }
 
 
-# Looking for files and changing text ---------------------------------------------------------------
+# Programs that search files and edit text -----------------------------------------------------------
 
 
 def _find_find_risks(words: Words) -> Iterator[Risk]:
     for at, word in enumerate(words[1:], 1):
         if word.startswith("-") and word not in FIND_TESTS:
-            yield Risk(at, f"{word} makes find do more than find")
+            yield Risk(at, f"{word} makes find do more than search")
 
 
 FIND_TESTS = split_names(
@@ -120,11 +121,11 @@ def _find_sed_risks(words: Words) -> Iterator[Risk]:
             if not all(_SED_STEP.fullmatch(step.strip()) for step in scripts[at].split(";")):
                 yield Risk(at, "its script does more than print, delete and substitute")
         elif word.startswith("-") and not _SED_OPTION.fullmatch(word):
-            yield Risk(at, f"{word} makes sed write a file or take its script from one")
+            yield Risk(at, f"{word} makes sed write a file or read its script from one")
 
 
 def _find_sed_scripts(words: Words) -> dict[int, str]:
-    """The scripts among the words, by place."""
+    """Return the scripts among the words, by position."""
     found: dict[int, str] = {}
     for at, word in enumerate(words[1:], 1):
         if at > 1 and re.fullmatch(r"-[nErsuz]*e|--expression", words[at - 1]):
@@ -139,7 +140,7 @@ def _find_sed_scripts(words: Words) -> dict[int, str]:
 
 _SED_OPTION = re.compile(r"-[nErsuz]*e?|--(?:quiet|silent|regexp-extended|posix|separate|null-data|sandbox|version)?")
 _ADDRESS = r"(?:\d+|\$|/(?:[^/\\\[]|\\[^cn]|\[[^\]/\\]+\])+/I?)"
-# No labels, no files, no `e`: each step is a whole command of its own, so that cutting at `;` is safe.
+# No labels, no files, no `e`: each step is a complete command, so splitting at `;` is safe.
 _SED_STEP = re.compile(
     rf"(?:{_ADDRESS}(?:,(?:{_ADDRESS}|\+\d+))?\s*!?\s*)?"
     r"(?:[pdqDPnNgGhHx=]|s(?P<by>[/|#,@%])(?:(?!(?P=by))[^\\]|\\.)*(?P=by)(?:(?!(?P=by))[^\\]|\\.)*(?P=by)[gpIi\d]*)"
@@ -150,7 +151,7 @@ def _find_awk_risks(words: Words) -> Iterator[Risk]:
     at = _find_awk_program(words)
     program = words[at] if at < len(words) else "-"
     if program.startswith("-") or re.search(r"[|<>@]|system|getline|ENVIRON", program):
-        yield Risk(at, "its program may run another or write a file")
+        yield Risk(at, "its script may run another program or write a file")
 
 
 def _find_awk_program(words: Words) -> int:
@@ -161,19 +162,19 @@ def _find_awk_program(words: Words) -> int:
 
 
 def _find_second_operand_risks(words: Words) -> Iterator[Risk]:
-    """For programs that write to what follows their input, as in `uniq FROM TO`."""
+    """Yield the operands after the first one, for programs that write to them, as in `uniq FROM TO`."""
     operands = [at for at, word in enumerate(words[1:], 1) if not word.startswith("-")]
     yield from (Risk(at, f"{words[0]} writes to {words[at]}") for at in operands[1:])
 
 
-# Tests and scripts of a project ----------------------------------------------------------------------
+# Project tests and scripts ---------------------------------------------------------------------------
 
 
 def _find_pytest_risks(words: Words) -> Iterator[Risk]:
     for at, word in enumerate(words[1:], 1):
         option = word.partition("=")[0]
         if word.startswith("@"):
-            yield Risk(at, f"{word} is a file of further options")
+            yield Risk(at, f"{word} names a file with more options")
         elif option.startswith("--"):
             if option not in PYTEST_LONG:
                 yield Risk(at, f"{option} may make pytest load or write something else")
@@ -184,7 +185,7 @@ def _find_pytest_risks(words: Words) -> Iterator[Risk]:
 
 
 _PYTEST_SHORT = re.compile(r"-[qvxslhV]*(?:[kmnr].*)?", re.DOTALL)
-# Turning a plug-in off, and warnings of Python's own; any other name in these places is imported.
+# Disabling a plug-in and built-in warnings are harmless. pytest imports any other name given here.
 _PYTEST_PAIR = re.compile(r"-pno:\S+|-W(?:error|ignore|default|always|once|module)(?:::[A-Za-z]+)?")
 PYTEST_LONG = split_names(
     "-- --lf --last-failed --ff --failed-first --nf --new-first --sw --stepwise --stepwise-skip --tb --durations "
@@ -197,17 +198,17 @@ PYTEST_LONG = split_names(
 
 
 def _find_npm_risks(words: Words) -> Iterator[Risk]:
-    """Only scripts of the project, and lists; what follows `--` goes to the script."""
+    """Yield everything except running project scripts and listing. The words after `--` go to the script."""
     first = next((at for at, word in enumerate(words) if at and not word.startswith("-")), len(words))
     if first < len(words) and words[first] not in ("run", "run-script", "test", "t", "ls", "list"):
-        yield Risk(first, f"{words[0]} {words[first]} does more than running a script of the project")
+        yield Risk(first, f"{words[0]} {words[first]} does more than run a script of the project")
     passed_on = words.index("--") if "--" in words else len(words)
     for at, word in enumerate(words[1:], 1):
         option = word.partition("=")[0]
         if at < passed_on and word.startswith("-") and option not in NPM_OPTIONS:
             yield Risk(at, f"{option} may change what {words[0]} runs")
         elif at > passed_on and _SCRIPT_OPTION.match(option):
-            yield Risk(at, f"{option} may bring code of its own")
+            yield Risk(at, f"{option} may load other code")
 
 
 NPM_OPTIONS = split_names("-s --silent --if-present -w --workspace --workspaces -ws --ignore-scripts -v --version")
@@ -220,7 +221,7 @@ _SCRIPT_OPTION = re.compile(
 
 def _find_cd_risks(words: Words) -> Iterator[Risk]:
     if len(words) < 2 or any(word.startswith("-") for word in words[1:]):
-        yield Risk(1, f"{words[0]} leads out of the checkout")
+        yield Risk(1, f"{words[0]} leaves the checkout")
 
 
 # git -------------------------------------------------------------------------------------------------
@@ -255,14 +256,14 @@ GIT_LISTS = {
     "tag": "-l --list -n --contains --no-contains --merged --no-merged --sort --format --points-at --column",
     "remote": "-v --verbose",
 }
-"""Subcommands that list with these options, and change something with operands or others."""
+"""Subcommands that only list with these options. With operands or other options they change something."""
 GIT_SHOWS = {"remote": ("get-url",), "stash": ("list", "show"), "worktree": ("list",), "reflog": ("show", "exists")}
-"""What some subcommands are followed by when they only show."""
+"""Words after a subcommand with which it only shows something."""
 _TAKES_OPERANDS = ("-l", "--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at")
 
 
 def find_git_subcommand(words: Words) -> tuple[int, str]:
-    """Where git's subcommand stands, and which it is; an option that changes git itself counts as one."""
+    """Return the position and name of git's subcommand. An option that changes git itself counts as one."""
     for at in range(1, len(words)):
         if words[at] not in GIT_GLOBAL:
             return at, words[at]
@@ -275,7 +276,7 @@ def _find_git_risks(words: Words) -> Iterator[Risk]:
         yield Risk(len(words), f"{subcommand} changes how git works")
         return
     if subcommand and subcommand not in GIT_READS and subcommand not in GIT_EVERYDAY:
-        yield Risk(at, f"git {subcommand} does more than a rule for git as a whole means")
+        yield Risk(at, f"git {subcommand} does more than a rule for git in general allows")
     rest = words[at + 1 :]
     yield from _find_listed_option_risks(words, at + 1, f"{GIT_OPTIONS} {GIT_SHORT.get(subcommand, '')}")
     if subcommand == "commit" and not any(
@@ -286,15 +287,15 @@ def _find_git_risks(words: Words) -> Iterator[Risk]:
         yield from _find_git_listing_risks(subcommand, rest, at + 1)
     for place, word in enumerate(rest, at + 1):
         if "::" in word or "%G" in word or "%(signature" in word or (subcommand == "push" and word[:1] in ("+", ":")):
-            yield Risk(place, f"{word} makes git run a program or overwrite what others have")
+            yield Risk(place, f"{word} makes git run a program or overwrite the work of others")
 
 
 def _find_git_listing_risks(subcommand: str, rest: Words, start: int) -> Iterator[Risk]:
-    """Whatever does not list."""
+    """Yield the words with which the subcommand does more than list."""
     if rest and rest[0] in GIT_SHOWS.get(subcommand, ()):
         return
     if subcommand == "stash" and not rest:
-        yield Risk(start, "git stash puts changes away")
+        yield Risk(start, "git stash removes changes from the checkout")
     lists = GIT_LISTS.get(subcommand, "").split()
     takes_operands = any(word.partition("=")[0] in _TAKES_OPERANDS for word in rest)
     for at, word in enumerate(rest, start):

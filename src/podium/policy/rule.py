@@ -1,7 +1,7 @@
-"""A rule: `Tool` or `Tool(specifier)`, and what it says about something that is to be done.
+"""Rules: `Tool` or `Tool(specifier)`, and how they match an action.
 
-A rule is asked in two ways. Under deny and ask it *catches* whatever it may mean, in other
-spellings and behind other programs too; under allow it *permits* only what it surely means.
+A rule matches in two ways. Under deny and ask it *catches* everything that it may mean, including other spellings
+and commands run by other programs. Under allow it *permits* only what it certainly means.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOOLS = {
     "web_fetch": "WebFetch",
     "agent": "Agent",
 }
-"""The tools that rules know, by every spelling of their name."""
+"""Canonical names of tools, by every accepted spelling."""
 
 READING = frozenset(("Read", "Glob", "Grep", "git_diff"))
 CHANGING = frozenset(("Edit", "Write"))
@@ -43,17 +43,17 @@ COVERED = {
     "Glob": frozenset(("Glob",)),
     "Grep": frozenset(("Grep",)),
 }
-"""Which tools a rule about paths covers: who may not read may not search either."""
+"""The tools that a rule about paths covers. A rule about reading also covers searching."""
 
 
 def normalise_tool_name(name: str) -> str:
-    """A tool's name as rules know it; any other name as it is."""
+    """Return the canonical name of a tool. Unknown names are returned unchanged."""
     return TOOLS.get(name.lower(), name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is to be done, as rules see it; `unclear` says why it cannot be judged by its arguments."""
+    """An action as rules see it. `unclear` says why it cannot be judged by its arguments."""
 
     tool: str
     locations: tuple[PathLocation, ...] = ()
@@ -64,7 +64,7 @@ class Subject:
 
 
 class Rule(Protocol):
-    """One compiled rule."""
+    """A compiled rule."""
 
     @property
     def text(self) -> str:
@@ -72,16 +72,16 @@ class Rule(Protocol):
         ...
 
     def catches(self, subject: Subject) -> bool:
-        """Whether it may mean this: how it is asked under deny and ask."""
+        """Return whether the rule may mean this action. Used under deny and ask."""
         ...
 
     def permits(self, subject: Subject) -> bool:
-        """Whether it surely means this: how it is asked under allow."""
+        """Return whether the rule certainly means this action. Used under allow."""
         ...
 
 
 def parse_rule(text: str) -> Rule:
-    """The rule that a text says; a mistake that names the text and the way out where it says none."""
+    """Parse a rule. Raise Mistake, with the text and what would work, if it is invalid."""
     try:
         return _parse_rule(text)
     except Mistake as mistake:
@@ -91,10 +91,10 @@ def parse_rule(text: str) -> Rule:
 def _parse_rule(text: str) -> Rule:
     form = _FORM.fullmatch(text)
     if form is None or not text.isprintable():
-        raise Mistake("a rule is Tool or Tool(specifier) on one line, such as Read or Bash(npm run test *)")
+        raise Mistake("expected Tool or Tool(specifier) on one line, such as Read or Bash(npm run test *)")
     tool, specifier = normalise_tool_name(form["tool"]), form["specifier"]
     if specifier is not None and not specifier.strip():
-        raise Mistake(f"nothing stands between its parentheses; {form['tool']} alone covers every use of the tool")
+        raise Mistake(f"its parentheses are empty; write {form['tool']} alone to cover every use of the tool")
     if tool == "Bash":
         return CommandRule(text=text, pattern=compile_words_pattern(specifier or "*"))
     if tool in COVERED:
@@ -106,7 +106,7 @@ def _parse_rule(text: str) -> Rule:
     if specifier is not None:
         raise Mistake(f"{tool} takes no specifier; write {tool} alone")
     if "*" in tool and not tool.startswith("mcp__"):
-        raise Mistake("only names of MCP tools may end with *; name each tool in a rule of its own")
+        raise Mistake("only names of MCP tools may end with *; write a separate rule for each tool")
     return ToolRule(text=text, tool=tool)
 
 
@@ -115,7 +115,7 @@ _FORM = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*\*?)(?:\((?P<specifier>.*)\))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRule:
-    """A tool by its name, an MCP server with all its tools, or the tools whose names begin so."""
+    """A rule for a tool by name, for all tools of an MCP server, or for tools whose names start with a prefix."""
 
     text: str
     tool: str
@@ -135,7 +135,7 @@ class ToolRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathRule:
-    """Reading or changing files, all of them or those of a gitignore pattern."""
+    """A rule for reading or changing files: all files, or those that match a gitignore pattern."""
 
     text: str
     tool: str
@@ -149,7 +149,7 @@ class PathRule:
         return self.pattern is None or any(self.pattern.touches(where) for where in subject.locations)
 
     def _catches_command(self, command: ShellCommand) -> bool:
-        """A redirection is a file write, and so is what programs do that are known to write."""
+        """Return whether the rule catches a command. Redirections and programs known to write count as writes."""
         if self.tool in ("Glob", "Grep"):
             return False
         if self.pattern is None:
@@ -170,7 +170,7 @@ class PathRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainRule:
-    """Fetching from one host, from all below one (`*.example.com`), or from anywhere."""
+    """A rule for fetching from one host, from its subdomains (`*.example.com`), or from any host."""
 
     text: str
     domain: str
@@ -194,12 +194,12 @@ class DomainRule:
 def _parse_domain(specifier: str) -> str:
     domain = specifier.strip().removeprefix("domain:").lower().rstrip(".")
     if not specifier.strip().startswith("domain:") or not re.fullmatch(r"(?:\*\.)?[a-z0-9.-]+(?::\d+)?", domain):
-        raise Mistake("an address is named by its host, as in WebFetch(domain:example.com)")
+        raise Mistake("expected a host, as in WebFetch(domain:example.com)")
     return domain
 
 
 def parse_host(url: str) -> str | None:
-    """The host that an address names beyond doubt, with its port where it is not the usual one."""
+    """Return the host that a URL names, with its port if that is not the default, or None if it is ambiguous."""
     found = _CLEAR_URL.fullmatch(url)
     if found is None:
         return None
@@ -214,13 +214,13 @@ _CLEAR_URL = re.compile(
 
 
 def _find_possible_hosts(url: str) -> list[str]:
-    """Every host that some reader may take an address for."""
+    """Return every host that some URL parser may see in a URL."""
     return [piece.rstrip(".").lower() for piece in re.split(r"[/\\?#@:\s\x00]", url)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRule:
-    """Calling an agent by its name; a `*` in it stands for anything."""
+    """A rule for calling agents by name. A `*` matches any text."""
 
     text: str
     name: str
@@ -239,7 +239,7 @@ class AgentRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRule:
-    """Shell commands that fit a pattern of words."""
+    """A rule for shell commands that match a pattern of words."""
 
     text: str
     pattern: WordsPattern
@@ -254,7 +254,7 @@ class CommandRule:
         return bool(parts) and all(self.find_objection(words) == "" for words in parts)
 
     def find_objection(self, words: Words) -> str | None:
-        """Why this simple command is not permitted although it fits; empty when it is, None when it does not fit."""
+        """Return why a matching command is not permitted; empty if it is permitted, None if it does not match."""
         if not self.pattern.matches(join_words(words)):
             return None
         for risk in find_risks(words):
@@ -266,13 +266,13 @@ class CommandRule:
 
 @dataclass(frozen=True, slots=True)
 class WordsPattern:
-    """Words with `*` for anything: the literal pieces between the wildcards, a NUL after each word."""
+    """A pattern of words with `*` wildcards: the literal pieces between the wildcards, with a NUL after each word."""
 
     pieces: tuple[str, ...]
 
     @property
     def is_everything(self) -> bool:
-        """Whether it says nothing about the words."""
+        """Whether it matches every command."""
         return self.pieces == ("", "")
 
     @property
@@ -282,11 +282,11 @@ class WordsPattern:
 
     @property
     def literal_word_count(self) -> int:
-        """How many words stand whole before the first wildcard."""
+        """The number of whole words before the first wildcard."""
         return self.pieces[0].count("\0")
 
     def matches(self, said: str) -> bool:
-        """Whether a joined command fits."""
+        """Return whether a command, joined by `join_words`, matches."""
         first = self.pieces[0]
         if not said.startswith(first):
             return False
@@ -305,7 +305,7 @@ class WordsPattern:
 
 
 def compile_words_pattern(specifier: str) -> WordsPattern:
-    """The pattern that a specifier says: quotes and backslashes as in a shell, ` *` at its end for words or none."""
+    """Compile a specifier. Quotes and backslashes work as in a shell; a final ` *` matches any words or none."""
     text = specifier.strip()
     if text.endswith(":*"):
         text = f"{text[:-2]} *"
@@ -314,7 +314,7 @@ def compile_words_pattern(specifier: str) -> WordsPattern:
     while at < len(text):
         token = _PATTERN_TOKEN.match(text, at)
         if token is None:
-            raise Mistake("a quote in it is not closed; write \\ before a quote that is meant as such")
+            raise Mistake("a quote is not closed; write \\ before a literal quote")
         at = token.end()
         if token["gap"]:
             pieces[-1] += "\0"

@@ -1,6 +1,6 @@
-"""A rule as it stands in a file: a text, or a mapping with the examples that keep it honest.
+"""Rules as written in a file: a string, or a mapping with examples that the rule is tested against.
 
-Where it stands is for those who read the file; what a rule means belongs to the policy.
+Callers add the file and line to errors. `rule` defines what a rule means.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HERE = "here"
 
 
 class RuleExample(Struct, frozen=True, kw_only=True):
-    """Something that a rule shall cover, or shall not; `wrong` says why it does otherwise."""
+    """An example that a rule must cover, or must not. `wrong` says why the rule fails it, if it does."""
 
     text: str
     is_match: bool
@@ -29,7 +29,7 @@ class RuleExample(Struct, frozen=True, kw_only=True):
 
 
 class RuleEntry(Struct, frozen=True, kw_only=True):
-    """A rule with its examples, and the line on which it stands."""
+    """A rule with its examples, and its line in the file."""
 
     kind: Kind
     line: int
@@ -38,7 +38,7 @@ class RuleEntry(Struct, frozen=True, kw_only=True):
     not_match: tuple[str, ...] = ()
 
     def check_examples(self) -> Iterator[RuleExample]:
-        """Every example, and whether it holds."""
+        """Yield each example with its test result."""
         for key, texts in (("match", self.match), ("not_match", self.not_match)):
             for text in texts:
                 wrong = ""
@@ -50,7 +50,7 @@ class RuleEntry(Struct, frozen=True, kw_only=True):
 
 
 def find_rule_entries(top: MappingNode) -> Iterator[tuple[Kind, LocatedNode]]:
-    """All that stands in the lists of rules of a file, whose mapping `top` is."""
+    """Yield the entries of the rule lists in a file. `top` is the file's mapping."""
     permissions = top.fields.get("permissions")
     for kind in KINDS:
         found = permissions.fields.get(kind) if isinstance(permissions, MappingNode) else None
@@ -59,7 +59,7 @@ def find_rule_entries(top: MappingNode) -> Iterator[tuple[Kind, LocatedNode]]:
 
 
 def parse_rule_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
-    """The rule that stands there, its examples not tried. Raises Mistake, which says no place."""
+    """Parse a rule without testing its examples. Raise Mistake, without file and line, if it is invalid."""
     value = to_plain_value(written)
     if isinstance(value, str):
         value = value.strip()
@@ -70,7 +70,7 @@ def parse_rule_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
 
 
 def parse_verified_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
-    """The rule that stands there, which does what its examples say. Raises Mistake, which says no place."""
+    """Parse a rule and test its examples. Raise Mistake, without file and line, if it is invalid or fails one."""
     entry = parse_rule_entry(written, kind)
     for example in entry.check_examples():
         if example.wrong:
@@ -89,5 +89,5 @@ def _parse_rule_text(kind: Kind, value: object) -> str:
 def _parse_examples(key: str, value: Any) -> tuple[str, ...]:
     texts = [value] if isinstance(value, str) else value or []
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise Mistake(f"{key} is no list of texts; a text for each example would be right")
+        raise Mistake(f"expected a list of strings under {key}, got {value!r}")
     return tuple(texts)

@@ -1,9 +1,9 @@
-"""A shell command, read and never run: its parts, what keeps it from being approved unasked, what it would touch.
+"""Parse a shell command without running it: its parts, why it may need a person, and the paths it touches.
 
-Two readings have to agree before a command counts as plain: the shell's grammar, and a small scanner
-that knows only words, quotes and the signs between commands. Whatever either of them does not
-understand is left to a person. For rules that forbid, everything that can be found counts:
-commands in substitutions, behind other programs, and in texts that a shell would read.
+A command counts as plain if two parsers agree: the shell's grammar, and a small scanner that knows only words,
+quotes and the operators between commands. Everything that one of them does not understand is left to a person.
+Deny and ask rules see every command that can be found: in substitutions, run by other programs, and in strings
+that a shell would read.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ MOST_WORDS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellCommand:
-    """What reading a command found.
+    """A parsed shell command.
 
-    `parts` are the simple commands of a plain one; `odd` says why it is not plain, `unread` why it
-    could not be looked through at all. `heard` has every command that may run, those that others
-    carry too, and `said` the same as texts to match; `writes` and `mentions` are paths.
+    `parts` are the simple commands of a plain command. `odd` says why it is not plain, and `unread` why it could not
+    be checked at all. `candidates` has every command that may run, including those run by other programs, and
+    `match_texts` has the same commands as texts to match. `writes` and `mentions` are paths.
     """
 
     text: str
@@ -49,18 +49,18 @@ class ShellCommand:
 
 
 def parse_command(text: str) -> ShellCommand:
-    """The command as rules see it."""
+    """Parse a command for evaluation by rules."""
     return _parse_command_cached(text) if len(text) <= LONGEST else _parse_command(text)
 
 
 def _parse_command(text: str) -> ShellCommand:
     if len(text) > READABLE:
-        said = f"it has {len(text)} characters, and no more than {READABLE} are looked through"
+        said = f"it has {len(text)} characters, and at most {READABLE} can be checked"
         return ShellCommand(text=text, odd=said, unread=said)
     found = _Findings()
     unread = "" if _inspect_text(text, found, depth=0) else "it does not parse as a shell command"
     if found.is_too_much or len(found.candidates) > MOST_CANDIDATES:
-        unread = "it is nested too deeply, or has too many commands, to be looked through"
+        unread = "it is nested too deeply, or has too many commands, to be checked"
     parts = _scan_commands(text)
     odd = unread or _find_oddity(text, found, parts)
     candidates = tuple(dict.fromkeys(found.candidates))
@@ -82,7 +82,7 @@ def _parse_command(text: str) -> ShellCommand:
 
 @lru_cache(maxsize=1024)
 def join_words(words: Words) -> str:
-    """The words as one text in which their borders cannot be mistaken."""
+    """Join words into one text with unambiguous word boundaries."""
     return "\0".join([word.replace("\0", "\ufffd") for word in words]) + "\0"
 
 
@@ -91,7 +91,7 @@ def _merge_unique(first: Iterable[str], others: Iterable[Iterable[str]]) -> tupl
 
 
 def _normalise_program(words: Words) -> Words:
-    """The command with its program named as rules name it."""
+    """Return the command with its program named as in rules."""
     name = get_program_name(words)
     return words if name == words[0] else (name, *words[1:])
 
@@ -100,25 +100,25 @@ _parse_command_cached = lru_cache(maxsize=512)(_parse_command)
 
 
 def _find_oddity(text: str, found: _Findings, parts: tuple[Words, ...]) -> str:
-    """Why the command is never approved unasked; empty for a plain one."""
+    """Return why no rule may allow the command, or an empty string for a plain one."""
     if not text.strip():
         return "it is empty"
     if len(text) > LONGEST:
         return f"it has {len(text)} characters, more than {LONGEST}"
     if not text.isascii() or not text.isprintable():
-        return "it has control characters or letters that may look like others"
+        return "it has control characters, or characters that may look like others"
     if len(found.simple) > MOST_PARTS:
         return f"it has {len(found.simple)} parts, more than {MOST_PARTS}"
     if other := found.kinds - PLAIN_NODES:
         said = next((said for kind, said in ODD_NODES.items() if kind in other), "")
         return f"it has {said or 'a ' + min(other).replace('_', ' ')}"
     if not parts:
-        return "it has a pattern, a brace, a backslash or another sign that the shell would interpret"
+        return "it has a pattern, a brace, a backslash or another character that the shell would interpret"
     if parts != tuple(found.simple) or any("=" in words[0] or not words[0] for words in parts):
-        return "it can be read in more than one way"
+        return "it can be parsed in more than one way"
     programs = {get_program_name(words) for words in parts}
     if "git" in programs and programs & {"cd", "pushd", "popd"}:
-        return "it changes the folder before git, which takes its settings from there"
+        return "it changes the folder before git, which reads its settings from there"
     return ""
 
 
@@ -127,19 +127,19 @@ ODD_NODES = {
     "process_substitution": "a substitution",
     "simple_expansion": "a variable",
     "expansion": "a variable",
-    "arithmetic_expansion": "a calculation",
-    "ansi_c_string": "a quoted text with escapes",
-    "translated_string": "a quoted text that is translated",
+    "arithmetic_expansion": "an arithmetic expansion",
+    "ansi_c_string": "a quoted string with escapes",
+    "translated_string": "a translated string",
     "heredoc_redirect": "a here-document",
     "herestring_redirect": "a here-string",
-    "file_redirect": "a redirection, which is a file read or written",
-    "|&": "a redirection, which is a file read or written",
+    "file_redirect": "a redirection, which reads or writes a file",
+    "|&": "a redirection, which reads or writes a file",
     "variable_assignment": "an assignment",
     "variable_assignments": "an assignment",
     "declaration_command": "an assignment",
     "unset_command": "an assignment",
-    "brace_expression": "a brace that the shell fills in",
-    "&": "a job in the background",
+    "brace_expression": "a brace expansion",
+    "&": "a background job",
     "subshell": "a subshell",
     "compound_statement": "a group of commands",
     "negated_command": "a negation",
@@ -150,15 +150,15 @@ PLAIN_NODES = split_names(
     'program list pipeline command command_name word number raw_string string string_content concatenation && || | ; "'
 )
 
-# Reading with the scanner ----------------------------------------------------------------------------
+# The scanner -----------------------------------------------------------------------------------------
 
-# A tilde is plain only inside a word, as in HEAD~1: elsewhere it is somebody's home folder.
+# A tilde is plain only inside a word, as in HEAD~1. Elsewhere it means a home folder.
 _WORD = r"""(?:'[^']*'|"[^"$`\\]*"|[A-Za-z0-9_@%+=:,./^-]|(?<=[A-Za-z0-9])~)+"""
 _TOKEN = re.compile(rf" *(?:(?P<sign>&&|\|\|?|;)|(?P<word>{_WORD}))(?= |&&|\||;|$)| +$")
 
 
 def _scan_commands(text: str) -> tuple[Words, ...]:
-    """The words of each simple command; nothing where a sign is met that is not plain."""
+    """Return the words of each simple command, or nothing if the text has a character that is not plain."""
     parts: list[Words] = []
     words: list[str] = []
     at = 0
@@ -183,12 +183,12 @@ def _remove_quotes(word: str) -> str:
     return re.sub(r"""'([^']*)'|"([^"]*)\"""", lambda quoted: quoted[1] or quoted[2] or "", word)
 
 
-# Reading with the grammar ----------------------------------------------------------------------------
+# The grammar -----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Findings:
-    """What comes to light while a command is looked through."""
+    """What the parser finds in a command."""
 
     simple: list[Words] = field(default_factory=list)
     candidates: list[Words] = field(default_factory=list)
@@ -201,7 +201,7 @@ class _Findings:
 
 @cache
 def _load_grammar() -> Language:
-    # Only commands that judge shell commands pay for this import.
+    # Imported here so that only callers that parse shell commands pay for it.
     import tree_sitter_bash
     from tree_sitter import Language
 
@@ -209,7 +209,7 @@ def _load_grammar() -> Language:
 
 
 def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
-    """Add what is in `text` to what was found; False where it does not parse."""
+    """Add what is in `text` to `found`. Return False if it does not parse."""
     from tree_sitter import Parser
 
     if depth > DEEPEST or len(found.candidates) > MOST_CANDIDATES:
@@ -235,13 +235,13 @@ def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
 
 
 def _split_roughly(text: str) -> list[Words]:
-    """What may be commands in a text that does not parse."""
+    """Return the possible commands in a text that does not parse."""
     pieces = (re.sub(r"[\\'\"]", "", piece) for piece in re.split(r"[;&|\n(){}<>`$]+", text))
     return [words for piece in pieces if (words := tuple(piece.replace(",", " ").split()))]
 
 
 def _find_simple_commands(root: Node, found: _Findings, *, is_top: bool) -> list[Words]:
-    """The simple commands below a node, in order; what else is met goes to `found`."""
+    """Return the simple commands below a node, in order. Everything else is added to `found`."""
     simple: list[Words] = []
     waiting = [root]
     while waiting:
@@ -265,7 +265,7 @@ _NOTED = split_names("declaration_command unset_command test_command file_redire
 
 
 def _note_node(node: Node, kind: str, found: _Findings, simple: list[Words]) -> None:
-    """Put down what else than a command stands there."""
+    """Record a node that is not a simple command."""
     if kind == "file_redirect":
         _note_redirect(node.children, found)
     elif kind == "heredoc_body":
@@ -295,7 +295,7 @@ def _decode_text(node: Node) -> str:
 
 
 def _decode_word(node: Node) -> str:
-    """A word as the program would get it; what only the shell can know stays as it is written."""
+    """Return a word as the program would get it. Expansions that only the shell can resolve stay as written."""
     kind, text = node.type, _decode_text(node)
     if kind == "word":
         return text if "\\" not in text else re.sub(r"\\(.)", _unescape_backslash, text, flags=re.DOTALL)
@@ -326,12 +326,12 @@ def _decode_ansi_escape(escape: re.Match[str]) -> str:
 
 
 def _expand_variants(words: Words) -> Iterator[Words]:
-    """The command, the same without its first options, and every command that it may carry."""
+    """Yield the command, the command without its first options, and every command that it may run."""
     yield words
     if _UNSPLIT.search(words[0]):
         words = (*(piece for piece in re.split(r"\$\{?IFS\}?|[{},]", words[0]) if piece), *words[1:]) or words
         yield words
-    # Longer commands than this count as too much to look through, so that their end may be left out.
+    # Longer commands are reported as too much to check, so their end can be left out here.
     words = words[: 2 * MOST_WORDS]
     for at in range(1, min(len(words) - 1, MOST_WORDS)):
         if not words[at].startswith("-") and not (at > 1 and words[at - 1].startswith("-")):

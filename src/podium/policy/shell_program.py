@@ -1,6 +1,7 @@
-"""The programs of a shell command: what a simple command reads, changes, and runs in turn.
+"""The programs in a shell command: what a simple command reads, changes and runs.
 
-By its words alone. A program that nobody listed is taken at its word, its paths are still looked at.
+Only the words of the command count. A program that is not listed is assumed to have no risky options, but its
+paths are still checked.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from .risky_options import (
 
 
 def get_program_name(words: Words) -> str:
-    """The program, without the folder it lies in: `rm` for `/bin/RM`."""
+    """Return the name of the program in lower case, without its folder: `rm` for `/bin/RM`."""
     return words[0].rpartition("/")[2].lower() if words else ""
 
 
 @lru_cache(maxsize=1024)
 def find_risks(words: Words) -> tuple[Risk, ...]:
-    """Every word of one simple command that only a rule naming it may allow."""
+    """Return every word of a simple command that a wildcard does not cover."""
     return tuple(_find_risks(words))
 
 
@@ -46,23 +47,23 @@ def _find_risks(words: Words) -> Iterator[Risk]:
 
 
 def is_read_only(words: Words) -> bool:
-    """Whether the command is known to change nothing."""
+    """Return whether the command is known to change nothing."""
     known = words[0] in READERS or (words[0] == "git" and find_git_subcommand(words)[1] in GIT_READS)
     return known and not any(risk.kind == "deed" for risk in find_risks(words))
 
 
 def find_mentioned_paths(words: Words) -> list[str]:
-    """The words that a program could take for paths; none for one that only repeats its words."""
+    """Return the words that a program could take for paths. Programs that open no path have none."""
     return [] if get_program_name(words) in PATHLESS else [path for word in words[1:] for path in _find_paths(word)]
 
 
 def find_changed_paths(words: Words) -> list[str]:
-    """The paths that a command is known to write, move or delete."""
+    """Return the paths that a command is known to write, move or delete."""
     return [word.removeprefix("of=") for word in _find_changed_operands(words) if not word.startswith("-")]
 
 
 def _find_changed_operands(words: Words) -> Words:
-    """The words of a command that are known to be what it changes, with options among them."""
+    """Return the words that name what a command is known to change, including options among them."""
     name = get_program_name(words)
     if name in WRITERS:
         return words[1:]
@@ -78,7 +79,7 @@ def _find_changed_operands(words: Words) -> Words:
 
 @lru_cache(maxsize=4096)
 def _find_paths(word: str) -> tuple[str, ...]:
-    """What could be a path in a word: all of it, an option's value, what follows `@`, or `:` as in `HEAD:.env`."""
+    """Return the possible paths in a word: all of it, an option's value, or the text after `@` or `:` (`HEAD:.env`)."""
     paths = [rest for mark in "=:@" if mark in word and (rest := word.partition(mark)[2])]
     if not word.startswith("-"):
         paths.insert(0, word)
@@ -93,35 +94,35 @@ def _find_path_risks(at: int, word: str) -> Iterator[Risk]:
             if is_protected(path):
                 yield Risk(at, f"{path} is protected", "guarded")
             elif is_sensitive(path):
-                yield Risk(at, f"{path} may hold secrets", "guarded")
+                yield Risk(at, f"{path} may contain secrets", "guarded")
             elif not locate_path(path).is_inside:
-                yield Risk(at, f"{path} may lie outside the checkout", "outside")
+                yield Risk(at, f"{path} may be outside the checkout", "outside")
 
 
 _ADDRESS = re.compile(r"(?:https?|wss?|git|ssh)://")
 
 
 def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
-    """A command that carries another: where that begins, and what is risky about it."""
+    """Yield the risks of a command that runs another: the start of that command, and its own risks."""
     at = 1
     while at < len(words) and _BEFORE_WRAPPED.fullmatch(words[at]):
         if name in TEXT_READERS or "=" in words[at]:
-            yield Risk(at, f"{name} {words[at]} changes what is run")
+            yield Risk(at, f"{name} {words[at]} changes what runs")
         at += 1
     yield Risk(at, f"{name} runs another command")
     if name in TEXT_READERS - SHELLS:
-        # What comes from the input, or stands in a text, is not among the words at all.
-        yield Risk(len(words), f"{name} runs what is not written here")
+        # Commands from standard input or inside a string are not among the words.
+        yield Risk(len(words), f"{name} runs code that is not part of the command")
     elif at < len(words):
         yield from (Risk(at + risk.place, risk.why, risk.kind) for risk in find_risks(words[at:]))
 
 
-# A duration, a number, or an assignment that stands before the command that is carried.
+# An option, a duration, a number or an assignment before the wrapped command.
 _BEFORE_WRAPPED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOTALL)
 
 
 def _find_interpreter_risks(words: Words) -> Iterator[Risk]:
-    """Options that stand before the script bring code of their own."""
+    """Yield the options before the script, which make the interpreter run other code."""
     for at, word in enumerate(words[1:], 1):
         if word in ("--version", "-V", "--help") or not word.startswith("-"):
             return
@@ -130,7 +131,7 @@ def _find_interpreter_risks(words: Words) -> Iterator[Risk]:
             yield Risk(at + 1, "-m runs a module")
             yield from (Risk(at + 1 + risk.place, risk.why, risk.kind) for risk in find_risks(words[at + 1 :]))
             return
-    yield Risk(len(words), f"{words[0]} runs what is not written here")
+    yield Risk(len(words), f"{words[0]} runs code that is not part of the command")
 
 
 INTERPRETER = re.compile(
@@ -142,14 +143,14 @@ SHELLS = split_names("bash sh dash zsh ksh ash fish csh tcsh rbash")
 TEXT_READERS = SHELLS | split_names(
     "eval source . su ssh env watch script flock trap alias at batch xargs parallel entr tmux screen expect busybox"
 )
-"""Programs that read a command from a text."""
+"""Programs that read a command from a string or a file."""
 
 WRAPPERS = TEXT_READERS | split_names(
     "sudo doas runuser timeout gtimeout nice ionice chrt taskset nohup setsid stdbuf unbuffer time command builtin "
     "exec coproc strace ltrace gdb perf chroot unshare nsenter setpriv sg systemd-run toybox fakeroot proot numactl "
     "prlimit xvfb-run npx bunx uvx pipx dbus-run-session firejail bwrap caffeinate rlwrap direnv sshpass torsocks"
 )
-"""Programs whose words are, or hold, another command."""
+"""Programs whose arguments are, or contain, another command."""
 
 PATHLESS = split_names("echo printf true false pwd : whoami basename dirname seq")
 """Programs that open no path."""
@@ -158,12 +159,12 @@ READERS = PATHLESS | split_names(
     "ls cat head tail wc grep egrep fgrep rg find stat file du df tree diff cmp sort uniq cut tr nl date which type "
     "realpath readlink md5sum sha1sum sha256sum cksum id uname jq column sed awk rev tac fold paste comm cd"
 )
-"""Programs that change nothing, as long as none of their words is a risk."""
+"""Programs that change nothing if none of their words is a risk."""
 
 WRITERS = split_names(
     "tee mv rm rmdir touch mkdir truncate dd chmod chown chgrp patch unlink shred split mkfifo mknod ed ex vi vim nano"
 )
-"""Programs whose operands are files that they change."""
+"""Programs that change the files named by their operands."""
 
 COPIERS = split_names("cp ln install rsync scp")
 """Programs that change their last operand."""
