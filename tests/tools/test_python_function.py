@@ -120,5 +120,5 @@ def test_a_function_whose_parameters_have_no_names_cannot_be_a_tool() -> None:
         function_tool(anything)
     with pytest.raises(Mistake, match="odd cannot be a tool"):
         function_tool(odd)
-    with pytest.raises(Mistake, match="its type hints cannot be read"):
+    with pytest.raises(Mistake, match="its type hints cannot be resolved"):
         function_tool(unknown)

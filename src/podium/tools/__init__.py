@@ -1,1 +1,1 @@
-"""What agents act with: files, search, shell, checks, diffs, questions, the web, and functions of yours."""
+"""The tools of agents: files, search, shell, checks, diffs, questions, web pages, and your own functions."""

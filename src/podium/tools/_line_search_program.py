@@ -1,6 +1,6 @@
-"""A program that searches lines: what to search for comes as JSON on its input, hits go out as lines of JSON.
+"""A program that searches the lines of files. It reads the query as JSON from stdin and prints hits as JSON lines.
 
-It runs in the checkout, on its own, with nothing but the standard library. It follows no link.
+It runs as a separate process in the checkout and uses only the standard library. It follows no link.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ LONGEST_LINE = 100_000
 
 
 def main() -> None:
-    """Search, and say what was found."""
+    """Read the query, search the files and print the hits."""
     asked: dict[str, Any] = json.load(sys.stdin.buffer)
     expression = re.compile(asked["pattern"], re.IGNORECASE if asked["ignore_case"] else 0)
-    left = asked["most"] + 1  # one more than wanted, which tells that there are more
+    left = asked["most"] + 1  # one more than wanted, to show that there are more
     for path in asked["paths"]:
         for hit in _find_hits(path, expression, asked["context"]):
             sys.stdout.write(json.dumps({"path": path, **hit}) + "\n")
@@ -52,7 +52,7 @@ def _find_hits(path: str, expression: re.Pattern[str], context: int) -> Iterator
 
 
 def _read_content(path: str) -> bytes:
-    """The file without its last line end; nothing where it is not a text file that can be read."""
+    """Return the content of a file without its final newline; b"" if it is not a readable text file."""
     try:
         fd = _open_without_links(path)
     except OSError:
@@ -66,7 +66,7 @@ def _read_content(path: str) -> bytes:
 
 
 def _open_without_links(path: str) -> int:
-    """A descriptor, reached from directory to directory without following a link."""
+    """Open a file directory by directory, without following a link, and return its descriptor."""
     *above, name = path.split("/")
     fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     try:

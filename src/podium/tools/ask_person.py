@@ -1,6 +1,6 @@
-"""Speaking to the person: asking a question and waiting for the answer, saying where the work stands.
+"""The tools `ask_person`, which asks a question and waits for the answer, and `report_status`.
 
-Both have their effect as events on the timeline; what a resumed run finds there is not said again.
+Both act by recording events on the timeline. A resumed run does not repeat what is already there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ReportStatusArguments(Arguments, frozen=True, kw_only=True):
 
 
 def ask_person_tool(unattended: Unattended | None) -> Tool:
-    """The tool that asks the person. Where nobody attends to the run, it says so at once or lets the run rest."""
+    """Return the tool that asks the person. In an unattended run it says so at once or pauses the run."""
 
     async def ask_and_wait(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:
@@ -76,7 +76,7 @@ async def _wait_for_answer(question: AskPersonArguments, scope: Scope, unattende
 
 
 def report_status_tool() -> Tool:
-    """The tool that tells the person where the work stands."""
+    """Return the tool that reports the status of the work to the person."""
 
     async def record_status(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:

@@ -1,11 +1,11 @@
-"""A checkout, and everything that is reached in it: nothing outside it is ever opened.
+"""Access to the files of a checkout. Nothing outside the checkout is ever opened.
 
-A path is first located: links are followed as long as they stay inside, and what comes out is
-where the path really leads, which is what rules decide on. Opening and writing then go to that
-place and follow no link at all, so that a link put there meanwhile is an error and not a way out.
+A path is first located: links are followed as long as they stay inside, and the result is the real
+path, which permission rules are applied to. Opening and writing then use that real path and follow
+no link at all, so a link that is created in between causes an error instead of an escape.
 
-The kernel resolves where it can (`openat2`); elsewhere a walk from directory to directory does,
-which refuses every link.
+The kernel resolves paths where it supports `openat2`; elsewhere the path is walked directory by
+directory, and every link is refused.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from ..system import openat2
 LONGEST_NAME = 255
 LONGEST_PATH = 4096
 OWN_FILE_PREFIX = ".podium-"
-"""How files begin that are being written; one is left behind only where the process was killed meanwhile."""
+"""The prefix of files that are being written. One is left behind only if the process is killed while writing."""
 
 Kind = Literal["file", "directory", "absent"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocatedPath:
-    """Where a path really leads: relative to the checkout, without links, `.` for the checkout itself."""
+    """A real path, relative to the checkout and without links; `.` is the checkout itself."""
 
     path: str
     kind: Kind
 
     def as_file(self) -> LocatedPath:
-        """Itself where a file is or could be; Unfit for a directory."""
+        """Return itself if it is a file or absent. Raise InvalidCall for a directory."""
         if self.kind == "directory":
             raise InvalidCall(f"{self.path} is a directory; give the path of a file.")
         return self
@@ -48,7 +48,10 @@ class LocatedPath:
 
 @contextmanager
 def open_checkout(directory: Path, *, by_kernel: bool | None = None) -> Iterator[Checkout]:
-    """The checkout, open for as long as the block is. `by_kernel` says who resolves; by default, who can."""
+    """Open the checkout for the duration of the block.
+
+    `by_kernel` chooses whether the kernel resolves paths; by default it does if it can.
+    """
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -60,17 +63,17 @@ def open_checkout(directory: Path, *, by_kernel: bool | None = None) -> Iterator
 
 
 class Checkout:
-    """A directory by its open descriptor. Paths that it takes, except for `locate`, are located ones."""
+    """A checkout with its open directory descriptor. All methods except `locate` take located paths."""
 
     def __init__(self, fd: int, directory: Path, *, by_kernel: bool) -> None:
         self.fd = fd
         self._directory = directory
         self._by_kernel = by_kernel
 
-    # Where a path leads
+    # Locating a path
 
     def locate(self, path: str) -> LocatedPath:
-        """Where the path leads. Raises Unfit where that is outside, or nothing that can be a file or directory."""
+        """Return the real path. Raise InvalidCall if it is outside the checkout or is not a file or directory."""
         relative = self._make_relative(_validate_path(path))
         located = self._locate_by_kernel(relative) if self._by_kernel else self._locate_by_walking(relative)
         if path.endswith("/") and located.kind != "directory":
@@ -82,7 +85,7 @@ class Checkout:
     def _make_relative(self, path: str) -> str:
         if not path.startswith("/"):
             return path
-        for top in (os.path.abspath(self._directory), os.path.realpath(self._directory)):  # noqa: PTH100 - lexically, no links followed
+        for top in (os.path.abspath(self._directory), os.path.realpath(self._directory)):  # noqa: PTH100 - lexical, follows no links
             if path == top or path.startswith(f"{top.rstrip('/')}/"):
                 return path[len(top) :].strip("/") or "."
         raise InvalidCall(f"{format_path(path)} is outside the checkout; give a path relative to the checkout.")
@@ -110,7 +113,7 @@ class Checkout:
         return self._build_located_path(relative, found, mode, absent)
 
     def _refuse_dangling_link(self, relative: str, names: list[str]) -> None:
-        """A link to nowhere is not a place for a new file."""
+        """Raise InvalidCall if the path is a dangling link: no new file may be created through it."""
         with suppress(OSError):
             os.close(openat2.open_beneath(self.fd, "/".join(names), os.O_PATH | os.O_NOFOLLOW))
             raise InvalidCall(
@@ -177,11 +180,11 @@ class Checkout:
             "directories can be used."
         )
 
-    # Opening what was located
+    # Opening located paths
 
     @contextmanager
     def open_directory(self, path: str, *, create: bool = False) -> Iterator[int]:
-        """A descriptor of the directory at a located path; with `create` it is made, parents first, where missing."""
+        """Open the directory at a located path and yield its descriptor. `create` makes missing directories."""
         fd = os.dup(self.fd)
         try:
             for name in _split_names(path):
@@ -195,12 +198,15 @@ class Checkout:
 
     @contextmanager
     def open_file(self, path: str) -> Iterator[int]:
-        """A descriptor to read from the file at a located path. A fifo or device is refused before it is opened."""
+        """Open the file at a located path for reading and yield its descriptor.
+
+        A fifo or device is refused before it is opened.
+        """
         above, name = _split_parent(path)
         with self.open_directory(above) as parent:
             if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                 raise InvalidCall(f"{format_path(path)} is no longer a file; look again.")
-            # Not blocking, because a fifo may take the file's place at this very moment.
+            # Non-blocking, because a fifo may replace the file at this moment.
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=parent)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -210,7 +216,7 @@ class Checkout:
             os.close(fd)
 
     def write_file(self, path: str, content: bytes) -> None:
-        """Put a file with this content at a located path, whole or not at all. What is there keeps its mode."""
+        """Write a file atomically at a located path. A file that is replaced keeps its mode."""
         above, name = _split_parent(path)
         with self.open_directory(above, create=True) as parent:
             there = _stat_if_present(name, parent)
@@ -234,7 +240,7 @@ class Checkout:
 
 
 def _copy_owner_and_mode(fd: int, there: os.stat_result) -> None:
-    """The owner and mode of the file that is replaced; bits that lend somebody's rights are not carried over."""
+    """Copy the owner and mode of the replaced file, without the setuid, setgid and sticky bits."""
     with suppress(OSError):  # only root may give files away
         os.fchown(fd, there.st_uid, there.st_gid)
     os.fchmod(fd, stat.S_IMODE(there.st_mode) & 0o777)
@@ -248,7 +254,7 @@ def _stat_if_present(name: str, parent: int) -> os.stat_result | None:
 
 
 def _descend_into(fd: int, name: str) -> int:
-    """The directory below, in place of the one above, which is closed."""
+    """Open a subdirectory and close its parent's descriptor."""
     below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
     os.close(fd)
     return below
@@ -256,7 +262,7 @@ def _descend_into(fd: int, name: str) -> int:
 
 def _split_names(path: str) -> list[str]:
     names = [] if path == "." else path.split("/")
-    assert not {"", ".", ".."} & set(names), "a path that was not located"
+    assert not {"", ".", ".."} & set(names), "the path was not located"
     return names
 
 
@@ -265,7 +271,7 @@ def _split_parent(path: str) -> tuple[str, str]:
     return "/".join(above) or ".", name
 
 
-# Paths and refusals in words
+# Path checks and error messages
 
 
 def _validate_path(path: str) -> str:
@@ -283,7 +289,7 @@ def _validate_path(path: str) -> str:
 
 
 def _has_clean_characters(path: str) -> bool:
-    """Whether the path can be recorded and shown as it is: no control characters, no bytes that are not UTF-8."""
+    """Return whether the path can be recorded and shown as it is: valid UTF-8 without control characters."""
     return not any(unicodedata.category(character) in ("Cc", "Cs") for character in path)
 
 
@@ -302,12 +308,12 @@ def _convert_os_error(path: str, error: OSError) -> InvalidCall:
 
 
 def format_path(path: str) -> str:
-    """A path as it stands in a sentence: one that is long or has odd characters is cut and quoted."""
+    """Format a path for a message: a long path is cut, and one with unprintable characters is quoted."""
     cut = path if len(path) <= 200 else f"{path[:200]}…"
     return cut if cut.isprintable() else ascii(cut)
 
 
 def describe_file_type(mode: int) -> str:
-    """What a thing is that is neither file nor directory."""
+    """Return the type of an entry that is neither a file nor a directory."""
     kinds = ((stat.S_ISFIFO, "a fifo"), (stat.S_ISSOCK, "a socket"), (stat.S_ISLNK, "a link"))
     return next((words for is_kind, words in kinds if is_kind(mode)), "a device")

@@ -1,4 +1,4 @@
-"""What bounds the commands that tools run: the sandbox around each, or the reason why there is none."""
+"""The sandbox for the commands that tools run, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from ..system.child_process import Wrap
 
 Seal = Callable[[list[str], Mapping[str, bytes]], list[str]]
-"""Puts a sandbox around a command line in which these files of the checkout hold this, whatever happens to them."""
+"""Wraps a command line in a sandbox in which these files have this content, even if they change in the checkout."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CommandSandbox:
-    """`name` is what an action says about its sandbox; without a `wrap` commands run as they are.
+    """A sandbox for commands. `name` is recorded with each action. Without `wrap`, commands run unsandboxed.
 
-    `notice` is what the person should know.
+    `notice` is a message for the person.
     """
 
     name: str

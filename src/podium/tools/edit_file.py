@@ -1,4 +1,4 @@
-"""Changing parts of a file: exact text for exact text, every edit or none."""
+"""The tool `edit_file`: replacement of exact text in a file, all edits or none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .whole_files import PathOfFile, encode_utf8
 
 BOM = "\ufeff"
 SEARCHED = 5000
-"""How many lines are searched for the one that a text nearly is."""
+"""How many lines are searched for the nearest match of a text that was not found."""
 
 OldText = Annotated[
     str, Meta(description="The text as it stands in the file, character for character, without numbers.")
@@ -115,7 +115,7 @@ def _describe_edits(path: str, arguments: Mapping[str, Any], is_new: bool) -> st
 
 
 def apply_edits(text: str, edits: Sequence[Edit], path: str) -> str:
-    """The text after all edits. A mark at its start and the ends of its lines stay what they are."""
+    """Return the text after all edits. The byte order mark and the line endings are preserved."""
     mark, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
     for number, edit in enumerate(edits, 1):
         which = f"edit {number} of {len(edits)}: " if len(edits) > 1 else ""
@@ -159,7 +159,7 @@ def _find_line_numbers(text: str, old: str) -> str:
 
 
 def _describe_nearest_line(text: str, old: str) -> str:
-    """The line that the first line of the text that was not found nearly is, if there is one."""
+    """Describe the line of the file that is most similar to the first line of the text that was not found."""
     wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")[:500]
     numbered = {line.strip()[:500]: number for number, line in reversed([*enumerate(text.split("\n")[:SEARCHED], 1)])}
     near = difflib.get_close_matches(wanted, numbered, n=1, cutoff=0.5)

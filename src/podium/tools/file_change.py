@@ -1,6 +1,6 @@
-"""A change to one file: made ready with its diff, done to no file but the one it was made for.
+"""A change to one file: it is prepared with its diff and written only if the file has not changed since.
 
-After a crash, the hashes that were recorded with it tell whether it was done.
+After a crash, the hashes recorded with the change show whether it was written.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .unified_diff import UnifiedDiff, build_unified_diff
 
 LARGEST = 10 * 1024 * 1024
 ABSENT = ""
-"""What stands for the hash of a file that is not there."""
+"""The hash of a file that does not exist."""
 
 DescribeChange = Callable[[str, Mapping[str, Any], bool], str]
-"""What is said of a change that was done: from its path, its arguments, and whether the file is new.
+"""Describes a completed change, given its path, its arguments and whether the file is new.
 
-It is the same after a crash, and so depends on nothing but what was recorded.
+The text must be the same after a crash, so it depends only on recorded values.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingFileChange:
-    """A file's content before and after; `before` is None where there is no file, or none that is text."""
+    """The content of a file before and after a change; `before` is None if there is no file or it is not text."""
 
     directory: Path
     path: str
@@ -42,7 +42,7 @@ class PendingFileChange:
     after: bytes
 
     def prepare_call(self, arguments: Mapping[str, Any], describe: DescribeChange, *, note: str = "") -> PreparedCall:
-        """The change made ready. `note` precedes the diff where that does not say everything."""
+        """Return the prepared call for the change. `note` is put before the diff if the diff is not complete."""
         difference = self._build_diff()
 
         async def write_change() -> ToolAnswer:
@@ -69,7 +69,10 @@ class PendingFileChange:
 
 
 async def recover_change(directory: Path, began: Action, describe: DescribeChange) -> ToolAnswer | None:
-    """What to say of a change that had begun: done, still to be done (None), or overtaken by somebody else."""
+    """Return the answer for an interrupted change: it was written, or the file has changed since.
+
+    Return None if the change is still to be written.
+    """
 
     def read_current_hash() -> str:
         with open_checkout(directory) as checkout, convert_os_errors(path):
@@ -96,12 +99,12 @@ async def recover_change(directory: Path, began: Action, describe: DescribeChang
 
 
 def hash_content(content: bytes) -> str:
-    """The hash that a file with this content has in an action."""
+    """Return the hash of this content, as recorded in an action."""
     return sha256(content).hexdigest()
 
 
 def hash_file(checkout: Checkout, path: str) -> str:
-    """The hash of the file that is there now."""
+    """Return the current hash of a file; ABSENT if it does not exist."""
     try:
         with checkout.open_file(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
             hashed = sha256()
@@ -113,7 +116,7 @@ def hash_file(checkout: Checkout, path: str) -> str:
 
 
 def read_whole_file(checkout: Checkout, path: str) -> bytes:
-    """The whole of a file. Raises Unfit where it is too large to be worked on as one text."""
+    """Return the content of a file. Raise InvalidCall if it is larger than LARGEST."""
     with convert_os_errors(path), checkout.open_file(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
         read = file.read(LARGEST + 1)
     if len(read) > LARGEST:
@@ -122,13 +125,13 @@ def read_whole_file(checkout: Checkout, path: str) -> bytes:
 
 
 class convert_os_errors:  # noqa: N801 - reads as a statement where it is used
-    """A block in which what the system refuses becomes a sentence about the path."""
+    """A block in which an OSError becomes an InvalidCall that names the path."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def __enter__(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, OSError):

@@ -1,6 +1,6 @@
-"""The files of a checkout: those that git knows or would take, or all of them where there is no git.
+"""The files of a checkout: tracked and untracked files in a git repository, all files elsewhere.
 
-No link is followed. What git ignores is left out, and so is what is hidden from searches.
+Links are not followed. Files that git ignores and files that are hidden from searches are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .checkout_files import open_checkout
 MOST = 200_000
 
 Hidden = Callable[[str], bool]
-"""Whether a path is left out of searches and diffs over several files. Asking for it by name is another matter."""
+"""Returns whether a path is left out of searches and diffs over several files. It can still be named explicitly."""
 
 SECRET_NAMES = (".env", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials.json")
 SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore", ".jks", ".kdbx")
@@ -27,7 +27,7 @@ EXAMPLES = (".example", ".sample", ".template", ".dist")
 
 
 def holds_secrets(path: str) -> bool:
-    """Whether files of this name usually hold secrets."""
+    """Return whether files with this name usually contain secrets."""
     parts = PurePosixPath(path.casefold()).parts
     name = parts[-1] if parts else ""
     if name.endswith((*EXAMPLES, ".pub")):
@@ -41,9 +41,9 @@ def holds_secrets(path: str) -> bool:
 
 
 async def list_files(directory: Path, under: str, *, place: GitLocation, hidden: Hidden) -> list[str]:
-    """The paths of all files under a located directory, relative to the checkout, in order.
+    """Return the sorted paths of all files under a located directory, relative to the checkout.
 
-    `place` is the checkout as git is to see it.
+    `place` is the location of the checkout for git.
     """
     found = await _list_git_files(place, under)
     if found is None:
@@ -52,7 +52,7 @@ async def list_files(directory: Path, under: str, *, place: GitLocation, hidden:
 
 
 async def _list_git_files(place: GitLocation, under: str) -> list[str] | None:
-    """None where git is not there, or this is not a repository of its own kind."""
+    """Return the files that git lists; None if git is not installed or fails, as it does outside a repository."""
     literally = "." if under == "." else f":(literal){under}"
     try:
         done = await call_git(place, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", literally)
@@ -61,7 +61,7 @@ async def _list_git_files(place: GitLocation, under: str) -> list[str] | None:
     if done.code != 0:
         return None
     names = dict.fromkeys(done.out.decode(errors="replace").split("\0"))
-    # A repository within, such as a submodule, is one entry with a slash at its end.
+    # A nested repository is one entry that ends with a slash.
     return [name for name in names if name and not name.endswith("/") and "\ufffd" not in name]
 
 

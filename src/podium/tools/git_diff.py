@@ -1,4 +1,4 @@
-"""What has changed in the checkout, as git sees it."""
+"""The tool `git_diff`: the changes in the checkout according to git."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DiffArguments(Arguments, frozen=True, kw_only=True):
 
 
 class GitDiff:
-    """`git_diff`: changes that are not committed, and the names of new files."""
+    """`git_diff`: shows uncommitted changes and the names of new files."""
 
     name = "git_diff"
     description = (
@@ -85,7 +85,7 @@ class GitDiff:
         return "\n".join(parts) or ("Nothing is staged." if is_staged else "Nothing has changed.")
 
     async def _require_checkout(self) -> None:
-        """A repository that has its files elsewhere would show those instead."""
+        """Raise InvalidCall if git's work tree is elsewhere: the diff would show other files."""
         done = await call_git(self._place, "rev-parse", "--show-toplevel")
         top = os.fsdecode(done.out).rstrip("\n")
         if done.code != 0 or not await to_thread.run_sync(_is_within, self._directory, top):

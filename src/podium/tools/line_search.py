@@ -1,6 +1,6 @@
-"""Searching lines in a child process, so that an expression that never comes to an end can be stopped.
+"""Line search in a child process, so that a regular expression that takes too long can be stopped.
 
-Two programs do it: ripgrep where it is installed, else a small one of our own. Both give the same hits.
+The search uses ripgrep if it is installed, otherwise a small program of our own. Both return the same hits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LARGEST_OUTPUT = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrepQuery:
-    """What is searched for."""
+    """The query of a search."""
 
     pattern: str
     ignore_case: bool
@@ -33,7 +33,7 @@ class GrepQuery:
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """A line that matches, or one beside it."""
+    """A matching line, or a line of its context."""
 
     path: str
     line: int
@@ -43,7 +43,7 @@ class Hit(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class Hits:
-    """What was found, in the order of paths and lines."""
+    """The hits of a search, ordered by path and line."""
 
     lines: list[Hit] = field(default_factory=list)
     is_cut: bool = False
@@ -52,7 +52,7 @@ class Hits:
 
 
 async def search_files(directory: Path, paths: Sequence[str], query: GrepQuery, *, timeout: float = TIMEOUT) -> Hits:
-    """Search these files, with a program of our own."""
+    """Search these files with our own program."""
     asked = {
         "pattern": query.pattern,
         "ignore_case": query.ignore_case,
@@ -60,7 +60,7 @@ async def search_files(directory: Path, paths: Sequence[str], query: GrepQuery, 
         "most": query.max_matches,
         "paths": list(paths),
     }
-    # Isolated and without site packages: it needs nothing of them, and starts in a third of the time.
+    # Isolated and without site-packages: the program does not need them, and starts in a third of the time.
     argv = [sys.executable, "-I", "-S", str(_line_search_program.__file__)]
     return await _run_search(argv, directory, _parse_own_hits, query, timeout, stdin=msgspec.json.encode(asked))
 
@@ -75,7 +75,7 @@ async def search_with_ripgrep(
     *,
     timeout: float = TIMEOUT,
 ) -> Hits:
-    """Search what git would take under a located directory, with ripgrep."""
+    """Search the files under a located directory with ripgrep, except those that git ignores."""
     argv = [
         program,
         "--no-config",
@@ -138,7 +138,7 @@ def _collect_hits(
                 return found
             found.lines.append(hit)
     if not found.lines and (ended.code > 1 or (ended.code == 1 and rest.strip())):
-        # Ripgrep ends with 1 where nothing matches; what either of them complains of is no JSON.
+        # Ripgrep exits with 1 if nothing matches. The error messages of both programs are not JSON.
         found.error = rest.decode(errors="replace").strip() or str(ended)
     return found
 
@@ -147,7 +147,7 @@ def _parse_own_hits(line: bytes) -> list[Hit]:
     return [msgspec.json.decode(line, type=Hit)]
 
 
-# Ripgrep's own form
+# Ripgrep's JSON output
 
 
 class _RipgrepText(Struct):
@@ -170,7 +170,7 @@ class _RipgrepMessage(Struct):
 
 
 def parse_ripgrep_hits(line: bytes) -> list[Hit]:
-    """The hit that a line of ripgrep's JSON is; none for its other messages."""
+    """Return the hit in a line of ripgrep's JSON output; no hit for its other messages."""
     message = msgspec.json.decode(line, type=_RipgrepMessage)
     data = message.data
     if message.type not in ("match", "context") or data.path is None or data.lines is None or data.line_number is None:

@@ -1,4 +1,4 @@
-"""Python functions as tools: the name, the docstring and the type hints say all that a model needs to know."""
+"""Python functions as tools. The name, the docstring and the type hints are the description for the model."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def repeatable(function: F) -> F:
-    """Mark a function as safe to be called again when nobody knows whether it was called already."""
+    """Mark a function as safe to call again if it is unknown whether an earlier call completed."""
     setattr(function, MARK, True)
     return function
 
 
 @lru_cache(maxsize=256)
 def function_tool(function: Callable[..., Any]) -> ActingTool:
-    """The function as a tool. Raises Mistake where it has no name, or its parameters cannot be given by name."""
+    """Return the function as a tool. Raise Mistake if it has no name or a parameter cannot be passed by name."""
     name = getattr(function, "__name__", "")
     if not name.isidentifier():
-        raise Mistake(f"{function!r} cannot be a tool, because it has no name; def a function that calls it")
+        raise Mistake(f"{function!r} cannot be a tool, because it has no name; wrap it in a function defined with def")
     return FunctionTool(function)
 
 
 class FunctionTool:
-    """A function that an agent may call. A plain one runs in a thread, which cannot be stopped."""
+    """A function that an agent may call. A function that is not async runs in a thread, which cannot be stopped."""
 
     timeout = TIMEOUT
     is_parallel = False
@@ -77,7 +77,7 @@ class FunctionTool:
             else:
                 result = await to_thread.run_sync(lambda: self._function(**given), abandon_on_cancel=True)
         except Exception as error:
-            # The function is anybody's code: what it trips over is its answer.
+            # The function is third-party code: its exception becomes the answer.
             return ToolAnswer(text=f"{self.name} failed: {type(error).__name__}: {error}", is_error=True)
         return ToolAnswer(text=_format_result(result))
 
@@ -87,14 +87,14 @@ def _format_result(result: Any) -> str:
 
 
 def _build_arguments_type(function: Callable[..., Any]) -> type[Struct]:
-    """The parameters as a type."""
+    """Build a struct type from the parameters of the function."""
     hints = _read_type_hints(function)
     fields: list[Any] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise Mistake(
-                f"{function.__name__} cannot be a tool with the parameter {parameter}; parameters with names of their "
-                "own would work"
+                f"{function.__name__} cannot be a tool with the parameter {parameter}; use parameters that can be "
+                "passed by name"
             )
         hint = hints.get(name, Any)
         if parameter.default is parameter.empty:
@@ -105,7 +105,7 @@ def _build_arguments_type(function: Callable[..., Any]) -> type[Struct]:
         made = msgspec.defstruct(function.__name__, fields, kw_only=True, forbid_unknown_fields=True)
         build_schema(made)
     except TypeError as error:
-        raise Mistake(f"{function.__name__} cannot be a tool: {error}; types that JSON has would work") from error
+        raise Mistake(f"{function.__name__} cannot be a tool: {error}; use types that JSON can represent") from error
     return made
 
 
@@ -114,13 +114,13 @@ def _read_type_hints(function: Callable[..., Any]) -> dict[str, Any]:
         return get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
         raise Mistake(
-            f"{function.__name__} cannot be a tool: its type hints cannot be read ({error}); types that its module "
-            "knows would work"
+            f"{function.__name__} cannot be a tool: its type hints cannot be resolved ({error}); use types that its "
+            "module defines or imports"
         ) from error
 
 
 def _convert_default(value: Any) -> Any:
-    """The default as msgspec takes it: a list or mapping is copied for every call."""
+    """Return the default in a form that msgspec accepts: a mutable default is copied for every call."""
     if isinstance(value, list | dict | set | bytearray):
         return msgspec.field(default_factory=value.copy)
     return value

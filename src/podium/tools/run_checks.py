@@ -1,4 +1,4 @@
-"""Running the checks of a repository: its tests, its linter, whatever the person has named so."""
+"""The tool `run_checks`: it runs the configured checks of a repository, such as its tests and linter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHECK_TIMEOUT = 600.0
 CHECK_OUTPUT_TAIL = 4 * 1024
 
 Checks = Mapping[str, tuple[str, ...]]
-"""Command lines by the names of the checks."""
+"""The command line of each check, by the name of the check."""
 
 
 class CheckArguments(Arguments, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class CheckArguments(Arguments, frozen=True, kw_only=True):
 
 
 class RunChecks:
-    """`run_checks`: which checks pass, and the end of what each printed."""
+    """`run_checks`: runs checks and returns which ones pass, with the end of their output."""
 
     name = "run_checks"
     parameters = build_schema(CheckArguments)
@@ -58,7 +58,7 @@ class RunChecks:
             parts = {name: await self._run_check(name, argv) for name, argv in chosen.items()}
             texts = [part.text for part in parts.values()]
             if len(parts) > 1:
-                # First, where nothing that a check prints can stand.
+                # The summary comes first, where the output of a check cannot imitate it.
                 texts.insert(
                     0, ", ".join(f"{'FAIL' if part.is_error else 'PASS'} {name}" for name, part in parts.items())
                 )

@@ -1,4 +1,4 @@
-"""Finding files by name, and lines by what is in them."""
+"""The tools `glob`, which finds files by path, and `grep`, which finds lines by content."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GlobArguments(Arguments, frozen=True, kw_only=True):
 
 
 class Glob:
-    """`glob`: the files whose paths match, the newest first."""
+    """`glob`: lists the files whose paths match a pattern, the newest first."""
 
     name = "glob"
     description = (
@@ -90,7 +90,7 @@ class Glob:
         return None
 
     def _sort_newest_first(self, paths: list[str]) -> list[str]:
-        """The paths that are there, links included, which are not followed."""
+        """Return the paths that exist, the newest first. Links are included but not followed."""
         times: dict[str, int] = {}
         with open_checkout(self._directory) as checkout:
             for path in paths:
@@ -128,7 +128,7 @@ class GrepArguments(Arguments, frozen=True, kw_only=True):
 
 
 class Grep:
-    """`grep`: the lines that match, as `path:line:text`."""
+    """`grep`: returns the matching lines as `path:line:text`."""
 
     name = "grep"
     description = (
@@ -153,7 +153,7 @@ class Grep:
         self._wrap = wrap
         self._ripgrep = find_trusted_program("rg", outside=directory) if ripgrep is not False else None
         if ripgrep and self._ripgrep is None:
-            raise ValueError("ripgrep is asked for, but is not installed")
+            raise ValueError("ripgrep was requested, but it is not installed")
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
         asked = parse_arguments(call, GrepArguments)
@@ -232,9 +232,10 @@ DEEPEST = 50
 
 
 def compile_glob(pattern: str) -> Callable[[str], bool]:
-    """Whether a relative path matches. A pattern without a slash is about names, at any depth.
+    """Return a function that tells whether a relative path matches the pattern.
 
-    Matching takes time in proportion to pattern and path, whatever the pattern is.
+    A pattern without a slash matches names at any depth. The time to match is proportional to the
+    pattern and the path, for any pattern.
     """
     ways = [_compile_parts(one) for one in _expand_braces(pattern)]
 
@@ -246,7 +247,7 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
 
 
 def _compile_parts(pattern: str) -> list[re.Pattern[str] | None]:
-    """One expression for each name; None for `**`, which is any number of names."""
+    """Return one expression for each path segment; None for `**`, which matches any number of segments."""
     names = [name for name in pattern.removeprefix("./").split("/") if name != "."]
     if names and names[-1] == "":
         names[-1] = "**"
@@ -259,7 +260,7 @@ def _compile_parts(pattern: str) -> list[re.Pattern[str] | None]:
 
 def _matches_parts(parts: list[re.Pattern[str] | None], names: list[str]) -> bool:
     reached = {0}
-    """How many parts may be used up by the names so far."""
+    """The numbers of parts that the names so far can match."""
     for name in names:
         reached = _skip_stars(parts, reached)
         reached = {
@@ -280,7 +281,7 @@ def _skip_stars(parts: list[re.Pattern[str] | None], reached: set[int]) -> set[i
 
 
 def _expand_braces(pattern: str) -> list[str]:
-    """The patterns that one with braces stands for."""
+    """Return the patterns without braces that a pattern with braces expands to."""
     found, open_ones = [], [pattern]
     while open_ones:
         one = open_ones.pop()

@@ -1,4 +1,4 @@
-"""Running shell commands in the checkout."""
+"""The tool `bash`: it runs shell commands in the checkout."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MOST_FILES = 32
 MOST_FOLDERS = 8
 LARGEST_FILE = 2**20
 KEPT = 16 * 1024
-"""How much of the output's start, and of its end, is kept."""
+"""How many bytes are kept of the start and of the end of the output."""
 
 
 class CommandOutput:
-    """The start and the end of what a command prints. More than both is never held, however much it prints."""
+    """The start and the end of a command's output. Nothing else is kept in memory, however much it prints."""
 
     def __init__(self, start: int = KEPT, end: int = KEPT) -> None:
         self._start = bytearray()
@@ -44,7 +44,7 @@ class CommandOutput:
         self._total = 0
 
     def append_chunk(self, chunk: bytes) -> bool:
-        """More output; always True, because a command may print as much as it likes."""
+        """Add output. Always return True, because the amount of output is not limited."""
         self._total += len(chunk)
         room = self._start_size - len(self._start)
         self._start += chunk[:room]
@@ -69,7 +69,7 @@ class BashArguments(Arguments, frozen=True, kw_only=True):
 
 
 class Bash:
-    """`bash`: one command, run to its end."""
+    """`bash`: runs one command until it exits or times out."""
 
     name = "bash"
     description = (
@@ -118,7 +118,7 @@ class Bash:
 async def run_command_line(
     argv: list[str], directory: Path, timeout: float, output: CommandOutput, wrap: Wrap | None
 ) -> ProcessExit:
-    """Run a command line, in its sandbox where there is one. Raises Unfit where it cannot be started."""
+    """Run a command line, in its sandbox if there is one. Raise InvalidCall if it cannot be started."""
     try:
         return await run_process(
             wrap(argv) if wrap else argv, directory=str(directory), timeout=timeout, take=output.append_chunk
@@ -128,9 +128,9 @@ async def run_command_line(
 
 
 def hash_named_files(command: str, directory: Path) -> dict[str, str]:
-    """The files of the checkout that a command names, by hash: whoever approves it approves what they hold.
+    """Return the hashes of the checkout's files that a command names, so that an approval covers their content.
 
-    What is named through variables, patterns or other files is not seen.
+    Files named through variables, patterns or other files are not detected.
     """
     root = directory.resolve()
     found: dict[str, str] = {}
@@ -143,13 +143,13 @@ def hash_named_files(command: str, directory: Path) -> dict[str, str]:
             path = (folder / word).resolve()
             if path.is_relative_to(root) and path.is_file() and path.stat().st_size <= LARGEST_FILE:
                 name = str(path.relative_to(root))
-                name.encode()  # what is no text cannot be told
+                name.encode()  # raises ValueError if the name is not valid text, since it cannot be recorded
                 found[name] = sha256(path.read_bytes()).hexdigest()
     return found
 
 
 def read_approved_scripts(command: str, directory: Path, inputs: Mapping[str, str]) -> dict[str, bytes]:
-    """The scripts that a command runs, with what they held when it was approved. Raises Unfit where one changed."""
+    """Return the scripts that a command runs, with their approved content. Raise InvalidCall if one has changed."""
     root = directory.resolve()
     found: dict[str, bytes] = {}
     for name in inputs:
@@ -166,7 +166,7 @@ def read_approved_scripts(command: str, directory: Path, inputs: Mapping[str, st
 
 
 def _runs_file(segment: str, name: str) -> bool:
-    """Whether a part of a command runs a file: by its own name, or as the first argument of an interpreter."""
+    """Return whether a part of a command runs a file, directly or as the first argument of an interpreter."""
     words = [word.strip("'\"") for word in segment.split()]
     if not words:
         return False
@@ -191,7 +191,7 @@ def _wrap_sealed(seal: Seal, sealed: Mapping[str, bytes], argv: list[str]) -> li
 
 
 def _is_folder(root: Path, word: str) -> bool:
-    """Whether a word of a command names a folder of the checkout, which the command may enter."""
+    """Return whether a word of a command names a folder of the checkout, which the command may enter."""
     with suppress(OSError, ValueError, RuntimeError):
         path = (root / word).resolve()
         return path != root and path.is_relative_to(root) and path.is_dir()

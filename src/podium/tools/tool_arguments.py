@@ -1,4 +1,4 @@
-"""The arguments of a tool as a type: what the model is told of them, and how a call is held to it."""
+"""The arguments of a tool as a type: the JSON schema for the model, and the validation of a call."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _WRONG = re.compile(r"^(?P<what>.*) - at `\$\.(?P<at>.*)`$")
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The arguments of one tool. What is left out has its default; what is not named here is refused."""
+    """The arguments of one tool. Omitted arguments have their default; unknown arguments are refused."""
 
 
 @lru_cache(maxsize=256)
 def build_schema(arguments_type: type[Struct]) -> dict[str, Any]:
-    """The JSON schema of the arguments, whole in itself. Nobody changes it."""
+    """Return the JSON schema of the arguments, without references. It is cached and must not be modified."""
     (top,), parts = msgspec.json.schema_components([arguments_type], ref_template="{name}")
     inlined = _inline_references(top, parts)
     assert isinstance(inlined, dict)
@@ -42,14 +42,14 @@ def _inline_references(node: Any, parts: dict[str, Any], above: tuple[str, ...] 
         return node
     name = node.get("$ref")
     if isinstance(name, str) and name in parts:
-        if name in above:  # a type that holds itself: the model learns its outermost level
+        if name in above:  # a recursive type: the model sees only its outermost level
             return {"type": "object"}
         return _inline_references(parts[name], parts, (*above, name))
     return {key: _inline_references(value, parts, above) for key, value in node.items()}
 
 
 def parse_arguments(call: ToolUse, arguments_type: type[T]) -> T:
-    """The call's arguments. Raises Unfit with a sentence about the first that is missing, unknown or wrong."""
+    """Parse the arguments of a call. Raise InvalidCall for the first that is missing, unknown or invalid."""
     if call.unreadable:
         raise InvalidCall(
             f"The arguments of {call.name} are not a JSON object; give "
@@ -83,7 +83,7 @@ def _format_argument(match: re.Match[str]) -> str:
 
 
 def format_names(names: Sequence[str]) -> str:
-    """Names as they stand in a sentence."""
+    """Join names for a message."""
     if not names:
         return "no arguments"
     *first, last = (f"`{name}`" for name in names)
@@ -91,6 +91,6 @@ def format_names(names: Sequence[str]) -> str:
 
 
 def canonical_arguments(arguments: Struct, **resolved: Any) -> dict[str, Any]:
-    """The arguments as they are shown and decided on: what differs from its default, and what was resolved."""
+    """Return the arguments to show and decide on: those that differ from their defaults, and resolved values."""
     given: dict[str, Any] = msgspec.to_builtins(arguments)
     return given | resolved

@@ -1,4 +1,4 @@
-"""The tools of one place of work, and which of them an agent's file means."""
+"""The tools for one working directory, and the selection of those that an agent's file lists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READING_TOOLS = ("read_file", "glob", "grep", "git_diff")
 CHECKOUT_TOOLS = (*READING_TOOLS, "write_file", "edit_file", "bash", "run_checks")
 PLAIN_TOOLS = ("ask_person", "report_status")
 DELEGATING_TOOLS = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
-"""Tools that come from elsewhere, with the way to workers."""
+"""Tools for delegating to workers, which are defined elsewhere."""
 
 ALIASES = {
     "Read": "read_file",
@@ -40,11 +40,11 @@ ALIASES = {
     "Bash": "bash",
     "WebFetch": "web_fetch",
 }
-"""Names that other programs and their users have for these tools."""
+"""Names of these tools in other programs."""
 
 
 def resolve_tool_name(entry: str) -> str | None:
-    """The tool that an entry of `tools` means, `Bash(git *)` included; None where it is about an agent or MCP."""
+    """Return the tool that an entry of `tools` names, also for `Bash(git *)`; None for an agent or an MCP tool."""
     name = entry.partition("(")[0].strip()
     if name == "Agent" or name.startswith("mcp__"):
         return None
@@ -52,17 +52,17 @@ def resolve_tool_name(entry: str) -> str | None:
 
 
 def function_tools(functions: Iterable[Callable[..., Any]]) -> tuple[ActingTool, ...]:
-    """Functions as tools. Raises Mistake where one cannot be, or has the name of another tool."""
+    """Return the functions as tools. Raise Mistake if one cannot be a tool or has the name of another tool."""
     made: dict[str, ActingTool] = {}
     for tool in map(function_tool, functions):
         if tool.name in made or tool.name in (*CHECKOUT_TOOLS, *PLAIN_TOOLS, WebFetch.name):
-            raise Mistake(f"there is another tool called {tool.name}; give the function {tool.name} a name of its own")
+            raise Mistake(f"the function {tool.name} has the name of another tool; rename the function")
         made[tool.name] = tool
     return tuple(made.values())
 
 
 class Toolbox:
-    """The tools for work in a directory, or without one."""
+    """The tools for a working directory, or for work without one."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Toolbox:
             self._add_tools(
                 ReadFile(directory),
                 Glob(directory, hidden=hidden),
-                # The other program opens files by their names, which may be links by then: inside a sandbox only.
+                # Ripgrep opens files by name, and a name may have become a link, so it runs only in a sandbox.
                 Grep(directory, hidden=hidden, wrap=wrap, ripgrep=None if wrap is not None else False),
                 GitDiff(directory, hidden=hidden),
                 WriteFile(directory),
@@ -97,22 +97,22 @@ class Toolbox:
             self._acting[tool.name] = tool
 
     def select_acting_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[ActingTool]:
-        """The tools of ours that act, to be offered through a gate. None stands for those that only read."""
+        """Return the built-in tools that need a gate. None selects those that only read."""
         wanted = _select_names(READING_TOOLS if names is None else names, without)
         return [self._acting[name] for name in wanted if name in self._acting]
 
     def select_function_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[ActingTool]:
-        """The functions, to be offered through a gate. None stands for all of them."""
+        """Return the function tools, which need a gate. None selects all of them."""
         wanted = _select_names(tuple(self._functions) if names is None else names, without)
         return [self._functions[name] for name in wanted if name in self._functions]
 
     def select_plain_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[Tool]:
-        """The tools that need no gate."""
+        """Return the tools that need no gate. None selects all of them."""
         wanted = _select_names(PLAIN_TOOLS if names is None else names, without)
         return [self._plain[name] for name in wanted if name in self._plain]
 
     def find_unknown_tools(self, names: Sequence[str]) -> list[str]:
-        """The entries that mean no tool, for a notice."""
+        """Return the entries that name no known tool, for a notice."""
         known = {*DELEGATING_TOOLS, *CHECKOUT_TOOLS, *self._acting, *self._plain, *self._functions}
         return [entry for entry in names if (name := resolve_tool_name(entry)) is not None and name not in known]
 

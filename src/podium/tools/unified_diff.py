@@ -1,4 +1,4 @@
-"""What a change does to a text, as a unified diff: the whole of it, however long."""
+"""Unified diffs of a text before and after a change, always complete."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 
 CONTEXT = 3
 COMPARED = 5000
-"""How many changed lines on both sides together are compared with each other; more are shown as replaced."""
+"""How many changed lines, of both sides together, are compared; more are shown as one replacement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnifiedDiff:
-    """The diff, and how many lines of it are new or gone."""
+    """A diff, and the number of added and removed lines in it."""
 
     text: str
     changed_lines: int
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines with their ends. Only a line feed ends a line, as in editors and git."""
+    """Split text into lines with their line endings. Only a line feed ends a line, as in editors and git."""
     parts = text.split("\n")
     return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
 def build_unified_diff(path: str, before: str | None, after: str) -> UnifiedDiff:
-    """What turns `before` into `after`; None where there is no file before."""
+    """Return the diff from `before` to `after`. `before` is None if the file is new."""
     old, new = split_lines(before or ""), split_lines(after)
     same_start = _count_common_lines(old, new)
     same_end = _count_common_lines(old[same_start:][::-1], new[same_start:][::-1])
@@ -43,7 +43,7 @@ def _count_common_lines(old: list[str], new: list[str]) -> int:
 
 
 def _build_replacing_hunk(old: list[str], new: list[str], same_start: int, same_end: int) -> list[str]:
-    """One hunk in which all that differs is replaced: finding the smallest one would take too long."""
+    """Return one hunk that replaces everything that differs: finding the smallest diff would take too long."""
     start = max(0, same_start - CONTEXT)
     old_end, new_end = len(old) - same_end, len(new) - same_end
     after = old[old_end : old_end + CONTEXT]

@@ -1,4 +1,4 @@
-"""Fetching a page from the web, as text. Addresses of this machine and its networks are refused."""
+"""The tool `web_fetch`: it fetches a web page as text. Addresses of this machine and its networks are refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGEST_ANSWER = 100_000
 REDIRECTS = 5
 TEXTUAL = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/javascript")
 TRANSLATED = IPv6Network("64:ff9b::/96")
-"""Addresses that stand for addresses of the older kind."""
+"""IPv6 addresses that embed an IPv4 address (NAT64)."""
 
 
 class FetchArguments(Arguments, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class FetchArguments(Arguments, frozen=True, kw_only=True):
 
 
 class WebFetch:
-    """`web_fetch`: the text of a page."""
+    """`web_fetch`: returns the text of a web page."""
 
     name = "web_fetch"
     description = "Fetch a page from the web and get its text. Redirects to another host are told, not followed."
@@ -59,7 +59,7 @@ class WebFetch:
         return None
 
     async def _fetch_page(self, url: URL) -> ToolAnswer:
-        from aiohttp import ClientError  # here, because importing it takes longer than most commands
+        from aiohttp import ClientError  # imported here, because the import takes longer than most commands
 
         try:
             with fail_after(SECONDS):
@@ -93,7 +93,7 @@ class WebFetch:
         return ToolAnswer(text=f"{asked} redirects more than {REDIRECTS} times.", is_error=True)
 
     def _refuse_private_address(self, url: URL) -> None:
-        """A host that is a number is never looked up, and so is looked at here; `127.1` is one, too."""
+        """Raise InvalidCall for a private IP address, which no resolver sees; `127.1` is one, too."""
         host = url.host or ""
         is_number = ":" in host or host.replace(".", "").isdigit()
         if is_number and not self._allow_private and not is_public_address(host):
@@ -122,7 +122,7 @@ def _parse_http_url(text: str) -> URL:
 
 
 def is_public_address(number: str) -> bool:
-    """Whether an address belongs to the public internet, also where it is wrapped into one of the newer kind."""
+    """Return whether an IP address is public. An IPv4 address embedded in an IPv6 address is checked itself."""
     try:
         address = ip_address(number.partition("%")[0])
     except ValueError:
@@ -139,7 +139,7 @@ def is_public_address(number: str) -> bool:
 
 
 def _build_resolver(allow_private: bool) -> Any:
-    """Looks names up, and gives out only addresses that may be connected to: what is checked is what is dialled."""
+    """Return a resolver that returns only allowed addresses, so that the checked address is the one connected to."""
     from aiohttp.abc import AbstractResolver, ResolveResult
     from aiohttp.resolver import ThreadedResolver
 
@@ -186,7 +186,7 @@ async def _read_page(response: ClientResponse) -> ToolAnswer:
 
 
 def extract_page_text(html: str) -> str:
-    """What a reader sees of a page."""
+    """Return the visible text of a page."""
     parser = _TextExtractor()
     parser.feed(html)
     parser.close()

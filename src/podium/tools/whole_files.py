@@ -1,4 +1,4 @@
-"""Reading and writing whole files of the checkout."""
+"""The tools `read_file` and `write_file`, for the files of the checkout."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ReadArguments(Arguments, frozen=True, kw_only=True):
 
 
 class ReadFile:
-    """`read_file`: numbered lines of a text file."""
+    """`read_file`: returns the numbered lines of a text file."""
 
     name = "read_file"
     description = (
@@ -114,7 +114,7 @@ def _detect_file_type(start: bytes) -> str:
 
 
 def _number_lines(file: BinaryIO, path: str, offset: int, limit: int) -> ToolAnswer:
-    """The lines that were asked for. Nothing but them is held in memory, however long the file's lines are."""
+    """Return the requested lines. Only these are kept in memory, however long the lines of the file are."""
     shown: list[str] = []
     size = number = 0
     while len(shown) < limit and size < LARGEST_ANSWER:
@@ -139,7 +139,7 @@ def _answer_at_file_end(path: str, shown: list[str], count: int, offset: int) ->
 
 
 def _read_line_start(file: BinaryIO) -> tuple[bytes, int]:
-    """The start of the next line, and how long all of it is; a length of 0 at the end of the file."""
+    """Return the start of the next line and its full length; the length is 0 at the end of the file."""
     start = file.readline(4 * LONGEST_LINE)
     length, part = len(start), start
     while part and not part.endswith(b"\n"):
@@ -166,7 +166,7 @@ class WriteArguments(Arguments, frozen=True, kw_only=True):
 
 
 class WriteFile:
-    """`write_file`: a file with this content, and the directories above it."""
+    """`write_file`: writes a file and creates missing directories."""
 
     name = "write_file"
     description = (
@@ -215,7 +215,7 @@ def _describe_write(path: str, arguments: Mapping[str, Any], is_new: bool) -> st
 
 
 def encode_utf8(text: str, argument: str) -> bytes:
-    """The text in UTF-8. Raises Unfit where it has halves of characters in it."""
+    """Encode text as UTF-8. Raise InvalidCall if it contains a lone surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
