@@ -37,9 +37,7 @@ async def test_a_server_of_the_repository_is_not_started_before_it_is_trusted(be
     assert not started_before
     assert len(after) == 1
     assert len(bench.notices) == 1
-    assert (
-        "'raw' comes with the repository and is not started before you trust it with podium trust" in bench.notices[0]
-    )
+    assert "'raw' comes with the repository and is not started until you trust it with podium trust" in bench.notices[0]
     assert f"{RAW} 'x y'" in bench.notices[0]
     assert "canary" not in bench.notices[0]
 

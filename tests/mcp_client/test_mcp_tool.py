@@ -66,8 +66,8 @@ async def test_an_unknown_server_or_tool_gives_a_notice(bench: Bench) -> None:
 
     assert [acting.name for acting in found] == ["mcp__raw__say"]
     assert bench.notices == [
-        "there is no MCP server 'rwa'; there are raw",
-        "the MCP server 'raw' has no tool 'shout'; it has say, again, change",
+        "MCP server 'rwa' not found; available: raw",
+        "the MCP server 'raw' has no tool 'shout'; available: say, again, change",
     ]
 
 
@@ -88,7 +88,7 @@ async def test_tools_that_cannot_be_offered_are_left_out_with_a_notice(bench: Be
         found = await servers.acting(["mcp__raw"])
 
     assert [acting.name for acting in found] == ["mcp__raw__say"]
-    assert bench.notices[0] == "the MCP server raw has two tools named mcp__raw__say; the first counts"
+    assert bench.notices[0] == "the MCP server raw has two tools named mcp__raw__say; the first is used"
     assert bench.notices[1].startswith("the tool mcp__raw__odd is left out: its schema is not valid: 5 is not")
 
 

@@ -1,1 +1,1 @@
-"""Tools of MCP servers for the agents of a run."""
+"""The MCP client: it gives the agents of a run the tools of MCP servers."""

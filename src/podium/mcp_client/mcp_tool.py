@@ -1,4 +1,4 @@
-"""A tool of an MCP server, in the shape of a tool that acts."""
+"""A tool of an MCP server, as an acting tool for agents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .tool_definition import ToolDefinition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpTool:
-    """What the server does when it is called is its own affair: nothing that it claims makes a call harmless."""
+    """A tool of an MCP server. The server's hints are not trusted: no hint exempts a call from permission."""
 
     name: str
     definition: ToolDefinition
@@ -41,7 +41,7 @@ class McpTool:
         return False
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
-        """The call made ready. Raises Unfit."""
+        """Prepare the call. Raise InvalidCall if the tool may not be called or the arguments do not fit."""
         if (refusal := self.shared.explain_refusal(self.definition.name)) is not None:
             raise InvalidCall(refusal)
         if call.unreadable:
@@ -56,24 +56,24 @@ class McpTool:
         return PreparedCall(arguments=call.arguments, act=call_server)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        """A call is made again only where the server says that this is harmless, and the person chose the server."""
+        """Return None to repeat the call, if the server hints that this is harmless and the person added the server."""
         is_harmless = self.definition.is_read_only or self.definition.is_idempotent
         return None if is_harmless and self.shared.server.source == "user" else make_interrupted_answer(self.name)
 
 
 def _find_schema_errors(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[str]:
-    # Only runs with MCP tools pay for it.
+    # Imported here, because only runs with MCP tools need it.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
-    # With the empty registry no schema makes us fetch another from the network.
+    # With an empty registry, no schema can make us fetch another one from the network.
     validator = validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
     try:
         for error in validator.iter_errors(arguments):
             place = ".".join(str(part) for part in error.absolute_path)
             yield escape_unprintable(truncate_text(f"{place}: {error.message}" if place else error.message, 300))
     except Unresolvable:
-        # A schema that points elsewhere is for the server to check.
+        # The server checks schemas that refer to other documents.
         return

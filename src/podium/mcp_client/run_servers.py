@@ -1,4 +1,4 @@
-"""The MCP servers of one run: one connection each, shared by all its agents, and none left when the run ends."""
+"""The MCP servers of one run: one connection each, shared by all agents and closed when the run ends."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ PREFIX = "mcp__"
 
 
 class Servers:
-    """An async context manager. A server is started when the first agent needs it, and ended with the block.
+    """The servers of a run, as an async context manager. A server starts on first use and stops with the block.
 
-    `directory` is where programs are started, and what trust in a repository's servers is bound
-    to. `environ` is what variables are taken from. What the person should know goes to `notice`,
-    each text once.
+    `directory` is the working directory of server programs, and trust in a repository's servers is
+    bound to it. `environ` provides the values of variables. `notice` receives messages for the
+    person, each text once.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class Servers:
         return await self._group.__aexit__(kind, error, trace)
 
     async def acting(self, names: Sequence[str], *, disallowed: Sequence[str] = ()) -> list[ActingTool]:
-        """The tools that an agent's list means: `mcp__server`, `mcp__server__tool`, with `*` in the tool's name.
+        """Return the MCP tools in an agent's list: `mcp__server`, `mcp__server__tool`, with `*` in the tool's name.
 
-        Other names are not for us. What is not there, may not be started or does not start is a
-        notice, and the agent works without it.
+        Other names are ignored. If a server or tool does not exist, is not trusted or does not start,
+        the person gets a notice and the agent works without it.
         """
         wanted = [entry for entry in map(_parse_entry, names) if entry is not None]
         refused = [entry for entry in map(_parse_entry, disallowed) if entry is not None]
@@ -88,7 +88,7 @@ class Servers:
             if tools and not meant:
                 has = ", ".join(tool.name for tool in tools.values())
                 self._notify_once(
-                    f"the MCP server {server!r} has no tool {pattern!r}; it has {truncate_text(has, 500)}"
+                    f"the MCP server {server!r} has no tool {pattern!r}; available: {truncate_text(has, 500)}"
                 )
             for name, tool in meant.items():
                 if not any(other == server and _matches_pattern(tool, server, not_this) for other, not_this in refused):
@@ -98,17 +98,17 @@ class Servers:
     def _is_known(self, server: str) -> bool:
         if server in self._servers:
             return True
-        there = f"there are {', '.join(self._servers)}" if self._servers else "add it under mcpServers in the settings"
-        self._notify_once(f"there is no MCP server {server!r}; {there}")
+        there = f"available: {', '.join(self._servers)}" if self._servers else "add it under mcpServers in the settings"
+        self._notify_once(f"MCP server {server!r} not found; {there}")
         return False
 
     async def _start_server(self, server: str) -> dict[str, ToolDefinition]:
-        """The server's tools; none where it may not or cannot be started."""
+        """Start a server and return its tools; return none if it is not trusted or cannot be started."""
         try:
             shared = self._get_shared_server(server)
             if not shared.is_trusted:
                 self._notify_once(
-                    f"the MCP server {server!r} comes with the repository and is not started before you trust it with "
+                    f"the MCP server {server!r} comes with the repository and is not started until you trust it with "
                     f"podium trust; it would {shared.server.launch_summary}"
                 )
                 return {}
@@ -122,7 +122,7 @@ class Servers:
         return shared.tools
 
     def _get_shared_server(self, server: str) -> SharedServer:
-        assert self._group is not None, "servers are used inside their block"
+        assert self._group is not None, "Servers is used outside its async with block"
         if server not in self._shared:
             self._shared[server] = SharedServer(
                 self._servers[server],
@@ -142,7 +142,7 @@ class Servers:
 
 
 def _parse_entry(name: str) -> tuple[str, str] | None:
-    """The server and the tools that an entry of a list of tools means."""
+    """Split an entry of a tool list into the server and the pattern for its tools; None if it is not an MCP entry."""
     if not name.startswith(PREFIX):
         return None
     server, _, tool = name.removeprefix(PREFIX).partition("__")
@@ -150,6 +150,6 @@ def _parse_entry(name: str) -> tuple[str, str] | None:
 
 
 def _matches_pattern(tool: ToolDefinition, server: str, pattern: str) -> bool:
-    """Whether the pattern is the tool's own name, the name it is offered under, or fits the former."""
+    """Return whether the pattern equals the tool's own or offered name, or matches its own name."""
     offered = build_mcp_tool_name(server, tool.name) == f"{PREFIX}{server}__{pattern}"
     return offered or pattern == tool.name or fnmatchcase(tool.name, pattern)

@@ -1,8 +1,8 @@
-"""One connection to an MCP server, from its start to its end.
+"""One connection to an MCP server, from start to end.
 
-The SDK holds task groups and cancel scopes while a connection is open, and those must end in the
-task and in the order in which they began. So a connection is held by a task of its own, `run`, and
-everybody else calls through it. How it ended, and why, it tells afterwards.
+The SDK keeps task groups and cancel scopes open while a connection is open, and these must be closed
+by the task that opened them, in reverse order. So each connection has its own task, `run`, and all
+other tasks call through it. After it has ended, the connection reports how and why.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from .tool_definition import ToolDefinition
 CLOSE_SECONDS = 5.0
 MOST_PAGES = 100
 
-# Without a handler of their own the SDK's warnings would be printed into the middle of ours.
+# Without a handler, the SDK's warnings would be printed in the middle of our output.
 for _name in ("mcp", "client", "httpx2"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 class Connection:
-    """A server while it is connected. `review` looks at its tools, at the start and whenever they may have changed."""
+    """A connection to a server. `review` checks its tools, at the start and whenever they may have changed."""
 
     def __init__(
         self,
@@ -91,10 +91,10 @@ class Connection:
     def is_over(self) -> bool:
         return self._ended.is_set() or self._end_requested.is_set()
 
-    # Its task
+    # The connection's task
 
     async def run(self) -> None:
-        """Hold the connection until it ends or shall end. Nothing is raised but cancellation."""
+        """Keep the connection open until it ends or is asked to end. Raise nothing but cancellation."""
         self._scope.deadline = current_time() + self._limits.start
         try:
             with self._scope:
@@ -113,7 +113,7 @@ class Connection:
             if self._scope.cancelled_caught and not self._start_finished.is_set():
                 self._end_reason = f"it did not answer within {self._limits.start:g} s"
         except Exception as error:
-            # What the outside trips over ends its connection and nothing else.
+            # An error of the server ends its connection and nothing else.
             self._end_reason = _explain_end(error)
         finally:
             self._client = None
@@ -121,7 +121,7 @@ class Connection:
             self._start_finished.set()
 
     def request_end(self) -> None:
-        """Let it end in good order, or give up its start."""
+        """Ask the connection to close, or cancel its start."""
         if not self._start_finished.is_set():
             self._scope.cancel()
         self._end_requested.set()
@@ -134,7 +134,7 @@ class Connection:
             group.cancel_scope.cancel()
 
     async def _watch_tool_changes(self, client: Client) -> None:
-        """Hear of changed tools. Protocol versions before 2026-07-28 tell them unasked."""
+        """Subscribe to tool changes. Protocol versions before 2026-07-28 send them without a subscription."""
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed or client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
@@ -147,25 +147,25 @@ class Connection:
         self._is_watched = False
 
     async def _refresh_on_change(self) -> None:
-        """Look at changed tools as soon as it is known that there are some, not only when one is called."""
+        """Review changed tools as soon as a change is known, not only when one is called."""
         while True:
             await self._may_have_changed.wait()
             try:
                 await self.refresh_tools()
             except (MCPError, ValueError, RuntimeError, Mistake):
-                # Not looked at: the next call tries again, and is not made if that fails too.
+                # The tools were not reviewed. The next call tries again, and is not made if that fails too.
                 return
 
-    # What others call
+    # Calls from other tasks
 
     async def wait_open(self) -> None:
-        """Wait until it is open. Raises Gone."""
+        """Wait until the connection is open. Raise ServerUnavailable if it does not open."""
         await self._start_finished.wait()
         if self._client is None:
             raise await self._explain_unavailable()
 
     async def refresh_tools(self) -> None:
-        """Have its tools reviewed, if they may have changed since they were."""
+        """Review the tools if they may have changed since the last review."""
         async with self._listing:
             if self._client is None or not (self._may_have_changed.is_set() or not self._is_watched):
                 return
@@ -179,9 +179,10 @@ class Connection:
     async def call_tool(
         self, tool: str, arguments: Mapping[str, Any], *, is_callable: Callable[[], bool]
     ) -> ToolAnswer | None:
-        """What the tool answers; None where `is_callable` denies it after the last look at the tools. Raises Gone.
+        """Call a tool and return its answer; None if `is_callable` is false after the tools were reviewed.
 
-        Cancelling it tells the server so, and leaves the connection as it is.
+        Raise ServerUnavailable if the connection is closed. Cancelling the call notifies the server and
+        keeps the connection open.
         """
         try:
             await self.refresh_tools()
@@ -202,7 +203,7 @@ class Connection:
         return ToolAnswer(text=text, is_error=True)
 
     async def _explain_unavailable(self) -> ServerUnavailable:
-        """How it ended, as soon as that is known."""
+        """Wait until the connection has ended and return an error that says how."""
         self._end_requested.set()
         with move_on_after(CLOSE_SECONDS + 2 * self._limits.grace):
             await self._ended.wait()
@@ -218,7 +219,7 @@ class Connection:
     def _redact_text(self, text: str) -> str:
         return text if self._resolved_server is None else self._resolved_server.redact_secrets(text)
 
-    # How it is reached
+    # The transport
 
     def _build_client(self, transport: Any) -> AbstractAsyncContextManager[Client]:
         async def handle_message(message: IncomingMessage) -> None:
@@ -226,7 +227,7 @@ class Connection:
                 self._may_have_changed.set()
 
         info = Implementation(name="podium", version=__version__)
-        # Without the SDK's cache: a list that we ask for is the list as it is now.
+        # No SDK cache: a listing must show the current tools.
         return Client(nullcontext(transport), message_handler=handle_message, client_info=info, cache=None)
 
     @asynccontextmanager
@@ -249,17 +250,17 @@ class Connection:
 
 
 def filter_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The little of our environment that a program gets: keys and tokens are not among it."""
+    """Return the few variables of our environment that a server program gets, without keys and tokens."""
     return {
         name: environ[name]
         for name in DEFAULT_INHERITED_ENV_VARS
-        # A value that begins so is a function of an old shell.
+        # A value that begins with this is a shell function exported by an old bash.
         if name in environ and not environ[name].startswith("()")
     }
 
 
 def _find_program(command: str, env: Mapping[str, str], directory: Path | None) -> str:
-    """The program to start; one without a path comes from the absolute folders of the search path only."""
+    """Return the program to start. A bare name is looked up only in the absolute folders of the PATH."""
     if os.sep in command:
         return command if directory is None else str(directory / command)
     folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if Path(folder).is_absolute()]
@@ -295,7 +296,7 @@ def _build_definition(tool: Tool) -> ToolDefinition:
 
 
 def _explain_end(error: Exception) -> str:
-    """Why a connection came to its end; empty where it just did."""
+    """Return why a connection ended; "" if it was just closed."""
     first = find_first_error(error)
     if isinstance(first, MCPError) and first.code == CONNECTION_CLOSED:
         return ""
@@ -312,7 +313,7 @@ LONGEST = 256 * 1024
 
 
 def convert_result(result: CallToolResult) -> ToolAnswer:
-    """The texts of a result; what is no text is named, not shown."""
+    """Convert a result to text. Content that is not text is described, not shown."""
     parts = [_describe_block(block) for block in result.content]
     has_text = any(isinstance(block, TextContent) and block.text for block in result.content)
     if not has_text and result.structured_content is not None:
@@ -354,5 +355,5 @@ def _format_mime_type(mime_type: str | None) -> str:
 
 
 def _count_decoded_bytes(data: str) -> int:
-    """How many bytes base64 text stands for."""
+    """Return the size of base64 text in decoded bytes."""
     return len(data.rstrip("=")) * 3 // 4

@@ -1,4 +1,4 @@
-"""How long MCP servers are waited for."""
+"""The timeouts for MCP servers, and the error for a server that is not available."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpTimeouts:
-    """Seconds: for a server to start and list its tools, for a call, and to end by itself at each time of asking."""
+    """Timeouts in seconds: to start a server and list its tools, for a call, and for each step of a shutdown."""
 
     start: float = 30.0
     call: float = 60.0
@@ -15,4 +15,4 @@ class McpTimeouts:
 
 
 class ServerUnavailable(Exception):
-    """The server is not there; the text says how it ended or why it could not be started."""
+    """The server is not running; the message says how it ended or why it could not be started."""

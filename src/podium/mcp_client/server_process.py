@@ -1,7 +1,9 @@
-"""A server that is a program: started in a group of its own, spoken to line by line, and gone when its block ends.
+"""The process of an MCP server that is a program, with its stdio transport.
 
-The SDK has such a transport too. This one also tells how the program ended and what it said last,
-leaves no process of its group behind when the program itself ends in time, and bounds what it reads.
+The process runs in its own process group, exchanges messages line by line, and is stopped when its
+block ends. Unlike the SDK's stdio transport, this one reports how the program ended and its last
+output, leaves no process of the group behind even if the program itself exits in time, and limits
+how much it reads.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ POLL_SECONDS = 0.01
 
 
 class ServerProcess:
-    """A started program, its messages in both directions, and what it left when it ended."""
+    """A running server program, its message streams, and its exit reason and last output."""
 
     def __init__(self, process: Process, *, on_disconnect: Callable[[], None]) -> None:
         self._process = process
@@ -50,7 +52,7 @@ class ServerProcess:
 
     @property
     def exit_reason(self) -> str:
-        """How it ended."""
+        """How the program ended."""
         code = self._process.returncode
         if code is None:
             return "it closed its output"
@@ -62,7 +64,7 @@ class ServerProcess:
         return text if len(text) <= SHOWN_OUTPUT_CHARACTERS else f"…{text[-SHOWN_OUTPUT_CHARACTERS:]}"
 
     async def forward_messages(self) -> None:
-        """Pass on its messages until there are no more. A line that is no message counts as its words."""
+        """Forward the program's messages until its output ends. A line that is not a message is kept as output."""
         assert self._process.stdout is not None
         async with self._to_session:
             async for line in _iterate_lines(self._process.stdout):
@@ -81,7 +83,7 @@ class ServerProcess:
         self._on_disconnect()
 
     async def send_messages(self) -> None:
-        """Pass on what it is told."""
+        """Send the session's messages to the program."""
         assert self._process.stdin is not None
         async with self._from_session:
             with suppress(BrokenResourceError, ClosedResourceError, OSError):
@@ -92,14 +94,14 @@ class ServerProcess:
         self._on_disconnect()
 
     async def read_stderr(self) -> None:
-        """Keep the end of what it says on the side."""
+        """Read stderr and keep its end."""
         assert self._process.stderr is not None
         with suppress(BrokenResourceError, ClosedResourceError, OSError):
             async for chunk in self._process.stderr:
                 self._keep_output(chunk)
 
     async def stop(self, grace: float) -> None:
-        """Ask it to end, twice, then end it; with everything in its group. Every wait in here ends."""
+        """Stop the program and its process group: close stdin, send SIGTERM, then SIGKILL. Every wait is bounded."""
         process = self._process
         assert process.stdin is not None
         with suppress(BrokenResourceError, ClosedResourceError, OSError):
@@ -108,12 +110,12 @@ class ServerProcess:
         if _signal_group(process.pid, signal.SIGTERM):
             await _wait_until(self._is_group_empty, grace)
             if _signal_group(process.pid, signal.SIGKILL):
-                # They are dead; where nobody buries orphans they stay listed all the same.
+                # The processes are dead, but stay in the process table if no init process reaps orphans.
                 await _wait_until(self._is_group_empty, ORPHAN_REAP_SECONDS)
         await _wait_until(self._has_ended, REAP_SECONDS)
 
     def close(self) -> None:
-        """Close the ends of the streams that nobody else closes."""
+        """Close all ends of the message streams."""
         for stream in (self._to_session, self.read_stream, self.write_stream, self._from_session):
             stream.close()
 
@@ -122,7 +124,7 @@ class ServerProcess:
         del self._output_tail[:-KEPT_OUTPUT_BYTES]
 
     def _has_ended(self) -> bool:
-        # Waiting for the process itself would also wait for its pipes, which a child of it may hold open.
+        # Waiting for the process would also wait for its pipes, which a child process may keep open.
         return self._process.returncode is not None
 
     def _is_group_empty(self) -> bool:
@@ -138,9 +140,9 @@ async def launch_server_process(
     grace: float,
     on_disconnect: Callable[[], None],
 ) -> AsyncIterator[ServerProcess]:
-    """A program for the time of the block; `on_gone` is called when it stops listening or speaking."""
+    """Run a program for the duration of the block. `on_disconnect` is called when its input or output closes."""
     with CancelScope(shield=True):
-        # Cancelled in here we would not know of a process that is already there.
+        # If this were cancelled, a process could be running that we do not know of.
         process = await open_process(
             command, env=env, cwd=directory, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
@@ -160,7 +162,7 @@ async def launch_server_process(
 
 
 async def _iterate_lines(stream: ByteReceiveStream) -> AsyncIterator[bytes | None]:
-    """Whole lines; None where one is too long to be kept."""
+    """Yield complete lines that are not blank, or None for a line that is too long."""
     buffer, searched = bytearray(), 0
     with suppress(BrokenResourceError, ClosedResourceError, OSError):
         async for chunk in stream:
@@ -178,12 +180,12 @@ async def _iterate_lines(stream: ByteReceiveStream) -> AsyncIterator[bytes | Non
 
 async def _wait_until(is_so: Callable[[], bool], seconds: float) -> None:
     until = current_time() + seconds
-    while not is_so() and current_time() < until:  # noqa: ASYNC110 -- the system tells nobody when a group is empty
+    while not is_so() and current_time() < until:  # noqa: ASYNC110 -- the system sends no event for an empty group
         await sleep(POLL_SECONDS)
 
 
 def _signal_group(group: int, number: int) -> bool:
-    """Whether there is anybody in the group, who then has the signal."""
+    """Send a signal to a process group and return whether the group has any process."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:

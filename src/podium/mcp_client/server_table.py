@@ -1,4 +1,4 @@
-"""MCP servers as other tools write them: an `mcpServers` table, read into servers. Reading starts nothing."""
+"""Parsing of an `mcpServers` table in the format that other tools use. Parsing starts no server."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ HTTP = ("http", "streamable-http", "streamable_http")
 
 
 def parse_servers(value: Mapping[str, object], *, source: Source, where: str) -> dict[str, McpServer]:
-    """The servers of an `mcpServers` table, by name; one marked as disabled is left out. Raises Mistake."""
+    """Return the servers of an `mcpServers` table by name, without disabled ones. Raise Mistake if one is invalid."""
     if not isinstance(value, Mapping):
-        raise Mistake(f"mcpServers of {where} is no table; a table of servers by name would be right")
+        raise Mistake(f"mcpServers of {where} must be a table of servers by name, got {type(value).__name__}")
     servers = {}
     for name, entry in value.items():
         place = f"the MCP server {str(name)!r} of {where}"
         if not isinstance(name, str) or not is_server_name(name):
-            raise Mistake(f"{place} has a name that tools cannot be called by; {NAME_RULE}")
+            raise Mistake(f"{place} has an invalid name; {NAME_RULE}")
         if not isinstance(entry, Mapping):
-            raise Mistake(f"{place} is no table; one with a command or a url would be right")
+            raise Mistake(f"{place} must be a table with a command or a url, got {type(entry).__name__}")
         if entry.get("disabled") is not True:
             servers[name] = _parse_server(name, entry, source=source, place=place)
     return servers
@@ -40,24 +40,27 @@ def _parse_server(name: str, entry: Mapping[str, object], *, source: Source, pla
     try:
         server = msgspec.convert({**known, "name": name, "source": source}, McpServer)
     except msgspec.ValidationError as error:
-        raise Mistake(f"{place} is not written as a server is: {error}") from error
+        raise Mistake(f"{place} is invalid: {error}") from error
     if bool(server.command) == bool(server.url):
-        raise Mistake(f"{place} has {'both' if server.url else 'neither'} a command and a url; one would be right")
+        raise Mistake(
+            f"{place} has {'both a command and a url' if server.url else 'neither a command nor a url'}; "
+            "give exactly one of them"
+        )
     kind = entry.get("type")
     if kind not in (None, *(HTTP if server.url else ("stdio",))):
         fits = "http" if server.url else "stdio"
         raise Mistake(
-            f"{place} has the type {kind!r}; {fits!r} would be right for one with a {_get_launch_key(server)}"
+            f"{place} has the type {kind!r}, but a server with a {_get_launch_key(server)} needs the type {fits!r}"
         )
     if server.url and not server.url.startswith(("http://", "https://", "${")):
-        raise Mistake(f"{place} has the url {server.url!r}; one that begins with https:// or http:// would be right")
+        raise Mistake(f"{place} has the url {server.url!r}; the url must begin with https:// or http://")
     if any("\0" in text for text in (server.command, *server.args, *server.env, *server.env.values())):
-        raise Mistake(f"{place} has a character that no program can be started with; text without it would be right")
+        raise Mistake(f"{place} has a NUL character in its command, args or env; remove it")
     return server
 
 
 def _stringify_scalar(value: object) -> object:
-    """A number or a truth value as it would stand in the environment; anything else as it is."""
+    """Return a number or a boolean as the text of an environment variable; return other values unchanged."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value

@@ -1,7 +1,7 @@
-"""A server of the run as its agents share it.
+"""An MCP server that the agents of a run share.
 
-It is started when the first of them needs it, and again when it died. Its tools are held against
-what is trusted, at its start and whenever they change.
+It is started on first use and restarted after a crash. Its tools are compared with the trusted
+definitions, at the start and whenever they change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SharedServer:
-    """One server. `tools` are those that agents may have, as they are trusted, by the names they are offered under."""
+    """One server. `tools` holds the trusted definitions that agents may use, by the name they are offered under."""
 
     def __init__(
         self,
@@ -54,17 +54,17 @@ class SharedServer:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether it may be started at all."""
+        """Whether the server may be started at all."""
         return self.server.source == "user" or self._trust.is_trusted("server", self._place, self.server.digest)
 
     async def open_connection(self) -> Connection:
-        """The connection to it, made if there is none. Raises Gone.
+        """Return the connection, opened if there is none. Raise ServerUnavailable if it cannot be opened.
 
-        A server that dies again before it has answered a single call stays dead: starting it
-        for every call of every agent would help nobody.
+        A server that crashes again before it has answered a call is not restarted: restarting it for
+        every call of every agent would not help.
         """
         connect = await to_thread.run_sync(_import_connection_class)
-        # Nothing is waited for between looking and starting, so that no two agents start it.
+        # There is no await between this check and the start, so two agents cannot both start the server.
         if self._connection is None or (self._connection.is_over and self._starts_left):
             self._starts_left -= 1
             self._connection = connect(
@@ -79,7 +79,7 @@ class SharedServer:
         return self._connection
 
     async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """What the tool answers, or why it does not."""
+        """Call a tool and return its answer, or an error answer with the reason."""
         try:
             connection = await self.open_connection()
             answer = await connection.call_tool(tool, arguments, is_callable=lambda: tool not in self._changed)
@@ -91,17 +91,17 @@ class SharedServer:
         return answer
 
     def request_end(self) -> None:
-        """Let its connection end."""
+        """Ask the connection to close."""
         if self._connection is not None:
             self._connection.request_end()
 
     def describe_unavailable(self, error: ServerUnavailable) -> str:
-        """The sentence for a server that is not there."""
+        """Return the message for a server that is not available."""
         again = "" if self._starts_left else "; it is not started again in this run"
         return f"the MCP server {self.server.name} is gone: {error}{again}"
 
     def explain_refusal(self, tool: str) -> str | None:
-        """Why a tool is not called; None where it may be."""
+        """Return why a tool is not called; None if it may be called."""
         if tool not in self._changed:
             return None
         return (
@@ -110,17 +110,17 @@ class SharedServer:
             f"trusted, and is not called until a person trusts it anew with podium trust: {self._changed[tool]}"
         )
 
-    # Looking at its tools
+    # Reviewing the tools
 
     async def _review_tools(self, listed: list[ToolDefinition]) -> None:
-        """Take over its tools: new ones are trusted as they are first seen, changed ones are not called any more."""
+        """Take over the listed tools. New tools are trusted on first use; changed tools are no longer called."""
         offered: dict[str, ToolDefinition] = {}
         for tool in listed:
             name = build_mcp_tool_name(self.server.name, tool.name)
             if name in offered:
                 self._notice(
                     f"the MCP server {self.server.name} has two tools named "
-                    f"{escape_unprintable(name)}; the first counts"
+                    f"{escape_unprintable(name)}; the first is used"
                 )
             elif (flaw := _find_schema_flaw(tool)) is not None:
                 self._notice(f"the tool {escape_unprintable(truncate_text(name, 100))} is left out: {flaw}")
@@ -141,7 +141,7 @@ class SharedServer:
             else:
                 trusted = ToolDefinition.from_json(known.content)
                 changed[tool.name], now[place] = describe_change(trusted, tool), seen
-                # No model shall read the new description before a person did.
+                # No model may read the new description before a person has read it.
                 offered[name] = trusted or ToolDefinition(name=tool.name)
         if new:
             await to_thread.run_sync(self._trust.trust_all, "tool", new)
@@ -154,14 +154,14 @@ class SharedServer:
 
 
 def _import_connection_class() -> type[Connection]:
-    # The SDK takes longer to import than all the rest of us, and most runs have no MCP tools.
+    # Importing the SDK takes longer than all our own modules, and most runs have no MCP tools.
     from .server_connection import Connection
 
     return Connection
 
 
 def _find_schema_flaw(tool: ToolDefinition) -> str | None:
-    """What makes a schema useless to models and to us."""
+    """Return why a tool's schema cannot be used; None if it can."""
     from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.validators import validator_for
 

@@ -1,4 +1,4 @@
-"""A tool as its server describes it: what a person trusts with it, and what changed when it changes."""
+"""The definition of an MCP tool, which a person trusts, and the description of a change to it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from msgspec import Struct
 from ..values.plain_text import escape_unprintable, truncate_text
 
 LONGEST = 64
-"""How long the name of a tool may be for every model that we know."""
+"""The longest tool name that all known models accept."""
 
 
 class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool's description, its schema, and what its server hints at. A hint is a claim, and no more."""
+    """A tool's description, its schema and its server's hints. A hint is only a claim of the server."""
 
     name: str
     description: str = ""
@@ -27,7 +27,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def canonical_json(self) -> str:
-        """All of it in one form, the same in every process."""
+        """The whole definition as JSON, byte for byte the same in every process."""
         return msgspec.json.encode(self, order="sorted").decode()
 
     @property
@@ -36,7 +36,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_json(cls, content: str) -> ToolDefinition | None:
-        """The definition that `content` holds, if it holds one."""
+        """Parse a definition; return None if `content` is not one."""
         try:
             return msgspec.json.decode(content, type=cls)
         except msgspec.MsgspecError:
@@ -44,10 +44,10 @@ class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def build_mcp_tool_name(server: str, tool: str) -> str:
-    """What models call the tool by: no other tool of any server has it.
+    """Return the name under which models call the tool, unique among the tools of all servers.
 
-    A server's name has no double underscore. A tool's name that does not fit is shortened and
-    carries a hash of the whole.
+    A server's name has no double underscore. A tool name that does not fit is shortened and gets a
+    hash of the whole name.
     """
     prefix = f"mcp__{server}__"
     clean = re.sub(r"[^A-Za-z0-9_-]", "_", tool)
@@ -58,7 +58,7 @@ def build_mcp_tool_name(server: str, tool: str) -> str:
 
 
 def describe_change(trusted: ToolDefinition | None, now: ToolDefinition) -> str:
-    """What is different, in one line."""
+    """Describe in one line what has changed."""
     if trusted is None:
         return "it is not what it was"
     return "; ".join(_describe_changes(trusted, now)) or "it is not what it was"
@@ -98,7 +98,7 @@ def _without_properties(definition: ToolDefinition) -> dict[str, Any]:
 
 
 def _excerpt_difference(before: str, after: str, *, width: int = 120) -> tuple[str, str]:
-    """Both texts where they begin to differ, each in a few words."""
+    """Return short excerpts of both texts, from shortly before the first difference."""
     same = next(
         (at for at, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(map(len, (before, after)))
     )
