@@ -94,7 +94,7 @@ def test_an_unknown_model_is_a_diagnostic_too(desk: Desk) -> None:
     said = desk.invoke("config", "validate")
 
     assert said.exit_code == 1
-    assert "error: settings: podium.yaml:2: model: there is no provider of models called 'opnai'" in said.stdout
+    assert "error: settings: podium.yaml:2: model: model provider 'opnai' not found" in said.stdout
 
 
 def test_another_command_stops_at_the_first_error(desk: Desk) -> None:

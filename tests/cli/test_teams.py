@@ -293,7 +293,7 @@ def test_a_member_gets_another_model_and_prompt(squad_desk: Desk) -> None:
     [
         (["debate", "advocate"], "give --model, --prompt, or both"),
         (["debate", "ann", "--model", "opus"], 'debate has no member "ann"; there are '),
-        (["debate", "advocate", "--model", "nowhere:x"], "there is no provider of models called 'nowhere'"),
+        (["debate", "advocate", "--model", "nowhere:x"], "model provider 'nowhere' not found"),
         (["debate", "advocate", "--model", "no such model"], '"no such model" is not the name of a model; '),
         (["triage", "answer", "--model", "opus"], "triage is a router and has no members"),
         (["lead", "answer", "--model", "opus"], "answer of lead is the agent file podium/builtin/agents/answer.md"),

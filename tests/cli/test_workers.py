@@ -369,7 +369,7 @@ async def append_events(lab: WorkerLab, run: str, *events: WorkerSent | WorkerRe
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--model", "sonnet"], "worker thinks with a model of anthropic, but ANTHROPIC_API_KEY is not set"),
+        (["--model", "sonnet"], "worker uses a model from anthropic, but ANTHROPIC_API_KEY is not set"),
         (["--model", " "], "--model is empty; name one, or leave it out"),
         (["--auto-approve", "Bash(git *),nosuchtool,git_diff,mcp__x__y"], "names nosuchtool, and there is no"),
         (["--timeout", "nan"], "'nan' is no number of seconds"),

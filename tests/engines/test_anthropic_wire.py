@@ -125,7 +125,7 @@ async def test_a_permanent_failure_is_not_retryable(status: int) -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("", "anthropic answered 401, and there is no key in ANTHROPIC_API_KEY: this is not the right key"),
+        ("", "anthropic answered 401, and there is no key in ANTHROPIC_API_KEY: the API key is wrong"),
         ("sk-wrong-one", r"anthropic answered 403 to the key in ANTHROPIC_API_KEY: .*\[ANTHROPIC_API_KEY\]"),
     ],
 )
@@ -184,7 +184,7 @@ async def test_an_unreachable_server_is_a_retryable_failure() -> None:
 
 
 async def test_an_invalid_address_is_a_mistake() -> None:
-    with pytest.raises(Mistake, match="is no address of a model server"):
+    with pytest.raises(Mistake, match="is not the URL of a model server"):
         async with open_wire("api.anthropic.com"):
             pass
 

@@ -92,7 +92,7 @@ async def test_a_call_sends_its_key_its_tools_and_its_conversation() -> None:
 async def test_arguments_that_could_not_be_read_are_not_sent_back_to_servers_that_parse_them() -> None:
     broken = Message(role="assistant", text="", calls=(ToolUse(id="1", name="look", unreadable='{"at'),))
     async with ModelServer("one") as server, open_wire(server.url) as wire:
-        with pytest.raises(OutsideFailed, match="script of m is over"):
+        with pytest.raises(OutsideFailed, match="script of m has no more moves"):
             await collect_parts(wire, make_call(Message(role="user", text="hi"), broken))
 
     assert server.calls[0].call.messages[1].calls == (ToolUse(id="1", name="look", arguments={}),)
@@ -192,7 +192,7 @@ async def test_a_permanent_failure_is_not_retryable(status: int) -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("", "openai answered 401, and there is no key in OPENAI_API_KEY: this is not the right key"),
+        ("", "openai answered 401, and there is no key in OPENAI_API_KEY: the API key is wrong"),
         ("sk-wrong-one", r"openai answered 403 to the key in OPENAI_API_KEY: .*\[OPENAI_API_KEY\]"),
     ],
 )
@@ -271,7 +271,7 @@ async def test_an_unreachable_server_is_a_retryable_failure() -> None:
 
 @pytest.mark.parametrize("url", ["", "localhost:11434/v1", "ftp://host/v1", "http://", "http://[::1/v1"])
 async def test_an_invalid_address_is_a_mistake(url: str) -> None:
-    with pytest.raises(Mistake, match="is no address of a model server"):
+    with pytest.raises(Mistake, match="is not the URL of a model server"):
         async with open_wire(url):
             pass
 

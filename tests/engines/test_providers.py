@@ -42,11 +42,11 @@ def test_a_model_name_gives_its_provider(text: str, name: str, model: str) -> No
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("antropic:claude", "there is no provider of models called 'antropic'; there is anthropic"),
-        ("llama3.2:3b", "there is no provider of models called 'llama3.2'; there is "),
-        ("zzz:x", "there is openai, anthropic, openrouter, .* and lmstudio"),
-        ("ollama", "ollama has the models that you gave it; name one of them, as in ollama:NAME"),
-        (" ", "a model without a name is none"),
+        ("antropic:claude", "model provider 'antropic' not found; available: anthropic"),
+        ("llama3.2:3b", "model provider 'llama3.2' not found; available: "),
+        ("zzz:x", "available: openai, anthropic, openrouter, .* and lmstudio"),
+        ("ollama", "ollama has no default model; name one that is installed there, as in ollama:NAME"),
+        (" ", "the model name is empty; use a name such as sonnet"),
     ],
 )
 def test_an_unknown_name_is_a_mistake_that_says_what_would_work(text: str, sentence: str) -> None:

@@ -48,7 +48,9 @@ async def test_a_new_wire_continues_from_the_position_of_the_conversation() -> N
 async def test_an_exhausted_script_names_its_agent_and_its_length() -> None:
     wire = ScriptedWire({"planner": ["one", "two"]})
 
-    with pytest.raises(OutsideFailed, match="script of planner is over: it has 2 moves, and this is call 3") as caught:
+    with pytest.raises(
+        OutsideFailed, match="script of planner has no more moves: it has 2, and this is call 3"
+    ) as caught:
         await collect_text(wire, make_call("planner", turns=2))
 
     assert not caught.value.retryable
@@ -139,14 +141,14 @@ async def test_only_the_first_message_may_contain_a_script() -> None:
 
 @pytest.mark.parametrize("block", ["[", '"no list"', '[{"sais": "x"}]', '[{"says": "x", "pieces": 0}]', "[7]"])
 async def test_an_invalid_script_in_the_prompt_fails_the_call(block: str) -> None:
-    with pytest.raises(OutsideFailed, match=r"a cannot be played: .*script") as caught:
+    with pytest.raises(OutsideFailed, match=r"the script of a cannot be played: .*script") as caught:
         await collect_text(ScriptedWire(), make_call(system=f"```script\n{block}\n```"))
 
     assert not caught.value.retryable
 
 
 def test_an_invalid_move_is_a_mistake_that_names_its_position() -> None:
-    with pytest.raises(Mistake, match=r"move 2 of the script is none: .*sais"):
+    with pytest.raises(Mistake, match=r"move 2 of the script is invalid: .*sais"):
         ScriptedWire(["fine", {"sais": "x"}])
 
 

@@ -523,12 +523,12 @@ async def test_an_unknown_engine_is_reported_before_the_run_begins(studio: Studi
     studio.agent("solo", engine="goose")
     studio.agent("other", engine="model", model="antropic:claude")
 
-    with pytest.raises(Mistake, match="solo wants the engine 'goose', but there are only model, rehearsal, scripted"):
+    with pytest.raises(
+        Mistake, match="solo uses the engine 'goose', which does not exist; available: model, rehearsal, scripted"
+    ):
         await studio.run("solo", "go")
     studio.settings = structs.replace(studio.settings, model="openai:m")
-    with pytest.raises(
-        Mistake, match=r"other thinks with 'antropic:claude', but there is no provider .*there is anthropic"
-    ):
+    with pytest.raises(Mistake, match=r"other uses the model 'antropic:claude': model provider .*available: anthropic"):
         await studio.run("other", "go")
 
     with StoreReader(studio.settings.store) as reader:

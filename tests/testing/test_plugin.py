@@ -118,7 +118,7 @@ def test_an_agent_without_a_script_fails_and_says_how_to_give_it_one(scripted: S
     result = scripted.run("triage", "Why?")
 
     assert result.outcome == "failed"
-    assert 'there are scripts for triage, and scripted.says("answer", ...) gives it one' in str(result.error)
+    assert 'there are scripts for triage; use scripted.says("answer", ...) to add one' in str(result.error)
 
 
 def test_a_script_for_an_unknown_agent_is_a_mistake(scripted: Scripted) -> None:
@@ -132,7 +132,7 @@ def test_asking_what_an_unknown_agent_heard_is_a_mistake(scripted: Scripted) -> 
     scripted.agent("poet", says="a haiku")
     scripted.run("poet", "write")
 
-    with pytest.raises(Mistake, match="no run had an agent 'peot'"):
+    with pytest.raises(Mistake, match="agent 'peot' was not part of any run; available: poet"):
         scripted.heard("peot")
 
 
@@ -216,7 +216,7 @@ def test_a_test_can_wait_for_calls_of_another_process(model_server: ServedModel)
         asking.kill()
 
     assert model_server.heard == ["hello"]
-    with pytest.raises(TimeoutError, match=r"1 of 2 calls came within 0\.01 s"):
+    with pytest.raises(TimeoutError, match=r"1 of 2 calls arrived within 0\.01 s"):
         model_server.wait_calls(2, seconds=0.01)
 
 
@@ -338,10 +338,10 @@ def test_a_failing_test_shows_what_happened_in_its_run(pytester: pytest.Pytester
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            '*outcome=*failed*there are scripts for nobody, and scripted.says("author", ...) gives it one*',
+            '*outcome=*failed*there are scripts for no agent; use scripted.says("author", ...) to add one*',
             "*Captured podium call*",
             'run *: author is asked "write"',
-            "run *: failed: *author*: it was asked, and no script says what it answers*",
+            "run *: failed: *author*: the agent has no script*",
         ]
     )
 

@@ -1,4 +1,4 @@
-"""Engines: what thinks for an agent. The names here are for engines of your own."""
+"""Engines run the turns of an agent. This package exports the types you need to write your own engine."""
 
 from __future__ import annotations
 

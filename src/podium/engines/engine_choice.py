@@ -1,4 +1,4 @@
-"""Which engine an agent gets. Engines are made when first needed and put away together."""
+"""The choice of an engine for each agent. Engines are created on first use and closed together."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SCRIPTED = "scripted"
 
 
 class Engines:
-    """The engines of one running product, `given` ones first, and the connections that they share.
+    """The engines of one app and the HTTP client that they share. Custom engines take precedence.
 
-    `traffic` gives the limits that hold for a provider. `beside` does something while other things
-    go on: reading all prices takes longer than most calls.
+    `make_throttle` returns the throttle for a provider. `run_in_background` runs a function without
+    blocking the caller: loading all prices takes longer than most calls.
     """
 
     def __init__(
@@ -47,16 +47,17 @@ class Engines:
         self._client: ClientSession | None = None
 
     def for_agent(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
-        """What this agent thinks with: the first of the models that it wants, the others where that gives up.
+        """Return the engine for an agent. It calls the first of the agent's models and falls back to the others.
 
-        The provider of `model`, the one for agents that name nothing, is at `url`. All agents are
-        rehearsed where `model` is the rehearsal, and without one those whose provider has no key.
+        `model` is the default model, and `url` is the address of its provider. If `model` is the
+        rehearsal, all agents are rehearsed. Without a default model, an agent is rehearsed if its
+        provider has no key.
         """
         if agent.engine in self._custom_engines:
             return self._custom_engines[agent.engine]
         if agent.engine not in ("model", SCRIPTED, REHEARSAL):
             known = ", ".join(sorted({"model", SCRIPTED, REHEARSAL, *self._custom_engines}))
-            raise Mistake(f"{agent.name} wants the engine {agent.engine!r}, but there are only {known}")
+            raise Mistake(f"{agent.name} uses the engine {agent.engine!r}, which does not exist; available: {known}")
         if agent.engine != "model":
             model_names = (agent.engine,)
         elif self._is_rehearsed(model_names, model):
@@ -71,7 +72,7 @@ class Engines:
         return not model and not self._is_reachable(parse_model(model_names[0])[0])
 
     def _is_reachable(self, provider: Provider) -> bool:
-        """Whether a provider can be called: it needs no key, has one, or is not where it usually is."""
+        """Return whether a provider can be called: it needs no key, has one, or has a custom address."""
         has_moved = resolve_base_url(provider, self._environ) != provider.base_url
         return provider.key_name is None or bool(self._environ.get(provider.key_name)) or has_moved
 
@@ -92,7 +93,7 @@ class Engines:
         try:
             provider, name = parse_model(model_name)
         except Mistake as error:
-            raise Mistake(f"{agent.name} thinks with {model_name!r}, but {error}") from None
+            raise Mistake(f"{agent.name} uses the model {model_name!r}: {error}") from None
         is_default = bool(model) and parse_model(model)[0] == provider
         address = url if is_default and url else resolve_base_url(provider, self._environ)
         if not self._throttles and provider.key_name is not None:
@@ -110,7 +111,7 @@ class Engines:
     def _make_wire(self, agent: Agent, provider: Provider, url: str) -> Wire:
         key = self._environ.get(provider.key_name or "", "")
         if provider.key_name and not key and url == provider.base_url:
-            raise Mistake(f"{agent.name} thinks with a model of {provider.name}, but {provider.key_name} is not set")
+            raise Mistake(f"{agent.name} uses a model from {provider.name}, but {provider.key_name} is not set")
         from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first wire
 
         key_name = provider.key_name or "a key"
@@ -137,8 +138,8 @@ class Engines:
         if self._client is None:
             from aiohttp import ClientSession, TCPConnector
 
-            # A thousand agents want a thousand connections. Looking proxies up is left to each wire,
-            # once: the client would do it in a thread, and read .netrc, before every call.
+            # No limit: a thousand agents need a thousand connections. Each wire looks up its proxy once,
+            # because the client would do that in a thread, and read .netrc, before every call.
             self._client = ClientSession(connector=TCPConnector(limit=0))
         return self._client
 

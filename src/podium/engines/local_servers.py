@@ -1,7 +1,7 @@
-"""What can think on this machine: servers of models that answer, and coding agents that are installed.
+"""Detection of model servers that run on this machine and of coding agents that are installed.
 
-Only loopback is asked, and nothing that is found is used: any program may sit on a port, so the
-person agrees to an address first.
+Only loopback addresses are probed, and nothing that is found is used automatically: any program may
+listen on a port, so the person agrees to an address first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CODING_AGENTS = ("goose", "copilot", "codex-acp", "claude", "claude-agent-acp", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """Where a provider's server would be."""
+    """The address at which a provider's server is expected."""
 
     provider: str
     url: str
@@ -37,7 +37,7 @@ class ServerAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalServer:
-    """A server that answered, with the names of its models; its address is without credentials."""
+    """A server that answered, with the names of its models. The address has no credentials."""
 
     provider: str
     url: str
@@ -45,19 +45,19 @@ class LocalServer:
 
 
 class ModelEntry(Struct):
-    """A model as a server lists it."""
+    """A model in a server's listing."""
 
     id: str
 
 
 class ModelListing(Struct):
-    """The answer to the question after models."""
+    """The response of a server's `/models` endpoint."""
 
     data: list[ModelEntry]
 
 
 def list_local_addresses(environ: Mapping[str, str]) -> tuple[ServerAddress, ...]:
-    """Where servers are looked for: providers that need no key, at their addresses on this machine."""
+    """Return the addresses to probe: providers that need no key and have a loopback address."""
     addresses = (
         ServerAddress(provider=one.name, url=resolve_base_url(one, environ))
         for one in PROVIDERS.values()
@@ -67,7 +67,7 @@ def list_local_addresses(environ: Mapping[str, str]) -> tuple[ServerAddress, ...
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is on this machine, whatever anybody answers for names."""
+    """Return whether an address is on this machine, without a DNS lookup."""
     try:
         host = urlsplit(url).hostname or ""
         return host == "localhost" or ip_address(host).is_loopback
@@ -78,8 +78,8 @@ def is_loopback(url: str) -> bool:
 async def find_servers(
     addresses: Iterable[ServerAddress], *, seconds: float = PROBE_SECONDS
 ) -> tuple[LocalServer, ...]:
-    """Those that list models; all are asked at once, and those that did not answer in `seconds` are not there."""
-    # Both take longer to import than most commands to answer.
+    """Probe all addresses at once and return the servers that list their models within `seconds`."""
+    # Importing these two takes longer than most commands take to run.
     from aiohttp import ClientSession, DummyCookieJar
     from anyio import create_task_group, move_on_after
 
@@ -103,7 +103,7 @@ async def _fetch_model_names(client: ClientSession, url: str) -> tuple[str, ...]
     from aiohttp import ClientError
 
     try:
-        # Redirects could lead off this machine.
+        # A redirect could lead to another machine.
         async with client.get(f"{url}/models", allow_redirects=False) as answer:
             if answer.status != 200:
                 return None
@@ -118,7 +118,7 @@ async def _fetch_model_names(client: ClientSession, url: str) -> tuple[str, ...]
 
 
 def find_coding_agents(environ: Mapping[str, str]) -> dict[str, str]:
-    """The coding agents on the path, and where each is. None of them is run."""
+    """Return the coding agents on the PATH, with the location of each. None of them is run."""
     path = environ.get("PATH", "")
     found = ((name, shutil.which(name, path=path)) for name in CODING_AGENTS)
     return {name: executable for name, executable in found if executable is not None}

@@ -1,7 +1,7 @@
-"""The rehearsal: a model without weights that plays every protocol right and answers nothing.
+"""The rehearsal: a rule-based stand-in for a model that follows every protocol but answers no question.
 
-It follows rules, is instant, and says the same bytes every time. Whatever it says carries the
-label, so that nobody takes a rehearsal for an answer.
+It is instant and deterministic, byte for byte. Everything it says carries the label, so that nobody
+mistakes a rehearsal for an answer.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _COMMON = frozenset(
 
 
 class RehearsalWire:
-    """A model that plays its part by rules."""
+    """The wire of the rehearsal."""
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
         return stream_move(lambda call: MoveAttempt(move=choose_move(call), place=count_earlier_calls(call)), call)
 
 
 def choose_move(call: ModelCall) -> Move:
-    """What a rehearsal says to this call."""
+    """Return the move with which the rehearsal replies to this call."""
     request = last_request(call)
     is_open = bool(call.messages) and call.messages[-1].role == "user"
     router = next((tool for tool in call.tools if tool.name == "route_to"), None)
@@ -53,9 +53,9 @@ def choose_move(call: ModelCall) -> Move:
 
 
 def choose_team_move(call: ModelCall, request: str) -> Move | None:
-    """What a rehearsal says as the lead, the judge or a member of a team; None where it is none of these.
+    """Return the move of a team's lead, judge or member, or None if the call has no such role.
 
-    A lead gives every worker its part, asks for one more iteration and is content with the second.
+    A lead gives every worker a task, asks for one more iteration and accepts the second result.
     """
     turns = sum(message.role == "assistant" for message in call.messages)
     if workers := _WORKERS.findall(request.partition("## Workers")[2].partition("## Rules")[0]):
@@ -83,13 +83,13 @@ def choose_team_move(call: ModelCall, request: str) -> Move | None:
 
 _WORKERS = re.compile(r"^- (.+?) \(", re.MULTILINE)
 _FIRST_JUDGEMENT = 2
-"""A lead that has replied less often than this judges for the first time: it has only planned so far."""
+"""A lead with fewer replies than this judges for the first time: it has only planned so far."""
 
 
 def choose_route(router: Tool, request: str) -> Move:
-    """The route to the destination whose description has most words in common with the request.
+    """Return the route to the agent whose description shares the most words with the request.
 
-    Between equals the name decides, and then the order in which they are listed.
+    Ties are decided by the words of the name, then by the order of the list.
     """
     asked = _extract_words(request)
 
@@ -116,7 +116,7 @@ def _extract_words(text: str) -> frozenset[str]:
 
 
 def _quote_request(request: str) -> str:
-    """What was asked first, below headings and behind what others have rehearsed."""
+    """Return the first line of the request, without headings and without the label of an earlier rehearsal."""
     lines = (line.strip() for line in request.splitlines())
     line = next((line for line in lines if line and not line.startswith("#")), "")
     if line.startswith(LABEL):

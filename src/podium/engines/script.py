@@ -1,8 +1,8 @@
-"""A script: what a model will say, call by call, and the wire that says it in this process.
+"""Scripts, which define a model's replies call by call, and the wire that plays them in this process.
 
-A script is a list of moves. A conversation's first call plays the first move, its second call the
-second, and so on: which one it is follows from the conversation alone, so a script has no place to
-lose when a process dies. In JSON, where a plain string is a move that only says something:
+A script is a list of moves. The first call of a conversation plays the first move, the second call
+the second, and so on. The position follows from the conversation alone, so a script continues
+correctly after a crash. In JSON, a plain string is a move that only says something:
 
     [
       "a reply",
@@ -11,8 +11,8 @@ lose when a process dies. In JSON, where a plain string is a move that only says
       {"says": "said at the third attempt", "fails": {"status": 429, "retry_after": 1, "times": 2}}
     ]
 
-Such a list in a fence marked `script` may also stand in an agent's prompt. The same scripts drive
-`podium.testing.ModelServer`, where the model is at the other end of an HTTP connection.
+An agent's prompt may also contain such a list, in a fenced block marked `script`. The same scripts
+drive `podium.testing.ModelServer`, which serves the model over HTTP.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _FENCE = re.compile(r"^```script[ \t]*\r?\n(.*?)^```[ \t]*\r?$", re.DOTALL | re.
 
 
 class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A tool that the model wants."""
+    """A tool call of the model."""
 
     name: str
     arguments: dict[str, Any] = {}
 
 
 class Fails(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The provider answers with this status: at the first `times` attempts, or at every one."""
+    """An error response of the provider, for the first `times` attempts or for every attempt."""
 
     status: Annotated[int, Meta(ge=400, le=599)] = 500
     retry_after: Seconds | None = None
@@ -61,12 +61,12 @@ class Fails(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
 
 
 class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What one call of the model comes to.
+    """The result of one model call.
 
-    It waits for `delay` seconds, then says `says` in so many `pieces`, `pace` seconds apart, then
-    makes its `calls`. A fault strikes every attempt where it is true, and only the first so many
-    where it is a number: `half` breaks off after half the text, `silent` says nothing until it is
-    cancelled, `garbled` spoils the JSON of the tool arguments, or of the reply where there are none.
+    It waits for `delay` seconds, streams `says` in `pieces` parts, `pace` seconds apart, and then
+    makes its `calls`. A fault that is true affects every attempt; a number limits it to that many
+    first attempts. `half` breaks off after half the text. `silent` sends nothing until it is
+    cancelled. `garbled` corrupts the JSON of the tool arguments, or of the reply if it has no calls.
     """
 
     says: str = ""
@@ -82,7 +82,7 @@ class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     garbled: bool | int = False
 
     def fault_at(self, attempt: int) -> Fault | None:
-        """What goes wrong at this attempt, the first being 1."""
+        """Return the fault of this attempt, if any. Attempts are counted from 1."""
         if self.fails is not None and (self.fails.times is None or attempt <= self.fails.times):
             return "fails"
         faults: tuple[tuple[Fault, bool | int], ...] = (
@@ -99,7 +99,7 @@ Scripts = Mapping[str, Moves] | Moves
 
 
 def parse_script(moves: Moves) -> Script:
-    """The script of these moves. Raises Mistake for what is none."""
+    """Build a script from these moves. Raise Mistake if one is invalid."""
     return tuple(_parse_move(item, place) for place, item in enumerate([moves] if isinstance(moves, str) else moves, 1))
 
 
@@ -109,11 +109,11 @@ def _parse_move(item: object, place: int) -> Move:
     try:
         return Move(says=item) if isinstance(item, str) else msgspec.convert(item, Move)
     except msgspec.ValidationError as error:
-        raise Mistake(f"move {place} of the script is none: {error}") from error
+        raise Mistake(f"move {place} of the script is invalid: {error}") from error
 
 
 def find_script(system: str, messages: Sequence[Message]) -> Script | None:
-    """The script that rides in the system prompt, or else in the first message of the user."""
+    """Return the script in the system prompt or, failing that, in the first message of the user."""
     asked = next((message.text for message in messages if message.role == "user"), "")
     found = _FENCE.search(system) or _FENCE.search(asked)
     if found is None:
@@ -123,16 +123,16 @@ def find_script(system: str, messages: Sequence[Message]) -> Script | None:
     except msgspec.DecodeError as error:
         raise Mistake(f"the script in the prompt is not JSON: {error}") from error
     if not isinstance(moves, list):
-        raise Mistake("the script in the prompt is no list of moves")
+        raise Mistake("the script in the prompt is not a list of moves")
     return parse_script(moves)
 
 
-# Playing it
+# Playing a script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveAttempt:
-    """The move that a call has come to, its place in the script, and what goes wrong this time."""
+    """One attempt at a move: the move, its place in the script, and the fault of this attempt."""
 
     move: Move
     place: int
@@ -140,17 +140,17 @@ class MoveAttempt:
 
 
 def count_earlier_calls(call: ModelCall) -> int:
-    """How many calls of the conversation came before this one."""
+    """Return how many calls of the conversation came before this one."""
     return sum(message.role == "assistant" for message in call.messages)
 
 
 def echo_request(call: ModelCall) -> Move:
-    """The move of a call that no script covers."""
+    """Return the move for a call without a script: an echo of the request's first line."""
     return Move(says=f"ok: {first_line(last_request(call))}")
 
 
 class ScriptSet:
-    """Finds the move for a call: in the scripts by agent, or in the one for all, or in the prompt, or `otherwise`."""
+    """Finds the move for a call: in the agent's script, the default script or the prompt, or else by `otherwise`."""
 
     def __init__(self, scripts: Scripts = (), *, otherwise: Callable[[ModelCall], Move] = echo_request) -> None:
         self._by_agent: dict[str, Script] = {}
@@ -164,18 +164,18 @@ class ScriptSet:
 
     @property
     def agent_names(self) -> list[str]:
-        """Those with a script of their own."""
+        """The names of the agents with their own script."""
         return list(self._by_agent)
 
     def next_attempt(self, call: ModelCall) -> MoveAttempt:
-        """What this call plays. Raises OutsideFailed where the script is over, or is none."""
+        """Return the move for this call. Raise OutsideFailed if the script has no more moves or is invalid."""
         moves = self._find_script(call)
         place = count_earlier_calls(call)
         if moves is None:
             return MoveAttempt(move=self._otherwise(call), place=place)
         if place >= len(moves):
             raise OutsideFailed(
-                f"the script of {call.agent} is over: it has {len(moves)} moves, and this is call {place + 1}"
+                f"the script of {call.agent} has no more moves: it has {len(moves)}, and this is call {place + 1}"
             )
         move = moves[place]
         return MoveAttempt(
@@ -188,10 +188,10 @@ class ScriptSet:
         try:
             return self._default_script or find_script(call.system, call.messages)
         except Mistake as error:
-            raise OutsideFailed(f"{call.agent} cannot be played: {error}") from error
+            raise OutsideFailed(f"the script of {call.agent} cannot be played: {error}") from error
 
     def _count_attempts(self, call: ModelCall, place: int) -> int:
-        """Attempts differ in nothing but the key, which says `~2` at the second or is the same again."""
+        """Return the number of this attempt. The key of a retry ends in `~2`, or is the same as before."""
         key, _, number = call.key.rpartition("~")
         if not number.isdecimal():
             key, number = call.key, "1"
@@ -200,7 +200,7 @@ class ScriptSet:
 
 
 class ScriptedWire:
-    """A model that says what the scripts say. `heard` is what it was asked, in order."""
+    """The wire that plays scripts. `heard` lists the calls in order."""
 
     def __init__(self, scripts: Scripts = (), *, otherwise: Callable[[ModelCall], Move] = echo_request) -> None:
         self.heard: list[ModelCall] = []
@@ -214,7 +214,7 @@ class ScriptedWire:
 async def stream_move(
     next_attempt: Callable[[ModelCall], MoveAttempt], call: ModelCall
 ) -> AsyncGenerator[ReplyPart, None]:
-    """The reply to a call, as a wire says it."""
+    """Yield the reply to a call, as a wire does."""
     attempt = next_attempt(call)
     move = attempt.move
     await anyio.sleep(move.delay)
@@ -246,11 +246,11 @@ def _make_failure(fails: Fails) -> OutsideFailed:
     )
 
 
-# What a move says, in the parts of which a reply is made
+# The parts of a scripted reply
 
 
 def split_text(attempt: MoveAttempt) -> list[str]:
-    """The text of the reply as it is streamed; only its first half where it breaks off."""
+    """Return the text of the reply in the pieces that are streamed; only the first half if the reply breaks off."""
     text, count = attempt.move.says, attempt.move.pieces
     if attempt.fault == "half":
         text, count = text[: len(text) // 2], (count + 1) // 2
@@ -259,7 +259,7 @@ def split_text(attempt: MoveAttempt) -> list[str]:
 
 
 def make_tool_uses(attempt: MoveAttempt) -> tuple[ToolUse, ...]:
-    """The tool calls of the reply. Their ids follow from its place, and so are the same each time."""
+    """Return the tool calls of the reply. Their ids are derived from its place, so they are the same each time."""
     return tuple(
         ToolUse(
             id=f"call-{attempt.place}-{n}", name=call.name, unreadable=msgspec.json.encode(call.arguments)[:-1].decode()
@@ -271,12 +271,12 @@ def make_tool_uses(attempt: MoveAttempt) -> tuple[ToolUse, ...]:
 
 
 def stop_reason(move: Move) -> str:
-    """Why the reply ends, in the word that models have for it."""
+    """Return the stop reason of the reply."""
     return "tool_calls" if move.calls else "stop"
 
 
 def compute_move_usage(move: Move, call: ModelCall) -> Usage:
-    """What the move says that it costs, or else a token for every four characters."""
+    """Return the usage that the move sets, or an estimate of one token for every four characters."""
     if move.usage is not None:
         return msgspec.structs.replace(move.usage, calls=1)
     said = [move.says, move.reasoning]
@@ -299,10 +299,10 @@ def _encode_json(value: object) -> str:
 
 
 def last_request(call: ModelCall) -> str:
-    """What the user asked last."""
+    """Return the last message of the user."""
     return next((message.text for message in reversed(call.messages) if message.role == "user"), "")
 
 
 def first_line(text: str) -> str:
-    """The first line that says something."""
+    """Return the first line that is not blank."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

@@ -1,6 +1,6 @@
-"""For your own tests: models that say what a script says, in the test's process or over HTTP.
+"""Scripted models for your own tests, in the test's process or over HTTP.
 
-With pytest, the fixtures `scripted` and `model_server` are there by themselves.
+With pytest, the fixtures `scripted` and `model_server` are available without configuration.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    if name == "Patience":  # the name that TurnLimits had first
+    if name == "Patience":  # the former name of TurnLimits
         name = "TurnLimits"
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The moves that tests write most, in fewer words."""
+"""Shorthands for the moves that tests use most."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ..engines.script import Fails, Move, ToolCall
 
 
 def calls(tool: str, /, **arguments: Any) -> Move:
-    """The model wants this tool."""
+    """Return a move in which the model calls this tool."""
     return Move(calls=(ToolCall(name=tool, arguments=arguments),))
 
 
 def fails(status: int = 500, *, times: int | None = None, then: str = "", retry_after: float = 0.0) -> Move:
-    """The provider answers with this status: at the first `times` attempts and says `then` after, or at every one."""
+    """Return a move that fails with this status: for the first `times` attempts, then it says `then`, or always."""
     return Move(says=then, fails=Fails(status=status, times=times, retry_after=retry_after))

@@ -1,6 +1,6 @@
-"""The pytest plug-in: fixtures for tests of your own agents.
+"""The pytest plugin: fixtures for tests of your own agents.
 
-pytest imports this module at every start, also for suites that use none of it. So it imports
+pytest imports this module at every start, even for test suites that do not use it. So it imports
 nothing that pytest has not imported already, and each fixture imports what it needs.
 """
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from .served_model import ServedModel
 
 
-# A module's fixtures are made before those of a test, and so before PODIUM_HOME is another.
+# Module-scoped, so that it is resolved before a test's fixtures change PODIUM_HOME.
 @pytest.fixture(scope="module")
 def podium_repo(request: pytest.FixtureRequest) -> Path:
-    """The repository that agents are taken from: the one that the test's file is in. Override it for another."""
+    """The repository that agents are loaded from: the one that contains the test file. Override it to use another."""
     from ..system.locations import find_repo  # for start-up time: pytest loads this plug-in in every project
 
     return find_repo(request.path.parent)
@@ -31,10 +31,10 @@ def podium_repo(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def podium_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A temporary PODIUM_HOME, and an environment without any setting of Podium's and any model's key."""
+    """A temporary PODIUM_HOME, in an environment without Podium settings and model keys."""
     from ..engines.model.providers import PROVIDERS  # for start-up time: pytest loads this plug-in in every project
 
-    # Not in tmp_path: that one is the test's own, and its long name would drive the store's sockets out of it.
+    # Not tmp_path: it belongs to the test, and its path is too long for the store's sockets.
     home = tmp_path_factory.mktemp("podium")
     own = [name for name in os.environ if name.startswith("PODIUM_")]
     providers = [name for one in PROVIDERS.values() for name in (one.key_name, one.url_name, one.host_name) if name]
@@ -49,12 +49,12 @@ def podium_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 def scripted(
     podium_repo: Path, podium_home: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Scripted:
-    """Agents that say what the test tells them: `agent` or `says`, then `run`, `heard`, `entries`."""
+    """Agents with scripted models: define them with `agent` or `says`, then use `run`, `heard` and `entries`."""
     from ..setup.settings import Settings  # for start-up time: pytest loads this plug-in in every project
     from .scripted import Scripted
 
     workspace = tmp_path_factory.mktemp("workspace")
-    (workspace / ".podium").mkdir()  # so that it is a repository itself, wherever temporary folders are
+    (workspace / ".podium").mkdir()  # makes it a repository of its own, wherever temporary folders are
     report = partial(request.node.add_report_section, "call", "podium")
     settings = Settings.load(repo=podium_repo, store=podium_home / "podium.db")
     return Scripted(settings, repo=podium_repo, workspace=workspace, report=report)
@@ -62,7 +62,7 @@ def scripted(
 
 @pytest.fixture
 def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedModel]:
-    """A model on loopback that says what the test tells it, with the environment of every provider pointed at it."""
+    """A scripted model server on loopback, with the environment variables of every provider pointing to it."""
     from .served_model import serve_model  # for start-up time: pytest loads this plug-in in every project
 
     with serve_model() as model:
@@ -73,7 +73,7 @@ def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def _remove_wakeup_folder(store: Path) -> None:
-    """Remove the folder of the store's sockets, which is not beside the store where that path is too long."""
+    """Remove the folder of the store's sockets, which is elsewhere if the path of the store is too long."""
     if store.exists():
         from ..store.wakeup import ensure_socket_folder  # for start-up time: pytest loads this plug-in in every project
 

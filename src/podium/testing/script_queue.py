@@ -1,4 +1,4 @@
-"""A cast: who says what, handed out while the play goes on."""
+"""A script set that a test can change while a run is in progress."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from ..engines.script import Moves, ScriptSet, parse_script
 
 
 class MutableScriptSet(ScriptSet):
-    """Scripts that a test may give, and give anew, at any moment."""
+    """Scripts that a test can set and replace at any time."""
 
     def set_script(self, agent: str, moves: Moves) -> None:
-        """What this agent says from now on, in every conversation from its beginning."""
+        """Set the script of an agent from now on. Every conversation plays it from the first move."""
         self._by_agent[agent] = parse_script(moves)
 
     def set_default_script(self, moves: Moves) -> None:
-        """What everybody says who has no script of their own."""
+        """Set the script of all agents without their own script."""
         self._default_script = parse_script(moves)

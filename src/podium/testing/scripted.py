@@ -1,7 +1,7 @@
-"""Agents that say what a test tells them, run by the real product.
+"""Agents with scripted models, run by the real product.
 
-The roster, the patterns, the loop, the store and recovery are the real ones; only the model is
-played. Agents come from the test itself, from the repository or from Podium, by name.
+The roster, the patterns, the tool loop, the store and recovery are real; only the model is scripted.
+Agents come from the test itself, from the repository or from Podium's built-in agents, by name.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from ..values.result import Result
 from .script_queue import MutableScriptSet
 
 SILENCE_SECONDS = 10.0
-"""How many seconds a turn, or a person who is asked, may be silent: neither should hold up a suite for minutes."""
+"""The timeout in seconds for a silent turn or an unanswered question, so that neither blocks a suite for minutes."""
 
 E = TypeVar("E", bound=Event)
 
 
 class Scripted:
-    """Agents, what they say, the runs they make, and what became of all that.
+    """Scripted agents, their runs and the results.
 
-    `repo` is where agents are looked for that the test does not make; `workspace` is where runs work,
-    an empty folder unless the test fills it. `patience` may be replaced before a run. `told` gets the
-    timeline of every run, for people.
+    Agents that the test does not define are loaded from `repo`. Runs work in `workspace`, which is
+    an empty folder unless the test fills it. `patience` holds the turn limits and may be replaced
+    before a run. `report` receives the timeline of every run as readable text.
     """
 
     def __init__(
@@ -58,33 +58,33 @@ class Scripted:
             thinking=SILENCE_SECONDS, used_tools=SILENCE_SECONDS, resumed=SILENCE_SECONDS, approval=SILENCE_SECONDS
         )
         self.calls: list[ModelCall] = []
-        """Every call of a model, as it was made."""
+        """All model calls, in order."""
         self._settings = settings
         self._report = report
         self._own_agents: dict[str, Agent] = {}
         self._run_agents: dict[str, Agent] = {}
         self._scripts = MutableScriptSet(otherwise=self._fail_without_script)
 
-    # Who says what
+    # Defining agents
 
     def agent(self, name: str, *, says: Moves = "ok", **keys: Any) -> Agent:
-        """An agent that says this, one move for each call of its model; `keys` are those of `podium.Agent`."""
+        """Define an agent that plays these moves, one for each model call; `keys` are fields of `podium.Agent`."""
         self._own_agents[name] = Agent(name=name, **keys)
         self._scripts.set_script(name, says)
         return self._own_agents[name]
 
     def says(self, agent: str, *moves: Any) -> None:
-        """What an agent says that has a file in the repository, or was made before."""
+        """Set the moves of an agent that has a file in the repository or was defined before."""
         self._scripts.set_script(agent, moves)
 
-    # Running them
+    # Running agents
 
     def run(
         self, agent: str | Agent, request: str, *, agents: Iterable[Agent] = (), dies_after: int | None = None
     ) -> Result:
-        """Give a request to an agent and wait for what comes of it.
+        """Give a request to an agent and wait for the result.
 
-        With `dies_after` nothing is written after so many entries, as if the process had been
+        With `dies_after`, nothing is written after that many entries, as if the process had been
         killed there: the run is `interrupted` and can be resumed.
         """
         __tracebackhide__ = True
@@ -93,60 +93,60 @@ class Scripted:
     async def arun(
         self, agent: str | Agent, request: str, *, agents: Iterable[Agent] = (), dies_after: int | None = None
     ) -> Result:
-        """The same as `run`, in an async test."""
+        """Do the same as `run`, in an async test."""
         team = self._resolve_team(agent, agents)
-        # Agents that are named by their place, as builtin:answer is, are for the roster to find again.
+        # The roster finds agents with a prefix, such as builtin:answer, by itself.
         given = [one for one in team if ":" not in one.name]
         async with self._make_app(team, dies_after) as app:
             result = await app.run(team[0].name, request, repo=self.workspace, agents=given)
         return self._finish_run(result, dies_after)
 
     def resume(self, run: str | Result, *, dies_after: int | None = None) -> Result:
-        """Go on with a run that was interrupted, and wait for what comes of it."""
+        """Resume an interrupted run and wait for the result."""
         __tracebackhide__ = True
         return _run_blocking("resume", partial(self.aresume, run, dies_after=dies_after))
 
     async def aresume(self, run: str | Result, *, dies_after: int | None = None) -> Result:
-        """The same as `resume`, in an async test."""
+        """Do the same as `resume`, in an async test."""
         started = self.entries(run)[0].event
         assert isinstance(started, RunStarted)
         async with self._make_app(started.agents, dies_after) as app, app.resume(_run_id(run)) as resumed:
             result = await resumed.result()
         return self._finish_run(result, dies_after)
 
-    # What became of it
+    # Inspecting runs
 
     def heard(self, agent: str) -> list[str]:
-        """What an agent was told, call by call: its prompts, and what its tools answered."""
+        """Return the last message of each model call of an agent: its prompts and the answers of its tools."""
         __tracebackhide__ = True
         if agent not in self._run_agents and agent not in self._own_agents:
             there_are = ", ".join(sorted({*self._run_agents, *self._own_agents})) or "none yet"
-            raise Mistake(f"no run had an agent {agent!r} that could have heard anything; the agents are: {there_are}")
+            raise Mistake(f"agent {agent!r} was not part of any run; available: {there_are}")
         return [call.messages[-1].text for call in self.calls if call.agent == agent]
 
     def entries(self, run: str | Result) -> list[Entry]:
-        """The timeline of a run."""
+        """Return the timeline of a run."""
         with StoreReader(self._settings.store) as reader:
             reader.read_summary(_run_id(run))
             return reader.read_entries(_run_id(run))
 
     def events(self, run: str | Result, kind: type[E]) -> list[E]:
-        """What happened in a run that is of this kind, such as `podium.values.event.HandedOff`."""
+        """Return the events of a run of this type, such as `podium.values.event.HandedOff`."""
         return [entry.event for entry in self.entries(run) if isinstance(entry.event, kind)]
 
     def kinds(self, run: str | Result) -> list[str]:
-        """What happened in a run, by the names that the documentation has for it."""
+        """Return the kinds of all events of a run, as named in the documentation."""
         return [event_kind(entry.event) for entry in self.entries(run)]
 
-    # How it is done
+    # Implementation
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
-        """Speak for a model; the loop asks for this."""
+        """Play the model's reply to a call; this makes the object a wire for the tool loop."""
         self.calls.append(call)
         return stream_move(self._scripts.next_attempt, call)
 
     def _resolve_team(self, agent: str | Agent, others: Iterable[Agent]) -> tuple[Agent, ...]:
-        """The agent and everyone it needs; every script must belong to somebody."""
+        """Return the agent and all agents it needs. Raise an error if a script has no agent."""
         given = [*others, agent] if isinstance(agent, Agent) else [*others]
         self._own_agents |= {one.name: one for one in given}
         roster = load_roster(self.repo, self._settings.home)
@@ -158,7 +158,7 @@ class Scripted:
         return team
 
     def _make_app(self, agents: Iterable[Agent], dies_after: int | None) -> App:
-        """A product in which the script speaks for every engine that the agents name."""
+        """Build an app in which the scripted model replaces every engine that the agents name."""
         time = _InstantClock()
         throttle = ProviderThrottle(clock=time.now, sleep=time.sleep, jitter=lambda: 1.0)
         model = Model(wire=self, add_cost=add_zero_cost, throttle=throttle)
@@ -170,10 +170,10 @@ class Scripted:
         )
 
     def _fail_without_script(self, call: ModelCall) -> Move:
-        scripts = ", ".join(sorted(self._scripts.agent_names)) or "nobody"
+        scripts = ", ".join(sorted(self._scripts.agent_names)) or "no agent"
         raise OutsideFailed(
-            f"it was asked, and no script says what it answers; there are scripts for {scripts}, "
-            f'and scripted.says("{call.agent}", ...) gives it one'
+            f"the agent has no script; there are scripts for {scripts}; "
+            f'use scripted.says("{call.agent}", ...) to add one'
         )
 
     def _finish_run(self, result: Result, dies_after: int | None) -> Result:
@@ -187,13 +187,13 @@ class Scripted:
         return result
 
     def _delete_owner(self, run: str) -> None:
-        """Let the owner of a run be gone. One that is killed is seen to be; this one lives on as the test."""
+        """Delete the owner of a run, so that the run counts as abandoned although the test's process is still alive."""
         with closing(open_connection(self._settings.store, create=False)) as connection:
             connection.execute("DELETE FROM owner WHERE id = (SELECT owner FROM run WHERE id = ?)", (run,))
 
 
 class _InstantClock:
-    """Time that passes only where somebody waits for it, and then at once."""
+    """A clock that advances only when something sleeps, and then at once."""
 
     def __init__(self) -> None:
         self._passed = 0.0
@@ -213,12 +213,12 @@ def _run_blocking(name: str, work: Callable[[], Awaitable[Result]]) -> Result:
     __tracebackhide__ = True  # pytest points at the test's own line
     if _is_in_event_loop():
         raise Mistake(
-            f"scripted.{name} is for plain tests and would block this async one; await scripted.a{name} instead"
+            f"scripted.{name} was called in an async test, which it would block; await scripted.a{name} instead"
         )
     try:
         return anyio.run(work)
     except PodiumError as error:
-        # It says in one sentence what to do about it; the frames below would only bury that.
+        # The message says what to do; the frames of the product would only hide it.
         raise error.with_traceback(None) from None
 
 

@@ -1,4 +1,4 @@
-"""A model server with an event loop of its own, so that tests which wait for nothing can use it too."""
+"""A model server with its own event loop, so that synchronous tests can use it too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = "played"
 
 
 class ServedModel:
-    """A model on a port of its own that says what it is told to, and echoes until then."""
+    """A scripted model on its own port. Without a script it echoes the request."""
 
     def __init__(self, portal: BlockingPortal, server: ModelServer, scripts: MutableScriptSet) -> None:
         self._portal = portal
@@ -24,7 +24,7 @@ class ServedModel:
         self._scripts = scripts
 
     def says(self, *moves: Any, model: str | None = None) -> None:
-        """What it says in every conversation from its beginning, or in those that ask for this model."""
+        """Set the moves for every conversation, or for those that request `model`. Each starts at the first move."""
         if model is None:
             self._scripts.set_default_script(moves)
         else:
@@ -32,30 +32,30 @@ class ServedModel:
 
     @property
     def url(self) -> str:
-        """The base address, as clients of OpenAI's API want it; those of Anthropic's want it without the `/v1`."""
+        """The base URL for OpenAI clients; Anthropic clients need it without the `/v1`."""
         return self._server.url
 
     @property
     def calls(self) -> list[Received]:
-        """Every call as it came."""
+        """All calls that the server received, in order."""
         return list(self._server.calls)
 
     @property
     def heard(self) -> list[str]:
-        """What it was told last, call by call."""
+        """The last message of each call."""
         return [received.call.messages[-1].text for received in self.calls]
 
     def wait_calls(self, count: int, *, seconds: float = 10.0) -> None:
-        """Wait until so many calls have come, from the start on; raises TimeoutError. It blocks whoever asks."""
+        """Block until `count` calls have arrived since the start. Raise TimeoutError after `seconds`."""
         waiting = self._portal.start_task_soon(self._server.wait_calls, count)
         try:
             waiting.result(seconds)
         except TimeoutError:
             waiting.cancel()
-            raise TimeoutError(f"{len(self.calls)} of {count} calls came within {seconds:g} s") from None
+            raise TimeoutError(f"{len(self.calls)} of {count} calls arrived within {seconds:g} s") from None
 
     def environment(self) -> dict[str, str]:
-        """What an environment says in which every provider is this server."""
+        """Return environment variables that point every provider to this server."""
         said = {}
         for provider in PROVIDERS.values():
             said[provider.url_name] = self.url if provider.wire == "openai" else self.url.removesuffix("/v1")
@@ -66,7 +66,7 @@ class ServedModel:
 
 @contextmanager
 def serve_model() -> Iterator[ServedModel]:
-    """A model that is served while the block lasts."""
+    """Serve a model for the duration of the block."""
     scripts = MutableScriptSet()
     server = _MutableScriptServer(scripts)
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(server):
@@ -74,7 +74,7 @@ def serve_model() -> Iterator[ServedModel]:
 
 
 class _MutableScriptServer(ModelServer):
-    """A server whose scripts are handed out while it serves."""
+    """A model server whose scripts can be changed while it runs."""
 
     def __init__(self, scripts: MutableScriptSet) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""The model engine: our own loop over a model API."""
+"""The model engine: our own tool loop over a model API."""

@@ -1,8 +1,8 @@
-"""The wire of Anthropic's messages.
+"""The wire for Anthropic's Messages API.
 
-The prompt is marked for the provider's cache where it stays the same from call to call: after the
-tools, after the system prompt and after the conversation so far. How much a model thinks is left to
-the model; what it thought goes back to it as it came, because it is signed.
+Cache breakpoints are set after the parts of the prompt that stay the same from call to call: the
+tools, the system prompt and the conversation so far. The model decides how much it thinks. Thinking
+blocks are sent back unchanged, because they are signed.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ STOPS = {
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
 }
-"""Why a reply ended, in the words that all wires use. What is not here is kept as it came."""
+"""Stop reasons of the API, mapped to those that all wires use. Other stop reasons are kept as they are."""
 
 _CACHED = {"cache_control": {"type": "ephemeral"}}
 
 
 class AnthropicWire:
-    """The models at one address, which may end in `/v1` or not. `client` gives the shared HTTP client.
+    """The models at one address, with or without a trailing `/v1`. `client` returns the shared HTTP client.
 
-    A reply is cut off, with the stop `length`, after `max_tokens`, thinking included.
+    A reply is cut off after `max_tokens`, thinking included, with the stop reason `length`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class AnthropicWire:
         return self._endpoint.stream_reply(call, body, reply)
 
 
-# What is sent
+# Request
 
 
 def _build_payload(call: ModelCall, *, max_tokens: int) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _build_payload(call: ModelCall, *, max_tokens: int) -> dict[str, Any]:
 
 
 def _encode_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-    """Turns of the two sides, one after the other: what follows on the same side is one message here."""
+    """Encode the messages as alternating turns: consecutive messages of one side become one message."""
     turns: list[dict[str, Any]] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
@@ -114,7 +114,7 @@ def _encode_blocks(message: Message) -> list[dict[str, Any]]:
         return [{"type": "tool_result", "tool_use_id": _sanitise_call_id(message.answers), "content": message.text}]
     if (sealed := _read_sealed_blocks(message.sealed)) is not None:
         return sealed
-    # A text of nothing but blanks is refused.
+    # The API refuses a text block that is empty or only white space.
     said = [{"type": "text", "text": message.text}] if message.text.strip() else []
     return said + [*map(_encode_image, message.images)] + [_encode_tool_use(use) for use in message.calls]
 
@@ -129,7 +129,7 @@ def _encode_tool_use(use: ToolUse) -> dict[str, Any]:
 
 
 def _sanitise_call_id(id: str) -> str:
-    """The id of a call as it may be spelled here; other providers are more liberal."""
+    """Replace the characters of a call id that this API refuses; other providers allow more."""
     return _INVALID_ID_CHARACTER.sub("_", id)
 
 
@@ -151,7 +151,7 @@ def _read_sealed_blocks(sealed: str) -> list[dict[str, Any]] | None:
 _decode_sealed = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
-# What comes back
+# Reply
 
 
 class _Details(Struct, gc=False):
@@ -159,7 +159,7 @@ class _Details(Struct, gc=False):
 
 
 class _Block(Struct, gc=False):
-    """A block of content, or as much of one as an event brings."""
+    """A content block, or the part of one that an event carries."""
 
     type: str = ""
     id: str | None = None
@@ -186,7 +186,7 @@ class _Message(Struct, gc=False):
 
 
 class _Event(Struct, gc=False):
-    """Any event; or the whole message, which has the last three fields."""
+    """Any stream event, or a whole message, which has the last three fields."""
 
     type: str = ""
     index: int | None = None
@@ -204,7 +204,7 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 class _PartialBlock:
-    """A block that is still coming in."""
+    """A content block that is not complete yet."""
 
     __slots__ = ("parts", "signature", "start")
 
@@ -214,13 +214,13 @@ class _PartialBlock:
         self.signature = ""
 
     def to_partial_call(self) -> PartialToolCall:
-        """The tool call that it is; some servers give the arguments whole, at the beginning."""
+        """Return the block as a tool call. Some servers send all arguments at the start of the block."""
         partial_call = PartialToolCall(self.start.id or "", self.start.name or "")
         partial_call.arguments = "".join(self.parts) or (encode(self.start.input).decode() if self.start.input else "")
         return partial_call
 
     def to_content_block(self) -> dict[str, Any] | None:
-        """The block as it goes back, where it is not a call; None for what does not."""
+        """Return the block as it is sent back to the API; None for tool calls and blocks that are not sent back."""
         text = "".join(self.parts)
         match self.start.type:
             case "text" if text.strip():
@@ -234,10 +234,10 @@ class _PartialBlock:
 
 
 class AnthropicReplyParser:
-    """A reply on its way in. It is complete once the server has said why it stops.
+    """The parser of one reply. The reply is complete when the server has sent a stop reason.
 
-    `sent` and `place` are the size of the question and its place in the conversation: they stand
-    in for token counts and call ids that a server leaves out.
+    `sent` is the size of the request and `place` its position in the conversation. They replace
+    token counts and call ids that a server leaves out.
     """
 
     def __init__(self, *, make_failure: FailureFactory, sent: int, place: int) -> None:
@@ -303,7 +303,7 @@ class AnthropicReplyParser:
         yield from self._apply_delta(partial_block, block)
 
     def _apply_delta(self, block: _PartialBlock | None, delta: _Block) -> Iterator[ReplyPart]:
-        """What a delta says. One that belongs to no block says something all the same."""
+        """Add a delta to its block and yield its text. The text of a delta without a block is yielded too."""
         part = delta.text or delta.thinking or delta.partial_json
         if part:
             self._said += len(part)
@@ -317,13 +317,13 @@ class AnthropicReplyParser:
             block.signature += delta.signature
 
     def _record_stop(self, reason: str, details: _Details | None) -> Iterator[ReplyPart]:
-        """Why it ends. A refusal is explained apart; where nothing else was said, that is what there is to say."""
+        """Record the stop reason. If a refusal comes without any text, yield its explanation as the text."""
         self.stop = STOPS.get(reason, reason) or self.stop
         if details is not None and details.explanation and not any(one.start.type == "text" for one in self._blocks):
             yield Text(details.explanation)
 
     def _update_counts(self, usage: _Usage | None) -> None:
-        """Counts only grow: where one is told twice, the larger is the later."""
+        """Record token counts. Counts only grow, so the larger of two values is the later one."""
         for name, count in msgspec.structs.asdict(usage).items() if usage is not None else ():
             if count is not None:
                 self._counts[name] = max(count, self._counts.get(name, 0))
@@ -342,7 +342,7 @@ class AnthropicReplyParser:
         )
 
     def _encode_sealed(self, calls: list[ToolUse]) -> str:
-        """All blocks in their order, where text and calls alone would not give the same message again."""
+        """Encode all blocks in order; return "" if text and calls alone reproduce the same message."""
         left = iter(calls)
         blocks = [
             _encode_tool_use(next(left)) if block.start.type == "tool_use" else block.to_content_block()

@@ -1,6 +1,6 @@
-"""A conversation with a model: its messages, as they are put to the model and as the timeline remembers them.
+"""A conversation with a model: the messages that are sent to it, rebuilt from the timeline if necessary.
 
-Where it grows beyond what the model can read, a summary takes the place of its first messages.
+If a conversation outgrows the model's context window, a summary replaces its first messages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONGEST_KEPT_REQUEST = 8000
 
 
 class Conversation:
-    """The messages so far."""
+    """The messages of a conversation so far."""
 
     def __init__(self, history: Iterable[PastTurn] = ()) -> None:
         self.messages: list[Message] = []
@@ -30,29 +30,29 @@ class Conversation:
             self._add_past_turn(past)
 
     def add_user_message(self, text: str, place: Scope | None = None) -> None:
-        """Add what the agent is asked, or told in between; images that it marks are those of the place's timeline."""
+        """Add a prompt or a later message of the user. Images marked in it are read from the timeline of `place`."""
         images = () if place is None else _load_images(text, place)
         self.messages.append(Message(role="user", text=text, images=images))
 
     def add_reply(self, reply: ModelReplied) -> None:
-        """Add what the model said."""
+        """Add a reply of the model."""
         self.messages.append(
             Message(role="assistant", text=reply.text, calls=reply.calls, sealed=reply.sealed, model=reply.model)
         )
 
     def messages_for_model(self, model: str) -> tuple[Message, ...]:
-        """The messages as this model may see them: what another one sealed is not for its eyes."""
+        """Return the messages for a call of this model, without what other models sealed."""
         return tuple(
             structs.replace(message, sealed="") if message.sealed and message.model != model else message
             for message in self.messages
         )
 
     def add_tool_answer(self, call: ToolUse, text: str) -> None:
-        """Add what a tool said."""
+        """Add the result of a tool call."""
         self.messages.append(Message(role="tool", text=text, answers=call.id))
 
     def compact(self, compacted: ContextCompacted) -> None:
-        """Put the summary in the place of what it sums up; the first request stays in its own words."""
+        """Replace the summarised messages with the summary. The first request is kept verbatim."""
         asked = [message.text for message in self.messages[: compacted.replaced] if message.role == "user"]
         first, last = truncate_middle(asked[0], LONGEST_KEPT_REQUEST), truncate_middle(asked[-1], LONGEST_KEPT_REQUEST)
         text = f"{first}\n\n[the conversation until here, summed up]\n{compacted.summary}\n[end of the summary; go on]"
@@ -61,13 +61,13 @@ class Conversation:
         self.messages[: compacted.replaced] = [Message(role="user", text=text)]
 
     def count_tokens(self, system: str = "") -> int:
-        """About how many tokens it has."""
+        """Estimate the number of tokens in the conversation."""
         return -(-(len(system) + sum(map(_count_characters, self.messages))) // CHARACTERS_A_TOKEN)
 
     def count_replaceable(self, room: int) -> int:
-        """How many of its first messages a summary has to replace, so that the rest has at most `room` tokens.
+        """Return how many of the first messages to replace with a summary to leave at most `room` tokens.
 
-        What stays begins with a reply of the model's, so that no tool's answer loses its call.
+        The remaining messages begin with a reply of the model, so that no tool result loses its call.
         """
         kept = 0
         best = len(self.messages)
@@ -80,11 +80,11 @@ class Conversation:
         return best
 
     def format_transcript(self, messages: int, longest: int) -> str:
-        """Its first messages as one text, cut in the middle where that is longer than so many characters."""
+        """Return the first messages as one text, cut in the middle to at most `longest` characters."""
         return truncate_middle("\n\n".join(map(_format_message, self.messages[:messages])), longest)
 
     def _add_past_turn(self, past: PastTurn) -> None:
-        """Add a turn that is over as the messages it was, read from the steps it left on the timeline."""
+        """Add the messages of a finished turn, read from its steps on the timeline."""
         self.add_user_message(past.prompt, past.scope)
         for number in count(1):
             place = past.scope.child(f"call#{number}")
@@ -109,7 +109,7 @@ def _load_images(text: str, place: Scope) -> tuple[Image, ...]:
 
 
 def _recall_reply(place: Scope) -> ModelReplied | None:
-    """What the model replied at this place, after however many tries."""
+    """Return the recorded reply of the model call at this place, after any number of attempts."""
     for attempt in count(1):
         outcome = place.for_attempt(attempt).find_outcome(ModelReplied, CallFailed)
         if isinstance(outcome, ModelReplied):
@@ -120,7 +120,7 @@ def _recall_reply(place: Scope) -> ModelReplied | None:
 
 
 def truncate_middle(text: str, longest: int) -> str:
-    """The text, its middle left out where it is longer."""
+    """Return the text; if it is longer than `longest`, leave out its middle."""
     if len(text) <= longest:
         return text
     half = longest // 2

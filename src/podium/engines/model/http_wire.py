@@ -1,7 +1,6 @@
-"""What the wires over HTTP share: one streaming POST, and failures in the provider's words.
+"""The shared part of the HTTP wires: one streaming POST, and failures that quote the provider's message.
 
-A wire says what to send and understands what comes back. Trying again, counting money and giving up
-on silence belong to others.
+A wire encodes the request and parses the reply. Retries, costs and timeouts are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .stream_events import NOT_JSON, FailureFactory, ReplyParser, encode
 
 LONGEST_QUOTE = 600
 SHORTEST_SECRET = 8
-"""A shorter key is a placeholder such as "x", and blotting it out would spoil every sentence."""
+"""A shorter key is a placeholder such as "x"; redacting it would garble every message."""
 
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30)
 _DRAIN_SECONDS = 1.0
@@ -39,10 +38,10 @@ _LARGEST_WRITE = 2**20
 
 
 class Endpoint:
-    """The one address of a provider that is called. `client` gives the shared HTTP client, which is not ours to close.
+    """The URL of a provider that calls are sent to. `client` returns the shared HTTP client, whose owner closes it.
 
     `proxy` is an argument because a client that looks for proxies itself (`trust_env`) also reads
-    `.netrc` in a thread before every call, which costs several times the call.
+    `.netrc` in a thread before every call, which takes several times as long as the call.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Endpoint:
         self._headers = {"Content-Type": "application/json", **headers}
 
     async def stream_reply(self, call: ModelCall, body: bytes, reply: ReplyParser) -> AsyncGenerator[ReplyPart, None]:
-        """Send the body and say what `reply` makes of the answer."""
+        """Send the body and yield the parts that `reply` parses from the response."""
         response = await self._post_call(call, body)
         try:
             if response.status >= 300:
@@ -83,7 +82,8 @@ class Endpoint:
             for part in reply.finish_reply():
                 yield part
         finally:
-            # Whoever stops listening hangs up. A reply that was read to its end has given its connection back already.
+            # If the caller stops reading, this ends the call. A reply that was read to its end has already
+            # returned its connection to the pool.
             response.close()
 
     def make_failure(
@@ -104,10 +104,10 @@ class Endpoint:
 
     async def _post_call(self, call: ModelCall, body: bytes) -> aiohttp.ClientResponse:
         headers = {**self._headers, "Idempotency-Key": call.key} if call.key else self._headers
-        # The client warns of a large body that is written at once; as a file it goes out in parts.
+        # The client warns about large bodies that are written at once; a file is sent in parts.
         data = body if len(body) <= _LARGEST_WRITE else io.BytesIO(body)
         try:
-            # A redirect is not followed: it would turn the call into another one, and may lead anywhere.
+            # Redirects are not followed: they may change the method and lead to any host.
             return await self._client().post(
                 self._url, data=data, headers=headers, proxy=self._proxy, timeout=_TIMEOUT, allow_redirects=False
             )
@@ -118,7 +118,7 @@ class Endpoint:
             ) from error
 
     async def _read_refusal(self, response: aiohttp.ClientResponse, call: ModelCall) -> OutsideFailed:
-        """Why there is no reply, in the provider's own words."""
+        """Build the failure for an error response, with the provider's own message."""
         body = b""
         with suppress(aiohttp.ClientError, OSError):
             while len(body) < 2**16 and (data := await response.content.readany()):
@@ -147,7 +147,7 @@ class Endpoint:
 
 
 def _merge_texts(pieces: Iterator[ReplyPart]) -> Iterator[ReplyPart]:
-    """The pieces, with text that came in one read as one: it would be shown at the same moment anyway."""
+    """Yield the pieces with consecutive texts joined: texts from one read would be shown at the same moment anyway."""
     said: list[str] = []
     try:
         for piece in pieces:
@@ -167,31 +167,31 @@ def _merge_texts(pieces: Iterator[ReplyPart]) -> Iterator[ReplyPart]:
 
 
 async def _drain_response(content: aiohttp.StreamReader) -> None:
-    """Read what follows the end of the reply, so that the connection can be used again; not for long."""
+    """Read what follows the end of the reply, for a short time, so that the connection can be reused."""
     with anyio.move_on_after(_DRAIN_SECONDS):
         while await content.readany():
             pass
 
 
 def parse_server_url(base_url: str) -> URL:
-    """The address of a model server. Raises Mistake for what is none."""
+    """Parse the address of a model server. Raise Mistake if it is not an HTTP URL."""
     try:
         url = URL(base_url.strip())
     except ValueError:
         url = URL()
     if url.scheme not in ("http", "https") or not url.host:
-        raise Mistake(f"{base_url!r} is no address of a model server; http://127.0.0.1:11434/v1 would be one")
+        raise Mistake(f"{base_url!r} is not the URL of a model server; use one such as http://127.0.0.1:11434/v1")
     return url
 
 
 def find_proxy(base_url: str) -> str | None:
-    """The proxy that the environment names for this address."""
+    """Return the proxy that the environment sets for this address, if any."""
     url = URL(base_url)
     return None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
 
 
 def parse_retry_after(value: str, *, now: datetime) -> float | None:
-    """The seconds that a Retry-After header asks for, whether it counts them or names a date."""
+    """Return the seconds to wait from a Retry-After header, which holds seconds or a date."""
     try:
         seconds = float(value)
     except ValueError:
@@ -202,7 +202,7 @@ def parse_retry_after(value: str, *, now: datetime) -> float | None:
     return max(seconds, 0.0) if math.isfinite(seconds) else None
 
 
-# What went wrong, in the provider's words
+# Provider errors
 
 _PERMANENT_ERRORS = (
     "invalid",
@@ -216,11 +216,11 @@ _PERMANENT_ERRORS = (
     "too_large",
 )
 _QUOTA_ERRORS = ("insufficient_quota", "spend_limit")
-"""Kinds of a 429 that no waiting mends: the account has used up what it may spend."""
+"""Error codes of a 429 that a retry does not solve: the account has reached its spending limit."""
 
 
 def make_stream_failure(make_failure: FailureFactory, error: Any) -> OutsideFailed:
-    """The failure that a server tells of in a reply that had begun well."""
+    """Build the failure for an error that a server sends in the middle of a reply."""
     kind = _read_error_codes({"error": error})
     status = next((int(word) for word in kind.split() if len(word) == 3 and word.isdigit()), None)
     is_transient = (
@@ -239,7 +239,7 @@ def make_stream_failure(make_failure: FailureFactory, error: Any) -> OutsideFail
 
 
 def _is_too_long(kind: str, words: str) -> bool:
-    """Whether the provider says that the conversation is more than its model can read."""
+    """Return whether the provider says that the conversation exceeds the model's context window."""
     return "context_length" in kind or _TOO_LONG.search(words) is not None
 
 
@@ -250,7 +250,7 @@ _TOO_LONG = re.compile(
 
 
 def _is_transient(status: int) -> bool:
-    """Whether the same call may succeed a little later."""
+    """Return whether the same call may succeed a little later."""
     return status in (408, 409, 429) or status >= 500
 
 
@@ -262,7 +262,7 @@ def _decode_error_body(body: bytes) -> Any:
 
 
 def _find_error_message(document: Any) -> str:
-    """The sentence in an error, wherever the provider puts it."""
+    """Return the message in an error document, wherever the provider puts it."""
     while not isinstance(document, str):
         if isinstance(document, list) and document:
             document = document[0]
@@ -277,7 +277,7 @@ _MESSAGE_KEYS = ("error", "message", "detail", "msg")
 
 
 def _read_error_codes(document: Any) -> str:
-    """The provider's own codes and type of an error, in lower case."""
+    """Return the codes and the type of a provider's error, in lower case."""
     error = document.get("error") if isinstance(document, dict) else None
     if not isinstance(error, dict):
         return ""

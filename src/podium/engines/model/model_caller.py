@@ -1,7 +1,8 @@
-"""Model calls that come to something: tried again, with another model where one gives up, within a budget.
+"""Model calls with retries, fallback models and a budget.
 
-Every try is a step: one whose outcome is on the timeline is not made again, so that a crash
-between two tries forgets neither. Which model a try is made with follows from those before it.
+Every attempt is a step: an attempt whose outcome is on the timeline is not made again, so no attempt
+is lost if the process crashes between two of them. The earlier attempts determine which model the
+next one uses.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .provider_traffic import ProviderThrottle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often a call is tried again after a passing failure, and how long to wait before."""
+    """How often a call is retried after a transient failure, and the delay before each retry."""
 
     max_retries: int = 5
     first_delay: float = 1.0
@@ -37,7 +38,7 @@ class RetryPolicy:
     sleep: Callable[[float], Awaitable[None]] = sleep
 
     def next_delay(self, attempt: int, error: OutsideFailed) -> float | None:
-        """Seconds before the next try; None when there is none. What the provider asks for is honoured."""
+        """Return the seconds before the next attempt, or None for no retry. A provider's Retry-After is respected."""
         if not error.retryable or attempt > self.max_retries:
             return None
         if error.retry_after is not None:
@@ -46,21 +47,21 @@ class RetryPolicy:
 
 
 def add_zero_cost(usage: Usage) -> Usage:
-    """The usage of a model that costs nothing."""
+    """Return the usage unchanged, for a model that costs nothing."""
     return usage
 
 
 def mark_unpriced(usage: Usage) -> Usage:
-    """The usage of a model whose price nobody knows."""
+    """Mark the usage as unpriced, for a model whose price is unknown."""
     return structs.replace(usage, unpriced=usage.calls) if usage.calls else usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """One model that can be called: the wire to it, its name there, and what is known about it.
+    """A model that can be called: its wire, its name on that wire, and its price, throttle and context window.
 
-    `window` is how many tokens it can read; None where nobody knows. It is asked for only when a
-    conversation grows, since looking it up takes a while the first time.
+    `window` returns the size of the context window in tokens, or None if it is unknown. It is called
+    only when a conversation grows, because the first lookup is slow.
     """
 
     wire: Wire
@@ -71,12 +72,12 @@ class Model:
 
     @property
     def is_priced(self) -> bool:
-        """Whether it is known what a call costs."""
+        """Whether the price of a call is known."""
         return self.add_cost(Usage(calls=1, input_tokens=1)).unpriced == 0
 
 
 class ContextTooLong(Exception):
-    """The conversation is longer than the model can read, as it said at the last of so many tries."""
+    """The conversation exceeds the model's context window, as the provider said at the last of `tries` attempts."""
 
     def __init__(self, tries: int) -> None:
         super().__init__(tries)
@@ -84,14 +85,14 @@ class ContextTooLong(Exception):
 
 
 class ModelCaller:
-    """The calls of one mind."""
+    """The model calls of one engine session."""
 
     def __init__(self, models: Sequence[Model], spec: EngineSessionSpec, *, retry: RetryPolicy) -> None:
         self.models = models
         self._spec = spec
         self._retry = retry
         self._expected_output_tokens = 0
-        """The tokens of its last reply, which the next one is expected to have."""
+        """The tokens of the last reply, used as the estimate for the next one."""
 
     async def stream_reply(
         self,
@@ -102,10 +103,11 @@ class ModelCaller:
         tools: tuple[Tool, ...],
         shortened_after: int | None,
     ) -> AsyncGenerator[Piece | ModelReplied]:
-        """One call to the end, however many tries it takes; its reply comes last.
+        """Make one call with as many attempts as it takes; yield the pieces, and the reply last.
 
-        Raises OutsideFailed when all models gave up, and TooLong when the conversation is more than the
-        model can read: then it may be asked again, with one that was shortened after so many tries.
+        Raise OutsideFailed if all models failed, and ContextTooLong if the conversation exceeds the
+        context window. The caller may then shorten the conversation and call again, with the number of
+        attempts made before as `shortened_after`.
         """
         candidate = tries = 0
         for attempt in count(1):
@@ -126,11 +128,11 @@ class ModelCaller:
                 self._expected_output_tokens = outcome.usage.output_tokens
                 yield outcome
                 return
-            assert outcome is not None, "a try ends with its outcome"
+            assert outcome is not None, "every attempt ends with an outcome"
             if outcome.is_too_long and shortened_after is None:
                 raise ContextTooLong(attempt)
             if outcome.is_too_long and attempt <= (shortened_after or 0):
-                continue  # it was said of the conversation before it was shortened
+                continue  # this attempt was made before the conversation was shortened
             if outcome.wait is None:
                 candidate, tries = candidate + 1, 0
                 if candidate == len(self.models):
@@ -144,7 +146,7 @@ class ModelCaller:
     async def _try_call(
         self, at: Scope, model: Model, tries: int, conversation: Conversation, system: str, tools: tuple[Tool, ...]
     ) -> AsyncGenerator[Piece | ModelReplied | CallFailed]:
-        """One try: the pieces as they come, then the outcome as it was recorded."""
+        """Make one attempt: yield the pieces as they arrive, then the recorded outcome."""
         call = ModelCall(
             agent=self._spec.agent.name,
             model=model.name,
@@ -156,7 +158,7 @@ class ModelCaller:
         )
         reply = _ReplyRecorder(model, call)
         throttle, estimate = model.throttle, self._estimate_usage(model, reply)
-        await at.timeline.wait_while_paused()  # a budget that is changed during a pause counts
+        await at.timeline.wait_while_paused()  # a budget that is changed during a pause applies to this call
         with self._reserve_budget(estimate):
             delay = throttle.estimate_delay(estimate.tokens)
             if delay:
@@ -188,19 +190,19 @@ class ModelCaller:
                 yield at.record_outcome(reply.as_model_replied())
 
     def _estimate_usage(self, model: Model, reply: _ReplyRecorder) -> Usage:
-        """About what the call will use, with its money where that is limited."""
+        """Estimate the usage of the call, with its cost if money is limited."""
         allowance = self._spec.allowance
         estimate = reply.estimate_usage(self._expected_output_tokens)
         return model.add_cost(estimate) if allowance is not None and allowance.limits_money else estimate
 
     def _reserve_budget(self, estimate: Usage) -> AbstractContextManager[None]:
-        """Room for the call in the budgets that hold for this agent."""
+        """Reserve the estimated usage in the budgets that apply to this agent."""
         allowance = self._spec.allowance
         return nullcontext() if allowance is None else allowance.reserve_call(estimate, agent=self._spec.agent.name)
 
 
 class _ReplyRecorder:
-    """A reply as it comes in, and what is recorded of it."""
+    """A reply as it arrives, and the event that is recorded for it."""
 
     def __init__(self, model: Model, call: ModelCall) -> None:
         self._model = model
@@ -212,7 +214,7 @@ class _ReplyRecorder:
         self.end = ReplyEnd(stop="")
 
     def add_part(self, part: ReplyPart) -> None:
-        """Take in a piece."""
+        """Add a part of the reply."""
         self.is_silent = False
         match part:
             case Text():
@@ -249,13 +251,13 @@ class _ReplyRecorder:
         )
 
     def estimate_usage(self, output_tokens: int) -> Usage:
-        """About what the call will use."""
+        """Estimate the usage of the call."""
         sent = len(self._call.system) + sum(map(_count_characters, self._call.messages))
         tokens = -(-sent // CHARACTERS_A_TOKEN)
         return Usage(calls=1, input_tokens=tokens, output_tokens=output_tokens, estimated=1)
 
     def _estimate_spending(self) -> Usage:
-        """What a call that did not come to its end will have cost."""
+        """Estimate the usage and cost of a call that did not complete."""
         said = sum(map(len, self._said))
         return self._model.add_cost(self.estimate_usage(-(-said // CHARACTERS_A_TOKEN)))
 
@@ -265,7 +267,7 @@ def _count_characters(message: Message) -> int:
 
 
 def make_refusal_failure(agent: str) -> AgentFailed:
-    """The failure of a model that would not answer."""
+    """Build the failure for a model that refused to answer."""
     return AgentFailed(Failure(kind="refused", agent=agent, message="its model refused to answer"))
 
 

@@ -1,7 +1,7 @@
-"""What a model call costs, and how much a model can read at once.
+"""Prices and context windows of models.
 
-The numbers are those of `genai-prices`, as they came with the package: nothing is fetched. They are
-looked up once for each model; after that a price is a handful of multiplications.
+The data comes from the installed `genai-prices` package; nothing is fetched. It is looked up once for
+each model; after that, computing a cost takes a few multiplications.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ if TYPE_CHECKING:
 MILLION = 1_000_000
 
 _BASE = -1
-"""Every call has more input tokens than this."""
+"""The threshold of the base tier: every call has more input tokens than this."""
 
 _PRICE_LIST_NAMES = {"gemini": "google", "xai": "x-ai", "bedrock": "aws", "vertex": "google"}
-"""What a provider is called there, where it is not its name here."""
+"""Provider names of the price list that differ from ours."""
 
 
 def calculate_cost(provider: str, model: str, usage: Usage, *, at: datetime | None = None) -> float | None:
-    """What one call cost in dollars, by the prices of that moment (now); None where nobody knows.
+    """Return the cost of one call in dollars at the prices of `at` (default: now), or None if the price is unknown.
 
-    Models on one's own machines cost nothing. The first question takes a fifth of a second, for
-    reading all prices there are.
+    Models on local servers cost nothing. The first call takes 0.2 s, because it loads all prices.
     """
     prices = _find_model_prices(provider, model)
     if prices is None:
@@ -43,9 +42,9 @@ def calculate_cost(provider: str, model: str, usage: Usage, *, at: datetime | No
 
 
 def add_cost(provider: str, model: str, usage: Usage, *, at: datetime | None = None) -> Usage:
-    """The usage of one call with its money, or counted as unpriced where nobody knows the price.
+    """Return the usage of one call with its cost, or marked as unpriced if the price is unknown.
 
-    Whoever told the usage may have told the money too; then it is left as it is.
+    A cost that the usage already has is kept.
     """
     if usage.usd:
         return usage
@@ -56,18 +55,18 @@ def add_cost(provider: str, model: str, usage: Usage, *, at: datetime | None = N
 
 
 def load_prices() -> None:
-    """Read all prices there are, so that the first question is as fast as the others."""
+    """Load all prices, so that the first lookup is as fast as the others."""
     _find_model_info("openai", "")
 
 
 def find_context_window(provider: str, model: str) -> int | None:
-    """How many tokens the model can read at once; None where nobody knows."""
+    """Return the context window of a model in tokens, or None if it is unknown."""
     found = _find_model_info(provider, model)
     return None if found is None else found.context_window
 
 
 class _Rates(NamedTuple):
-    """Dollars a token, for calls with more input tokens than `above`."""
+    """Dollars per token, for calls with more than `above` input tokens."""
 
     above: int
     fresh: float
@@ -78,14 +77,14 @@ class _Rates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _ModelPrices:
-    """The prices of one model. `by_time` are those with a condition, the last that holds first; `usual` holds else."""
+    """The prices of one model. The first entry of `by_time` whose condition holds applies, otherwise `default`."""
 
     default: tuple[_Rates, ...]
     by_time: tuple[tuple[ConditionalPrice, tuple[_Rates, ...]], ...] = ()
 
     def calculate_cost(self, usage: Usage, at: datetime | None) -> float:
         tiers = self._find_tiers(at or datetime.now(UTC)) if self.by_time else self.default
-        # A tier holds for the whole call, not only for the tokens above its start.
+        # A tier applies to the whole call, not only to the tokens above its threshold.
         rates = tiers[0]
         for tier in tiers[1:]:
             if usage.input_tokens > tier.above:
@@ -129,13 +128,13 @@ def _find_model_prices(provider: str, model: str) -> _ModelPrices | None:
 
 
 def _build_rates(prices: ModelPrice) -> tuple[_Rates, ...] | None:
-    """The base rates and those of each tier above it; None for what is not sold by tokens in and out."""
+    """Return the base rates and those of each tier above; None if it is not sold by input and output tokens."""
     from genai_prices.types import TieredPrices
 
     fresh, output = prices.input_mtok, prices.output_mtok
     if fresh is None or output is None:
         return None
-    # Without a price of its own, the cache costs what other input costs.
+    # Without a separate price, cached tokens cost as much as other input.
     cached = fresh if prices.cache_read_mtok is None else prices.cache_read_mtok
     written = fresh if prices.cache_write_mtok is None else prices.cache_write_mtok
     sold = (fresh, cached, written, output)
@@ -151,11 +150,11 @@ def _build_rates(prices: ModelPrice) -> tuple[_Rates, ...] | None:
 
 @lru_cache(maxsize=1024)
 def _find_model_info(provider: str, model: str) -> ModelInfo | None:
-    # All prices of the world take 0.2 s to import, which only those pay who ask.
+    # Importing all prices takes 0.2 s, so it happens only when a price is needed.
     from genai_prices.data_snapshot import get_snapshot
 
     name = provider.lower()
     providers = get_snapshot().providers
-    # By the exact id: the package's own search would take any name that contains a provider's.
+    # Compare the exact id: the package's own search accepts any name that contains a provider's name.
     seller = next((one for one in providers if one.id == _PRICE_LIST_NAMES.get(name, name)), None)
     return None if seller is None else seller.find_model(model, all_providers=providers)

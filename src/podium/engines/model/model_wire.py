@@ -1,7 +1,7 @@
-"""What the loop asks of a model: one call, streamed.
+"""The wire protocol: one streamed model call, as the tool loop makes it.
 
-A wire is one way of talking to models (a provider's HTTP format, a script). It knows no agent, no
-journal and no retry: it makes the call it is given and says what came back.
+A wire is one way to call models, such as a provider's HTTP format or a script. It knows nothing of
+agents, timelines or retries: it makes the call and yields the reply.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ...values.event import ToolUse
 from ...values.usage import NO_USAGE, Usage
 
 IMAGE_CHARACTERS = 6_000
-"""What an image counts as, about: providers count by its pixels, and never by its bytes."""
+"""The estimated size of an image in characters. Providers count its pixels, never its bytes."""
 
 
 class Message(Struct, frozen=True, kw_only=True):
     """One message of a conversation. `answers` is the id of the call that a tool message answers.
 
-    `sealed` is what came with a reply of the model's, for the same wire and model to see again;
-    `model` is whose reply it is. `images` are what the text has marks of.
+    `sealed` is provider data that came with a reply and goes back to the same wire and model only;
+    `model` is the model that replied. `images` are the images that the text marks.
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -37,10 +37,10 @@ class Message(Struct, frozen=True, kw_only=True):
 
 
 class ModelCall(Struct, frozen=True, kw_only=True):
-    """One call of a model.
+    """One model call.
 
-    `key` is the same whenever the same step is tried again after a crash; wires send it along as
-    the idempotency key. `schema` is the JSON schema that the answer should fit; None for free text.
+    `key` stays the same when the same step is repeated after a crash; wires send it as the
+    idempotency key. `schema` is the JSON schema for the answer, or None for free text.
     """
 
     agent: str
@@ -53,23 +53,23 @@ class ModelCall(Struct, frozen=True, kw_only=True):
 
 
 def estimate_call_size(call: ModelCall, body: bytes) -> int:
-    """How many characters a call is, about, whose body this is."""
+    """Estimate the size of a call in characters from its body, counting each image at a fixed size."""
     images = [image for message in call.messages for image in message.images]
     return len(body) - sum(-(-len(image.data) // 3) * 4 for image in images) + IMAGE_CHARACTERS * len(images)
 
 
 class ToolCallPart(Struct, frozen=True):
-    """The model wants a tool, its arguments complete."""
+    """A tool call of the model, with complete arguments."""
 
     call: ToolUse
 
 
 class ReplyEnd(Struct, frozen=True, kw_only=True):
-    """The reply is complete. Always the last thing a wire says.
+    """The end of a complete reply; always the last part that a wire yields.
 
-    `stop` is why, in OpenAI's words: `stop`, `tool_calls`, `length`, `content_filter`, or whatever else
-    the server says. `sealed` belongs to the message that the reply becomes: signed thinking and the
-    like, which providers want back as it was and nobody else reads.
+    `stop` is the stop reason in OpenAI's terms: `stop`, `tool_calls`, `length`, `content_filter`, or
+    any other value that the server sends. `sealed` belongs to the message made from the reply: provider
+    data such as signed thinking, which goes back unchanged and which nothing else reads.
     """
 
     stop: str
@@ -81,10 +81,10 @@ ReplyPart = Text | Reasoning | ToolCallPart | ReplyEnd
 
 
 class Wire(Protocol):
-    """A model that can be called."""
+    """A connection to models that can be called."""
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart]:
-        """Make the call. Raises OutsideFailed when it fails, also in the middle of a reply.
+        """Make the call and yield the reply. Raise OutsideFailed if it fails, also in the middle of a reply.
 
         Closing the generator early ends the call.
         """

@@ -1,7 +1,7 @@
-"""The wire of OpenAI's chat completions, which most providers and local servers speak as well.
+"""The wire for OpenAI's Chat Completions API, which most providers and local servers support.
 
-The bytes of one streaming POST become pieces, with nothing in between. Servers differ in what they
-add or leave out, so whatever can be understood is.
+The bytes of one streaming POST are parsed directly into reply parts. Servers differ in what they add
+or leave out, so the parser is lenient.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from .stream_events import (
 
 
 class OpenAIWire:
-    """The models at one address. `client` gives the shared HTTP client, which is not ours to close.
+    """The models at one address. `client` returns the shared HTTP client, whose owner closes it.
 
-    Without `asks_usage` the server is not asked to count: some count unasked and refuse the question.
-    Without `takes_schema` it is not held to a schema while it writes: some know only their own forms of that.
+    Set `asks_usage` to false for servers that refuse `stream_options`; some report usage unasked.
+    Set `takes_schema` to false for servers that do not support `json_schema` as the response format.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class OpenAIWire:
         base = parse_server_url(base_url)
         url = base.with_path(base.raw_path.rstrip("/") + "/chat/completions", encoded=True).with_query(base.query)
         if key:
-            # There is room for one of the two only; the client refuses a name in the address beside a key.
+            # Both use the Authorization header, and the client refuses a user in the URL beside a key.
             url = url.with_user(None)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._endpoint = Endpoint(client, url, key, key_name=key_name, provider=provider, proxy=proxy, headers=headers)
@@ -70,7 +70,7 @@ class OpenAIWire:
         return self._endpoint.stream_reply(call, body, reply)
 
 
-# What is sent
+# Request
 
 
 def _build_payload(call: ModelCall, *, asks_usage: bool, takes_schema: bool) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _encode_image(image: Image) -> dict[str, Any]:
 
 
 def _encode_tool_use(use: ToolUse) -> dict[str, Any]:
-    # Arguments that could not be read go back as {}: servers that parse past calls refuse the whole conversation.
+    # Unreadable arguments are sent back as {}: servers that parse earlier calls would refuse the whole conversation.
     function = {"name": use.name, "arguments": encode(use.arguments).decode()}
     return {"id": use.id, "type": "function", "function": function}
 
@@ -117,13 +117,13 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-# What goes back as it came
+# Fields that are sent back unchanged
 
 
 class _SealedFields(Struct, frozen=True, omit_defaults=True):
-    """Fields of a message that calls tools, and of its calls by their ids, without which servers refuse the answers.
+    """Fields of a message with tool calls, and of each call by id, without which servers refuse the tool results.
 
-    DeepSeek wants its reasoning to be repeated, Gemini a signature with every call.
+    DeepSeek needs its reasoning back, Gemini a signature with every call.
     """
 
     thinking: dict[str, str] = {}
@@ -141,7 +141,7 @@ def _read_sealed_fields(sealed: str) -> _SealedFields:
         return _NO_SEALED_FIELDS  # sealed by another wire
 
 
-# What comes back
+# Reply
 
 
 class _Function(Struct, gc=False):
@@ -196,10 +196,10 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class OpenAIReplyParser:
-    """A reply on its way in. The server's word for why it ended is kept as it is.
+    """The parser of one reply. The server's stop reason is kept as it is.
 
-    `sent` and `place` are the size of the question and its place in the conversation: they stand
-    in for token counts and call ids that the server leaves out.
+    `sent` is the size of the request and `place` its position in the conversation. They replace
+    token counts and call ids that the server leaves out.
     """
 
     def __init__(self, *, make_failure: FailureFactory, sent: int, place: int) -> None:
@@ -274,7 +274,7 @@ class OpenAIReplyParser:
                     self._add_tool_delta(tool)
 
     def _add_tool_delta(self, delta: _ToolDelta) -> None:
-        """Add to the call that this delta continues, or begin another."""
+        """Add a delta to the call that it continues, or start a new call."""
         function = delta.function or _Function()
         partial_call = self._find_partial_call(delta, function)
         if partial_call is None:
@@ -301,7 +301,7 @@ class OpenAIReplyParser:
             partial_call = self._partial_call_at.get(delta.index)
         if partial_call is None or (delta.id and partial_call.id):
             return None
-        # Some servers give whole calls without index or id, others give every call the index 0.
+        # Some servers send whole calls without index or id; others send every call with index 0.
         if function.name and (delta.index is None or (partial_call.name and _is_object(partial_call.arguments))):
             return None
         return partial_call

@@ -1,8 +1,8 @@
-"""The traffic to one provider: whose turn it is, and what all do when the provider is in trouble.
+"""Throttling of calls to a provider: rate limits, queueing, and backoff while the provider fails.
 
-There is one Traffic for each provider's address, shared by all agents of a process. It keeps the
-limits of the account, and lets one call find out whether a provider is back, not a hundred. Trying
-a call again belongs to whoever makes it.
+There is one throttle for each provider address, shared by all agents of a process. It keeps the
+limits of the account. After an outage it sends a single probe instead of a hundred calls. The caller
+retries failed calls.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ FAILURES_BEFORE_HOLD = 2
 
 
 class ProviderThrottle:
-    """The calls to one provider, let through in the order in which they came.
+    """The throttle for the calls to one provider. Calls start in the order in which they arrive.
 
-    - The limits: in no minute, wherever it begins, do more calls or tokens begin than allowed; and
-      no more than `concurrent` calls are under way at once. A call of more tokens than a minute
-      has goes ahead when no other has used any.
-    - A provider that says when to come back (Retry-After) is left alone by everybody until then.
-    - Other failures that may pass, such as 500 or a refused connection, hold nobody when they come
-      alone. After two without a success between them everybody waits: one call at a time goes
-      ahead as the probe, first after a second, then after twice as long, up to half a minute. Its
-      success lets all others go, its failure holds them again.
-    - A failure that lasts, such as 400 or 401, holds nobody.
+    - Limits: no more calls or tokens than allowed start in any window of one minute, and at most
+      `concurrent` calls run at once. A call with more tokens than the limit of a minute starts when
+      no other call has used any.
+    - If the provider sends Retry-After, all calls wait until then.
+    - A single other transient failure, such as 500 or a refused connection, delays no other call.
+      After two in a row without a success, all calls wait, and one call at a time is sent as a
+      probe: first after a second, then after twice as long, up to half a minute. If the probe
+      succeeds, all calls proceed; if it fails, they keep waiting.
+    - A permanent failure, such as 400 or 401, delays no other call.
 
-    The state is changed only between two awaits of one event loop, so there is no lock.
+    The state changes only between two awaits of one event loop, so there is no lock.
     """
 
     def __init__(
@@ -62,19 +62,22 @@ class ProviderThrottle:
         self._waiting: deque[CallSlot] = deque()
         self._held_until = -math.inf
         self._failures = 0
-        """Failures that may pass, since the last success; once all are held only those of probes count."""
+        """Transient failures since the last success. While calls are held, only failures of probes count."""
         self._probe: CallSlot | None = None
 
     def estimate_delay(self, tokens: int) -> float:
-        """Seconds that a call of about so many tokens would wait now; infinite where that hangs on other calls."""
+        """Return the seconds that a call of about `tokens` tokens would wait now; infinite if other calls decide it."""
         return math.inf if self._waiting else self._seconds_until_ready(tokens)
 
     def reserve_slot(self, tokens: int) -> CallSlot:
-        """A call of about so many tokens: `async with` waits for its turn. What came of it is told inside the block."""
+        """Return the slot for a call of about `tokens` tokens. `async with` waits for its turn.
+
+        Record the outcome of the call inside the block.
+        """
         return CallSlot(self, tokens)
 
     def record_success(self) -> None:
-        """Say that a call succeeded; that the reply has begun is enough."""
+        """Record that a call succeeded. The first part of a reply counts as success."""
         if not self._failures:
             return
         if self._is_probing:
@@ -84,17 +87,17 @@ class ProviderThrottle:
         self._wake_first()
 
     def record_failure(self, error: OutsideFailed) -> None:
-        """Say that a call failed."""
+        """Record that a call failed."""
         if not error.retryable:
             if error.status is not None:
-                # Whoever says no is there.
+                # A provider that refuses a call is reachable.
                 self.record_success()
             return
         now = self._clock()
         if error.retry_after:
             self._held_until = max(self._held_until, now + error.retry_after)
         elif not self._is_probing or self._probe is not None:
-            # Else it is a call from before the hold, which says nothing new.
+            # Otherwise the call started before the hold, and its failure says nothing new.
             self._failures += 1
             if self._is_probing:
                 self._held_until = max(self._held_until, now + self._compute_backoff())
@@ -106,14 +109,14 @@ class ProviderThrottle:
         return self._failures >= FAILURES_BEFORE_HOLD
 
     def _compute_backoff(self) -> float:
-        # The exponent is limited, as a provider may be away for days.
+        # The exponent is limited, because a provider may be down for days.
         longest = min(FIRST_HOLD * 2.0 ** min(self._failures - FAILURES_BEFORE_HOLD, 16), LONGEST_HOLD)
         return longest * (0.5 + self._jitter() / 2)
 
-    # Turns
+    # The queue
 
     def _seconds_until_ready(self, tokens: int) -> float:
-        """Seconds until the first in line may go; infinite where it will be told."""
+        """Return the seconds until the first call in the queue may start; infinite if it has to wait to be woken."""
         if self._probe is not None or self._in_flight >= self._concurrent:
             return math.inf
         now = self._clock()
@@ -125,7 +128,7 @@ class ProviderThrottle:
         return wait
 
     async def _wait_in_queue(self, slot: CallSlot) -> None:
-        """Wait until it is the first in line and may go."""
+        """Wait until the slot is the first in the queue and may start."""
         self._waiting.append(slot)
         try:
             while wait := self._seconds_until_ready(slot.tokens) if self._waiting[0] is slot else math.inf:
@@ -135,9 +138,9 @@ class ProviderThrottle:
             self._wake_first()
 
     async def _sleep_until_woken(self, slot: CallSlot, wait: float) -> None:
-        """Wait for so long, or until it is stirred."""
+        """Wait for `wait` seconds or until the slot is woken."""
         if wait == math.inf:
-            # The usual wait; a scope costs several times as much.
+            # The common case; a cancel scope costs several times as much.
             wakeup = Event()
             slot.wake = wakeup.set
             await wakeup.wait()
@@ -158,18 +161,18 @@ class ProviderThrottle:
     def _finish_call(self, slot: CallSlot) -> None:
         self._in_flight -= 1
         if self._probe is slot:
-            # It never learnt whether the provider is back; the next in line finds out.
+            # The probe ended without an outcome, so the next call in the queue becomes the probe.
             self._probe = None
         self._wake_first()
 
     def _wake_first(self) -> None:
-        """Let the first in line look again whether it may go."""
+        """Wake the first call in the queue to check again whether it may start."""
         if self._waiting and (wake := self._waiting[0].wake) is not None:
             wake()
 
 
 class CallSlot:
-    """One call's turn: taken when the block is entered, given back when it is left."""
+    """The slot of one call: taken when the block is entered, released when it is left."""
 
     __slots__ = ("_throttle", "quota_use", "tokens", "wake")
 
@@ -180,7 +183,7 @@ class CallSlot:
         self.quota_use: _QuotaUse | None = None
 
     def record_tokens(self, actual: int) -> None:
-        """Say how many tokens the call really took."""
+        """Record how many tokens the call actually used."""
         tokens = self._throttle._tokens
         if tokens is not None and actual != self.tokens:
             tokens.adjust_use(self.quota_use, actual - self.tokens, self._throttle._clock())
@@ -200,7 +203,7 @@ class CallSlot:
 
 
 class _QuotaUse:
-    """What one call has taken, and when it flows back."""
+    """The amount that one call has taken from a quota, and when it is returned."""
 
     __slots__ = ("amount", "returns_at")
 
@@ -210,20 +213,20 @@ class _QuotaUse:
 
 
 class _MinuteQuota:
-    """So much a minute. What is taken flows back exactly a minute later.
+    """A quota per minute, as a sliding window: what a call takes is returned exactly one minute later.
 
-    A bucket that fills evenly would give twice as much in the minute after a quiet time, and
-    providers that count by the minute refuse the second half.
+    A token bucket would allow twice as much in the minute after an idle period, and providers that
+    count by the minute refuse the second half.
     """
 
     def __init__(self, name: str, limit: int) -> None:
         self._limit = _require_positive(name, limit)
         self._left = self._limit
         self._uses: deque[_QuotaUse] = deque()
-        """What flows back, in order."""
+        """What has been taken, in the order in which it is returned."""
 
     def seconds_until_available(self, amount: int, now: float) -> float:
-        """Seconds until so much is there; for more than there ever is, until all is."""
+        """Return the seconds until `amount` is available; for more than the limit, until the whole quota is."""
         self._release_expired(now)
         missing = min(amount, self._limit) - self._left
         if missing <= 0:
@@ -232,17 +235,17 @@ class _MinuteQuota:
             missing -= use.amount
             if missing <= 0:
                 return use.returns_at - now
-        raise AssertionError("what is missing was taken")
+        raise AssertionError("the missing amount is held by earlier calls")
 
     def take(self, amount: int, now: float) -> _QuotaUse:
-        """Take so much, also when it is not there."""
+        """Take `amount`, even if less is available."""
         use = _QuotaUse(now + WINDOW, amount)
         self._left -= amount
         self._uses.append(use)
         return use
 
     def adjust_use(self, use: _QuotaUse | None, more: int, now: float) -> None:
-        """Take more than was taken; or give back what was too much, unless it has flowed back already."""
+        """Take `more`; if it is negative, return the surplus of `use`, unless it was returned already."""
         self._release_expired(now)
         if more > 0:
             self.take(more, now)
@@ -258,5 +261,5 @@ class _MinuteQuota:
 
 def _require_positive(name: str, limit: int) -> int:
     if limit < 1:
-        raise Mistake(f"{name} is {limit}, with which no call would ever be made; leave it out where there is no limit")
+        raise Mistake(f"{name} must be at least 1, got {limit}; leave it out for no limit")
     return limit

@@ -1,6 +1,6 @@
-"""Where models are: providers as data, and what a model's name in an agent's file means.
+"""The model providers as data, and how a model name in an agent's file is resolved.
 
-Everything here is a plain function over names; the environment comes in as an argument.
+Everything here is a pure function; the environment is an argument.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ...values.errors import Mistake
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """One place that has models.
+    """A provider of models.
 
-    `key_name` is the variable with the key, None where none is needed. `default_model` is empty
-    where only the person knows which models there are. `asks_usage` is false where the question
-    after the usage is refused, `takes_schema` where an answer cannot be held to one. `host_name` is
-    the server's own variable for where it listens.
+    `key_name` is the environment variable with the API key, or None if no key is needed.
+    `default_model` is empty if the models depend on what the person installed. `asks_usage` is false
+    if the provider refuses requests for usage, `takes_schema` if it does not support response schemas.
+    `host_name` is the server's own variable for its listening address.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     @property
     def url_name(self) -> str:
-        """The variable that moves it to another address."""
+        """The environment variable that sets another address."""
         return f"{self.name.upper()}_BASE_URL"
 
 
@@ -105,7 +105,7 @@ PROVIDERS = {
         Provider(name="lmstudio", wire="openai", base_url="http://127.0.0.1:1234/v1"),
     )
 }
-"""In the order in which they are looked for. llama.cpp has one model, whatever it is called."""
+"""The providers, in lookup order. llama.cpp serves one model and accepts any name for it."""
 
 KEY_NAMES = frozenset(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
 ADDRESS_NAMES = frozenset(
@@ -120,37 +120,37 @@ ALIASES = {
 
 
 def find_provider(name: str) -> Provider:
-    """The provider of this name. Raises Mistake, with those that it may have meant."""
+    """Return the provider with this name. Raise Mistake with similar names if there is none."""
     found = PROVIDERS.get(name.lower())
     if found is None:
-        # Every command reads this module, and only a mistake needs what is near.
+        # Every command imports this module, and only this error needs difflib.
         from difflib import get_close_matches
 
         near = get_close_matches(name.lower(), PROVIDERS) or list(PROVIDERS)
-        raise Mistake(f"there is no provider of models called {name!r}; there is {_join_names(near)}")
+        raise Mistake(f"model provider {name!r} not found; available: {_join_names(near)}")
     return found
 
 
 def parse_model(text: str) -> tuple[Provider, str]:
-    """The provider and the model that are meant by `provider:model`, a provider alone, an alias or a model alone.
+    """Resolve `provider:model`, a provider alone, an alias or a model alone to its provider and model.
 
-    A model alone is one of OpenAI's, or of whoever stands in for them at `OPENAI_BASE_URL`; a
-    Claude is Anthropic's. Raises Mistake.
+    A model alone belongs to Anthropic if its name begins with `claude-`, otherwise to OpenAI or the
+    server at `OPENAI_BASE_URL`. Raise Mistake if the name is empty or cannot be resolved.
     """
     text = text.strip()
     if not text:
-        raise Mistake("a model without a name is none; sonnet or openai:gpt-5-mini would be one")
+        raise Mistake("the model name is empty; use a name such as sonnet or openai:gpt-5-mini")
     name, colon, model = ALIASES.get(text.removeprefix("anthropic:"), text).partition(":")
     if not colon and name.lower() not in PROVIDERS:
         name, model = ("anthropic" if name.startswith("claude-") else "openai"), name
     found = find_provider(name)
     if not (model := model.strip() or found.default_model):
-        raise Mistake(f"{found.name} has the models that you gave it; name one of them, as in {found.name}:NAME")
+        raise Mistake(f"{found.name} has no default model; name one that is installed there, as in {found.name}:NAME")
     return found, model
 
 
 def resolve_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Where the provider is in this environment."""
+    """Return the base URL of the provider in this environment."""
     if url := environ.get(provider.url_name, "").strip():
         return url.rstrip("/")
     if provider.host_name is not None and (host := environ.get(provider.host_name, "").strip()):
@@ -159,7 +159,7 @@ def resolve_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
 
 
 def find_configured_provider(environ: Mapping[str, str]) -> Provider | None:
-    """The first provider that has a default model, and its key or its address in this environment."""
+    """Return the first provider that has a default model and whose key or address is set in this environment."""
     for provider in PROVIDERS.values():
         names = (provider.key_name, provider.url_name)
         if provider.default_model and any(environ.get(name, "").strip() for name in names if name is not None):
@@ -168,27 +168,27 @@ def find_configured_provider(environ: Mapping[str, str]) -> Provider | None:
 
 
 def read_provider_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with keys and addresses of providers, empty where they are not set.
+    """Return the variables with keys and addresses of providers, with "" for those that are not set.
 
-    Each is there, so that no key goes to an address that another shell has set.
+    All of them are included, so that no key is sent to an address that another shell has set.
     """
     return {name: environ.get(name, "") for name in KEY_NAMES | ADDRESS_NAMES}
 
 
 def without_credentials(url: str) -> str:
-    """An address without the name and password that it may carry."""
+    """Return the URL without its user name and password."""
     scheme, mark, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _build_ollama_url(host: str) -> str:
-    """The base address of an Ollama that listens on `[scheme://][host][:port][/path]`."""
+    """Return the base URL for an OLLAMA_HOST of the form `[scheme://][host][:port][/path]`."""
     scheme, mark, rest = host.rpartition("://")
     place, slash, path = rest.rstrip("/").partition("/")
     if not mark and not place.rpartition(":")[2].isdecimal():
         place = f"{place}:11434"
-    # To listen everywhere is one thing; whoever calls wants a place.
+    # A server may listen on all interfaces, but a client needs one address.
     place = re.sub(r"^(0\.0\.0\.0|\[::\])?(?=:|$)", "127.0.0.1", place)
     return f"{scheme or 'http'}://{place}{slash}{path}/v1"
 

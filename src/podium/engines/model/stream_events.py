@@ -1,6 +1,6 @@
-"""A reply on its way in: events put together from packets, and tool calls from events.
+"""Parsing of streamed replies: packets into server-sent events, and events into tool calls.
 
-What the events mean is the wires' business. Nothing here waits, and nothing knows of connections.
+The wires interpret the events. Nothing here waits or knows about connections.
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ LONGEST_LINE = 16 * 2**20
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 FailureFactory = Callable[..., OutsideFailed]
-"""Makes the failure of one provider: its name is put in front, its key blotted out."""
+"""Builds the failure of one provider: its name is put in front, and its key is redacted."""
 
 encode = msgspec.json.Encoder().encode
 
 
 class ReplyParser(Protocol):
-    """A reply on its way in: bytes are fed, cut wherever the network cut them, and pieces come out.
+    """Parses one reply: takes bytes, split anywhere by the network, and returns reply parts.
 
-    `stop` is why the reply ended, empty until then; `is_done` when nothing more is to be read.
+    `stop` is the stop reason, empty until the reply has ended. `is_done` is true when there is
+    nothing more to read.
     """
 
     stop: str
     is_done: bool
 
     def feed(self, data: bytes) -> Iterator[ReplyPart]:
-        """What these bytes complete."""
+        """Yield the parts that these bytes complete."""
         ...
 
     def finish_reply(self) -> Iterator[ReplyPart]:
-        """What remains to be said, the end of the reply included. Raises OutsideFailed where it has none."""
+        """Yield the remaining parts, including the end of the reply. Raise OutsideFailed if the reply is incomplete."""
         ...
 
 
 class SSEParser:
-    """Server-sent events, put together from packets. Only their data counts, which is one line each.
+    """Assembles server-sent events from packets. Only the data is used, which is one line for each event.
 
-    Some servers answer a request for a stream with one JSON document: then `is_document`, and the
-    document is the only event there is.
+    Some servers answer a streaming request with one JSON document: then `is_document` is true, and
+    the document is the only event.
     """
 
     def __init__(self, make_failure: FailureFactory) -> None:
@@ -57,7 +58,7 @@ class SSEParser:
         self._tail_size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The events that these bytes complete."""
+        """Return the events that these bytes complete."""
         if not self._has_begun:
             if not (start := data.lstrip()):
                 return []
@@ -77,7 +78,7 @@ class SSEParser:
         return _extract_data(lines)
 
     def finish_stream(self) -> list[bytes]:
-        """The events that the end of the stream completes."""
+        """Return the events that the end of the stream completes."""
         rest = b"".join(self._tail)
         return [rest] if self.is_document else _extract_data(rest)
 
@@ -93,12 +94,12 @@ def _extract_data(lines: bytes) -> list[bytes]:
 
 
 def estimate_usage(sent: int, said: int) -> Usage:
-    """What a call will have cost whose server does not count: about four characters make a token."""
+    """Estimate the usage of a call whose server reports none: about four characters per token."""
     return Usage(input_tokens=-(-sent // 4), output_tokens=-(-said // 4), calls=1, estimated=1)
 
 
 class PartialToolCall:
-    """A tool call that is still coming in."""
+    """A tool call that is not complete yet."""
 
     __slots__ = ("arguments", "extra", "id", "name")
 
@@ -110,7 +111,7 @@ class PartialToolCall:
 
 
 def build_tool_uses(partial_calls: Sequence[PartialToolCall], *, place: int) -> list[ToolUse]:
-    """The tool calls of a reply. An id that a server leaves out follows from the reply's place in the conversation."""
+    """Return the tool calls of a reply. A missing id is derived from the reply's position in the conversation."""
     ids: list[str] = []
     for n, one in enumerate(partial_calls):
         ids.append(one.id if one.id and one.id not in ids else f"call-{place}-{n}")
@@ -118,7 +119,7 @@ def build_tool_uses(partial_calls: Sequence[PartialToolCall], *, place: int) -> 
 
 
 def parse_tool_use(id: str, name: str, arguments: str) -> ToolUse:
-    """A tool call whose arguments came as text."""
+    """Parse a tool call whose arguments came as text."""
     if not arguments.strip():
         return ToolUse(id=id, name=name)
     try:

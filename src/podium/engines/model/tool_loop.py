@@ -1,7 +1,7 @@
-"""The loop: prompt, model, tool calls, model again, until there is an answer.
+"""The tool loop: prompt, model call, tool calls, next model call, until there is an answer.
 
-It is ours because journal, pause and cancellation live in it. Every model call and every tool
-call is a step: one whose outcome is on the timeline is not made again.
+It is our own loop because recording, pausing and cancelling happen in it. Every model call and every
+tool call is a step: one whose outcome is on the timeline is not made again.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from .conversation import CHARACTERS_A_TOKEN, Conversation
 from .model_caller import ContextTooLong, Model, ModelCaller, RetryPolicy, make_refusal_failure
 
 COMPACTION_THRESHOLD = 0.8
-"""The share of a model's window from which on a conversation is shortened."""
+"""A conversation that fills more than this share of the context window is compacted."""
 
 KEPT_SHARE = 0.25
-"""The share of the window that stays as it is when a conversation is shortened."""
+"""The share of the context window that is kept verbatim when a conversation is compacted."""
 
 FALLBACK_WINDOW = 16_000
-"""What is assumed of a model that said it was given too much and of which nobody knows how much it can read."""
+"""The context window, in tokens, assumed for a model that rejected a conversation as too long and is unknown."""
 
 SUMMARY_PROMPT = (
     "You sum up the work of an agent for the agent itself, which will go on from your summary alone. Keep what was "
@@ -51,7 +51,7 @@ SUMMARY_PROMPT = (
 
 
 class ModelEngine:
-    """Minds that are a loop over a model, or over the next one where it gives up."""
+    """The engine that runs the tool loop over a model and falls back to the next model if one fails."""
 
     def __init__(self, *models: Model, name: str, retry: RetryPolicy | None = None) -> None:
         self.name = name
@@ -63,7 +63,7 @@ class ModelEngine:
 
 
 class ModelSession:
-    """One conversation with a model."""
+    """An engine session: one conversation with a model."""
 
     is_restored = False
 
@@ -118,7 +118,7 @@ class ModelSession:
             Failure(
                 kind="limit",
                 agent=self._spec.agent.name,
-                message=f"it had no answer after {self._spec.max_turns} model calls (maxTurns)",
+                message=f"no answer after {self._spec.max_turns} model calls (maxTurns)",
             )
         )
 
@@ -132,15 +132,15 @@ class ModelSession:
         )
 
     def _add_person_messages(self, place: Scope) -> None:
-        """Take in what the person said since the last call; nothing new where this call was made before."""
+        """Add the person's messages since the last call; for a recorded call, only those delivered with it."""
         said = find_delivered_messages(place) if place.has_outcome else deliver_messages(place, self._spec.agent.name)
         if said:
             self._conversation.add_user_message(said, place)
 
-    # A conversation that grows too long
+    # Compaction
 
     def _needs_compaction(self, place: Scope) -> bool:
-        """Whether the model could soon no longer read the conversation, or it was shortened here before."""
+        """Return whether the conversation is nearly too long, or was already compacted at this place."""
         return place.child("compaction").has_outcome or (not place.has_outcome and self._is_nearly_full())
 
     def _is_nearly_full(self) -> bool:
@@ -148,7 +148,10 @@ class ModelSession:
         return tokens > FALLBACK_WINDOW / 2 and tokens > (self._caller.models[0].window() or inf) * COMPACTION_THRESHOLD
 
     async def _compact_conversation(self, place: Scope, tries: int) -> AsyncGenerator[Piece]:
-        """Let the model sum up the first part of the conversation, and go on with that; signs of life meanwhile."""
+        """Have the model summarise the first part of the conversation and replace it with the summary.
+
+        Yield pieces as signs of progress.
+        """
         at = place.child("compaction")
         compacted = at.find_outcome(ContextCompacted)
         if compacted is None:
@@ -178,9 +181,9 @@ class ModelSession:
     # Tool calls
 
     async def _run_tool_calls(self, place: Scope, calls: tuple[ToolUse, ...]) -> list[ToolAnswer]:
-        """What the tools say, in the order of the calls; side by side where the tools allow it.
+        """Run the tool calls, in parallel if the tools allow it, and return the answers in the order of the calls.
 
-        A failure that ends the turn, such as an exhausted budget, ends the calls beside it and those after it.
+        A failure that ends the turn, such as an exhausted budget, cancels the parallel calls and skips the rest.
         """
         answers: dict[int, ToolAnswer] = {}
 
@@ -200,7 +203,7 @@ class ModelSession:
         return [answers[number] for number in sorted(answers)]
 
     def _batch_tool_calls(self, calls: tuple[ToolUse, ...]) -> list[list[tuple[int, ToolUse]]]:
-        """The calls in batches, one after the other: a call whose tool wants to be alone is a batch of its own."""
+        """Split the calls into batches that run one after the other. A call that is not parallel is its own batch."""
         batches: list[list[tuple[int, ToolUse]]] = []
         is_open = False
         for number, call in enumerate(calls, 1):
@@ -214,7 +217,7 @@ class ModelSession:
         return batches
 
     def _sum_timeouts(self, calls: tuple[ToolUse, ...]) -> float:
-        """How long the calls may take by their own limits."""
+        """Return how many seconds the calls may take, given the timeouts of their tools."""
         return sum(
             max(tool.timeout if (tool := self._tools.get(call.name)) else 0.0 for _, call in batch)
             for batch in self._batch_tool_calls(calls)
@@ -243,7 +246,7 @@ class ModelSession:
         except PodiumError:
             raise
         except Exception as error:
-            # A tool may be anybody's code: what it trips over is its answer.
+            # A tool may be third-party code: its exception becomes its answer.
             return ToolAnswer(text=f"{tool.name} broke: {type(error).__name__}: {error}", is_error=True), False
         return ToolAnswer(text=f"{tool.name} was stopped after {tool.timeout:g} s.", is_error=True), True
 

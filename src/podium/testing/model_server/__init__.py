@@ -1,8 +1,8 @@
-"""A model at the other end of an HTTP connection that says what a script says.
+"""A model server that replies from scripts over HTTP.
 
-It speaks OpenAI's chat completions and Anthropic's messages on 127.0.0.1, streamed or whole, with
-tool calls, usage and every fault that a script knows. Scripts go by the name of the model that is
-asked for, or ride in the prompt, so that one server plays any number of agents.
+It serves OpenAI's Chat Completions API and Anthropic's Messages API on 127.0.0.1, streaming or not,
+with tool calls, usage and every fault that a script can define. A script is chosen by the requested
+model or contained in the prompt, so one server can play any number of agents.
 
     async with ModelServer(["hello"]) as server:
         ...                                         # ask the model at server.url

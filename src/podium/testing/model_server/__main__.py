@@ -1,4 +1,4 @@
-"""The server as a program: it says where it listens, and serves until it is told to end."""
+"""The model server as a program: it prints its address and serves until it gets SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .server import ModelServer
 
 
 def main() -> None:
-    """Serve until told to end."""
-    parser = argparse.ArgumentParser(prog="python -m podium.testing.model_server", description="A scripted model.")
-    parser.add_argument("--port", type=int, default=0, help="default: any that is free")
-    parser.add_argument("--latency", type=float, default=0.0, metavar="SECONDS", help="before every reply")
-    parser.add_argument("--pieces", type=int, default=1, metavar="N", help="in which a reply is streamed")
-    parser.add_argument("--pace", type=float, default=0.0, metavar="SECONDS", help="between pieces")
-    parser.add_argument("--says", metavar="TEXT", help="the reply where the prompt brings no script; default: an echo")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="gets a line of JSON for every call")
+    """Parse the options and serve until a signal arrives."""
+    parser = argparse.ArgumentParser(prog="python -m podium.testing.model_server", description="Serve scripted models.")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; default: a free port")
+    parser.add_argument("--latency", type=float, default=0.0, metavar="SECONDS", help="delay before every reply")
+    parser.add_argument("--pieces", type=int, default=1, metavar="N", help="number of streamed pieces in a reply")
+    parser.add_argument("--pace", type=float, default=0.0, metavar="SECONDS", help="delay between pieces")
+    parser.add_argument("--says", metavar="TEXT", help="reply if the prompt has no script; default: an echo")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="append a line of JSON for every call")
     options = parser.parse_args()
 
     def make_default_move(call: ModelCall) -> Move:

@@ -1,4 +1,4 @@
-"""Anthropic's messages, as a scripted model speaks them."""
+"""Anthropic's Messages API for the model server: request parsing and reply rendering."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _parse_request(body: bytes, key: str) -> ModelRequest:
 
 
 def _split_message(message: _Message) -> Iterator[Message]:
-    """What is one message here and several elsewhere: answers of tools, and what the user says to them."""
+    """Split an API message into our messages: one for each tool result, and one for the user's text between them."""
     blocks = [_Block(type="text", text=message.content)] if isinstance(message.content, str) else message.content
     if message.role == "assistant":
         calls = [
@@ -133,7 +133,7 @@ def _format_error(status: int, message: str) -> object:
 
 
 class _AnthropicRenderer:
-    """A move as this API puts it."""
+    """Renders a move in the format of this API."""
 
     def __init__(self, reply: ScriptedReply) -> None:
         self._attempt = reply.attempt
@@ -147,7 +147,7 @@ class _AnthropicRenderer:
             content.append({"type": "thinking", "thinking": move.reasoning, "signature": SIGNATURE})
         if move.says:
             content.append({"type": "text", "text": move.says})
-        # Arguments that are spoiled are a text here: in a document they cannot be half an object.
+        # Garbled arguments become a string: a JSON document cannot contain half an object.
         content += [
             _encode_tool_start(use) | {"input": use.unreadable or use.arguments}
             for use in make_tool_uses(self._attempt)
@@ -223,7 +223,7 @@ def _encode_tool_start(use: ToolUse) -> dict[str, Any]:
 
 
 def _encode_block_events(index: int, start: dict[str, Any], deltas: list[dict[str, Any]]) -> bytes:
-    """The events of a block from beginning to end."""
+    """Return all events of a content block, from start to stop."""
     events = [_encode_event("content_block_start", index=index, content_block=start)]
     events += [_encode_event("content_block_delta", index=index, delta=delta) for delta in deltas]
     return b"".join([*events, _encode_event("content_block_stop", index=index)])

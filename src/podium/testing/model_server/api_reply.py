@@ -1,4 +1,4 @@
-"""An API as a scripted model speaks it, and how a move becomes an answer in any of them."""
+"""The interface of an API of the model server, and the conversion of a move into a response."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .http_connection import STREAM_END, STREAM_HEAD, TimedResponse, build_json_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """A request that was understood. `is_counted` when the caller wants to know the usage."""
+    """A parsed request. `wants_usage` is true if the caller asked for the usage."""
 
     call: ModelCall
     is_streaming: bool
@@ -25,7 +25,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedReply:
-    """What is to be said to whom; `number` tells replies apart."""
+    """A move to send as the reply to a request; `number` makes its id unique."""
 
     attempt: MoveAttempt
     request: ModelRequest
@@ -33,7 +33,7 @@ class ScriptedReply:
 
 
 class ReplyRenderer(Protocol):
-    """A reply as one API puts it: as a document, or as events before, for and after the pieces of its text."""
+    """Renders a reply in the format of one API: as a document, or as events before, for and after its text pieces."""
 
     def render_document(self) -> dict[str, Any]: ...
 
@@ -46,7 +46,7 @@ class ReplyRenderer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelApi:
-    """One API: where it is spoken, where the key stands, what a request asks, and how errors and replies look."""
+    """One API: its path, and how it reads the key, parses requests, formats errors and renders replies."""
 
     path: str
     read_api_key: Callable[[Mapping[str, str]], str]
@@ -55,11 +55,11 @@ class ModelApi:
     make_renderer: Callable[[ScriptedReply], ReplyRenderer]
 
     def build_error_response(self, status: int, message: str, *, retry_after: float | None = None) -> TimedResponse:
-        """An error as an answer."""
+        """Return the response for an error."""
         return build_json_response(status, self.format_error(status, message), retry_after=retry_after)
 
     def build_response(self, reply: ScriptedReply) -> TimedResponse:
-        """The reply as it is sent, with whatever goes wrong this time."""
+        """Return the response for a reply, with the fault of this attempt, if any."""
         move, fault = reply.attempt.move, reply.attempt.fault
         if fault == "silent":
             return TimedResponse(parts=())
@@ -88,7 +88,7 @@ def _build_document_response(renderer: ReplyRenderer, attempt: MoveAttempt) -> T
 
 
 def _build_stream_response(renderer: ReplyRenderer, attempt: MoveAttempt) -> TimedResponse:
-    """One part for each piece of the text; all in one where nothing passes between them."""
+    """Return a response with one part for each text piece, or a single part if there is no delay between pieces."""
     move = attempt.move
     parts = [renderer.render_piece(text) for text in split_text(attempt)] or [b""]
     parts[0] = STREAM_HEAD + renderer.render_opening() + parts[0]
@@ -101,7 +101,7 @@ def _build_stream_response(renderer: ReplyRenderer, attempt: MoveAttempt) -> Tim
 
 
 def make_caller_tool(name: str, description: str, parameters: dict[str, Any]) -> Tool:
-    """A tool of the caller's, who alone can run it."""
+    """Return a tool of the caller, which cannot be run here."""
     return Tool(name=name, description=description, parameters=parameters, answer=_refuse_tool_call)
 
 

@@ -1,7 +1,7 @@
-"""Connections: requests come in, answers go out when they are due.
+"""HTTP connections of the model server: they read requests and send responses at their due time.
 
-Written on bare transports without tasks, because a thousand agents that are being measured must
-not wait for the thing that measures them.
+They use bare transports without tasks, so that a benchmark with a thousand agents measures the
+agents and not this server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHead:
-    """A request up to its body."""
+    """The head of a request: everything before its body."""
 
     method: str
     path: str
@@ -32,25 +32,25 @@ class RequestHead:
 
     @classmethod
     def parse(cls, head: bytes) -> RequestHead:
-        """Raises ValueError for what is no request, or one whose end cannot be told."""
+        """Parse a request head. Raise ValueError if it is not a request or its length is unknown."""
         first, *lines = head.decode().split("\r\n")
         method, target, version = first.split(" ", 2)
         if version != "HTTP/1.1":
-            raise ValueError(f"{version} is not spoken here")
+            raise ValueError(f"{version} is not supported; use HTTP/1.1")
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         if "transfer-encoding" in headers:
-            raise ValueError("a body without Content-Length is not understood")
+            raise ValueError("Transfer-Encoding is not supported; send Content-Length")
         body = int(headers.get("content-length", 0))
         if not 0 <= body <= LARGEST_BODY:
-            raise ValueError(f"a body of {body} bytes is not taken")
+            raise ValueError(f"a body of {body} bytes is not accepted; the limit is {LARGEST_BODY}")
         return cls(method=method, path=target.partition("?")[0], headers=headers, body_size=body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedResponse:
-    """Bytes to send: the first part after `delay` seconds, each further one `pace` seconds later.
+    """Bytes to send: the first part after `delay` seconds, each further part `pace` seconds later.
 
-    Where it `breaks`, the connection is cut after the last; without any part nothing ever comes.
+    If `breaks` is true, the connection is closed after the last part. Without parts, nothing is ever sent.
     """
 
     parts: Sequence[bytes]
@@ -64,7 +64,7 @@ STREAM_END = b"0\r\n\r\n"
 
 
 def build_json_response(status: int, document: object, *, retry_after: float | None = None) -> TimedResponse:
-    """A document as an answer; bytes are one already."""
+    """Return a JSON response. A document given as bytes is already encoded."""
     body = document if isinstance(document, bytes) else encode(document)
     more = "" if retry_after is None else f"Retry-After: {retry_after:g}\r\n"
     head = (
@@ -75,7 +75,7 @@ def build_json_response(status: int, document: object, *, retry_after: float | N
 
 
 def encode_chunk(data: bytes) -> bytes:
-    """A part of a stream."""
+    """Encode a chunk of a chunked response."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -87,7 +87,7 @@ def _reason_phrase(status: int) -> str:
 
 
 class ConnectionTracker:
-    """The connections that are open, the calls that are being answered, and those who wait for a change."""
+    """The open connections, the calls in flight, and the tasks that wait for a change of either."""
 
     def __init__(self) -> None:
         self.in_flight = 0
@@ -116,7 +116,7 @@ class ConnectionTracker:
                 event.set()
 
     async def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Return when this holds; whatever it looks at is followed by `changed`."""
+        """Wait until `holds()` is true. It is checked again on every call of `notify_waiters`."""
         while not holds():
             event = anyio.Event()
             self._waiting[event] = holds
@@ -126,14 +126,14 @@ class ConnectionTracker:
                 del self._waiting[event]
 
     async def abort_connections(self) -> None:
-        """Cut every connection."""
+        """Abort every connection and wait until all are closed."""
         for connection in list(self._connections):
             connection.abort()
         await self.wait_until(lambda: not self._connections)
 
 
 class Connection(asyncio.Protocol):
-    """One client: its requests are answered one after the other. Replies are small, so nothing holds them back."""
+    """The connection of one client. Requests are answered in order; there is no flow control, as replies are small."""
 
     def __init__(self, tracker: ConnectionTracker, respond: Callable[[RequestHead, bytes], TimedResponse]) -> None:
         self._tracker = tracker
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports do the same and are no subclass.
+        # uvloop's transports have the same methods but are not a subclass.
         self._transport = cast("asyncio.Transport", transport)
         self._tracker.add_connection(self)
 
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _answer_requests(self) -> None:
-        """Answer what has arrived, as far as it can be answered now."""
+        """Answer the requests that have arrived, until one has to wait."""
         while self._response is None and not self._transport.is_closing():
             try:
                 request = self._take_request()
@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
                 self._send_parts(self._response, 0, self._loop.time() + self._response.delay)
 
     def _take_request(self) -> tuple[RequestHead, bytes] | None:
-        """The next request, once it has arrived as a whole."""
+        """Return the next request, or None if it has not fully arrived."""
         if self._head is None:
             end = self._received.find(b"\r\n\r\n")
             if end < 0:
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
         return head, body
 
     def _send_parts(self, response: TimedResponse, place: int, moment: float) -> None:
-        """Send the parts from `place` on, the first of them at `moment`. A timer goes on with what is not due."""
+        """Send the parts from `place` on, the first of them at `moment`. A timer sends those that are not due yet."""
         while place < len(response.parts):
             if moment > self._loop.time():
                 self._timer = self._loop.call_at(moment, self._continue_sending, response, place, moment)

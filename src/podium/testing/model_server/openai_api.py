@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, as a scripted model speaks them."""
+"""OpenAI's Chat Completions API for the model server: request parsing and reply rendering."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _build_call(request: _Request, key: str) -> ModelCall:
 
 
 def _decode_image(url: str) -> Image:
-    """An image that stands in its own address."""
+    """Decode an image from a data URL."""
     media, _, data = url.removeprefix("data:").partition(";base64,")
     return Image(media, b64decode(data))
 
@@ -123,7 +123,7 @@ def _format_error(status: int, message: str) -> object:
 
 
 class _OpenAIRenderer:
-    """A move as this API puts it."""
+    """Renders a move in the format of this API."""
 
     def __init__(self, reply: ScriptedReply) -> None:
         self._attempt = reply.attempt

@@ -1,4 +1,4 @@
-"""The server: which script answers which call, and what is remembered of the calls."""
+"""The model server: it chooses the script for each call and records the calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MODEL_APIS = (OPENAI, ANTHROPIC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """A call as it arrived; the agent of `call` is the model that was asked for."""
+    """A call that the server received. The agent of `call` is the requested model."""
 
     call: ModelCall
     headers: Mapping[str, str]
@@ -37,11 +37,11 @@ class Received:
 
 
 class ModelServer:
-    """A scripted model on a port of its own, there while the block lasts.
+    """A scripted model on its own port, running for the duration of the block.
 
-    `otherwise` finds the move for calls that no script covers, and `latency` is added to every
-    reply. With an `api_key` others are turned away. `log` gets a line of JSON for every call as it
-    arrives; without `keeps_calls` that is the only record.
+    `otherwise` returns the move for calls without a script. `latency` is added to every reply. If
+    `api_key` is set, calls with another key are refused. `log` gets a line of JSON for every call
+    as it arrives. If `keeps_calls` is false, that log is the only record of the calls.
     """
 
     def __init__(
@@ -88,33 +88,33 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """The base address, as clients of OpenAI's API want it; those of Anthropic's want it without the `/v1`."""
+        """The base URL for OpenAI clients; Anthropic clients need it without the `/v1`."""
         return f"http://127.0.0.1:{self._port}/v1"
 
     @property
     def in_flight(self) -> int:
-        """How many calls are being answered."""
+        """The number of calls that are being answered now."""
         return self._tracker.in_flight
 
     @property
     def most_in_flight(self) -> int:
-        """How many there were at most at the same time."""
+        """The highest number of calls that were in flight at the same time."""
         return self._tracker.most_in_flight
 
     def count(self, key: str) -> int:
-        """How many calls came with this idempotency key."""
+        """Return how many calls had this idempotency key."""
         return self._counts[key]
 
     async def wait_calls(self, count: int) -> None:
-        """Wait until so many calls have arrived, from the start of the server on."""
+        """Wait until `count` calls have arrived since the server started."""
         await self._tracker.wait_until(lambda: self._total >= count)
 
     async def wait_idle(self) -> None:
-        """Wait until every call is answered in full or its caller has hung up."""
+        """Wait until every call is fully answered or its caller has disconnected."""
         await self._tracker.wait_until(lambda: not self._tracker.in_flight)
 
     def _respond_to_request(self, head: RequestHead, body: bytes) -> TimedResponse:
-        """What to send for a request, and when."""
+        """Return the response to a request, with its timing."""
         if head.method == "GET" and head.path.endswith("/models"):
             names = self._scripts.agent_names or ["scripted"]
             return build_json_response(
@@ -122,9 +122,9 @@ class ModelServer:
             )
         api = next((api for api in MODEL_APIS if head.path.endswith(api.path)), None)
         if api is None or head.method != "POST":
-            return (api or OPENAI).build_error_response(404, f"there is nothing at {head.method} {head.path}")
+            return (api or OPENAI).build_error_response(404, f"{head.method} {head.path} does not exist")
         if self._api_key and (given := api.read_api_key(head.headers)) != self._api_key:
-            return api.build_error_response(403 if given else 401, f"this is not the right key: {given}")
+            return api.build_error_response(403 if given else 401, f"the API key is wrong: {given}")
         return self._reply_to_call(api, head, body)
 
     def _reply_to_call(self, api: ModelApi, head: RequestHead, body: bytes) -> TimedResponse:
@@ -148,6 +148,6 @@ class ModelServer:
             self.calls.append(received)
         if self._log is not None:
             line = {"at": time.time(), "key": key, "model": received.call.model, "stream": received.is_streaming}
-            # One write of the whole line, past every buffer: it is there even if the next moment kills us.
+            # One unbuffered write of the whole line, so that it survives if the process is killed right after.
             os.write(self._log, encode(line) + b"\n")
         self._tracker.notify_waiters()
