@@ -202,7 +202,7 @@ def test_a_changed_timeline_does_not_verify(desk: Desk) -> None:
     said = desk.invoke("verify", desk.run_id())
 
     assert said.exit_code == 8
-    assert "entry 1 is not what was written there" in said.stdout
+    assert "entry 1 was changed after it was written" in said.stdout
     assert json.loads(desk.invoke("verify", desk.run_id(), "--json").stdout)["whole"] is False
 
 

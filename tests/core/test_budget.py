@@ -30,7 +30,7 @@ async def test_a_run_fails_when_its_token_budget_is_used_up_and_reports_what_was
         result = await app.run(studio.agents["lead"], "go", budget=Budget(tokens=150))
 
     assert result.outcome == "failed"
-    assert result.error == "lead: the run's budget of 150 tokens has no room for a model call: 100 are spent"
+    assert result.error == "lead: the run's budget of 150 tokens has no room for a model call: 100 used"
     assert result.usage.tokens == 100
 
 
@@ -40,7 +40,7 @@ async def test_model_calls_can_be_limited(studio: Studio) -> None:
     async with studio.app() as app:
         result = await app.run(studio.agents["lead"], "go", budget=Budget(turns=2))
 
-    assert result.error == "lead: the run's budget of 2 model calls has no room for a model call: 2 are spent"
+    assert result.error == "lead: the run's budget of 2 model calls has no room for a model call: 2 used"
     assert result.usage.calls == 2
 
 
@@ -77,7 +77,7 @@ async def test_what_was_spent_before_a_crash_counts_after_it(studio: Studio) -> 
 
     result = await studio.resume(first.run_id)
 
-    assert result.error == "lead: the run's budget of 150 tokens has no room for a model call: 100 are spent"
+    assert result.error == "lead: the run's budget of 150 tokens has no room for a model call: 100 used"
 
 
 async def test_money_cannot_be_limited_where_no_price_is_known(studio: Studio) -> None:
@@ -142,7 +142,7 @@ async def test_a_limit_below_what_is_spent_ends_the_run_at_its_next_call_with_wh
         result = await run.result()
 
     assert result.error is not None
-    assert "the run's budget of 50 tokens has no room for a model call: 100 are spent" in result.error
+    assert "the run's budget of 50 tokens has no room for a model call: 100 used" in result.error
     assert studio.heard("second") == []
     assert ("first", "a draft") in [(part.agent, part.text) for part in result.parts]
 
@@ -155,7 +155,7 @@ async def test_limits_that_a_change_does_not_name_stay(studio: Studio) -> None:
         await run.change_budget(Budget(tokens=100_000))
         result = await run.result()
 
-    assert result.error == "lead: the run's budget of 1 model calls has no room for a model call: 1 are spent"
+    assert result.error == "lead: the run's budget of 1 model calls has no room for a model call: 1 used"
 
 
 async def test_calls_under_way_count_against_a_limit_that_comes_later(studio: Studio) -> None:

@@ -171,7 +171,7 @@ async def test_the_queue_is_bounded_and_says_so(bench: Callable[..., Bench]) -> 
         for number in range(1 + MAX_QUEUED_PROMPTS):
             group.start_soon(session.ask, f"p{number}")
         await wait_all_tasks_blocked()
-        with pytest.raises(AgentFailed, match="64 prompts are waiting"):
+        with pytest.raises(AgentFailed, match="64 prompts are already waiting"):
             await session.ask("one too many")
         group.cancel_scope.cancel()
 
@@ -192,7 +192,7 @@ async def test_a_session_is_free_again_after_success_failure_timeout_and_cancell
     async with place.session() as session:
         assert (await session.ask("fine")).text == "ok"
         assert not session.is_busy
-        with pytest.raises(AgentFailed, match="its engine broke: KeyError: 'broken'"):
+        with pytest.raises(AgentFailed, match="its engine failed: KeyError: 'broken'"):
             await session.ask("break")
         assert not session.is_busy
         with pytest.raises(AgentFailed, match=r"timed out after 0\.5 s of silence"):
@@ -304,7 +304,7 @@ async def test_an_engine_that_breaks_off_failed(bench: Callable[..., Bench]) -> 
         yield Text("I was about to")
 
     async with bench(broken_off).session() as session:
-        with pytest.raises(AgentFailed, match="broke off in the middle"):
+        with pytest.raises(AgentFailed, match="stopped in the middle of the turn"):
             await session.ask("go on")
 
 
@@ -481,7 +481,7 @@ async def test_an_engine_session_that_fails_to_close_is_reported_and_does_not_fa
     async with place.session() as session:
         assert (await session.ask("hi")).text == "hello there"
 
-    assert place.notices == ["a mind was not put away in good order: OSError: stuck"]
+    assert place.notices == ["an engine session did not close cleanly: OSError: stuck"]
 
 
 async def test_an_engine_that_cannot_be_opened_is_the_turns_failure(bench: Callable[..., Bench]) -> None:

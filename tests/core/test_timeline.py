@@ -90,7 +90,7 @@ async def test_a_key_that_holds_another_kind_of_event_is_an_error(tmp_path: Path
         scope = make_root_scope(Timeline("r", store.begin_run("r")))
         scope.child("call#1").record_outcome(Noticed(text="x"))
 
-        with pytest.raises(JournalMismatch, match=r"recorded noticed .* where Routed was expected"):
+        with pytest.raises(JournalMismatch, match=r"recorded noticed .* expected Routed"):
             scope.child("call#1").find_outcome(Routed)
 
 

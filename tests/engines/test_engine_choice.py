@@ -51,7 +51,7 @@ async def test_a_roles_budget_holds_for_its_agents(tmp_path: Path) -> None:
         async with App(load_settings(tmp_path, environ, models=roles), environ=environ) as app:
             result = await app.run(Agent(name="a", model="short"), "hello")
 
-    assert result.error == "a: a's budget of 1 model calls has no room for a model call: 1 are spent"
+    assert result.error == "a: a's budget of 1 model calls has no room for a model call: 1 used"
 
 
 async def test_all_agents_share_the_limits_of_a_provider(tmp_path: Path) -> None:

@@ -292,7 +292,7 @@ async def test_two_tools_of_one_name_are_refused(studio: Studio, tmp_path: Path)
     async with studio.app() as app:
         result = await app.run(lead, "go", repo=tmp_path, agents=studio.agents.values())
 
-    assert result.error == "lead: two of its tools are called grep; rename the agent or function"
+    assert result.error == "lead: two of its tools are named grep; rename the agent or function"
 
 
 async def test_a_message_sent_during_a_turn_is_repeated_when_the_session_is_revived(studio: Studio) -> None:

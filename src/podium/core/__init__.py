@@ -1,1 +1,1 @@
-"""The rules of execution: operations, sessions, timelines, permissions and budgets. No process, HTTP, SQL or git."""
+"""The execution rules: operations, sessions, timelines, permissions and budgets. No process, HTTP, SQL or git."""

@@ -1,11 +1,11 @@
-"""Budgets: what the operations of a run may use, as the same tree as the run itself.
+"""Budgets: limits on what the operations of a run may use, arranged in the same tree as the run.
 
-A limit holds for an operation and all below it. Before each model call an estimate is reserved
-all the way up, so that parallel agents cannot overdraw together; afterwards the recorded usage
-counts instead. What was used is read off the timeline, so a resumed run remembers it. A limit
-that is reached is a hard stop. A worker that is sent away is lent its part, which is kept for it
-until it returns; then what it used counts. The limits of the run as a whole can be changed while it works:
-what was refused before stays refused, and the next call finds the new ones.
+A limit applies to an operation and everything below it. Before each model call, an estimate is
+reserved at every level up to the run, so that parallel agents cannot overspend together; afterwards
+the recorded usage counts instead. Usage is computed from the timeline, so a resumed run keeps its
+totals. Reaching a limit is a hard stop. A worker gets its own share, which stays reserved until the
+worker returns; then its actual usage counts. The limits of the whole run can be changed while it
+works: calls that were refused stay refused, and the next call uses the new limits.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ..values.usage import NO_USAGE, Usage
 from .timeline import Timeline
 
 USAGE_FIELDS = {"usd": "usd", "tokens": "tokens", "turns": "calls"}
-"""What limits are counted by: of a budget's names, those of the usage."""
+"""The field of Usage that each limit of a Budget is compared with."""
 LIMIT_UNITS = {"usd": "USD", "tokens": "tokens", "turns": "model calls"}
 
 BUDGET_UNCHANGED = "the budget stays as it is"
-"""How the notice begins that a change of a run's limits came to nothing."""
+"""The beginning of the notice that a change of a run's limits was rejected."""
 
 
 class Allowance:
-    """What one operation may use, within what is above it. `path` is empty for the whole run."""
+    """What one operation may use, within the allowances above it. `path` is empty for the whole run."""
 
     def __init__(
         self, timeline: Timeline, path: str, budget: Budget | None, *, of: str, above: Allowance | None = None
@@ -48,22 +48,22 @@ class Allowance:
                 self.change_limits(change.budget)
 
     def for_operation(self, path: str, budget: Budget | None, *, of: str) -> Allowance:
-        """The allowance of an operation below; the same one where it has no budget of its own."""
+        """Return the allowance of an operation below; it is this one if the operation has no budget of its own."""
         return self if budget is None else Allowance(self.timeline, path, budget, of=of, above=self)
 
     def change_limits(self, limits: Budget) -> None:
-        """Hold to these limits from the next call on, and to the others as before."""
+        """Apply these limits from the next call on; limits that are not given stay."""
         self.budget = override_limits(self.budget, limits)
 
     @property
     def limits_money(self) -> bool:
-        """Whether anything up the tree limits money, so that prices must be known."""
+        """Whether this or any allowance above limits money, so that prices must be known."""
         return any(one.budget is not None and one.budget.usd is not None for one in self._iter_with_parents())
 
     @contextmanager
     def reserve_call(self, estimate: Usage, *, agent: str) -> Iterator[None]:
-        """Room for one model call; raises Failed where there is none."""
-        # Those without limits count along: they may be given some before the call is over.
+        """Reserve the estimate of one model call while the block runs. Raises AgentFailed if it exceeds a limit."""
+        # Allowances without limits are counted too: they may get limits before the call is over.
         limits = list(self._iter_with_parents())
         for limit in limits:
             if (stop := limit._explain_exceeded_limit(estimate)) is not None:
@@ -77,10 +77,10 @@ class Allowance:
                 limit._reserved = _subtract_usage(limit._reserved, estimate)
 
     def compute_worker_budget(self, own: Budget | None, *, share: float, agent: str) -> Budget | None:
-        """What a worker may use that is sent from here; None where nothing is limited.
+        """Return the budget for a worker started from here; None if nothing is limited.
 
-        It has its own budget as far as there is room for that; where it has none, a share of what is left.
-        Raises Failed where nothing is left.
+        For each limit, the worker gets what its own budget asks for, up to what remains; if its budget does
+        not say, it gets a share of what remains. Raises AgentFailed if nothing remains.
         """
         granted_limits: dict[str, Any] = {}
         for name, left in self._remaining_limits().items():
@@ -88,14 +88,14 @@ class Allowance:
             granted = min(left, left * share if wanted is None else wanted)
             granted_limits[name] = granted if name == "usd" else min(int(left), max(1, int(granted)))
             if granted_limits[name] <= 0:
-                message = f"nothing of the budget is left for a worker: {left:,.6g} {LIMIT_UNITS[name]}"
+                message = f"no budget left for a worker: {left:,.6g} {LIMIT_UNITS[name]} remaining"
                 raise AgentFailed(Failure(kind="budget", agent=agent, message=message))
         if (files := self._remaining_files()) is not None:
             granted_limits["files_changed"] = files
         return Budget(**granted_limits) if granted_limits else None
 
     def _remaining_limits(self) -> dict[str, float]:
-        """What is neither spent nor kept for somebody, of each limit that holds here."""
+        """Return what is neither used nor reserved, for each limit that applies here."""
         left: dict[str, float] = {}
         for one in self._iter_with_parents():
             for limit, used, kept, name in one._iter_limits():
@@ -104,13 +104,13 @@ class Allowance:
         return left
 
     def _remaining_files(self) -> int | None:
-        """How many files may still be changed; None where that is not limited. Nothing is kept of them."""
+        """Return how many more files may be changed; None if that is not limited. Files are never reserved."""
         limits = [(one, one.budget.files_changed) for one in self._iter_with_parents() if one.budget is not None]
         left = [most - len(one.timeline.files_changed_below(one.path)) for one, most in limits if most is not None]
         return max(0, min(left)) if left else None
 
     def require_file_budget(self, files: set[str], *, agent: str) -> None:
-        """Room for changing these files; raises Failed where there is none."""
+        """Raise AgentFailed if changing these files would exceed a limit."""
         for limit in self._iter_with_parents():
             most = None if limit.budget is None else limit.budget.files_changed
             if most is None:
@@ -129,19 +129,16 @@ class Allowance:
             place = place._parent
 
     def _explain_exceeded_limit(self, estimate: Usage) -> str | None:
-        """Why no further call of this size may be made; None where it may."""
+        """Return why a call with this estimate would exceed a limit; None if it would not."""
         for limit, used, kept, name in self._iter_limits():
             coming = kept + getattr(estimate, USAGE_FIELDS[name])
             if limit is not None and used + coming > limit:
                 unit = LIMIT_UNITS[name]
-                return (
-                    f"{self._owner_label} budget of {limit:,g} {unit} has no room for a model call: "
-                    f"{used:,.6g} are spent"
-                )
+                return f"{self._owner_label} budget of {limit:,g} {unit} has no room for a model call: {used:,.6g} used"
         return None
 
     def _iter_limits(self) -> Iterator[tuple[float | None, float, float, str]]:
-        """Of each limit that there can be: the limit, what is spent, what is kept for what is under way, its name."""
+        """Yield for each kind of limit: the limit, what is used, what is reserved, and its name."""
         if self.budget is None:
             return
         spent, lent = self.timeline.usage_below(self.path), self.timeline.worker_budgets_below(self.path)
@@ -155,7 +152,7 @@ class Allowance:
 
 
 def override_limits(budget: Budget | None, limits: Budget) -> Budget:
-    """A budget with these limits in the place of its own; those that are left out stay."""
+    """Return the budget with these limits in place of its own; limits that are not given stay."""
     if budget is None:
         return limits
     return structs.replace(
@@ -164,7 +161,7 @@ def override_limits(budget: Budget | None, limits: Budget) -> Budget:
 
 
 def combine_strictest(budget: Budget | None, limits: Budget | None) -> Budget | None:
-    """A budget in which of each two limits the smaller one holds."""
+    """Return a budget with the smaller of each two limits."""
     if budget is None or limits is None:
         return budget or limits
     both = zip(structs.astuple(budget), structs.astuple(limits), strict=True)

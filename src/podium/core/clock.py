@@ -1,7 +1,7 @@
-"""The time limits of a run, which stand still while a person is waited for.
+"""Timeouts that pause while a run waits for a person.
 
-An agent is not late because somebody is thinking about its question: waiting for a person stops
-every limit around the place that waits, and what is left of it goes on afterwards.
+The time a person takes to answer does not count against an agent. Waiting for a person pauses every
+timeout that encloses the waiting scope; the remaining time continues afterwards.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from anyio import CancelScope
 
 
 class PausableTimeout:
-    """One limit: the block that it cancels, and the moment at which it does."""
+    """A timeout that can be paused: a cancel scope and its deadline."""
 
     __slots__ = ("_pause_count", "_paused_at", "_remaining", "_started_at", "paused_seconds", "scope")
 
     def __init__(self, deadline: float) -> None:
         self.scope = CancelScope(deadline=deadline)
         self.paused_seconds = 0.0
-        """How long it has stood still so far."""
+        """How long the timeout has been paused so far."""
         self._started_at = monotonic()
         self._pause_count = 0
         self._paused_at = 0.0
         self._remaining = 0.0
 
     def move_deadline(self, deadline: float) -> None:
-        """Move the moment, now or when the limit goes on."""
+        """Set a new deadline; while paused, it takes effect on resume."""
         if self._pause_count:
             self._remaining = deadline - self._paused_at
         else:
             self.scope.deadline = deadline
 
     def set_duration(self, seconds: float) -> None:
-        """Let it last so long in all, without the time that it stood still."""
+        """Set the total duration, not counting the time spent paused."""
         self.move_deadline(self._started_at + self.paused_seconds + seconds)
 
     def pause(self) -> None:
-        """Let no time pass until `go_on` was called as often."""
+        """Stop the clock until `resume` has been called once for each `pause`."""
         if self._pause_count == 0:
             self._paused_at = monotonic()
             self._remaining = self.scope.deadline - self._paused_at
@@ -48,7 +48,7 @@ class PausableTimeout:
         self._pause_count += 1
 
     def resume(self) -> None:
-        """Go on with the time that was left."""
+        """Undo one `pause`; the last one restarts the clock with the remaining time."""
         self._pause_count -= 1
         if self._pause_count == 0:
             now = monotonic()
@@ -57,21 +57,21 @@ class PausableTimeout:
 
 
 class RunTimeouts:
-    """The limits that hold now, by the place in the run's tree that they hold for."""
+    """The active timeouts of a run, each with the scope path that it applies to."""
 
     def __init__(self) -> None:
         self._timeouts: dict[PausableTimeout, str] = {}
 
     @contextmanager
     def apply_timeout(self, place: str, seconds: float) -> Iterator[PausableTimeout]:
-        """The block may take this long; where it took longer its `scope` has caught the cancellation."""
+        """Limit the block to `seconds`; if it takes longer, the timeout's `scope` catches the cancellation."""
         timeout = PausableTimeout(monotonic() + seconds)
         with self.track_timeout(timeout, place), timeout.scope:
             yield timeout
 
     @contextmanager
     def track_timeout(self, timeout: PausableTimeout, place: str) -> Iterator[None]:
-        """A limit of the caller's own stands still, too, while this block is open."""
+        """Let `pause_timeouts` also pause a timeout of the caller's while the block runs."""
         self._timeouts[timeout] = place
         try:
             yield
@@ -80,7 +80,7 @@ class RunTimeouts:
 
     @contextmanager
     def pause_timeouts(self, place: str) -> Iterator[None]:
-        """Somebody at this place waits for a person."""
+        """Pause every timeout that encloses this scope while the block waits for a person."""
         enclosing = [limit for limit, of in self._timeouts.items() if f"{place}/".startswith(f"{of}/")]
         for limit in enclosing:
             limit.pause()

@@ -1,8 +1,8 @@
-"""Memory: what was said in an earlier run, as the agents of the next one recall it.
+"""The conversation history that a run inherits from the earlier run it continues.
 
 A conversation is a chain of runs, each of which names the one before it. An agent that answered
-alone recalls its turns with all the steps that it took in them; what came of several agents is
-recalled as what the person asked and was answered.
+alone gets its earlier turns with all their steps. When several agents worked on the answer, the
+history contains only the person's request and the final answer.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ UNFINISHED_MARK = "[this was not finished]"
 
 
 class EarlierRun(NamedTuple):
-    """What was said in a run, and the run that it went on from; none where it was the first."""
+    """The turns of a run, and the run that it continued (empty for the first run of a conversation)."""
 
     turns: list[PastTurn]
     after: str
 
 
 def read_earlier_run(rows: Sequence[JournalRow]) -> EarlierRun:
-    """What a run that is over, or at rest, has to tell."""
+    """Read the turns of a run that has ended or that no process is working on."""
     started = decode_entry(rows[0].line).event
     assert isinstance(started, RunStarted)
     return EarlierRun(list(_iter_past_turns(rows, started)), started.after)
@@ -41,7 +41,7 @@ def _iter_past_turns(rows: Sequence[JournalRow], started: RunStarted) -> Iterato
         return
     timeline = Timeline(rows[0].run, _ReadOnlyLease())
     timeline.load(rows)
-    # With the digest as it was written: nothing is done again here, so this release need not make the same.
+    # Use the recorded digest: nothing is executed again here, so this release need not compute the same one.
     place = Scope(timeline, started.agent, operation=started.agent, digest=begun.digest)
     first = started.agents[0]
     is_alone = first.team is None and first.router is None and first.handoff is None
@@ -56,19 +56,19 @@ def _iter_past_turns(rows: Sequence[JournalRow], started: RunStarted) -> Iterato
 
 
 def _join_partial_answer(last: JournalRow) -> str:
-    """What there is of an answer that never came to its end."""
+    """Join the parts of an answer that was not finished."""
     ended = decode_entry(last.line).event
     parts = ended.parts if isinstance(ended, RunEnded) else ()
     return "\n\n".join([*(part.text for part in parts if part.text.strip()), UNFINISHED_MARK])
 
 
 class _ReadOnlyLease:
-    """The lease on a run that is only read."""
+    """A lease that refuses to write, for a run that is only read."""
 
     epoch = 0
 
     def append(self, row: JournalRow, *, survives_power_loss: bool, mail: int | None) -> None:
-        raise JournalMismatch(f"run {row.run} is only read here, and nothing can be added to it")
+        raise JournalMismatch(f"run {row.run} is open for reading only; nothing can be written to it")
 
     async def wait_written(self, *, is_alone: bool = True) -> None:
-        """There is nothing to write."""
+        """Return at once: nothing is ever queued."""

@@ -1,7 +1,8 @@
-"""What thinks, as the core sees it: an engine opens minds, a mind is asked and answers in pieces.
+"""The engine interface: an engine opens engine sessions, and an engine session streams its reply as pieces.
 
-How an engine thinks is its own affair: a model over HTTP, another vendor's agent in a process, a
-script. What it says becomes pieces, and what must not happen twice goes through the turn's scope.
+How an engine produces replies is up to the engine: a model over HTTP, another vendor's agent in a
+process, a script. Its output arrives as pieces. Anything that must not happen twice is recorded
+under the turn's scope.
 """
 
 from __future__ import annotations
@@ -18,42 +19,42 @@ from ..values.event import ToolUse
 from .budget import Allowance
 from .scope import Scope
 
-# Pieces of a reply, in the order in which they happen. They are made by the thousand each second,
-# and a Struct is made five times as fast as a frozen dataclass.
+# Pieces of a reply, in the order in which they arrive. Thousands are created per second, and creating
+# a Struct is five times as fast as creating a frozen dataclass.
 
 
 class Text(Struct, frozen=True, gc=False):
-    """More of the reply."""
+    """The next piece of the reply's text."""
 
     text: str
 
 
 class Reasoning(Struct, frozen=True, gc=False):
-    """More of the thinking before the reply; never part of the answer."""
+    """The next piece of the model's reasoning; never part of the answer."""
 
     text: str
 
 
 class ToolStarted(Struct, frozen=True):
-    """A tool runs from here on."""
+    """A tool call has started."""
 
     call: ToolUse
 
 
 class ToolFinished(Struct, frozen=True, gc=False):
-    """The tool with this call's id is done."""
+    """The tool call with this id has finished."""
 
     id: str
 
 
 class Superseded(Struct, frozen=True, gc=False):
-    """The text since the last tool, or since the start, is void: it is being said again."""
+    """The text since the last tool call, or since the start, is void; the engine sends it again."""
 
 
 class Finished(Struct, frozen=True, gc=False):
-    """The mind has said what it had to say. `stop` is its own word for why.
+    """The engine finished its reply; `stop` is the provider's stop reason.
 
-    With `by_tool` a tool had the last word, and no text is owed.
+    With `by_tool`, a tool call ended the turn and the reply may be empty.
     """
 
     stop: str = ""
@@ -61,7 +62,7 @@ class Finished(Struct, frozen=True, gc=False):
 
 
 class Postponed(Struct, frozen=True, gc=False):
-    """Nothing will be said for this many seconds, and nobody should wonder."""
+    """The engine will be silent for this many seconds, for example while it waits to retry."""
 
     seconds: float
 
@@ -74,9 +75,9 @@ Piece = Text | Reasoning | ToolStarted | ToolFinished | Superseded | Postponed |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnswer:
-    """What a tool says to the model; with `ends_turn` the model is not asked again.
+    """A tool's result for the model; with `ends_turn`, the model is not called again in this turn.
 
-    `refusal` is why nothing was done, for people, where that was not allowed.
+    If the call was not permitted, `refusal` is the reason to show to people.
     """
 
     text: str
@@ -87,12 +88,12 @@ class ToolAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """Something a mind may call while it thinks.
+    """A tool that an engine session may call during a turn.
 
-    A resumed turn calls `answer` again for calls that were already answered. So it is either
-    free of effects, or has them as steps of the scope it is given. With `is_step` the call is the
-    step: an answer that is on the timeline is taken from there. Calls of one reply run side by side
-    where the tool `is_parallel`, and otherwise in their order.
+    A resumed turn calls `answer` again for calls that were already answered. So `answer` either has no
+    effects or records them as steps of the scope it is given. With `is_step`, the call itself is the
+    step: an answer that is on the timeline is returned from there. The calls of one reply run
+    concurrently if the tool `is_parallel`, and in order otherwise.
     """
 
     name: str
@@ -104,11 +105,11 @@ class Tool:
     is_parallel: bool = True
 
 
-# Minds
+# Engine sessions
 
 
 class PastTurn(Struct, frozen=True, kw_only=True):
-    """A turn that is over: its prompt, its reply, and where its steps are recorded."""
+    """A finished turn: its prompt, its reply, and the scope under which its steps are recorded."""
 
     prompt: str
     reply: str
@@ -116,9 +117,9 @@ class PastTurn(Struct, frozen=True, kw_only=True):
 
 
 class EngineSessionSpec(Struct, frozen=True, kw_only=True):
-    """Everything a mind is made of. A revived session gets the same spec, with its history.
+    """Everything an engine needs to open an engine session. A revived session gets the same spec, with its history.
 
-    `schema` is the JSON schema of its answer, where it has one; `allowance` what it may use.
+    `schema` is the JSON schema of the answer, if there is one; `allowance` is the budget for its model calls.
     """
 
     agent: Agent
@@ -131,26 +132,26 @@ class EngineSessionSpec(Struct, frozen=True, kw_only=True):
 
 
 class EngineSession(Protocol):
-    """One conversation."""
+    """One conversation with an engine."""
 
     @property
     def is_restored(self) -> bool:
-        """Whether its engine brought it back from a memory of its own, and it may turn out to be dead."""
+        """Whether the engine restored the session from its own storage, in which case it may not respond."""
         ...
 
     def ask(self, prompt: str, turn: Scope) -> AbstractAsyncContextManager[AsyncIterator[Piece]]:
-        """Put a prompt to it. Leaving the block early cancels the reply."""
+        """Send a prompt and stream the reply. Leaving the block early cancels the reply."""
         ...
 
 
 class Engine(Protocol):
-    """Where minds come from."""
+    """Opens engine sessions."""
 
     @property
     def name(self) -> str:
-        """The engine and what it thinks with, as people see it: `openai:gpt-5-mini`, `rehearsal`."""
+        """The name of the engine and its model, as shown to people: `openai:gpt-5-mini`, `rehearsal`."""
         ...
 
     def open(self, spec: EngineSessionSpec) -> AbstractAsyncContextManager[EngineSession]:
-        """A mind for one session, put away when the block ends."""
+        """Open an engine session; it is closed when the block ends."""
         ...

@@ -1,8 +1,8 @@
-"""Keeping minds open: each in a task of its own, from its opening to its end.
+"""Tasks that keep engine sessions open: one task per session, from opening to closing.
 
-An engine may hold task groups and cancel scopes while a mind is open, and those must end in the
-task and in the order in which they began. A session opens its mind inside one limit and puts it
-away outside of it; so somebody else has to hold it.
+An engine may hold task groups and cancel scopes while a session is open. Those must be exited in the
+task that entered them, in reverse order. An agent's session opens its engine session inside a timeout
+and closes it outside, so a separate task has to hold it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CLOSE_SECONDS = 10.0
 
 
 class OpenEngineSession:
-    """An open mind, and the way to put it away; `task` is None where nothing is held open."""
+    """An open engine session and the task that holds it; `task` is None if nothing needs to be closed."""
 
     __slots__ = ("_task", "engine_session")
 
@@ -29,7 +29,7 @@ class OpenEngineSession:
         self._task = task
 
     async def aclose(self) -> None:
-        """Put it away, however long it takes to go, but not for ever."""
+        """Close the engine session; after CLOSE_SECONDS, cancel the task that holds it."""
         if self._task is not None:
             self._task.close_asked.set()
             with move_on_after(CLOSE_SECONDS, shield=True):
@@ -38,7 +38,7 @@ class OpenEngineSession:
 
 
 class EngineSessionTask:
-    """The task that holds a mind open."""
+    """The task that holds an engine session open."""
 
     def __init__(self) -> None:
         self.close_asked = Event()
@@ -47,14 +47,14 @@ class EngineSessionTask:
 
 
 class EngineSessionTasks:
-    """Holds minds in a task group that outlives the sessions; `noticed` hears of those that went badly."""
+    """Holds engine sessions in a task group that outlives them; `on_notice` is called if closing one fails."""
 
     def __init__(self, group: TaskGroup, *, on_notice: Callable[[str], object]) -> None:
         self._group = group
         self._on_notice = on_notice
 
     async def open(self, opening: AbstractAsyncContextManager[EngineSession]) -> OpenEngineSession:
-        """The mind that this opens; what goes wrong with the opening is raised here."""
+        """Open an engine session and return it; errors while opening are raised here."""
         if isinstance(opening, nullcontext):
             return OpenEngineSession(opening.enter_result, None)
         opened = await self._group.start(self._hold_open, opening)
@@ -77,6 +77,6 @@ class EngineSessionTasks:
         except Exception as error:
             if not is_open:
                 raise
-            self._on_notice(f"a mind was not put away in good order: {type(error).__name__}: {error}")
+            self._on_notice(f"an engine session did not close cleanly: {type(error).__name__}: {error}")
         finally:
             task.closed.set()

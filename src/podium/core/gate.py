@@ -1,9 +1,9 @@
-"""The gate: the one door through which agents act on the outside.
+"""The gate: every action of an agent on the outside passes through it.
 
-Policy, then a person where the policy says so, then the intent on the timeline, then the deed. A
-tool that acts is given to a mind through the gate of its operation, and runs nowhere else. What a
-person approved is what is done: the deed is made ready again after the answer, and one that came
-out different is asked about anew.
+It checks the policy, asks a person if the policy says so, records the intent on the timeline, then
+runs the call. Engine sessions get acting tools only through the gate of their operation. Podium
+executes exactly what a person approved: the call is prepared again after the answer, and if it came
+out different, the person is asked again.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ from .rate_limit import RateLimit
 from .scope import Scope
 from .timeline import Denial
 
-# What acting tools are
+# Acting tools
 
 
 class InvalidCall(Exception):
-    """A call that cannot be made as it is; its text tells the model what would work."""
+    """A tool call that cannot be executed as given; the message tells the model what would work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCall:
-    """One call of an acting tool, made ready: all that it would do, and the doing of it.
+    """A call of an acting tool, ready to execute: what it would do, and the function that does it.
 
-    `arguments` are the call's in canonical form, paths resolved; rules decide on them. `inputs` and
-    `outputs` are hashes of the files that it changes, before and after. `shown` is what a person
-    who is asked sees besides the arguments, such as a diff; `sandbox` what bounds a command. What only
-    reads leaves nothing to undo; what is repeatable may be done again, too.
+    `arguments` are the call's arguments in canonical form, with paths resolved; rules are matched against
+    them. `inputs` and `outputs` are hashes of the files that the call changes, before and after. `shown`
+    is what a person sees besides the arguments when asked for permission, such as a diff. `sandbox`
+    describes the sandbox of a command. A read-only call has no effects; a repeatable call may be
+    executed again without harm.
     """
 
     arguments: Mapping[str, Any]
@@ -71,25 +72,25 @@ class ActingTool(Protocol):
 
     @property
     def timeout(self) -> float:
-        """How many seconds the deed may take."""
+        """How many seconds a call may take."""
         ...
 
     @property
     def is_parallel(self) -> bool:
-        """Whether several calls may be under way at once: so for what only reads."""
+        """Whether several calls may run at once, as for tools that only read."""
         ...
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
-        """The call made ready, with nothing done yet. Raises Unfit."""
+        """Prepare a call without executing it. Raises InvalidCall."""
         ...
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        """What to say of an action that had begun when its process died; None where it can simply be done (again)."""
+        """Return the answer for an action that was running when its process died; None if it can be executed again."""
         ...
 
 
 def make_interrupted_answer(tool: str) -> ToolAnswer:
-    """What to say of an action of which nobody knows how far it came."""
+    """Return the answer for an action that was interrupted at an unknown point."""
     return ToolAnswer(
         text=f"{tool} was interrupted when its process died. It may have run in part or whole, and was not "
         "started again: look at what is there before you repeat it.",
@@ -100,11 +101,11 @@ def make_interrupted_answer(tool: str) -> ToolAnswer:
 # The gate
 
 JudgeAction = Callable[[Action, int], Verdict]
-"""What the rules say about an action that changes so many lines."""
+"""Returns the verdict of the rules on an action that changes this many lines."""
 
 
 class Gate:
-    """The door of one operation. `unattended` is None where somebody is there."""
+    """The gate of one operation. `unattended` is None if a person is there to answer."""
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class Gate:
         self._approval_seconds = approval_seconds
 
     def wrap_tool(self, acting: ActingTool, *, is_given: bool = False) -> Tool:
-        """The tool as a mind may have it. One that is given in code may be used where no rule says otherwise."""
+        """Wrap an acting tool for an engine session. With `is_given` (from code), it is allowed if no rule matches."""
 
         async def answer_call(call: ToolUse, place: Scope) -> ToolAnswer:
             return await self._answer_call(acting, call, place, is_given=is_given)
@@ -161,7 +162,7 @@ class Gate:
     async def perform(
         self, place: Scope, acting: ActingTool, call: ToolUse, prepared: PreparedCall, *, is_given: bool = False
     ) -> ToolAnswer:
-        """Do it if it may be done: policy, ask, intent, act. The outcome is recorded by whoever called the tool."""
+        """Execute a call if it is permitted: policy, ask, intent, act. The caller of the tool records the outcome."""
         await self._rate_limit.acquire()
         action = self._build_action(place, call, prepared)
         verdict = self._judge(action, prepared.changed_lines)
@@ -187,7 +188,7 @@ class Gate:
     async def permit(
         self, place: Scope, action: Action, *, reason: str, shown: str
     ) -> tuple[PermissionAnswered, Action]:
-        """A person's answer, and the action as it was put to them; where nobody is there it is a refusal."""
+        """Return a person's answer and the action they were asked about; the answer is a denial if nobody is there."""
         timeline = place.timeline
         if action.repeat_key in timeline.approvals:
             return PermissionAnswered(id="", decision="run", by=timeline.approvals[action.repeat_key]), action
@@ -232,7 +233,7 @@ class Gate:
 
     async def _execute_call(self, place: Scope, prepared: PreparedCall) -> ToolAnswer:
         if prepared.is_read_only or prepared.is_repeatable:
-            # Nothing is lost where this is done again, so it need not wait until what led to it is written.
+            # Executing this again does no harm, so it need not wait until the entries before it are written.
             await place.timeline.wait_while_paused()
             return await prepared.act()
         async with place.timeline.effect:
@@ -266,7 +267,7 @@ def _deny_request(asked: PermissionAsked, why: str) -> PermissionAnswered:
 
 
 def _has_expired(asked: PermissionAsked, answered: PermissionAnswered | QuestionAnswered | None) -> bool:
-    """Whether a request has expired without an answer in time, and has to be put anew."""
+    """Return whether a request expired without an answer in time and has to be made again."""
     expires = asked.action.expires_at
     if not expires or (isinstance(answered, PermissionAnswered) and not answered.is_allowed):
         return False
@@ -275,7 +276,7 @@ def _has_expired(asked: PermissionAsked, answered: PermissionAnswered | Question
 
 def _describe_denial(denial: Denial, now: float) -> str:
     why = f": {denial.comment}" if denial.comment else ""
-    return f"{denial.by} refused this to {denial.agent} {_format_age(now - denial.at)}{why}"
+    return f"{denial.by} denied this to {denial.agent} {_format_age(now - denial.at)}{why}"
 
 
 def _format_age(seconds: float) -> str:

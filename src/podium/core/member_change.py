@@ -1,6 +1,6 @@
-"""Changing an agent of a run that is under way: it holds from that agent's next part on.
+"""Changing an agent while its run is in progress: the change applies from the agent's next operation on.
 
-A part that began before the change goes on as it began, also when it is resumed after it.
+An operation that started before the change continues unchanged, even if it is resumed after the change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .scope import Scope
 
 
 def apply_recorded_change(agent: Agent, place: Scope) -> Agent:
-    """The agent as it works at this place: with the change that was in force when its part began."""
+    """Return the agent with the change that was in force when its operation at this scope started."""
     changes = place.timeline.member_changes
     if not changes:
         return agent
@@ -24,5 +24,5 @@ def apply_recorded_change(agent: Agent, place: Scope) -> Agent:
 
 
 def apply_change(agent: Agent, change: MemberChanged) -> Agent:
-    """The agent with what a change says; what it leaves empty stays."""
+    """Return the agent with a change applied; empty fields of the change leave the agent as it is."""
     return structs.replace(agent, model=change.model or agent.model, prompt=change.prompt or agent.prompt)

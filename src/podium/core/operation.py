@@ -1,11 +1,11 @@
-"""An operation: one agent's part of a run, and the whole shape of running an agent.
+"""Operations: one agent's part of a run, from request to answer.
 
-Advice, then the agent's own way of working, then the handoff. The three ways are handed in: this
-module knows no pattern. What a pattern starts is again an operation, so that anything nests in
-anything. An operation is a step like any other: one that is over is answered from the timeline.
+An operation takes advice, does the agent's own work, then hands off. The patterns for these three
+phases are passed in; this module knows none of them. Patterns start operations in turn, so patterns
+nest freely. An operation is a step: if its outcome is on the timeline, the answer comes from there.
 
-Whoever cuts work short records that. An operation that is cancelled writes nothing by itself, so
-that an interrupted process leaves work that can be resumed.
+The code that cancels an operation records why. A cancelled operation writes nothing itself, so that
+an interrupted process leaves work that can be resumed.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ from .timeline import Timeline
 
 NO_RULES = Rules()
 STOP_SECONDS = 5.0
-"""How long workers that are called back are waited for."""
+"""How long to wait for workers that were asked to stop."""
 
 
 class ExecutionPatterns(Protocol):
-    """How agents take advice, do their own part and hand off."""
+    """The patterns by which agents take advice, do their own work and hand off."""
 
     async def advise(self, op: Operation, request: Request) -> Request:
-        """The request with what advisors have to say about it."""
+        """Return the request with the advice of the agent's advisors added."""
         ...
 
     async def perform(self, op: Operation, request: Request) -> Answer:
-        """What the agent makes of the request."""
+        """Return the agent's own answer to the request."""
         ...
 
     async def hand_off(self, op: Operation, request: Request, answer: Answer) -> Answer:
-        """What the next agent makes of the answer; the answer itself where there is no next."""
+        """Return the next agent's answer; if there is no next agent, return `answer` itself."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What the operations of one run share."""
+    """What all operations of a run share."""
 
     timeline: Timeline
     agents: Mapping[str, Agent]
@@ -70,31 +70,31 @@ class RunContext:
     engine_for: Callable[[Agent], Engine]
     session_tasks: EngineSessionTasks
     offer_tools: Callable[[Operation], Awaitable[tuple[Tool, ...]]]
-    """The tools that act on the outside, as an operation's agent may have them."""
+    """Returns the acting tools that an operation's agent may use."""
     make_check_tool: Callable[[tuple[str, ...]], ActingTool] | None = None
-    """How commands are run on a clean checkout of the work; None where there is no repository."""
+    """Makes the tool that runs commands on a clean checkout of the work; None if there is no repository."""
     get_placement: Callable[[], Placement] | None = None
-    """The way to workers; None where there is no repository for them."""
+    """Returns the placement that starts workers; None if there is no repository for them."""
     build_system_prompt: Callable[[Agent], str] = attrgetter("prompt")
-    """What an agent is told about itself before anything else."""
+    """Builds an agent's system prompt."""
     allowance: Allowance
     rules: Rules = NO_RULES
     mode: Mode = "default"
     directory: str = ""
     unattended: Unattended | None = "deny"
-    """What becomes of what agents ask; None where somebody is there to answer."""
+    """How requests and questions of agents are handled without a person; None if a person is there to answer."""
     turn_limits: TurnLimits = DEFAULT_TURN_LIMITS
     earlier_turns: tuple[PastTurn, ...] = ()
-    """What was said before this run, in those that it goes on from."""
+    """The turns of the earlier runs that this run continues."""
     rate_limits: dict[str, RateLimit] = field(default_factory=dict)
-    """How often each agent, by name, has acted of late."""
+    """The rate limit of each agent, by name."""
 
     def rate_limit_for(self, agent: str) -> RateLimit:
-        """The pace of an agent, wherever in the run it works."""
+        """Return an agent's rate limit, shared by all its operations in the run."""
         return self.rate_limits.setdefault(agent, RateLimit(self.turn_limits.tool_calls_a_minute))
 
     def root_operation(self, agent: str) -> Operation:
-        """The operation that a run begins with."""
+        """Return the first operation of the run."""
         return Operation(self, self.agents[agent], path=agent, trigger="request", parent=None)
 
 
@@ -117,21 +117,21 @@ class Operation:
         self.parent = parent
         self.scope = Scope(context.timeline, path, operation=path, digest="")
         self.request = Request(text="")
-        """What this agent was asked, before any advice."""
+        """The request to this agent, before any advice."""
         above: Operation | RunContext = context if parent is None else parent
         self.allowance: Allowance = above.allowance.for_operation(path, agent.budget, of=agent.name)
         self.rules: Rules = _narrow_rules(above.rules, agent)
-        """What is allowed to this agent: never more than to whoever started it."""
+        """The permission rules of this agent; never more permissive than those of the operation above."""
         self.coordination_tools: tuple[Tool, ...] = ()
-        """Tools for working with others that a pattern gives it."""
+        """Tools for working with other agents, set by a pattern."""
         self._context = context
         self._continues_from = after
         self._session: Session | None = None
 
     async def run(self, request: Request) -> Answer:
-        """The agent's answer, from the timeline where it has one; raises Failed where it came to nothing."""
+        """Return the agent's answer, from the timeline if it is there. Raises AgentFailed if the agent failed."""
         self.request = request
-        # Notes are words of ours around what is recorded elsewhere: a newer release may word them better.
+        # The digest leaves out notes: Podium writes them around recorded facts, and a newer release may reword them.
         self.scope.digest = compute_digest(self.agent, request.text, request.origin, self.trigger)
         ended = self.scope.find_outcome(OperationEnded) or self.scope.record_outcome(
             await self._run_within_budget(request)
@@ -141,7 +141,7 @@ class Operation:
         return Answer(text=ended.text, data=ended.data, parts=ended.parts)
 
     async def _run_within_budget(self, request: Request) -> OperationEnded:
-        """The whole of it, in the time that the agent has."""
+        """Run the operation within the agent's time budget."""
         self.scope.record(OperationStarted(agent=self.agent.name, trigger=self.trigger, request=request))
         seconds = None if self.agent.budget is None else self.agent.budget.seconds
         try:
@@ -159,7 +159,7 @@ class Operation:
         return OperationEnded(outcome="succeeded", text=answer.text, data=answer.data, parts=answer.parts)
 
     async def _produce_answer(self, request: Request) -> Answer:
-        """Advice, then the agent's own way of working, then the handoff: all there is to running an agent."""
+        """Take advice, do the agent's own work, then hand off."""
         patterns = self._context.patterns
         try:
             advised = await patterns.advise(self, request)
@@ -169,7 +169,7 @@ class Operation:
         return await patterns.hand_off(self, request, answer)
 
     async def run_as_part(self, request: Request, *, timeout: float | None = None) -> Part:
-        """How it went, with a failure as an outcome like any other; after `timeout` seconds it is cut short."""
+        """Run and return the outcome as a part, also if the agent fails; cancel it after `timeout` seconds."""
         try:
             with self.scope.timeline.timeouts.apply_timeout(self.scope.path, inf if timeout is None else timeout):
                 answer = await self.run(request)
@@ -185,9 +185,9 @@ class Operation:
     def child(
         self, agent: str | Agent, trigger: Trigger, *, at: Scope | None = None, after: Operation | None = None
     ) -> Operation:
-        """Another agent's part, started by this one; `at` a place below it, such as that of a tool call.
+        """Return an operation of another agent below this one; `at` is a scope below, such as that of a tool call.
 
-        `after` is an earlier part of the same agent, whose conversation it goes on with.
+        `after` is an earlier operation of the same agent, whose conversation it continues.
         """
         chosen = self.agents[agent] if isinstance(agent, str) else agent
         place = (at or self.scope).next_child(f"{trigger}:{chosen.name}")
@@ -196,28 +196,28 @@ class Operation:
 
     @property
     def placement(self) -> Placement | None:
-        """The way to workers; None where there is none."""
+        """The placement that starts workers, or None if there is none."""
         return None if self._context.get_placement is None else self._context.get_placement()
 
     async def stop_workers(self) -> None:
-        """End the workers that were sent from here or below and have not returned."""
+        """Stop the workers that were started here or below and have not returned."""
         runs = self._list_unreturned_workers()
         if not runs or self.placement is None:
             return
         await self.placement.stop_workers(runs)
         with move_on_after(STOP_SECONDS):
             for run in runs:
-                # What they have used counts, whoever wanted to hear their answer.
+                # Their usage counts even if nobody needs their answer any more.
                 self.scope.child(f"worker:{run}").record_outcome(await self.placement.wait_for_result(run))
 
     async def record_ended_workers(self) -> None:
-        """Count what workers have used that were sent from here or below and whose answer nobody wanted to hear."""
+        """Record the results of workers started here or below that ended unawaited, so that their usage counts."""
         for run in self._list_unreturned_workers():
             if self.placement is not None and (ended := await self.placement.poll_result(run)) is not None:
                 self.scope.child(f"worker:{run}").record_outcome(ended)
 
     def _list_unreturned_workers(self) -> list[str]:
-        """The workers that were sent from here or below and have not returned."""
+        """Return the runs of workers that were started here or below and have not returned."""
         prefix = f"{self.scope.path}/"
         return [
             run
@@ -227,27 +227,27 @@ class Operation:
 
     @property
     def duration(self) -> float:
-        """How long it took, by the timeline."""
+        """How many seconds it took, according to the timeline."""
         began = self.scope.timeline.outcome_time(f"{self.scope.path}/operation_started#1")
         ended = self.scope.timeline.outcome_time(self.scope.path)
         return 0.0 if began is None or ended is None else ended - began
 
     def past_turns(self) -> list[PastTurn]:
-        """The agent's own turns in this part and in those that it goes on from."""
+        """Return the agent's turns in this operation and in those that it continues."""
         return [*self._earlier_turns(), *read_past_turns(self.scope)]
 
     def _earlier_turns(self) -> list[PastTurn]:
-        """What the agent recalls of the time before this part; one that is called as a tool knows only its call."""
+        """Return the turns before this operation; an agent called as a tool gets none."""
         if self._continues_from is not None:
             return self._continues_from.past_turns()
         return [] if self.trigger == "tool" else list(self._context.earlier_turns)
 
     def session(self, *tools: Tool, max_turns: int | None = None) -> Session:
-        """The agent's own conversation in this operation, with these tools; put away when its part is done."""
+        """Return the agent's session in this operation, opened with these tools; it is closed with the operation."""
         if self._session is None:
             names = [tool.name for tool in tools]
             if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
-                raise self.make_error("failed", f"two of its tools are called {twice}; rename the agent or function")
+                raise self.make_error("failed", f"two of its tools are named {twice}; rename the agent or function")
             spec = EngineSessionSpec(
                 agent=self.agent,
                 system=self._context.build_system_prompt(self.agent),
@@ -272,7 +272,7 @@ class Operation:
 
     @cached_property
     def gate(self) -> Gate:
-        """The door through which this agent acts on the outside."""
+        """The gate through which this agent acts on the outside."""
         return Gate(
             self._judge_action,
             agent=self.agent.name,
@@ -289,7 +289,7 @@ class Operation:
         return check(action, rules, self._context.mode, changed_lines=changed_lines)
 
     async def run_checks(self, commands: tuple[str, ...], place: Scope) -> Checked:
-        """Whether commands pass on a clean checkout of the work as it is now, recorded at this place."""
+        """Run commands on a clean checkout of the current work, and record at this scope whether they passed."""
         if (known := place.find_outcome(Checked)) is not None:
             return known
         if self._context.make_check_tool is None:
@@ -297,16 +297,16 @@ class Operation:
             return place.record_outcome(Checked(commands=commands, passed=False, output=why))
         tool = self.gate.wrap_tool(self._context.make_check_tool(commands))
         answer = await tool.answer(ToolUse(id=place.path, name=tool.name, arguments={}), place)
-        # Nobody acts on what comes of it but those who read it, so that a refusal is told as they would tell it.
+        # No model called this tool, so a refusal is reported in the wording for people.
         output = f"they were not run: {answer.refusal}" if answer.refusal else answer.text
         return place.record_outcome(Checked(commands=commands, passed=not answer.is_error, output=output))
 
     async def offer_tools(self) -> tuple[Tool, ...]:
-        """The tools that its agent may act with, each through the gate."""
+        """Return the acting tools that the agent may use, each behind the gate."""
         return await self._context.offer_tools(self)
 
     def make_error(self, kind: FailureKind, message: str, *, so_far: str = "") -> AgentFailed:
-        """The error that says why this agent's part came to nothing, with what there is of an answer."""
+        """Return the error that this agent failed with this message; `so_far` is a partial answer."""
         return AgentFailed(Failure(kind=kind, agent=self.agent.name, message=message), so_far=so_far)
 
     async def _close_session(self) -> None:

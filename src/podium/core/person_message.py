@@ -1,4 +1,4 @@
-"""What the person says to an agent while it works: each message goes into one prompt, once."""
+"""Messages from the person to a working agent: each one is delivered in exactly one prompt."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .timeline import Timeline
 
 
 def find_delivered_messages(place: Scope) -> str:
-    """The messages that were delivered at this place; nothing where none were."""
+    """Return the text of the messages delivered at this scope, or an empty string."""
     known = place.child("messages").find_outcome(MessagesDelivered)
     return "" if known is None else known.text
 
 
 def deliver_messages(place: Scope, agent: str) -> str:
-    """What the person has said to the agent and no prompt has yet, delivered here."""
+    """Deliver the agent's undelivered messages at this scope and return their text."""
     if known := find_delivered_messages(place):
         return known
     waiting = place.timeline.list_undelivered(agent)
@@ -27,7 +27,7 @@ def deliver_messages(place: Scope, agent: str) -> str:
 
 
 def _format_message(message: MessageReceived, timeline: Timeline) -> str:
-    """A message with what came with it: texts in full, images as a mark in whose place a model is shown them."""
+    """Format a message with its attachments: text files in full, images as a marker that the engine replaces."""
     lines = [f"[message from {message.by or 'the person'}]{quote_lines(message.text)}"]
     for one in message.attachments:
         data = timeline.read_attachment(one.digest)

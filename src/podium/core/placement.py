@@ -1,7 +1,8 @@
-"""Placement: where work is done. Most of it is done here; some is sent to a worker in a process of its own.
+"""The placement interface: how a run starts workers and waits for them.
 
-What is sent is a run like any other. This process only waits for it, finds it again after a restart by the id
-that it wrote down before, and calls it back when the work is not wanted any more.
+A worker is a run like any other, in a process of its own. The parent run records the worker's run id before it
+starts it, so that it finds the worker again after a restart. It waits for the result, and stops the worker when
+the work is no longer needed.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from ..values.agent import Agent, Budget, Permissions
 from ..values.event import WorkerReturned, WorkerSent
 
 Idle = Callable[[], AbstractContextManager[None]]
-"""A block in which no time passes for whoever waits for a worker."""
+"""Returns a block in which the timeouts of the waiting caller are paused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementOptions:
-    """How a worker is to work: after those of these branches, with this model, within these limits, or only reading.
+    """Options of a worker: the branches whose workers it waits for, its model, its budget, whether it only reads.
 
-    What is left out is as its agent's own file says; limits only narrow what that says.
+    An option that is not given comes from the agent's file; a budget can only narrow the one given there.
     """
 
     after: tuple[str, ...] = ()
@@ -35,11 +36,11 @@ DEFAULT_OPTIONS = PlacementOptions()
 
 
 class Placement(Protocol):
-    """The way to workers, as a run sees it."""
+    """Starts workers for a run and waits for them."""
 
     @property
     def is_worker(self) -> bool:
-        """Whether the run is a worker's itself, and has a checkout of its own already."""
+        """Whether the run itself is a worker's, and so already has a checkout of its own."""
         ...
 
     async def send_worker(
@@ -52,24 +53,24 @@ class Placement(Protocol):
         options: PlacementOptions,
         restrictions: Permissions,
     ) -> None:
-        """Have a worker begin, as this agent or as the usual one; where it has begun already, nothing is done.
+        """Start a worker as this agent, or as the default one; do nothing if it was started already.
 
-        `held_to` is what whoever sends it must not do, or not without asking. Raises Mistake.
+        `restrictions` are the sender's rules for what is denied or needs permission. Raises Mistake.
         """
         ...
 
     async def wait_for_result(self, run: str, *, idle: Idle = nullcontext) -> WorkerReturned:
-        """How a worker ended; waits for it, `idle` while it waits itself: for its turn, or for a person."""
+        """Wait for a worker and return its result; enter `idle` while the worker is queued or waits for a person."""
         ...
 
     async def poll_result(self, run: str) -> WorkerReturned | None:
-        """How a worker ended; None while it has not."""
+        """Return a worker's result, or None if it has not ended."""
         ...
 
     async def describe_worker(self, run: str) -> str:
-        """How a worker stands, in a line."""
+        """Return a worker's state in one line."""
         ...
 
     async def stop_workers(self, runs: Sequence[str]) -> None:
-        """End workers that are not wanted any more."""
+        """Stop workers whose work is no longer needed."""
         ...

@@ -1,4 +1,4 @@
-"""Pace: how often something may begin within a minute. Whoever comes too often waits."""
+"""A rate limit: how many times something may start per minute. Callers above the limit wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MINUTE = 60.0
 
 
 class RateLimit:
-    """At most so many beginnings in any minute."""
+    """Allows at most `per_minute` starts within any 60 seconds."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class RateLimit:
         self._start_times: deque[float] = deque(maxlen=per_minute)
 
     async def acquire(self) -> None:
-        """Return when one more may begin."""
+        """Wait until one more may start."""
         while (
             len(self._start_times) == self._per_minute and (wait := self._start_times[0] + MINUTE - self._clock()) > 0
         ):

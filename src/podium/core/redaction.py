@@ -1,8 +1,7 @@
-"""Redaction: secrets that this process knows never reach the timeline, a model or a screen.
+"""Redaction: keeps the secrets that this process knows out of the timeline, prompts and output.
 
-Known are the keys of providers and other values of the environment whose names say that they are
-secret. Each is replaced by its variable's name in brackets. Forms of a secret that only mean it,
-such as base64, are not found.
+Known secrets are provider keys and environment variables whose names look secret. Each value is
+replaced by the variable's name in brackets. Encoded forms of a secret, such as base64, are not found.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ import msgspec
 
 SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(?:^|_)(?:API)?KEY$", re.IGNORECASE)
 MIN_KEY_LENGTH = 8
-"""A shorter key is a placeholder such as "x", and blotting it out would spoil every sentence."""
+"""A shorter key is a placeholder such as "x"; redacting it would garble ordinary text."""
 
 MIN_SECRET_LENGTH = 12
 
 
 class Redaction:
-    """What is blotted out: each secret by the name that takes its place."""
+    """Replaces secrets in text. `secrets` maps each secret value to the name that replaces it."""
 
     def __init__(self, secrets: Mapping[str, str] | None = None) -> None:
         self._names = {value: f"[{name}]" for value, name in (secrets or {}).items()}
@@ -32,7 +31,7 @@ class Redaction:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], key_names: Collection[str] = ()) -> Redaction:
-        """What is secret in an environment; `key_names` are variables that certainly are."""
+        """Collect the secrets of an environment; `key_names` are variables known to hold keys."""
         return cls(
             {
                 value: name
@@ -43,19 +42,19 @@ class Redaction:
         )
 
     def redact_text(self, text: str) -> str:
-        """The text without secrets."""
+        """Return the text with secrets replaced."""
         if self._pattern is None:
             return text
         return self._pattern.sub(lambda found: self._names[found[0]], text)
 
     def redact_line(self, line: bytes) -> bytes:
-        """A line of JSON without secrets."""
+        """Return a line of JSON with secrets replaced."""
         if self._line_pattern is None:
             return line
         return self._line_pattern.sub(lambda found: self._lines[found[0]], line)
 
     def partial_secret_length(self, text: str) -> int:
-        """How many signs at the end of a text may be the beginning of a secret that goes on after it."""
+        """Return how many characters at the end of a text may be the beginning of a secret."""
         longest = 0
         for secret in self._names:
             for size in range(min(len(secret) - 1, len(text)), longest, -1):
@@ -69,10 +68,10 @@ NO_REDACTION = Redaction()
 
 
 def _escape_json(text: str) -> bytes:
-    """The text as it stands inside a JSON string."""
+    """Return the text as it is encoded inside a JSON string."""
     return msgspec.json.encode(text)[1:-1]
 
 
 def _looks_secret(value: str) -> bool:
-    """Whether a value can be a secret: not a short one, a word, a path or a number."""
+    """Return whether a value may be a secret: it is not short, a single word, a path or a number."""
     return len(value) >= MIN_SECRET_LENGTH and not value.isalpha() and not value.isdigit() and not value.startswith("/")

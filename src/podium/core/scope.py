@@ -1,4 +1,4 @@
-"""A place in a run's tree: what is recorded there, and below it what must not happen twice."""
+"""Scopes: paths in a run's tree under which events and step outcomes are recorded."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ E = TypeVar("E", bound=Event)
 
 
 class Scope:
-    """A place in a run's tree: what is recorded there, and below it what must not happen twice.
+    """A path in a run's tree, under which events and step outcomes are recorded.
 
-    A scope's own path is the key of one step. Its digest covers the inputs of that step and of
-    everything below, until a place below adds inputs of its own.
+    A scope's path is the key of one step, which must not happen twice. Its digest covers the inputs of
+    that step and of every scope below it, until a scope below adds inputs of its own.
     """
 
     __slots__ = ("_counts", "digest", "operation", "path", "timeline")
@@ -30,12 +30,12 @@ class Scope:
         self._counts: dict[str, int] = {}
 
     def next_child(self, name: str, *about: Any) -> Scope:
-        """The next place of this name below: `turn#1`, `turn#2`. `about` are inputs that its digest covers."""
+        """Return the next child with this name: `turn#1`, `turn#2`. Its digest also covers the inputs `about`."""
         count = self._counts[name] = self._counts.get(name, 0) + 1
         return self.child(f"{name}#{count}", *about)
 
     def child(self, segment: str, *about: Any) -> Scope:
-        """The place below with exactly this name."""
+        """Return the child with exactly this segment. Its digest also covers the inputs `about`."""
         return Scope(
             self.timeline,
             f"{self.path}/{segment}",
@@ -44,42 +44,42 @@ class Scope:
         )
 
     def for_attempt(self, attempt: int) -> Scope:
-        """The same place for another attempt; the first is the place itself."""
+        """Return the scope for this attempt at the same step; attempt 1 is the scope itself."""
         if attempt == 1:
             return self
         return Scope(self.timeline, f"{self.path}~{attempt}", operation=self.operation, digest=self.digest)
 
     @property
     def has_outcome(self) -> bool:
-        """Whether an outcome is recorded for this place."""
+        """Whether an outcome is recorded for this scope."""
         return self.timeline.has_outcome(self.path)
 
     def find_outcome(self, *kinds: type[E]) -> E | None:
-        """The outcome recorded for this place; None when there is none yet."""
+        """Return the outcome recorded for this scope, or None if there is none yet."""
         event = self.timeline.find_outcome(self.path, self.digest)
         if event is None or isinstance(event, kinds):
             return event
         raise JournalMismatch(
-            f"run {self.timeline.run} recorded {event_kind(event)} for the step {self.path}, where "
-            f"{' or '.join(wanted.__name__ for wanted in kinds)} was expected; it was written by other code"
+            f"run {self.timeline.run} recorded {event_kind(event)} for step {self.path}, expected "
+            f"{' or '.join(wanted.__name__ for wanted in kinds)}; a different version of the code wrote it"
         )
 
     def record_outcome(self, event: E) -> E:
-        """Record the outcome of this place; it never gets another one."""
+        """Record the outcome of this scope. A scope has at most one."""
         entry = self.timeline.append(
             event, scope=self.path, operation=self.operation, key=self.path, digest=self.digest
         )
         return cast(E, entry.event)
 
     async def step(self, act: Callable[[], Awaitable[E]], *kinds: type[E]) -> E:
-        """The recorded outcome; where there is none, what `act` comes back with, recorded."""
+        """Return the recorded outcome; if there is none, call `act` and record what it returns."""
         if (known := self.find_outcome(*kinds)) is not None:
             return known
         async with self.timeline.effect:
             return self.record_outcome(await act())
 
     def record(self, event: E) -> E:
-        """A fact that belongs here, once: running again finds it and records nothing."""
+        """Record an event of this scope once; a resumed run finds it and records nothing."""
         place = self.next_child(event_kind(event))
         if (known := place.find_outcome(type(event))) is not None:
             return known
@@ -89,5 +89,5 @@ class Scope:
         return cast(E, entry.event)
 
     def record_each_time(self, event: Event) -> None:
-        """A fact of this one attempt, such as streamed text: running again notes it again."""
+        """Record an event of this attempt only, such as streamed text; a resumed run records it again."""
         self.timeline.append(event, scope=self.path, operation=self.operation)

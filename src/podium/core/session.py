@@ -1,8 +1,8 @@
 """A session: one agent's conversation on one engine.
 
-A session takes prompts one at a time, in the order in which they came, and gives a reply or a
-failure for each. It knows prompts, tools and replies, and nothing of patterns. A turn that is
-over is on the timeline with its reply; asking again finds it there.
+A session takes prompts one at a time, in order of arrival, and returns a reply or a failure for each.
+It deals with prompts, tools and replies, and knows nothing about patterns. The reply of a finished
+turn is on the timeline; asking again returns it from there.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ STREAM_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a session answered, and the tools it called on the way."""
+    """A session's reply, and the tool calls made before it."""
 
     text: str
     calls: tuple[ToolUse, ...] = ()
@@ -89,17 +89,17 @@ class Session:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn is under way."""
+        """Whether a turn is running."""
         return self._lock.locked()
 
     async def ask(self, prompt: str, *about: Any) -> Reply:
-        """Put a prompt to the agent; on a busy session it waits its turn.
+        """Send a prompt to the agent and return its reply; while the session is busy, wait in the queue.
 
-        `about` are the inputs that set this turn apart from one at the same place with other
-        inputs; the words of the prompt are not, so that a newer release may word it better.
+        `about` are the inputs that identify this turn in its digest. The text of the prompt is not among
+        them, so that a newer release may reword it.
         """
         if self._waiting > MAX_QUEUED_PROMPTS:
-            raise AgentFailed(self._make_failure("limit", f"{MAX_QUEUED_PROMPTS} prompts are waiting for it already"))
+            raise AgentFailed(self._make_failure("limit", f"{MAX_QUEUED_PROMPTS} prompts are already waiting for it"))
         turn = self._scope.next_child("turn", *about)
         self._waiting += 1
         try:
@@ -109,16 +109,16 @@ class Session:
             self._waiting -= 1
 
     async def aclose(self) -> None:
-        """Put the mind away; the next turn would open another, with all that was said."""
+        """Close the engine session; the next turn opens a new one with the whole history."""
         opened, self._open_session = self._open_session, None
         if opened is not None:
             await opened.aclose()
 
     def _with_messages(self, turn: Scope, prompt: str) -> str:
-        """The prompt with what the person has said to this agent since its last turn."""
+        """Return the prompt with the person's messages to this agent since its last turn."""
         agent, timeline = self._spec.agent.name, turn.timeline
         said = find_delivered_messages(turn)
-        # What was asked before this process is not asked again: words that came since wait for the next turn.
+        # A turn whose model was already called keeps its prompt: messages that arrived since wait for the next turn.
         if (
             not said
             and timeline.list_undelivered(agent)
@@ -129,12 +129,12 @@ class Session:
         return f"{prompt}\n\n{said}" if said else prompt
 
     async def _take_turn(self, turn: Scope, prompt: str) -> Reply:
-        """The reply of a turn; one that comes to nothing gets a fresh mind and the whole prompt, once."""
+        """Run a turn and return its reply; after an empty reply, retry once with a new engine session."""
         place = turn
         ended = place.find_outcome(TurnEnded) or await self._attempt_turn(place, prompt)
         if ended.failure is not None and ended.failure.kind == "empty_reply":
             place.record(SessionRevived(agent=self._spec.agent.name, reason=ended.failure.message))
-            # What the person said in the middle of the first attempt is said again.
+            # Messages that the person sent during the first attempt go into the second one, too.
             told = [message.text for message in turn.timeline.find_events_below(turn.path, MessagesDelivered)]
             prompt = "\n\n".join([prompt, *(text for text in told if text not in prompt)])
             place = turn.for_attempt(2)
@@ -145,7 +145,7 @@ class Session:
         return Reply(text=ended.text, calls=ended.calls)
 
     async def _attempt_turn(self, place: Scope, prompt: str) -> TurnEnded:
-        """One attempt at a turn, from its start to the one place where every turn ends."""
+        """Make one attempt at a turn and record its end."""
         started = TurnStarted(agent=self._spec.agent.name, engine=self._engine.name, prompt=prompt)
         is_resumed = place.child("turn_started#1").has_outcome
         place.record(started)
@@ -183,13 +183,13 @@ class Session:
         except (StoreFailed, JournalMismatch):
             raise
         except Exception as error:
-            # An engine is another's code: what it trips over is this turn's failure, not the run's end.
-            return self._make_failure("engine", f"its engine broke: {type(error).__name__}: {error}")
+            # Engines may be third-party code: an exception there fails this turn, not the run.
+            return self._make_failure("engine", f"its engine failed: {type(error).__name__}: {error}")
         await place.timeline.wait_while_paused()
         return listener.make_timeout_failure(self._make_failure)
 
     def _record_turn_end(self, place: Scope, listener: TurnListener, failure: Failure | None) -> TurnEnded:
-        """The end of every turn: nothing that was said is lost, and the outcome is recorded once."""
+        """Record the end of a turn, once, with all the text that was received."""
         text, calls = place.timeline.redaction.redact_text(listener.text), tuple(listener.calls)
         if failure is None:
             return place.record_outcome(TurnEnded(outcome="succeeded", text=text, calls=calls))
@@ -208,7 +208,7 @@ class Session:
 
 
 def read_past_turns(scope: Scope) -> Iterator[PastTurn]:
-    """The turns of a session at this place that came to a reply, from the timeline."""
+    """Yield the turns of the session at this scope that ended with a reply, from the timeline."""
     for number in count(1):
         turn = scope.child(f"turn#{number}")
         if (ended := turn.find_outcome(TurnEnded)) is None:
@@ -223,9 +223,9 @@ MakeFailure = Callable[[FailureKind, str], Failure]
 
 
 class TurnListener:
-    """A turn as it is heard: its text so far, its open tools, and how much longer it may be silent.
+    """Receives the pieces of a turn: the text so far, the running tools, and the deadline for the next piece.
 
-    Time is the system's monotonic clock, which is also the event loop's.
+    It uses the system's monotonic clock, which is also the event loop's.
     """
 
     def __init__(self, place: Scope, turn_limits: TurnLimits) -> None:
@@ -243,11 +243,11 @@ class TurnListener:
         now = monotonic()
         self._end = now + turn_limits.turn
         self.timeout = PausableTimeout(min(now + turn_limits.thinking, self._end))
-        """The block in which the turn is heard; it is left when there was too much silence."""
+        """The timeout of the block that receives the turn; it expires when the engine is silent for too long."""
 
     @property
     def text(self) -> str:
-        """What was said since the last tool; where that is nothing, what was said before."""
+        """The text since the last tool call; if that is blank, the text before it."""
         return next((said for said in map("".join, reversed(self._segments)) if said.strip()), "")
 
     @property
@@ -255,12 +255,12 @@ class TurnListener:
         return self._end + self.timeout.paused_seconds
 
     def limit_first_wait(self) -> None:
-        """Wait only briefly for the first sign of life: the mind was restored and may be dead."""
+        """Wait only briefly for the first piece: the engine session was restored and may not respond."""
         self._is_unconfirmed = True
         self.timeout.move_deadline(min(monotonic() + self._silence_limit, self._turn_deadline))
 
     def receive_piece(self, piece: Piece) -> None:
-        """Take in one piece."""
+        """Process one piece of the reply."""
         match piece:
             case Text():
                 text = replace_surrogates(piece.text)
@@ -287,7 +287,7 @@ class TurnListener:
         now = monotonic()
         if self._streaming is None and (self._unstreamed or self._unstreamed_reasoning):
             self._streaming = asyncio.get_running_loop().call_later(STREAM_SECONDS, self._flush_streamed)
-        # Moving a deadline costs as much as a piece; it may lag by a sixteenth of what is allowed.
+        # Moving the deadline costs as much as processing a piece, so it may lag by a sixteenth of the limit.
         allowed = self._silence_limit
         if now + allowed - self.timeout.scope.deadline > allowed / 16 or not isinstance(piece, Text):
             self.timeout.move_deadline(min(now + allowed, self._turn_deadline))
@@ -307,16 +307,16 @@ class TurnListener:
         return self._turn_limits.resumed if self._is_unconfirmed else self._turn_limits.thinking
 
     def _flush_streamed(self) -> None:
-        with suppress(StoreFailed):  # whoever waits for the store next is told
+        with suppress(StoreFailed):  # the next wait for the store raises it
             self.flush()
 
     def stop_streaming(self) -> None:
-        """Stream nothing more."""
+        """Cancel the pending flush of streamed text."""
         if self._streaming is not None:
             self._streaming.cancel()
 
     def flush(self) -> None:
-        """Put on the timeline what was said and is not there yet."""
+        """Record the received text and reasoning that are not on the timeline yet."""
         self.stop_streaming()
         self._streaming = None
         if thought := self._take_text(self._unstreamed_reasoning):
@@ -325,7 +325,7 @@ class TurnListener:
             self._place.record_each_time(TextStreamed(text=said))
 
     def _take_text(self, pieces: list[str]) -> str:
-        """What the pieces say together, but for an end with which a secret may begin: that stays for the next time."""
+        """Join and remove the pieces; an end that may be the beginning of a secret stays for the next flush."""
         text = "".join(pieces)
         pieces.clear()
         redaction = self._place.timeline.redaction
@@ -335,18 +335,18 @@ class TurnListener:
         return text[:-open]
 
     def check_reply(self, failure: MakeFailure) -> Failure | None:
-        """Why a reply that came to its end is none; None for a good one."""
+        """Return why a finished reply is not valid; None if it is."""
         if self._open_tools:
             names = ", ".join(self._open_tools.values())
             return failure("engine", f"its engine ended the turn while {names} was still running")
         if not self._is_finished:
-            return failure("engine", "its engine broke off in the middle of the turn")
+            return failure("engine", "its engine stopped in the middle of the turn")
         if not self.text and self._owes_text:
             return failure("empty_reply", "it replied with nothing")
         return None
 
     def make_timeout_failure(self, failure: MakeFailure) -> Failure:
-        """What to say of a turn that was cut off."""
+        """Return the failure of a turn that timed out."""
         if monotonic() >= self._turn_deadline:
             return failure("timed_out", f"timed out after {self._turn_limits.turn:g} s")
         if self._open_tools:

@@ -1,15 +1,15 @@
-"""The journal: what happened, in order, and what must not happen twice.
+"""The timeline of a run: its events in order, and the outcomes of steps that must not happen twice.
 
-A run's code is ordinary async Python, and resuming a run is running it again. Every effect is a
-step with a key; a step whose outcome is on the timeline is not carried out again but answered
-from there. Keys are paths in the run's tree (`lead/advice:legal#1/turn#1/call#1`), counted inside
-their parent, so that parallel branches never share a counter.
+A run's code is ordinary async Python, and resuming a run means running it again. Every effect is a
+step with a key; a step whose outcome is on the timeline is not executed again but answered from
+there. Keys are paths in the run's tree (`lead/advice:legal#1/turn#1/call#1`), counted inside their
+parent, so that parallel branches never share a counter.
 
-Writing is queued in order and commits as fast as the store can. Nothing acts on what is not yet
-written: `settled` is awaited before every effect and before anything is told to the outside. So
-a crash loses at most a tail that nothing followed from.
+Writes are queued in order and committed as fast as the store can. Nothing acts on an entry that is
+not yet written: `wait_written` is awaited before every effect and before anything is reported to the
+outside. So a crash loses at most the last entries, and nothing depends on those.
 
-Who may write, and how lines are kept, belongs to the store; what the events mean, to others.
+The store decides who may write and how lines are stored. What the events mean is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ E = TypeVar("E", bound=Event)
 
 
 class UnreturnedWorker(NamedTuple):
-    """A worker that has not returned: who sent it, and what it may use."""
+    """A worker that has not returned: the operation that started it, and its budget."""
 
     operation: str
     budget: Budget | None
 
 
 class Denial(NamedTuple):
-    """Somebody's refusal of what an agent wanted."""
+    """A person's or Podium's denial of an agent's request."""
 
     agent: str
     by: str
@@ -75,7 +75,7 @@ class Denial(NamedTuple):
 
 
 class Timeline:
-    """A run's journal in the hands of the one process that owns the run."""
+    """A run's timeline, in the one process that owns the run."""
 
     def __init__(
         self,
@@ -89,42 +89,42 @@ class Timeline:
         self.redaction = redaction
         self.seq = 0
         self.earlier_seconds = 0.0
-        """The seconds that earlier owners worked on it."""
+        """How many seconds earlier owners worked on the run."""
         self.usage: dict[str, Usage] = {}
         self.messages: dict[str, MessageReceived] = {}
         self.answers: dict[str, PermissionAnswered | QuestionAnswered] = {}
-        """What the person has answered, by the id of the request or question."""
+        """The person's answers, by the id of the request or question."""
         self.asked: dict[str, PermissionAsked | QuestionAsked] = {}
-        """What the person has been asked, by its id."""
+        """The requests and questions to the person, by id."""
         self.approvals: dict[str, str] = {}
-        """The actions that may be repeated in this run, by what they have in common, and who said so."""
+        """Who approved actions for the rest of this run, by the action's `repeat_key`."""
         self.granted_rules: tuple[str, ...] = ()
-        """The rules that were allowed for good in this run."""
+        """The rules that were allowed permanently in this run."""
         self.denials: dict[str, list[Denial]] = {}
-        """What was refused, by the action's wish."""
+        """The denials of each action, by its `effect_hash`."""
         self.changed_files: dict[str, set[str]] = {}
         """The files that each operation has changed."""
         self.unreturned_workers: dict[str, UnreturnedWorker] = {}
-        """The workers that have not returned, by their runs."""
+        """The workers that have not returned, by run id."""
         self.member_changes: dict[str, MemberChanged] = {}
-        """What was changed about agents since the run began, by their names."""
+        """The changes of agents since the run began, by agent name."""
         self.pauses = 0
         """How often the run was paused and resumed."""
         self.stop_asked = False
         self.is_pausing = False
         self.on_quiet: Callable[[], object] = lambda: None
         self.read_attachment: Callable[[str], bytes | None] = lambda digest: None
-        """What came with messages to this run, by its digest."""
+        """Returns the content of an attachment of this run, by digest."""
         self._lease = lease
         self._clock = clock
         self._hash = GENESIS
         self._outcomes: dict[str, bytes] = {}
         self._answer_flags: dict[str, Flag] = {}
         self.running_effects = 0
-        """How many effects on the outside are under way."""
+        """How many effects on the outside are running."""
 
     def load(self, rows: Iterable[JournalRow]) -> None:
-        """Take in what earlier owners wrote. Lines are decoded when they are asked for, not before."""
+        """Load the rows that earlier owners wrote. Most lines are decoded only when they are needed."""
         began: float | None = None
         last: JournalRow | None = None
         for row in rows:
@@ -142,13 +142,13 @@ class Timeline:
             self.earlier_seconds += decode_entry(last.line).at - began
 
     def has_outcome(self, key: str) -> bool:
-        """Whether a step has its outcome."""
+        """Return whether an outcome is recorded for a step."""
         return key in self._outcomes
 
     def find_events_below(self, path: str, *kinds: type[E], operation: str = "") -> list[E]:
-        """The outcomes and facts of these kinds that are recorded below a place, in order.
+        """Return the keyed events of these kinds that are recorded below a path, in order.
 
-        With `operation` only those that belong to it, and not to another one further down.
+        With `operation`, return only those of that operation, not of operations below it.
         """
         prefix = f"{path}/"
         names = tuple(f'"type":"{KINDS[one]}"'.encode() for one in kinds)
@@ -161,27 +161,27 @@ class Timeline:
         return [event for event in found if isinstance(event, kinds)]
 
     def outcome_time(self, key: str) -> float | None:
-        """When the outcome of a step was recorded; None where it has none."""
+        """Return when the outcome of a step was recorded, or None if it has none."""
         line = self._outcomes.get(key)
         return None if line is None else decode_entry(line).at
 
     def find_outcome(self, key: str, wanted: str) -> Event | None:
-        """The recorded outcome of a step; None when it has none yet."""
+        """Return the recorded outcome of a step, or None if it has none yet."""
         line = self._outcomes.get(key)
         if line is None:
             return None
         entry = decode_entry(line)
         if entry.digest != wanted:
             raise JournalMismatch(
-                f"run {self.run} recorded the step {key} for the input {entry.digest}, but it is now asked for "
-                f"the input {wanted}; the run cannot go on with other inputs than it began with"
+                f"run {self.run} recorded step {key} for the input {entry.digest}, but its input is now "
+                f"{wanted}; a run cannot be resumed with other inputs than it started with"
             )
         return entry.event
 
     def append(
         self, event: Event, *, scope: str, operation: str = "", key: str = "", digest: str = "", mail: int | None = None
     ) -> Entry:
-        """Put an event at the end of the timeline."""
+        """Append an event to the timeline."""
         entry = Entry(
             run=self.run,
             seq=self.seq + 1,
@@ -194,7 +194,7 @@ class Timeline:
         )
         line = encode_entry(entry)
         if (clean := self.redaction.redact_line(line)) != line:
-            # What goes on is what a resumed run will find.
+            # Continue with the redacted entry, because that is what a resumed run will load.
             line, entry = clean, decode_entry(clean)
         row = JournalRow(
             self.run, entry.seq, self._lease.epoch, event_kind(event), key, line, chain_hash(self._hash, line)
@@ -210,56 +210,56 @@ class Timeline:
 
     @property
     def effect(self) -> Effect:
-        """The block around something that acts on the outside."""
+        """The block to enter around anything that acts on the outside."""
         return Effect(self)
 
     @cached_property
     def timeouts(self) -> RunTimeouts:
-        """The time limits of the run's work."""
+        """The active timeouts of the run."""
         return _load_timeouts_class()()
 
     async def wait_written(self, *, is_alone: bool = True) -> None:
-        """Return when all that was appended is written."""
+        """Wait until all appended entries are written."""
         await self._lease.wait_written(is_alone=is_alone)
 
     async def wait_while_paused(self) -> None:
-        """Wait for ever while the run is being paused: nobody is late while it comes to rest."""
+        """Block forever if the run is being paused, so that no timeout is reported while it stops."""
         if self.is_pausing:
-            from anyio import sleep_forever  # here, because reading a store needs no event loop
+            from anyio import sleep_forever  # imported here because reading a store needs no event loop
 
             await sleep_forever()
 
     def pause(self) -> None:
-        """Let no further effect begin, and say so when the last one under way is over."""
+        """Start no further effect, and call `on_quiet` when the last running one has ended."""
         self.is_pausing = True
         if self.running_effects == 0:
             self.on_quiet()
 
     def list_undelivered(self, agent: str) -> list[MessageReceived]:
-        """The person's messages to this agent that have not gone into a turn yet."""
+        """Return the person's messages to this agent that were not delivered yet."""
         return [message for message in self.messages.values() if message.to == agent]
 
     async def wait_answer(self, id: str) -> PermissionAnswered | QuestionAnswered:
-        """What the person answers to the request or question of this id; waits for it."""
+        """Wait for the person's answer to the request or question with this id, and return it."""
         while id not in self.answers:
-            from asyncio import Event as Flag  # here, because reading a store needs no event loop
+            from asyncio import Event as Flag  # imported here because reading a store needs no event loop
 
             await self._answer_flags.setdefault(id, Flag()).wait()
         return self.answers[id]
 
     def usage_below(self, below: str = "") -> Usage:
-        """What the operations at or below a path have used so far."""
+        """Return the usage of the operations at or below a path so far."""
         prefix = f"{below}/" if below else ""
         return sum_usage(used for path, used in self.usage.items() if f"{path}/".startswith(prefix))
 
     def worker_budgets_below(self, below: str = "") -> list[Budget]:
-        """What workers may use that operations at or below a path have sent and that have not returned."""
+        """Return the budgets of unreturned workers that were started at or below a path."""
         prefix = f"{below}/" if below else ""
         out = (one for one in self.unreturned_workers.values() if f"{one.operation}/".startswith(prefix))
         return [one.budget for one in out if one.budget is not None]
 
     def files_changed_below(self, path: str) -> set[str]:
-        """The files that the operations at or below a path have changed so far."""
+        """Return the files that the operations at or below a path have changed so far."""
         prefix = f"{path}/" if path else ""
         found = [files for operation, files in self.changed_files.items() if f"{operation}/".startswith(prefix)]
         return set().union(*found)
@@ -295,7 +295,7 @@ class Timeline:
                 self.member_changes[event.member] = event.with_earlier(self.member_changes.get(event.member))
 
     def _index_answer(self, event: PermissionAnswered | QuestionAnswered) -> None:
-        """Take in an answer. Of two to the same request the first one counts."""
+        """Index an answer. If a request is answered twice, the first answer counts."""
         if self.answers.setdefault(event.id, event) is not event:
             return
         asked = self.asked.get(event.id)
@@ -304,7 +304,7 @@ class Timeline:
             if not event.is_allowed:
                 denial = Denial(action.agent, event.by or "podium", event.comment, self._clock())
                 self.denials.setdefault(action.effect_hash, []).append(denial)
-            # What came after its time counts for nothing: the gate puts the request anew.
+            # An answer after the request expired has no effect: the gate asks again.
             elif event.decision != "once" and not 0 < action.expires_at < event.at:
                 self.approvals[action.repeat_key] = event.by or "a person"
                 if event.decision == "always" and event.rule == asked.always != "":
@@ -315,7 +315,7 @@ class Timeline:
 
 @cache
 def _load_timeouts_class() -> type[RunTimeouts]:
-    from .clock import RunTimeouts  # here, because reading a store needs no event loop
+    from .clock import RunTimeouts  # imported here because reading a store needs no event loop
 
     return RunTimeouts
 
@@ -346,8 +346,8 @@ _INDEXED_KINDS = frozenset(
 class Effect:
     """The block around anything that acts on the outside.
 
-    Entering it waits until all that led to the effect is written, and for ever while the run is
-    being paused; the run is quiet when no such block is open any more.
+    Entering it waits until all entries before the effect are written, and blocks forever while the run
+    is being paused. The run is quiet when no such block is open.
     """
 
     __slots__ = ("_timeline",)
