@@ -124,15 +124,15 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("- a\n", ":1: a list stands here; keys with their values, such as KEY: VALUE, would be right"),
-        ("model: a\nmodel: b\n", ":2: model: stands twice, here and on line 1; once would be right"),
+        ("- a\n", ":1: got a list; expected keys with values, such as KEY: VALUE"),
+        ("model: a\nmodel: b\n", ":2: model: appears twice, here and on line 1; keep only one"),
         ("mcpServers: {}\nmcp_servers: {}\n", ":2: mcpServers: stands twice, here and on line 1; once would be right"),
-        ("a: &x 1\nb: *x\n", ':1: a: "&x" is a YAML alias or anchor, which is not read; '),
+        ("a: &x 1\nb: *x\n", ':1: a: "&x" is a YAML alias or anchor, which is not supported; '),
         ("model: [a\n", ":2: this is not valid YAML: "),
         ("model: 5\n", ":1: model: 5 reads as a number; text in quotes would be right"),
         ("models: fast\n", ':1: models: "fast" is text; roles, such as fast: openai:gpt-5-mini, would be right'),
         ("models:\n  a: {prompt: x}\n", ":2: models.a: this role has no model; model: PROVIDER:MODEL would be right"),
-        ("models:\n  a:\n", ":2: models.a: nothing stands here; a value, or no such entry, would be right"),
+        ("models:\n  a:\n", ":2: models.a: got no value; a value, or no such entry, would be right"),
         ("workers: 0\n", ":1: workers: 0 reads as a number; a whole number of at least 1 would be right"),
         ("max_restarts: -1\n", ":1: max_restarts: -1 reads as a number; a whole number of at least 0 would be right"),
         ("sandbox: maybe\n", ':1: sandbox: "maybe" is text; true or false would be right'),
@@ -141,7 +141,7 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
             "permissions:\n  mode: yolo\n",
             ':2: permissions.mode: "yolo" is not known; default, accept-edits, plan, dont-ask or bypass would be right',
         ),
-        ("permissions: {allow: {a: b}}\n", ":1: permissions.allow: a mapping stands here; a list of rules would"),
+        ("permissions: {allow: {a: b}}\n", ":1: permissions.allow: got a mapping; a list of rules would"),
         ("mcpServers:\n  a: {args: [x]}\n", ":2: mcpServers.a: this server needs either a command or a url; "),
         ("mcpServers:\n  a: {command: x, url: 'http://y'}\n", ":2: mcpServers.a: this server needs either"),
         ("engines: {a: {args: [x]}}\n", ":1: engines.a: this engine has no command; command: PROGRAM would be right"),
@@ -171,7 +171,7 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
         ("worktrees: {quota: 0}\n", ":1: worktrees.quota: 0 reads as a number; a size such as 20GB, 500MB or a number"),
         (
             "worktrees: {quota: [1]}\n",
-            ":1: worktrees.quota: a list stands here; a size such as 20GB, 500MB or a number",
+            ":1: worktrees.quota: got a list; a size such as 20GB, 500MB or a number",
         ),
         ("notify: pigeon\n", ':1: notify: "pigeon" is not known; bell, desktop or an address would be right'),
         ("approvals: {timeout: soon}\n", ':1: approvals.timeout: "soon" is text; a number of seconds, or never, would'),
@@ -189,7 +189,7 @@ def test_an_error_names_file_line_key_and_what_would_be_right(tmp_path: Path, te
     [
         (b"model: \xff\n", "config.yaml: is not UTF-8: byte 0xff on line 1; save it as UTF-8"),
         (b"#" * (1024 * 1024 + 1), "config.yaml: has more than 1 MiB; a settings file is at most that long"),
-        (b"model: a\0\n", "config.yaml:1: has U+0000, which YAML does not allow; text without it would be right"),
+        (b"model: a\0\n", "config.yaml:1: contains U+0000, which YAML does not allow; remove it"),
     ],
 )
 def test_a_file_that_is_not_text_is_an_error(tmp_path: Path, data: bytes, sentence: str) -> None:
@@ -263,7 +263,7 @@ def test_variables_are_filled_in_when_a_server_starts(tmp_path: Path) -> None:
 
     assert server.headers == {"Authorization": "Bearer ${SECRET}!"}
     assert server.resolve_variables({"SECRET": "s"}).server.headers == {"Authorization": "Bearer s!"}
-    with pytest.raises(Mistake, match=r"the MCP server 'a' needs the variable SECRET, which is not set"):
+    with pytest.raises(Mistake, match=r"the MCP server 'a' needs the environment variable SECRET, which is not set"):
         server.resolve_variables({})
 
 
@@ -275,7 +275,7 @@ def test_a_server_whose_tools_could_not_be_called_is_an_error_and_in_mcp_json_le
 
     own, foreign, _ = list_diagnostics(home, repo)
 
-    assert "config.yaml:2: mcpServers.a__b: tools cannot be called by this name; letters, digits, hyphens" in own
+    assert "config.yaml:2: mcpServers.a__b: tools cannot be called by this name; use letters, digits, hyphens" in own
     assert own.startswith("error ")
     assert foreign.startswith("warning .mcp.json:1: mcpServers.a b: tools cannot be called by this name")
     assert list(read_settings_files(home, repo).proposed.mcp_servers) == ["c"]

@@ -62,7 +62,8 @@ async def test_a_variable_that_is_not_set_gives_a_notice(bench: Bench) -> None:
         await servers.acting(["mcp__raw"])
 
     assert bench.notices == [
-        "the MCP server 'raw' cannot be used: the MCP server 'raw' needs the variable NOT_SET, which is not set; set it"
+        "the MCP server 'raw' cannot be used: the MCP server 'raw' needs the environment variable NOT_SET, "
+        "which is not set"
     ]
 
 

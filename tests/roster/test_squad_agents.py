@@ -205,8 +205,8 @@ def test_presets_are_teams_of_the_person(tmp_path: Path, home: Path) -> None:
         ({"manner": {"round_timeout": 0}}, "Crew.manner.round_timeout: 0 reads as a number; a number above 0"),
         ({"manner": {"max_rounds": -1}}, "Crew.manner.max_rounds: -1 reads as a number; a whole number of at least 1"),
         ({"manner": {"dispatch": True}}, "Crew.manner.dispatch: true reads as true; ask or force would be right"),
-        ({"manner": {"prompts": ["x"]}}, "Crew.manner.prompts: a list stands here; a mapping of names to texts"),
-        ({"manner": []}, "Crew.manner: a list stands here; a mapping with keys such as dispatch would be right"),
+        ({"manner": {"prompts": ["x"]}}, "Crew.manner.prompts: got a list; a mapping of names to texts"),
+        ({"manner": []}, "Crew.manner: got a list; a mapping with keys such as dispatch would be right"),
     ],
 )
 def test_a_preset_is_read_as_strictly_as_an_agent_file(

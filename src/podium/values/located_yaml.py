@@ -1,8 +1,8 @@
-"""YAML as it stands in a file: every value with its kind and its line.
+"""A YAML parser that keeps the kind and the line of every value.
 
-Aliases, anchors, tags, duplicate keys and nesting without end are refused. Which plain words are
-numbers, flags or dates is decided here, as YAML 1.2 has it with the `yes` and `no` of YAML 1.1.
-What a value should have been is for those who read it.
+It rejects aliases, anchors, tags, duplicate keys and deep nesting. Plain words are numbers, flags or
+dates as in YAML 1.2, plus the `yes` and `no` of YAML 1.1. Callers check whether a value is of the
+kind that they expect.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import yaml
 ScalarKind = Literal["text", "whole", "number", "flag", "nothing", "date"]
 
 MAX_DEPTH = 40
-LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the fast one, where PyYAML was built with it
+LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the fast loader, if PyYAML was built with it
 
 _TEXT_TAGS = (None, "!", "tag:yaml.org,2002:str")
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_NO_TEXT = re.compile("[\0\ud800-\udfff]")  # an escape in quotes may bring these
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")  # escapes in quoted text can produce these
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _WHOLE = re.compile(r"[-+]?(0|[1-9](_?[0-9])*)")
 _NUMBER = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
-_DIGITS = 18  # what fits a signed 64-bit number, as stores and wires have it
+_DIGITS = 18  # always fits in a signed 64-bit number, which stores and wire formats use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalarNode:
-    """A single word, number or text; `raw` is how it is spelled."""
+    """A single value, such as text or a number; `raw` is its spelling in the file."""
 
     line: int
     kind: ScalarKind
@@ -61,17 +61,17 @@ LocatedNode = ScalarNode | ListNode | MappingNode
 
 
 class NumberTooLarge(ValueError):
-    """A number that no store or wire could carry."""
+    """A number that does not fit in stores and wire formats."""
 
 
 def parse_scalar(raw: str, *, line: int, is_plain: bool) -> ScalarNode:
-    """What `raw` means; text in quotes is always text."""
+    """Parse a scalar; quoted text is always text."""
     kind, value = _parse_plain_scalar(raw) if is_plain else ("text", raw)
     return ScalarNode(line=line, kind=kind, value=value, raw=raw)
 
 
 def _parse_plain_scalar(raw: str) -> tuple[ScalarKind, str | int | float | bool | None]:
-    """The kind and the value of an unquoted word."""
+    """Return the kind and the value of an unquoted scalar."""
     if raw in ("", "~", "null", "Null", "NULL"):
         return "nothing", None
     if (flag := _FLAGS.get(raw.lower())) is not None:
@@ -88,7 +88,7 @@ def _parse_plain_scalar(raw: str) -> tuple[ScalarKind, str | int | float | bool 
 
 
 def to_plain_value(node: LocatedNode) -> Any:
-    """The bare value, as JSON could carry it."""
+    """Return the value without kinds and lines, as JSON types."""
     if isinstance(node, ListNode):
         return [to_plain_value(item) for item in node.items]
     if isinstance(node, MappingNode):
@@ -97,13 +97,13 @@ def to_plain_value(node: LocatedNode) -> Any:
 
 
 def describe_node(node: LocatedNode) -> str:
-    """What stands there, as the beginning of a sentence."""
+    """Describe the value that was found, as the first clause of an error message."""
     if isinstance(node, ListNode):
-        return "a list stands here"
+        return "got a list"
     if isinstance(node, MappingNode):
-        return "a mapping stands here"
+        return "got a mapping"
     if node.kind == "nothing":
-        return "nothing stands here"
+        return "got no value"
     if node.kind == "text":
         return f"{quote_text(node.raw)} is text"
     if node.kind == "flag":
@@ -112,17 +112,17 @@ def describe_node(node: LocatedNode) -> str:
 
 
 def quote_text(text: str) -> str:
-    """`text` in quotes, on one line and not too long."""
+    """Return `text` in quotes on one line, shortened if it is too long."""
     return json.dumps(truncate_text(text), ensure_ascii=False)
 
 
 def truncate_text(text: str, most: int = 60) -> str:
-    """`text`, cut where it is too long for a message."""
+    """Return `text`, cut if it is too long for a message."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 class MalformedText(Exception):
-    """The text as a whole cannot be read, because of what stands on `line`."""
+    """The text cannot be parsed; the problem is on `line`."""
 
     def __init__(self, message: str, *, line: int, key: str = "") -> None:
         super().__init__(message)
@@ -132,7 +132,7 @@ class MalformedText(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _OpenCollection:
-    """A list or a mapping whose end has not come yet; `key` waits for its value."""
+    """A list or mapping that is still being parsed; `key` is a key whose value is still missing."""
 
     line: int
     is_mapping: bool = False
@@ -141,17 +141,17 @@ class _OpenCollection:
     key: ScalarNode | None = None
 
     def to_node(self) -> LocatedNode:
-        """What it is now that all of it is there."""
+        """Return the finished list or mapping."""
         if self.is_mapping:
             return MappingNode(line=self.line, fields=self.fields)
         return ListNode(line=self.line, items=tuple(self.items))
 
 
 def parse_yaml_mapping(text: str, *, first_line: int = 1, loader: type = LOADER) -> MappingNode:
-    """The mapping that `text` is, which begins on `first_line` of its file. Raises Malformed.
+    """Parse `text`, which begins on `first_line` of its file, as a mapping. Raises MalformedText.
 
-    Built from the parser's events and not by its composer, because that follows aliases, lets a
-    later duplicate win, and runs out of stack on deep nesting.
+    It is built from the parser's events and not by PyYAML's composer, because the composer follows
+    aliases, lets the last duplicate key win, and overflows the stack on deep nesting.
     """
     open_parts = [_OpenCollection(line=first_line)]
     try:
@@ -161,19 +161,19 @@ def parse_yaml_mapping(text: str, *, first_line: int = 1, loader: type = LOADER)
         raise _explain_unprintable(text, first_line) from error
     except yaml.MarkedYAMLError as error:
         raise _explain_yaml_error(error, text, first_line) from error
-    except (ValueError, OverflowError) as error:  # the slow loader's answer to an impossible escape
+    except (ValueError, OverflowError) as error:  # the slow loader raises these for an invalid escape
         raise MalformedText(f"this is not valid YAML: {error}", line=first_line) from error
     documents = open_parts[0].items
     if not documents or (isinstance(documents[0], ScalarNode) and documents[0].kind == "nothing"):
         return MappingNode(line=first_line, fields={})
     if not isinstance(documents[0], MappingNode):
-        right = "keys with their values, such as KEY: VALUE, would be right"
+        right = "expected keys with values, such as KEY: VALUE"
         raise MalformedText(f"{describe_node(documents[0])}; {right}", line=documents[0].line)
     return documents[0]
 
 
 def _handle_event(event: yaml.Event, open_parts: list[_OpenCollection]) -> None:
-    """Add what `event` says to the innermost part that is still open."""
+    """Apply a parser event to the innermost open collection."""
     here = open_parts[-1]
     if isinstance(event, yaml.NodeEvent):
         _reject_unsupported(event, open_parts)
@@ -181,46 +181,44 @@ def _handle_event(event: yaml.Event, open_parts: list[_OpenCollection]) -> None:
             _add_node(_read_scalar(event, open_parts), open_parts)
             return
         if len(open_parts) > MAX_DEPTH:
-            raise _make_error(
-                f"is nested more than {MAX_DEPTH} deep; a flatter value would be right", event, open_parts
-            )
+            raise _make_error(f"is nested more than {MAX_DEPTH} levels deep; use a flatter value", event, open_parts)
         if here.is_mapping and here.key is None:
-            raise _make_error("a list or mapping stands here as a key; text would be right", event, open_parts)
+            raise _make_error("got a list or mapping as a key; expected text", event, open_parts)
         is_mapping = isinstance(event, yaml.MappingStartEvent)
         open_parts.append(_OpenCollection(line=_find_line(event, open_parts), is_mapping=is_mapping))
     elif isinstance(event, yaml.CollectionEndEvent):
         _add_node(open_parts.pop().to_node(), open_parts)
     elif isinstance(event, yaml.DocumentStartEvent) and here.items:
-        raise _make_error("a second YAML document begins here; one would be right", event, open_parts)
+        raise _make_error("a second YAML document begins here; expected only one", event, open_parts)
 
 
 def _reject_unsupported(event: yaml.NodeEvent, open_parts: list[_OpenCollection]) -> None:
-    """No aliases, no anchors, no tags: a value says itself what it is."""
+    """Raise MalformedText for aliases, anchors and tags."""
     if event.anchor is not None:
         sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
         word = quote_text(f"{sign}{event.anchor}")
-        right = "the value itself, or quotes around a text, would be right"
-        raise _make_error(f"{word} is a YAML alias or anchor, which is not read; {right}", event, open_parts)
+        right = "write the value itself, or put text in quotes"
+        raise _make_error(f"{word} is a YAML alias or anchor, which is not supported; {right}", event, open_parts)
     tag = getattr(event, "tag", None)
     if tag not in _TEXT_TAGS or (tag is not None and not isinstance(event, yaml.ScalarEvent)):
         word = quote_text(str(tag).replace("tag:yaml.org,2002:", "!!"))
-        raise _make_error(f"{word} is a YAML tag, which is not read; a plain value would be right", event, open_parts)
+        raise _make_error(f"{word} is a YAML tag, which is not supported; use a plain value", event, open_parts)
 
 
 def _read_scalar(event: yaml.ScalarEvent, open_parts: list[_OpenCollection]) -> ScalarNode:
-    """The single value that `event` brings."""
+    """Return the scalar of a parser event."""
     if odd := _NO_TEXT.search(event.value):
-        message = f"has the character U+{ord(odd[0]):04X}; text without it would be right"
+        message = f"contains the character U+{ord(odd[0]):04X}, which is not allowed; remove it"
         raise _make_error(message, event, open_parts)
     try:
         return parse_scalar(event.value, line=_find_line(event, open_parts), is_plain=event.implicit[0])
     except NumberTooLarge as error:
-        right = "at most 18 digits would be right, or quotes around a text"
+        right = "use at most 18 digits, or put text in quotes"
         raise _make_error(f"{error} is too large a number; {right}", event, open_parts) from error
 
 
 def _add_node(value: LocatedNode, open_parts: list[_OpenCollection]) -> None:
-    """Add `value` where it belongs: to a list, as a key, or under the key that waits for it."""
+    """Add `value` to the innermost open collection: as a list item, as a key, or as the value of the open key."""
     here = open_parts[-1]
     if not here.is_mapping:
         here.items.append(value)
@@ -230,19 +228,19 @@ def _add_node(value: LocatedNode, open_parts: list[_OpenCollection]) -> None:
     elif isinstance(value, ScalarNode):
         first, here.key = here.fields.get(value.raw), value
         if first is not None:
-            message = f"stands twice, here and on line {first.line}; once would be right"
+            message = f"appears twice, here and on line {first.line}; keep only one"
             raise MalformedText(message, line=value.line, key=_format_key_path(open_parts))
 
 
 def _find_line(event: yaml.Event, open_parts: list[_OpenCollection]) -> int:
-    """The line of the file on which the value begins, or its key."""
+    """Return the line of the file on which the value or its key begins."""
     if key := open_parts[-1].key:
         return key.line
     return open_parts[0].line + (event.start_mark.line if event.start_mark else 0)
 
 
 def _format_key_path(open_parts: list[_OpenCollection]) -> str:
-    """The keys that lead to where the parser is."""
+    """Return the path of keys to the parser's position."""
     return ".".join(part.key.raw for part in open_parts if part.key)
 
 
@@ -251,26 +249,26 @@ def _make_error(message: str, event: yaml.Event, open_parts: list[_OpenCollectio
 
 
 def _explain_unprintable(text: str, first_line: int) -> MalformedText:
-    """What is wrong when the parser refuses a character."""
+    """Return the error for a character that the parser rejects."""
     found = _UNPRINTABLE.search(text)
     place = found.start() if found else 0
     sign = f"U+{ord(found[0]):04X}" if found else "a character"
     line = text.count("\n", 0, place) + first_line
-    return MalformedText(f"has {sign}, which YAML does not allow; text without it would be right", line=line)
+    return MalformedText(f"contains {sign}, which YAML does not allow; remove it", line=line)
 
 
 def _explain_yaml_error(error: yaml.MarkedYAMLError, text: str, first_line: int) -> MalformedText:
-    """What is wrong when the parser refuses the text, in words that help with the usual mistakes."""
+    """Return the error for text that the parser rejects, with a hint for common mistakes."""
     mark = error.problem_mark or error.context_mark
     number = mark.line if mark else 0
     lines = text.split("\n")
     line = lines[number] if number < len(lines) else ""
     problem = error.problem or "it cannot be parsed"
     if "mapping values" in problem:
-        problem += "; a text with a colon in it needs quotes"
+        problem += "; text that contains a colon needs quotes"
     elif "\t" in line:
-        problem += "; use spaces where tabs stand"
+        problem += "; use spaces instead of tabs"
     elif "cannot start any token" in problem:
-        problem += "; a text that begins with this character needs quotes"
+        problem += "; text that begins with this character needs quotes"
     key = re.match(r"\s*([A-Za-z_]\w*)\s*:", line)
     return MalformedText(f"this is not valid YAML: {problem}", line=number + first_line, key=key[1] if key else "")

@@ -1,7 +1,7 @@
-"""An MCP server as it is written down: a program to start, or an address to call.
+"""The definition of an MCP server: a program to start, or a URL to call.
 
-What it names as `${NAME}` stays a name until the server starts; the values are neither stored nor
-shown. How such a server is read belongs to the settings, and speaking to one to the MCP client.
+Variables such as `${NAME}` are resolved only when the server starts; their values are neither stored
+nor shown. The settings read these definitions, and the MCP client talks to the servers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .plain_text import escape_unprintable, truncate_text
 Source = Literal["user", "repo"]
 
 LONGEST_NAME = 40
-NAME_RULE = f"letters, digits, hyphens and single underscores between them would be right, at most {LONGEST_NAME}"
+NAME_RULE = f"use letters, digits, hyphens and single underscores between them, at most {LONGEST_NAME} characters"
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL|PRIVATE", re.IGNORECASE)
 SHORTEST_SECRET = 6
@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9]+(?:(?:_|-+)[A-Za-z0-9]+)*")
 
 
 class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A server of tools. `source` says whose file it stands in: the person's own, or the repository's."""
+    """The definition of an MCP server. `source` is the file that it comes from: the user's or the repository's."""
 
     name: str
     command: str = ""
@@ -44,13 +44,13 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """What a person trusts: the hash of all that says what is started or called."""
+        """The hash that a person trusts: it covers everything that determines what is started or called."""
         told = (self.command, self.args, self.env, self.url, self.headers)
         return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
 
     @property
     def launch_summary(self) -> str:
-        """What starting it means, in one line and as it is written."""
+        """One line about what starting the server does, with variables unresolved."""
         if self.url:
             names = f" with the headers {', '.join(self.headers)}" if self.headers else ""
             return escape_unprintable(f"call {self.url}{names}")
@@ -58,14 +58,14 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return escape_unprintable(f"start {env}{shlex.join([self.command, *self.args])}")
 
     def resolve_variables(self, environ: Mapping[str, str]) -> ResolvedServer:
-        """The server with the values of the variables that it names. Raises Mistake where one is not set."""
+        """Return the server with its variables replaced by their values. Raises Mistake if one is not set."""
         secrets: dict[str, str] = {}
 
         def resolve_variable(match: re.Match[str]) -> str:
             name, default = match.groups()
             found = environ.get(name) or default
             if found is None:
-                raise Mistake(f"the MCP server {self.name!r} needs the variable {name}, which is not set; set it")
+                raise Mistake(f"the MCP server {self.name!r} needs the environment variable {name}, which is not set")
             if SECRET.search(name) and len(found) >= SHORTEST_SECRET:
                 secrets[found] = name
             return found
@@ -85,33 +85,33 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedServer:
-    """A server with values in place of names, for the time that it runs; `secrets` are those to hide, by value."""
+    """A server with its variables resolved, ready to start; `secrets` maps secret values to their names."""
 
     server: McpServer
     secrets: Mapping[str, str]
 
     def redact_secrets(self, text: str) -> str:
-        """`text` with names in place of the secrets that the server was given."""
+        """Return `text` with the server's secrets replaced by their names."""
         for value, name in self.secrets.items():
             text = text.replace(value, f"${{{name}}}")
         return text
 
 
 def build_trust_name(server: McpServer, directory: Path | None) -> str:
-    """The name that trust in a server goes by. What came with a repository is trusted in that repository only."""
+    """Return the name under which trust in a server is stored. A repository's server is trusted only there."""
     return server.name if server.source == "user" else qualify_with_directory(server.name, directory)
 
 
 def build_tool_trust_name(server: McpServer, directory: Path | None, tool: str) -> str:
-    """The name that trust in a server's tool goes by; another launch definition means another server."""
+    """Return the name under which trust in a server's tool is stored; it changes with the server's definition."""
     return f"{build_trust_name(server, directory)} [{server.digest[:16]}] {tool}"
 
 
 def qualify_with_directory(name: str, directory: Path | None) -> str:
-    """A name that holds in one folder only, by whatever links that is reached."""
+    """Return a name that is valid in one folder only; symbolic links to the folder are resolved."""
     return f"{name} in {directory and directory.resolve()}"
 
 
 def is_server_name(name: str) -> bool:
-    """Whether tools of a server can be called by this name."""
+    """Return whether this is a valid server name, which tool names can contain."""
     return len(name) <= LONGEST_NAME and _NAME.fullmatch(name) is not None
