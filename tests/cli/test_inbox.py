@@ -90,7 +90,7 @@ def test_a_second_answer_is_refused_with_the_first_decision(parked_desk: Desk) -
 
     for told in (late, later):
         assert told.returncode == 6
-        assert f"{one['id']} was decided before: deny by ada" in told.stderr
+        assert f"{one['id']} was already answered: deny by ada" in told.stderr
 
 
 def test_a_request_that_is_always_allowed_becomes_a_rule(desk: Desk) -> None:

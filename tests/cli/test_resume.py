@@ -80,7 +80,7 @@ def test_a_run_that_is_worked_on_is_left_to_its_process(desk: Desk) -> None:
         all_of_them = desk.invoke("resume")
 
     assert said.returncode == 6
-    assert f"is being worked on by process {process.pid}" in said.stderr
+    assert f"is in use by process {process.pid}" in said.stderr
     assert all_of_them.stderr == "nothing to resume\n"
 
 

@@ -110,7 +110,7 @@ def test_files_go_with_a_message(desk: Desk, make_interrupted_run: Callable[[], 
     resumed = desk.invoke("resume", run)
 
     assert refused.returncode == 2
-    assert refused.stderr.startswith("podium: video is neither text in UTF-8 nor an image")
+    assert refused.stderr.startswith("podium: video cannot be attached: it is neither UTF-8 text nor an image")
     assert 'message for lead: "look", with notes.md, with shot.png' in resumed.stderr
     with StoreReader(desk.store) as reader:
         turns = [entry.event.prompt for entry in reader.read_entries(run) if isinstance(entry.event, TurnStarted)]

@@ -402,7 +402,7 @@ async def test_agents_in_code_may_say_what_files_say_as_mappings(studio: Studio)
     ("keys", "why"),
     [
         ({"handoff": ["a"]}, "handoff"),
-        ({"router": {"dest": ["a"]}}, "there is no key 'dest'; there are destinations, fallback, max_turns"),
+        ({"router": {"dest": ["a"]}}, "unknown key 'dest'; available: destinations, fallback, max_turns"),
         ({"team": {"mode": "chaos", "members": ["a"]}}, "'chaos'"),
         ({"team": Team(mode="chaos", members=(Member(agent="a"),))}, "'chaos'"),  # type: ignore[arg-type] # wrong
         ({"team": {"mode": "reflect", "members": ["a"], "max_iterations": "many"}}, "max_iterations"),

@@ -118,16 +118,16 @@ async def test_the_attachments_of_an_undelivered_message_are_deleted_with_it(tmp
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "x is empty, and there is nothing to attach"),
-        (b"%PDF-1.7\0\xff", "x is neither text in UTF-8 nor an image (PNG, JPEG, GIF, WebP), and cannot be attached"),
-        (b"a\0b", "x is neither text in UTF-8 nor an image (PNG, JPEG, GIF, WebP), and cannot be attached"),
+        (b"", "x is empty and cannot be attached"),
+        (b"%PDF-1.7\0\xff", "x cannot be attached: it is neither UTF-8 text nor an image (PNG, JPEG, GIF, WebP)"),
+        (b"a\0b", "x cannot be attached: it is neither UTF-8 text nor an image (PNG, JPEG, GIF, WebP)"),
         (
             PNG + bytes(MAX_ATTACHMENT_BYTES),
-            f"x is too large to be attached; up to {MAX_ATTACHMENT_BYTES:,} bytes would do",
+            f"x is too large to be attached; the limit is {MAX_ATTACHMENT_BYTES:,} bytes",
         ),
         (
             b"a" * (MAX_ATTACHMENT_CHARACTERS + 1),
-            f"x is too long for a message; up to {MAX_ATTACHMENT_CHARACTERS:,} characters of text would do",
+            f"x is too long to be attached; the limit for text is {MAX_ATTACHMENT_CHARACTERS:,} characters",
         ),
     ],
 )
@@ -143,11 +143,11 @@ def test_a_file_that_cannot_be_attached_is_refused_with_the_reason(content: byte
 def test_neither_a_folder_nor_nothing_nor_too_many_can_be_attached(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("x")
 
-    with pytest.raises(Mistake, match="is no file that could be attached"):
+    with pytest.raises(Mistake, match="cannot be attached: there is no regular file at this path"):
         read_attachments([tmp_path])
-    with pytest.raises(Mistake, match="is no file that could be attached"):
+    with pytest.raises(Mistake, match="cannot be attached: there is no regular file at this path"):
         read_attachments([tmp_path / "missing"])
-    with pytest.raises(Mistake, match="11 files are too many for one message; 10 may go with it"):
+    with pytest.raises(Mistake, match="11 files are too many for one message; attach at most 10"):
         read_attachments([tmp_path / "x"] * 11)
 
 

@@ -1,1 +1,1 @@
-"""Frozen data: what is stored, sent and returned. It imports nothing else of Podium."""
+"""Frozen data types that are stored, sent and returned. They import nothing else from Podium."""

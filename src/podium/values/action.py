@@ -1,7 +1,7 @@
-"""An action: what a tool is about to do, in the one form that is shown, approved, recorded and carried out.
+"""An action: what a tool is about to do, in the one form that is shown, approved, recorded and executed.
 
-Its `id` covers everything, so that nothing but the approved action can run in its name; its
-`digest` leaves out times and nonce, so that the same wish can be recognised when it comes again.
+Its `id` covers every field, so that only the approved action can be executed under it. Its `digest`
+leaves out times and nonce, so that an identical action is recognised when it is requested again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
     environment: dict[str, str] = {}
     sandbox: str = ""
     inputs: dict[str, str] = {}
-    """What the files that it changes hold now, by path: a hash each, empty where there is no file."""
+    """The current hash of each file that the action changes, by path; empty if there is no file."""
     outputs: dict[str, str] = {}
-    """What they will hold, so that a crash in the middle leaves no doubt."""
+    """The hash of each of these files after the action, which shows after a crash whether it was executed."""
     diff: str = ""
     asked_at: float = 0.0
     expires_at: float = 0.0
@@ -35,23 +35,23 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def id(self) -> str:
-        """What an approval is for: the hash of all of it."""
+        """The hash of all fields; an approval applies to exactly this id."""
         return _hash_action(self)
 
     @property
     def digest(self) -> str:
-        """What identical wishes share: the hash of all but times and nonce."""
+        """The hash of all fields but times and nonce; identical actions share it."""
         return _hash_action(structs.replace(self, asked_at=0.0, expires_at=0.0, nonce=""))
 
     @property
     def repeat_key(self) -> str:
-        """What an approval for the whole run covers: the same again, whatever the files that it reads hold."""
+        """The hash that an approval for the whole run covers: the same action, whatever is in the files it reads."""
         same = structs.replace(self, asked_at=0.0, expires_at=0.0, nonce="")
         return _hash_action(same if self.outputs else structs.replace(same, inputs={}))
 
     @property
     def effect_hash(self) -> str:
-        """What the same effect has in common whoever wants it: the hash of tool, arguments and directory."""
+        """The hash of tool, arguments and directory: the same effect, whichever agent requests it."""
         return sha256(msgspec.json.encode((self.tool, self.arguments, self.directory), order="sorted")).hexdigest()
 
 

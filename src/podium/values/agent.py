@@ -1,7 +1,7 @@
-"""An agent: who it is, what it thinks with, and how it works with others.
+"""Agents: their prompt, model, tools, limits, and the agents they work with.
 
-An agent names only its own next neighbours; the whole workflow emerges when it runs. Reading
-agents from files and checking that they fit together belongs to the roster.
+An agent names only the agents that it calls or hands off to directly; the workflow as a whole follows
+from that at run time. The roster reads agents from files and checks that they fit together.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .errors import BadAgent
 Source = Literal["built-in", "user", "repo", "code"]
 Mode = Literal["broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate"]
 Isolation = Literal["shared", "worktree", "process", "together"]
-"""Where an agent works; `together` is in a checkout that the members of its team have in common."""
+"""Where an agent works; `together` means a checkout that the members of its team share."""
 Edge = Literal["handoff", "route", "advice", "member", "tool"]
 
 MODE_ALIASES = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"}
-"""What other systems call some of our modes."""
+"""Names that other systems use for some of the modes."""
 
 
 class Router(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The agent chooses who answers instead of answering itself."""
+    """Routing: the agent chooses which agent answers instead of answering itself."""
 
     destinations: tuple[str, ...] = ()
     fallback: str | None = None
@@ -34,7 +34,7 @@ class Router(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Advisors(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Agents that are heard before the agent itself begins."""
+    """Agents whose advice is collected before the agent itself starts."""
 
     agents: tuple[str, ...]
     require: Literal["all", "any", "none"] | int = "any"
@@ -42,7 +42,7 @@ class Advisors(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An agent's place in a team, with what the team changes about it."""
+    """A member of a team: its agent, and what the team overrides."""
 
     agent: str
     name: str = ""
@@ -53,7 +53,7 @@ class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The agent leads others; `options` are the keys of its mode, as written."""
+    """The team that an agent leads; `options` are the keys of its mode, as written."""
 
     mode: Mode
     members: tuple[Member, ...]
@@ -61,7 +61,7 @@ class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        """Members may be given by their names alone, and the mode as others call it."""
+        """Convert members given by name alone, and names of modes from other systems."""
         put = structs.force_setattr
         members: Iterable[Any] = self.members
         put(self, "members", tuple(Member(agent=one) if isinstance(one, str) else one for one in members))
@@ -70,11 +70,11 @@ class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 MAX_LIMIT = 10**12
-"""The highest limit of a budget: whoever means more means none."""
+"""The highest limit that a budget accepts; leave the limit out to have none."""
 
 
 class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Limits; None is no limit."""
+    """Limits on what may be used; None means no limit."""
 
     usd: float | None = None
     tokens: int | None = None
@@ -84,7 +84,7 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Permissions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Rule texts by what they decide."""
+    """Permission rules as text, by decision."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
@@ -92,17 +92,17 @@ class Permissions(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Reference(Struct, frozen=True):
-    """One edge of the workflow: how this agent needs another."""
+    """An edge of the workflow: another agent that this one uses, and how."""
 
     kind: Edge
     name: str
 
 
 class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One agent, from a file or built in code.
+    """An agent, read from a file or built in code.
 
-    In code, what a file writes as a mapping may be one, such as `team`; `advisors` may be a list of names, `router`
-    may be True, and `tools` may have functions among them.
+    In code, fields that are mappings in a file, such as `team`, may be given as mappings. `advisors` may be a list
+    of names, `router` may be True, and `tools` may contain functions.
     """
 
     name: str
@@ -132,7 +132,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str = ""
 
     if TYPE_CHECKING:
-        # What code may write instead of the types of the fields; `__post_init__` brings it into their form.
+        # The argument types that code may use; `__post_init__` converts them to the types of the fields.
         def __init__(
             self,
             *,
@@ -164,7 +164,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Bring the short forms of code and files into the one form that the rest reads."""
+        """Convert the short forms that code and files may use to the types of the fields."""
         put = structs.force_setattr
         for field in ("tools", "disallowed_tools", "capabilities", "agents"):
             value = getattr(self, field)
@@ -184,7 +184,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def destinations(self) -> tuple[str, ...]:
-        """Where this agent may route to, its fallback last; nothing for an agent that is no router."""
+        """The agents that this agent may route to, its fallback last; empty if it is not a router."""
         if self.router is None:
             return ()
         named = self.router.destinations or self.agents
@@ -192,7 +192,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return named if fallback is None or fallback in named else (*named, fallback)
 
     def references(self) -> Iterator[Reference]:
-        """Every agent that this one needs, in the order in which a run would meet them."""
+        """Yield every agent that this one uses, in the order in which a run uses them."""
         for name in self.advisors.agents if self.advisors else ():
             yield Reference("advice", name)
         for name in self.destinations:
@@ -213,7 +213,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether its answer is its own, and not that of an agent it hands to or routes to."""
+        """Whether the agent gives its own answer, and neither hands off nor routes."""
         return self.handoff is None and self.router is None
 
 
@@ -230,7 +230,7 @@ S = TypeVar("S", bound=Struct)
 
 
 def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
-    """What a mapping says, as in a file; for a team, what is no key of every team is one of its mode's own."""
+    """Convert a mapping, as in a file, to `kind`; a team's unknown keys become options of its mode."""
     keys = kind.__struct_fields__
     given = dict(written)
     if kind is Team and "options" not in given:
@@ -241,7 +241,7 @@ def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
         members = given.get("members", ())
         given["members"] = [{"agent": one} if isinstance(one, str) else one for one in members]
     if unknown := [key for key in given if key not in keys]:
-        raise BadAgent(f"{of}: there is no key {unknown[0]!r}; there are {', '.join(keys)}")
+        raise BadAgent(f"{of}: unknown key {unknown[0]!r}; available: {', '.join(keys)}")
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
@@ -249,12 +249,12 @@ def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
 
 
 def as_budget(value: Budget | Mapping[str, Any]) -> Budget:
-    """Limits, which may also be given as a mapping. Raises BadAgent for a key or a value that is none."""
+    """Return a budget, which may be given as a mapping. Raises BadAgent for an invalid key or value."""
     return value if isinstance(value, Budget) else _parse_mapping(value, Budget, of="budget")
 
 
 def collect_agent_names(agents: Iterable[Agent]) -> list[str]:
-    """The names under which agents work: their own, and those that teams give their members."""
+    """Return the names under which agents work: their own, and those that teams give to members."""
     given = list(agents)
     members = [member.name for agent in given if agent.team is not None for member in agent.team.members]
     return list(dict.fromkeys([*(agent.name for agent in given), *(name for name in members if name)]))

@@ -1,6 +1,6 @@
-"""Attachments: images and text files that come with a message, travel with it, and are dropped with it.
+"""Attachments: images and text files that are sent, stored and deleted with a message.
 
-What a file is, is seen from what is in it, whatever its name says.
+The media type is detected from a file's content, not from its name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEXT_MEDIA_TYPE = "text/plain"
 
 
 class Attachment(Struct, frozen=True, kw_only=True):
-    """What is known of a file that came with a message. `media` is its media type."""
+    """The metadata of a file that is attached to a message. `media` is its media type."""
 
     name: str
     media: str
@@ -37,39 +37,39 @@ class Attachment(Struct, frozen=True, kw_only=True):
 
     @property
     def prompt_marker(self) -> str:
-        """The line of a prompt in whose place a model that can see is shown the image."""
+        """The line in a prompt that is replaced by the image for models that accept images."""
         return f"[image {self.name}, sha256 {self.digest}]"
 
 
 class AttachedFile(NamedTuple):
-    """A file that comes with a message, and what is in it."""
+    """An attachment and its content."""
 
     attachment: Attachment
     data: bytes
 
 
 class Image(Struct, frozen=True):
-    """An image as it is shown to a model."""
+    """An image as it is sent to a model."""
 
     media: str
     data: bytes
 
 
 def read_attachments(paths: Iterable[str | Path]) -> tuple[AttachedFile, ...]:
-    """The files at these paths, to go with a message. Raises Mistake for what cannot."""
+    """Read the files at these paths as attachments. Raises Mistake for a file that cannot be attached."""
     found = tuple(_read_attachment(Path(path)) for path in paths)
     if len(found) > MAX_ATTACHMENTS:
-        raise Mistake(f"{len(found)} files are too many for one message; {MAX_ATTACHMENTS} may go with it")
+        raise Mistake(f"{len(found)} files are too many for one message; attach at most {MAX_ATTACHMENTS}")
     return found
 
 
 def find_image_digests(text: str) -> list[str]:
-    """The digests of the images that a prompt has marks of, in their order."""
+    """Return the digests of the images that a prompt has markers for, in order."""
     return list(dict.fromkeys(_IMAGE_MARKER.findall(text))) if "[image " in text else []
 
 
 def detect_media_type(data: bytes) -> str:
-    """The media type of what can be attached; empty for anything else."""
+    """Return the media type of a file's content; empty if it cannot be attached."""
     for media, shape in _IMAGE_SIGNATURES.items():
         if shape.match(data):
             return media
@@ -93,23 +93,21 @@ def _read_attachment(path: Path) -> AttachedFile:
     name = escape_unprintable(path.name)
     try:
         if not path.is_file():
-            raise Mistake(
-                f"{escape_unprintable(str(path))} is no file that could be attached; name a file that is there"
-            )
+            raise Mistake(f"{escape_unprintable(str(path))} cannot be attached: there is no regular file at this path")
         with path.open("rb") as file:
             data = file.read(MAX_ATTACHMENT_BYTES + 1)
     except OSError as error:
         raise Mistake(f"{escape_unprintable(str(path))} cannot be attached: {error.strerror}") from error
     if len(data) > MAX_ATTACHMENT_BYTES:
-        raise Mistake(f"{name} is too large to be attached; up to {MAX_ATTACHMENT_BYTES:,} bytes would do")
+        raise Mistake(f"{name} is too large to be attached; the limit is {MAX_ATTACHMENT_BYTES:,} bytes")
     if not data:
-        raise Mistake(f"{name} is empty, and there is nothing to attach")
+        raise Mistake(f"{name} is empty and cannot be attached")
     media = detect_media_type(data)
     if not media:
-        raise Mistake(f"{name} is neither text in UTF-8 nor an image (PNG, JPEG, GIF, WebP), and cannot be attached")
+        raise Mistake(f"{name} cannot be attached: it is neither UTF-8 text nor an image (PNG, JPEG, GIF, WebP)")
     if media == TEXT_MEDIA_TYPE and len(data.decode()) > MAX_ATTACHMENT_CHARACTERS:
         raise Mistake(
-            f"{name} is too long for a message; up to {MAX_ATTACHMENT_CHARACTERS:,} characters of text would do"
+            f"{name} is too long to be attached; the limit for text is {MAX_ATTACHMENT_CHARACTERS:,} characters"
         )
     about = Attachment(
         name=truncate_text(name, MAX_NAME_LENGTH), media=media, digest=sha256(data).hexdigest(), size=len(data)

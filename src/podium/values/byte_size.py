@@ -1,11 +1,11 @@
-"""Sizes: bytes as people write and read them, in units of a thousand."""
+"""Parsing and formatting of byte sizes, in decimal units."""
 
 from __future__ import annotations
 
 import re
 
 MAX_SIZE = 2**63 - 1
-"""What stores and wires can carry."""
+"""The largest size that stores and wire formats can hold."""
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -13,19 +13,19 @@ _WRITTEN = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(B|kB|MB|GB|TB)?", re.IG
 
 
 def parse_size(text: str) -> int | None:
-    """The bytes of `20GB`, `1.5 MB` or `500`; None for what is no number of bytes above 0."""
+    """Return the number of bytes in `20GB`, `1.5 MB` or `500`; None if it is not a whole number above 0."""
     found = _WRITTEN.fullmatch(text.strip())
     if found is None:
         return None
     unit = next((size for name, size in UNITS.items() if name.casefold() == (found[2] or "B").casefold()), 1)
-    # Not by way of a float, which would not be exact.
+    # Computed with integers, because a float would not be exact.
     whole, _, part = found[1].partition(".")
     size, rest = divmod(int(whole + part) * unit, 10 ** len(part))
     return size if 0 < size <= MAX_SIZE and rest == 0 else None
 
 
 def format_size(size: int) -> str:
-    """How much that is, to a decimal place: `3.2 GB`, `20 GB`, `812 B`."""
+    """Format a size with at most one decimal place: `3.2 GB`, `20 GB`, `812 B`."""
     for name, unit in reversed(UNITS.items()):
         if size >= unit:
             return f"{size / unit:.1f}".removesuffix(".0") + f" {name}"

@@ -1,4 +1,4 @@
-"""A finding: one thing about a file that a person should know, and where it stands."""
+"""Diagnostics: messages about a file, with the line and key that they concern."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Severity = Literal["error", "warning", "notice"]
 
 
 class Diagnostic(Struct, frozen=True, kw_only=True):
-    """What stands in a file, and what would be right, in one sentence.
+    """A message about a file: what was found and what was expected, in one sentence.
 
-    With an error nothing of the file counts, with a warning it does, and a notice is only good to
-    know. `line` and `key` are absent where the finding is about the file as a whole.
+    A file with an error is not used; a file with a warning is. A notice is for information only. `line`
+    and `key` are not set if the diagnostic concerns the whole file.
     """
 
     severity: Severity
@@ -29,5 +29,5 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
 
 
 def filter_errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Those that keep a file from being used."""
+    """Return the diagnostics that are errors."""
     return tuple(diagnostic for diagnostic in diagnostics if diagnostic.severity == "error")

@@ -1,19 +1,20 @@
-"""What can go wrong, by what a caller would do about it.
+"""The errors that Podium raises, grouped by how a caller handles them.
 
     PodiumError
-    ├── Mistake            the person asked for something that cannot be: say it, change it, try again
+    ├── Mistake            the person asked for something impossible; they can correct it and try again
     │   ├── BadAgent           an agent file or a reference between agents is wrong
-    │   └── NoSuchRun          no run, or more than one, has that id
-    ├── Answered           somebody else was faster with an answer
-    ├── Failed             an agent's work came to nothing; carries the failure as it is on the timeline
-    ├── OutsideFailed      a model, an engine or another program did not do its part
-    ├── StoreFailed        the store cannot take or give what was asked; nothing was half written
-    │   ├── StoreCorrupt       the file is not what it should be
-    │   ├── LeaseLost          another process owns the run now
+    │   ├── NoSuchRun          no run, or more than one, matches the id
+    │   └── RunOver            the run has ended
+    ├── AlreadyAnswered    the request already has an answer
+    ├── AgentFailed        an agent failed; carries the failure as recorded on the timeline
+    ├── OutsideFailed      a model, an engine or another program failed
+    ├── StoreFailed        the store could not read or write; nothing was partly written
+    │   ├── StoreCorrupt       the store's content is damaged
+    │   ├── LeaseLost          another process has taken over the run
     │   └── RunHeld            another live process owns the run
-    └── Inconsistent       the journal and the code disagree: our own bug, or a tampered store
+    └── JournalMismatch    the journal and the code disagree: a bug in Podium, or a tampered store
 
-Every error says in one sentence what was asked, what stands in the way and what would work.
+Every error says in one sentence what was given, what is wrong and what would work.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ FailureKind = Literal["failed", "timed_out", "empty_reply", "engine", "routing",
 
 
 class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why an agent's work came to nothing, as it is recorded and shown.
+    """Why an agent failed, as recorded and shown.
 
-    `where` says more about the agent's place than its name does, such as the stage of a chain.
+    `where` locates the agent more precisely than its name does, such as the stage of a chain.
     """
 
     kind: FailureKind
@@ -38,11 +39,11 @@ class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def outcome(self) -> Literal["failed", "timed_out"]:
-        """How work with this failure is said to have ended."""
+        """The outcome of an operation with this failure."""
         return "timed_out" if self.kind == "timed_out" else "failed"
 
     def describe_to(self, agent: str) -> str:
-        """The failure where it is clear already that `agent` is spoken of."""
+        """Return the failure as text for a place that already names `agent`."""
         return self.message if self.agent == agent and not self.where else str(self)
 
     def __str__(self) -> str:
@@ -50,37 +51,37 @@ class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PodiumError(Exception):
-    """Anything that Podium itself raises."""
+    """The base class of all errors that Podium raises."""
 
 
 class Mistake(PodiumError):
-    """The person's mistake, found before anything ran."""
+    """A mistake of the person, found before anything ran."""
 
 
 class BadAgent(Mistake):
-    """An agent cannot be used as it is written."""
+    """An agent definition is not valid."""
 
 
 class NoSuchRun(Mistake):
-    """No run, or more than one, has the id that was given."""
+    """No run, or more than one, matches the given id."""
 
 
 class RunOver(Mistake):
-    """A run has ended, and nothing can be done with it any more."""
+    """The run has ended and accepts no further commands."""
 
 
 class AlreadyAnswered(PodiumError):
-    """What an agent asked has an answer already, and only the first counts."""
+    """The request or question of an agent already has an answer; only the first counts."""
 
     def __init__(self, id: str, *, how: str, by: str) -> None:
-        super().__init__(f"{id} was decided before: {how} by {by or 'somebody'}")
+        super().__init__(f"{id} was already answered: {how} by {by or 'somebody'}")
         self.id = id
         self.how = how
         self.by = by
 
 
 class AgentFailed(PodiumError):
-    """An agent's work came to nothing; `so_far` is what there is of an answer all the same."""
+    """An agent failed; `so_far` is its partial answer, if there is one."""
 
     def __init__(self, failure: Failure, *, so_far: str = "") -> None:
         super().__init__(str(failure))
@@ -89,9 +90,9 @@ class AgentFailed(PodiumError):
 
 
 class OutsideFailed(PodiumError):
-    """Something outside failed; `retryable` when the same call may succeed a little later.
+    """Something outside Podium failed; with `retryable`, the same call may succeed later.
 
-    `is_too_long` when a model was given more than it can read.
+    `is_too_long` means that the prompt exceeds the model's context window.
     """
 
     def __init__(
@@ -111,11 +112,11 @@ class OutsideFailed(PodiumError):
 
 
 class StoreFailed(PodiumError):
-    """The store refused; what was asked is not written."""
+    """The store refused an operation; nothing was written."""
 
 
 class StoreCorrupt(StoreFailed):
-    """The store's content is damaged or was changed from outside."""
+    """The store's content is damaged or was changed by another program."""
 
 
 class LeaseLost(StoreFailed):
@@ -126,20 +127,18 @@ class RunHeld(StoreFailed):
     """Another live process owns the run."""
 
     def __init__(self, run: str, *, host: str, pid: int) -> None:
-        super().__init__(
-            f"run {run} is being worked on by process {pid} on {host}; stop it there or wait for it to end"
-        )
+        super().__init__(f"run {run} is in use by process {pid} on {host}; stop it there or wait until it ends")
         self.run = run
         self.host = host
         self.pid = pid
 
 
 class JournalMismatch(PodiumError):
-    """The journal says one thing and the code another."""
+    """The journal does not match what the code expects."""
 
 
 def find_first_error(error: BaseException) -> BaseException:
-    """What went wrong first: the error itself, or what a group of them begins with; ours before others'."""
+    """Return the error itself, or the first error of an exception group, preferring a PodiumError."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     inner = [find_first_error(one) for one in error.exceptions]

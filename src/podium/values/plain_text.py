@@ -1,15 +1,15 @@
-"""Text from outside in the form in which it may stand in a line that people read."""
+"""Escaping and shortening of untrusted text for display."""
 
 from __future__ import annotations
 
 
 def escape_unprintable(text: str) -> str:
-    """`text` in one line, with whatever does not show, or would steer a terminal, written out."""
+    """Return `text` on one line, with unprintable characters and terminal control codes escaped."""
     return "".join(one if one.isprintable() else _escape_character(one) for one in text)
 
 
 def truncate_text(text: str, longest: int) -> str:
-    """The beginning of `text`, with a mark where something is missing."""
+    """Return `text` cut to `longest` characters, with an ellipsis if it was cut."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
@@ -18,7 +18,7 @@ def _escape_character(one: str) -> str:
 
 
 def cut_middle(text: str, most: int) -> str:
-    """`text` in at most about `most` bytes: its beginning and its end, and how much is missing between them."""
+    """Return `text` cut to about `most` bytes: its beginning, a note of how much is left out, and its end."""
     data = text.encode(errors="surrogatepass")
     if len(data) <= most:
         return text

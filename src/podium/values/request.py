@@ -1,4 +1,4 @@
-"""What an agent is asked, and what comes back."""
+"""Requests to agents and their answers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Outcome = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "in
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something an agent should know beside what it is asked: a heading, and the words quoted under it."""
+    """Context for a request: a heading, and the text quoted below it."""
 
     title: str
     text: str = ""
 
 
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an agent is asked.
+    """A request to an agent.
 
-    `text` reaches the agent verbatim. `origin` holds the person's own words where `text` is
-    something else, such as another agent's answer or the request with advice added.
+    `text` reaches the agent verbatim. `origin` holds the person's own request if `text` is something
+    else, such as another agent's answer or the request with advice added.
     """
 
     text: str
@@ -32,14 +32,14 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def original(self) -> str:
-        """What the person asked for."""
+        """The person's own request."""
         return self.origin or self.text
 
     def prompt(self) -> str:
-        """The message to the agent: the text verbatim, then each note in a block of its own.
+        """Return the prompt for the agent: the text verbatim, then each note in a block of its own.
 
-        Quoted lines all begin with "> ", so that nothing in them can pass for a heading of ours; a
-        line of the text that would read as one gets a backslash.
+        Quoted lines all begin with "> ", so that nothing in them can imitate a heading of Podium. A line
+        of the text that looks like such a heading gets a backslash.
         """
         return "\n\n".join(
             [
@@ -59,7 +59,7 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an agent came back with."""
+    """An agent's answer."""
 
     text: str
     data: Any = None
@@ -67,24 +67,24 @@ class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-"""Every character that anybody might take for the end of a line."""
+"""Every character that some program treats as a line break."""
 
 _BLOCK = r"\[(?:context:|message from )"
 
 
 def escape_headings(text: str, heading: str) -> str:
-    """The text with a backslash before each line that begins like a heading of ours, in any case."""
+    """Put a backslash before each line that begins like a heading of Podium, ignoring case."""
     pattern = rf"(^|[{LINE_BREAKS}])([^\S{LINE_BREAKS}]*)({heading})"
     return re.sub(pattern, r"\1\2\\\3", text, flags=re.IGNORECASE)
 
 
 def replace_surrogates(text: str) -> str:
-    """The text as it can be written down: half a character, which UTF-8 does not know, becomes a mark."""
+    """Replace lone surrogates, which UTF-8 cannot encode, with the replacement character."""
     if text.isascii():
         return text
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def quote_lines(text: str) -> str:
-    """Each line of a text on a new line behind "> "."""
+    """Return each line of a text on a new line, prefixed with "> "."""
     return "".join(f"\n> {line}" for line in text.splitlines())

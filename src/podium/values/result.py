@@ -1,4 +1,4 @@
-"""What a run came to."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .usage import NO_USAGE, Usage
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """What a run came to.
+    """The result of a run.
 
-    `parts` are single contributions; without an answer they are what there is. A run that was
-    `interrupted` has not ended: it can be resumed.
+    `parts` are the contributions of single agents; if there is no answer, they are all that the run
+    produced. A run that was `interrupted` has not ended: it can be resumed.
     """
 
     run_id: str

@@ -1,6 +1,6 @@
-"""What thinking cost: tokens, money, calls and time.
+"""Usage of models: tokens, money, calls and time.
 
-Usage stands on the outcomes of model calls and nowhere else; every total is a sum over those.
+Usage is recorded only with the outcomes of model calls; every total is a sum over those.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from msgspec import Struct
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Amounts that add up, plus the seconds that they took.
+    """Amounts that can be added up, and the seconds that they took.
 
-    `usd` counts the calls whose price is known; `unpriced` says how many are not in it. Of the input
-    tokens, `cached_tokens` were read from a provider's cache and `written_tokens` put into it.
+    `usd` covers the calls whose price is known; `unpriced` is the number of calls that it leaves out. Of
+    the input tokens, `cached_tokens` were read from the provider's cache and `written_tokens` written to it.
     """
 
     input_tokens: int = 0
@@ -53,5 +53,5 @@ NO_USAGE = Usage()
 
 
 def sum_usage(usages: Iterable[Usage]) -> Usage:
-    """The sum of all of them."""
+    """Return the sum of all usages."""
     return sum(usages, NO_USAGE)

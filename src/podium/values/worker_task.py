@@ -1,4 +1,4 @@
-"""An errand: what a worker is sent to do besides its request: where, from what, and after whom."""
+"""A worker task: where a worker works, from which commit, and after which other workers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from msgspec import Struct
 
 
 class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Work for a process of its own.
+    """What a worker process needs to know besides its request.
 
-    `root` is the repository, `path` the worker's checkout of it on `branch`. Without a branch of its own it has no
-    checkout and works in `root`: it is a reader, which may have a `name`, or `is_here` to change the repository itself.
-    `base` is what the branch begins at. `after` are the runs of workers that have to succeed first, whose merged
-    result is then the base. `parent` is the run that sent it, and `operation` the place there. With `is_shared`
-    others of its team work in the same checkout. Where it is unattended nobody is asked: what needs leave is denied.
+    `root` is the repository and `path` the worker's checkout of it, on `branch`. A worker without a branch has no
+    checkout and works in `root`: it is a reader, which may have a `name`, or, with `is_here`, it changes the
+    repository itself. `base` is the commit that the branch starts at. `after` are the runs of workers that must
+    succeed first; their merged result is then the base. `parent` is the run that started the worker, and
+    `operation` the operation there. With `is_shared`, other members of its team work in the same checkout. With
+    `is_unattended`, nobody is asked: what needs permission is denied.
     """
 
     root: str
@@ -31,7 +32,7 @@ class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def worker_name(self) -> str:
-        """What people call its worker by: its branch, or a reader's name; nothing, where it was given none."""
+        """The worker's name for people: its branch, or the name of a reader; empty if it has neither."""
         return self.branch or self.name
 
     @property

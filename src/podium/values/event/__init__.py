@@ -1,8 +1,8 @@
-"""Events: the facts on a run's timeline, and the entry that gives each its place there.
+"""Events: the facts on a run's timeline, and the entry that places each one there.
 
-An event is named in the past tense and knows nothing of where it is stored. What has been
-written is read for years: a field is added with a default and never changes its meaning, and a
-kind is retired but still read.
+Events are named in the past tense and do not know where they are stored. Stored events must stay
+readable for years: a new field has a default and never changes its meaning, and a retired kind of
+event can still be read.
 """
 
 from __future__ import annotations
@@ -207,10 +207,10 @@ Event = (
 
 
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event where it lies on a run's timeline.
+    """An event and its position on a run's timeline.
 
-    `operation` is the path of the operation it belongs to and `scope` the exact place below it.
-    An entry with a `key` is the outcome of a step: the key never gets another one.
+    `operation` is the path of the operation that it belongs to, and `scope` the exact path below that.
+    An entry with a `key` is the outcome of a step; each key has at most one.
     """
 
     run: str
@@ -231,24 +231,24 @@ _decoder = msgspec.json.Decoder(Entry)
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The entry as one line of JSON: what is stored, hashed and sent."""
+    """Encode an entry as one line of JSON, which is stored, hashed and sent."""
     return _encoder.encode(entry)
 
 
 def decode_entry(line: bytes) -> Entry:
-    """The entry that a line holds."""
+    """Decode an entry from a line of JSON. Raises StoreCorrupt."""
     try:
         return _decoder.decode(line)
     except msgspec.MsgspecError as error:
         raise StoreCorrupt(
-            f"an entry of the store cannot be read ({error}): it is damaged, or a newer Podium wrote it"
+            f"an entry in the store cannot be read ({error}): it is damaged, or a newer version of Podium wrote it"
         ) from error
 
 
 def event_kind(event: Event) -> str:
-    """The event's name on the wire and in the documentation."""
+    """Return the event's kind, the name used in JSON and in the documentation."""
     return KINDS[type(event)]
 
 
 KINDS: dict[type, str] = {event: str(event.__struct_config__.tag) for event in get_args(Event)}
-"""Every kind of event by its class."""
+"""The kind of each event class."""

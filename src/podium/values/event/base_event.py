@@ -1,4 +1,4 @@
-"""The base of all events."""
+"""The base class of all events."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from msgspec import Struct
 
 
 class EventBase(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
-    """`survives_power_loss` marks the kinds that are on the disk itself before anything follows from them."""
+    """An event. With `survives_power_loss`, it is flushed to disk before anything acts on it."""
 
     survives_power_loss: ClassVar[bool] = False

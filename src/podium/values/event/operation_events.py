@@ -12,13 +12,13 @@ Trigger = Literal["request", "handoff", "route", "advice", "member", "tool", "re
 
 
 class StatusReported(EventBase, frozen=True, kw_only=True, tag="status_reported"):
-    """An agent said where it stands."""
+    """An agent reported its status."""
 
     text: str
 
 
 class OperationStarted(EventBase, frozen=True, kw_only=True, tag="operation_started"):
-    """An agent began its part of the run."""
+    """An agent started its operation."""
 
     agent: str
     trigger: Trigger
@@ -26,7 +26,7 @@ class OperationStarted(EventBase, frozen=True, kw_only=True, tag="operation_star
 
 
 class OperationEnded(EventBase, frozen=True, kw_only=True, tag="operation_ended"):
-    """An agent's part is over. Whatever it had started and not finished ended with it."""
+    """An agent's operation ended, and with it every unfinished operation below it."""
 
     outcome: Outcome
     text: str = ""
@@ -36,21 +36,21 @@ class OperationEnded(EventBase, frozen=True, kw_only=True, tag="operation_ended"
 
 
 class Advised(EventBase, frozen=True, kw_only=True, tag="advised"):
-    """All advisors were heard or given up."""
+    """Every advisor gave its advice or is unavailable."""
 
     heard: tuple[str, ...] = ()
     unavailable: tuple[Part, ...] = ()
 
 
 class RouteRefused(EventBase, frozen=True, kw_only=True, tag="route_refused"):
-    """A router named somebody who is none of its destinations, or nobody."""
+    """A router chose an agent that is not one of its destinations, or none at all."""
 
     chosen: str
     destinations: tuple[str, ...]
 
 
 class Routed(EventBase, frozen=True, kw_only=True, tag="routed"):
-    """The request goes to this agent."""
+    """A router passed the request to this agent."""
 
     agent: str
     reason: str = ""
@@ -58,7 +58,7 @@ class Routed(EventBase, frozen=True, kw_only=True, tag="routed"):
 
 
 class HandedOff(EventBase, frozen=True, kw_only=True, tag="handed_off"):
-    """One agent's answer went on to another, which answers in its place."""
+    """An agent's answer was handed to another agent, which answers in its place."""
 
     sender: str
     receiver: str

@@ -1,4 +1,4 @@
-"""Requests for permission, questions to a person, their answers, and what was done or refused."""
+"""Events about permission requests, questions to a person, their answers, and the actions that follow."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ..action import Action
 from .base_event import EventBase
 
 Decision = Literal["once", "run", "always", "deny", "deny_and_pause", "abort"]
-"""How a request for permission may be answered; all but the first three refuse."""
+"""The possible answers to a permission request; the first three allow it, the others deny it."""
 
 
 class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_asked"):
-    """An agent wants to do something that a person decides on; nothing is done before there is an answer.
+    """An agent requested permission for an action, which is not executed before a person answers.
 
-    `shown` is what the action would do, such as a diff, and `reason` the rule, or the lack of one, that asks.
-    `always` is the rule that would allow it and its like for good; empty where that is not safe to offer.
-    `denied` tells of earlier refusals of the same.
+    `shown` is what the action would do, such as a diff. `reason` is the rule that requires permission, or that no
+    rule matches. `always` is the rule that would allow this and similar actions permanently; it is empty if that
+    is not safe to offer. `denied` lists earlier denials of the same action.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -30,9 +30,9 @@ class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_aske
 
 
 class PermissionAnswered(EventBase, frozen=True, kw_only=True, tag="permission_answered"):
-    """The request of this id was decided, once and for all.
+    """The permission request with this id was answered; the answer is final.
 
-    `at` is when the person answered, and `rule` what was allowed for good with the answer.
+    `at` is when the person answered, and `rule` the rule that the answer allowed permanently.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -50,7 +50,7 @@ class PermissionAnswered(EventBase, frozen=True, kw_only=True, tag="permission_a
 
 
 class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question_asked"):
-    """An agent asked the person something."""
+    """An agent asked the person a question."""
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -60,7 +60,7 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question_asked"):
 
 
 class QuestionAnswered(EventBase, frozen=True, kw_only=True, tag="question_answered"):
-    """The question of this id has its answer."""
+    """The question with this id was answered."""
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -70,18 +70,18 @@ class QuestionAnswered(EventBase, frozen=True, kw_only=True, tag="question_answe
 
 
 class ActionBegan(EventBase, frozen=True, kw_only=True, tag="action_began"):
-    """An action was allowed and is carried out from here on; `allowed_by` is who or which rule."""
+    """An action was allowed and starts now; `allowed_by` is the person or rule that allowed it."""
 
     survives_power_loss: ClassVar[bool] = True
 
     action: Action
     allowed_by: str
     is_repeatable: bool = False
-    """Whether it may simply be done again, so that nothing hangs on this surviving a loss of power."""
+    """Whether the action may be executed again, so that this event need not survive a power loss."""
 
 
 class ActionRefused(EventBase, frozen=True, kw_only=True, tag="action_refused"):
-    """An action was not carried out; `reason` says who or which rule stood against it."""
+    """An action was not executed; `reason` names the person or rule that denied it."""
 
     action: Action
     reason: str

@@ -1,4 +1,4 @@
-"""Events of a run as a whole: how it starts, ends and is resumed, and what a person says to it."""
+"""Events of a whole run: its start, end, pauses and resumes, and what a person sends to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base_event import EventBase
 
 
 class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
-    """A request was given to an agent; the agents and settings are those that hold for the whole run."""
+    """A run started with a request to an agent; its agents and settings apply to the whole run."""
 
     agent: str
     request: Request
@@ -22,24 +22,24 @@ class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
     repo: str = ""
     version: str = ""
     errand: WorkerTask | None = None
-    """What a worker was sent to do, where the run is one's."""
+    """The worker task, if this is a worker's run."""
     after: str = ""
-    """The run whose conversation this one goes on with."""
+    """The run whose conversation this one continues."""
 
 
 class RunResumed(EventBase, frozen=True, kw_only=True, tag="run_resumed"):
-    """Another process went on with the run where the last one left it."""
+    """A process resumed the run where the last one left it."""
 
     host: str
     pid: int
 
 
 class RunPaused(EventBase, frozen=True, kw_only=True, tag="run_paused"):
-    """No further step begins until somebody resumes the run."""
+    """The run is paused: no further step starts until it is resumed."""
 
 
 class RunEnded(EventBase, frozen=True, kw_only=True, tag="run_ended"):
-    """The run is over and will not change again; the answer stands at its first operation's end."""
+    """The run ended and will not change again; the answer is in its first operation's OperationEnded."""
 
     outcome: Outcome
     failure: Failure | None = None
@@ -47,7 +47,7 @@ class RunEnded(EventBase, frozen=True, kw_only=True, tag="run_ended"):
 
 
 class StopAsked(EventBase, frozen=True, kw_only=True, tag="stop_asked"):
-    """Somebody wants the run to end now, with what there is."""
+    """Somebody asked to stop the run now and keep its partial results."""
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -55,7 +55,7 @@ class StopAsked(EventBase, frozen=True, kw_only=True, tag="stop_asked"):
 
 
 class PauseAsked(EventBase, frozen=True, kw_only=True, tag="pause_asked"):
-    """Somebody wants the run to begin nothing more for now."""
+    """Somebody asked to pause the run."""
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -63,7 +63,7 @@ class PauseAsked(EventBase, frozen=True, kw_only=True, tag="pause_asked"):
 
 
 class BudgetChanged(EventBase, frozen=True, kw_only=True, tag="budget_changed"):
-    """Somebody gave the run other limits; they hold from here on, and those that `budget` leaves out as before."""
+    """Somebody changed the run's limits from now on; limits that `budget` leaves out stay."""
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -72,7 +72,7 @@ class BudgetChanged(EventBase, frozen=True, kw_only=True, tag="budget_changed"):
 
 
 class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_received"):
-    """The person said something to an agent of the run; it reaches the agent at its next turn."""
+    """The person sent a message to an agent of the run; it is delivered with the agent's next turn."""
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -84,13 +84,13 @@ class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_receive
 
 
 class MessagesDelivered(EventBase, frozen=True, kw_only=True, tag="messages_delivered"):
-    """These messages went into the turn that begins here, and into no other."""
+    """These messages were delivered with the turn that starts here, and with no other."""
 
     ids: tuple[str, ...]
     text: str = ""
 
 
 class Noticed(EventBase, frozen=True, kw_only=True, tag="noticed"):
-    """Something the person should know and need not act on."""
+    """A notice for the person that requires no action."""
 
     text: str

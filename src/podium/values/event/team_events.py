@@ -1,4 +1,4 @@
-"""Events of team modes: plans, evaluations, iterations, and what is said and voted in a discussion."""
+"""Events of team modes: plans, evaluations, iterations, and the messages and votes of a discussion."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from .base_event import EventBase
 
 
 class PlannedAssignment(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of the work for one worker."""
+    """A task that a lead assigned to one worker."""
 
     worker: str
     task: str
 
 
 class TeamPlanned(EventBase, frozen=True, kw_only=True, tag="team_planned"):
-    """A lead shared out the work; `skipped` says which assignments were none, and why."""
+    """A lead assigned the work; `skipped` lists the assignments that were not valid, and why."""
 
     assignments: tuple[PlannedAssignment, ...]
     skipped: tuple[str, ...] = ()
     iteration: int = 1
     flagged: tuple[str, ...] = ()
-    """What is odd about it, such as the same task for two workers."""
+    """Problems with the plan, such as the same task for two workers."""
 
 
 class Evaluated(EventBase, frozen=True, kw_only=True, tag="evaluated"):
-    """A judge said how good the work of an iteration is."""
+    """An evaluator scored the work of an iteration."""
 
     iteration: int
     score: float
@@ -36,15 +36,15 @@ class Evaluated(EventBase, frozen=True, kw_only=True, tag="evaluated"):
     trend: Literal["improving", "stable", "degrading"] = "stable"
     is_complete: bool = False
     held_back: str = ""
-    """Why a claim to be complete does not hold."""
+    """Why a claim to be complete was rejected."""
     model: str = ""
-    """What the judge thinks with."""
+    """The evaluator's model."""
     pauses: int = 0
-    """How often the run had been paused by then: repetition is looked for since the last time."""
+    """How often the run had been paused by then; only iterations since the last pause are checked for repetition."""
 
 
 class Checked(EventBase, frozen=True, kw_only=True, tag="checked"):
-    """The commands that a team is measured by were run on a clean checkout of its work."""
+    """A team's check commands were run on a clean checkout of its work."""
 
     commands: tuple[str, ...]
     passed: bool
@@ -52,9 +52,9 @@ class Checked(EventBase, frozen=True, kw_only=True, tag="checked"):
 
 
 class AdjustmentProposed(EventBase, frozen=True, kw_only=True, tag="adjustment_proposed"):
-    """Something about a team that might be changed before its next iteration.
+    """A change to a team was proposed for its next iteration.
 
-    Where it is about what a member thinks with, `member` and `model` say what to change.
+    If the proposal is to change a member's model, `member` and `model` say which.
     """
 
     iteration: int
@@ -65,7 +65,7 @@ class AdjustmentProposed(EventBase, frozen=True, kw_only=True, tag="adjustment_p
 
 
 class MemberChanged(EventBase, frozen=True, kw_only=True, tag="member_changed"):
-    """An agent of a run gets another model or prompt from its next part on; what is empty stays."""
+    """An agent of a run gets another model or prompt from its next operation on; empty fields change nothing."""
 
     member: str
     model: str = ""
@@ -73,14 +73,14 @@ class MemberChanged(EventBase, frozen=True, kw_only=True, tag="member_changed"):
     by: str = ""
 
     def with_earlier(self, before: MemberChanged | None) -> MemberChanged:
-        """This change on top of an earlier one of the same agent."""
+        """Return this change merged with an earlier one of the same agent."""
         if before is None:
             return self
         return structs.replace(self, model=self.model or before.model, prompt=self.prompt or before.prompt)
 
 
 class IterationFailed(EventBase, frozen=True, kw_only=True, tag="iteration_failed"):
-    """An iteration came to nothing, and is tried again or not."""
+    """An iteration failed; it may be tried again."""
 
     iteration: int
     message: str
@@ -90,17 +90,17 @@ ReflectEnd = Literal["goal_met", "max_iterations", "stalled", "error_budget", "b
 
 
 class ReflectEnded(EventBase, frozen=True, kw_only=True, tag="reflect_ended"):
-    """A loop of plan, work and evaluation is over."""
+    """A loop of planning, work and evaluation ended."""
 
     end: ReflectEnd
     iterations: int
     score: float = 0.0
     most: int = 0
-    """How many iterations it might have had."""
+    """The maximum number of iterations."""
 
     @property
     def is_success(self) -> bool:
-        """Whether the loop came to what was wanted; no other end is a success."""
+        """Whether the loop met its goal; no other end is a success."""
         return self.end == "goal_met"
 
     @property
@@ -113,12 +113,12 @@ class ReflectEnded(EventBase, frozen=True, kw_only=True, tag="reflect_ended"):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether it ended without success; one that is paused has not ended."""
+        """Whether the loop ended without success; a paused loop has not ended."""
         return self.end not in ("goal_met", "paused")
 
 
 class Broadcast(EventBase, frozen=True, kw_only=True, tag="broadcast"):
-    """A member of a discussion said something to all of them."""
+    """A member of a discussion sent a message to all members."""
 
     author: str
     round: int
@@ -126,7 +126,7 @@ class Broadcast(EventBase, frozen=True, kw_only=True, tag="broadcast"):
 
 
 class Voted(EventBase, frozen=True, kw_only=True, tag="voted"):
-    """A member of a discussion said whether it is ready to conclude."""
+    """A member of a discussion voted on whether it is ready to conclude."""
 
     author: str
     round: int
@@ -135,17 +135,17 @@ class Voted(EventBase, frozen=True, kw_only=True, tag="voted"):
 
 
 class RoundEnded(EventBase, frozen=True, kw_only=True, tag="round_ended"):
-    """Every member of a discussion had its say, or its time was over."""
+    """A round of a discussion ended: every member replied or ran out of time."""
 
     round: int
     missing: tuple[str, ...] = ()
 
 
 class DiscussionEnded(EventBase, frozen=True, kw_only=True, tag="discussion_ended"):
-    """A discussion is over: by consensus, after so many rounds, or because the coordinator said so."""
+    """A discussion ended; `by` says why, such as consensus or the maximum number of rounds."""
 
     by: Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left", "budget", "stopped"]
     rounds: int
     broadcasts: int = 0
     injected_tokens: int = 0
-    """How much of what others said went into prompts, about."""
+    """About how many tokens of other members' messages went into prompts."""

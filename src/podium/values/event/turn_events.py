@@ -1,4 +1,4 @@
-"""Events of a turn: what the engine says, the model calls and the tool calls."""
+"""Events of a turn: streamed text, model calls and tool calls."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     arguments: dict[str, Any] = {}
     unreadable: str = ""
-    """The arguments as received, where they were not a JSON object."""
+    """The arguments as received, if they were not a JSON object."""
 
 
 class TurnStarted(EventBase, frozen=True, kw_only=True, tag="turn_started"):
-    """A session was given a prompt."""
+    """A prompt was sent to a session."""
 
     agent: str
     engine: str
@@ -32,11 +32,11 @@ class TurnStarted(EventBase, frozen=True, kw_only=True, tag="turn_started"):
 
 
 class TurnResumed(EventBase, frozen=True, kw_only=True, tag="turn_resumed"):
-    """The turn was under way when its process died, and goes on; what it had streamed is superseded."""
+    """A turn that was interrupted when its process died continues; the text it had streamed is superseded."""
 
 
 class TurnEnded(EventBase, frozen=True, kw_only=True, tag="turn_ended"):
-    """The session came back with a reply, or with the reason why there is none."""
+    """A turn ended with a reply, or with a failure that says why there is none."""
 
     outcome: Outcome
     text: str = ""
@@ -45,30 +45,30 @@ class TurnEnded(EventBase, frozen=True, kw_only=True, tag="turn_ended"):
 
 
 class SessionRevived(EventBase, frozen=True, kw_only=True, tag="session_revived"):
-    """A fresh session took the place of one that had nothing to say; it got the whole prompt again."""
+    """A new engine session replaced one that gave an empty reply; it gets the whole prompt again."""
 
     agent: str
     reason: str
 
 
 class TextStreamed(EventBase, frozen=True, kw_only=True, tag="text_streamed"):
-    """A piece of a reply, as it came."""
+    """A piece of a reply, as it was streamed."""
 
     text: str
 
 
 class ReasoningStreamed(EventBase, frozen=True, kw_only=True, tag="reasoning_streamed"):
-    """A piece of the thinking before a reply, as it came."""
+    """A piece of the reasoning before a reply, as it was streamed."""
 
     text: str
 
 
 class TextSuperseded(EventBase, frozen=True, kw_only=True, tag="text_superseded"):
-    """The model is asked again; what this call had streamed no longer counts."""
+    """The model is called again; the text that this call had streamed is void."""
 
 
 class ModelReplied(EventBase, frozen=True, kw_only=True, tag="model_replied"):
-    """A model call came to its end."""
+    """A model call completed."""
 
     model: str
     text: str = ""
@@ -76,12 +76,12 @@ class ModelReplied(EventBase, frozen=True, kw_only=True, tag="model_replied"):
     calls: tuple[ToolUse, ...] = ()
     stop: str = ""
     sealed: str = ""
-    """What the provider wants back unchanged with this reply, such as signed thinking; nobody else reads it."""
+    """Data that the provider needs back unchanged with this reply, such as signed reasoning; nothing else reads it."""
     usage: Usage = Usage()
 
 
 class CallFailed(EventBase, frozen=True, kw_only=True, tag="call_failed"):
-    """A model call failed; `wait` is how long the next attempt was put off, None when this model is not tried again."""
+    """A model call failed; `wait` is the delay before the next attempt, None if this model is not tried again."""
 
     model: str
     message: str
@@ -91,16 +91,16 @@ class CallFailed(EventBase, frozen=True, kw_only=True, tag="call_failed"):
 
 
 class ContextCompacted(EventBase, frozen=True, kw_only=True, tag="context_compacted"):
-    """A conversation came near the end of what its model can read: a summary took the place of its first messages."""
+    """A conversation neared the limit of its model's context window; a summary replaced its first messages."""
 
     summary: str
     replaced: int
     tries: int = 0
-    """How many tries of the call had been made before, which the model said were too long."""
+    """How many attempts at the call the model had rejected as too long before."""
 
 
 class CallCut(EventBase, frozen=True, kw_only=True, tag="call_cut"):
-    """A model call was cancelled; what it had said and cost until then, as far as is known."""
+    """A model call was cancelled; `text` and `usage` are what is known of it up to then."""
 
     model: str
     text: str = ""
@@ -108,14 +108,14 @@ class CallCut(EventBase, frozen=True, kw_only=True, tag="call_cut"):
 
 
 class ToolCalled(EventBase, frozen=True, kw_only=True, tag="tool_called"):
-    """A tool call began."""
+    """A tool call started."""
 
     id: str
     action: Action
 
 
 class ToolAnswered(EventBase, frozen=True, kw_only=True, tag="tool_answered"):
-    """A tool call is over."""
+    """A tool call ended."""
 
     id: str
     text: str

@@ -1,4 +1,4 @@
-"""Events about workers: where they were sent, what they committed and returned."""
+"""Events about workers: their checkouts, commits, starts and results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .base_event import EventBase
 
 
 class WorkerPlaced(EventBase, frozen=True, kw_only=True, tag="worker_placed"):
-    """A worker has its checkout; `base` is the commit that its branch began at."""
+    """A worker got its checkout; `base` is the commit that its branch started at."""
 
     path: str
     branch: str
@@ -17,7 +17,7 @@ class WorkerPlaced(EventBase, frozen=True, kw_only=True, tag="worker_placed"):
 
 
 class WorkCommitted(EventBase, frozen=True, kw_only=True, tag="work_committed"):
-    """What a worker changed is on its branch. `commits` are all since its base, the newest first."""
+    """A worker's changes were committed to its branch. `commits` are all commits since its base, newest first."""
 
     branch: str
     commit: str
@@ -28,10 +28,10 @@ class WorkCommitted(EventBase, frozen=True, kw_only=True, tag="work_committed"):
 
 
 class WorkerSent(EventBase, frozen=True, kw_only=True, tag="worker_sent"):
-    """A part of this run is done by a worker, whose own run has this id.
+    """This run started a worker, whose own run has the id `run`.
 
-    `budget` is what it may use of this run's, and is kept for it until it returns. With `is_shared` it works in the
-    checkout of others of its team.
+    `budget` is the worker's share of this run's budget; it stays reserved until the worker returns. With
+    `is_shared`, the worker uses the checkout of other members of its team.
     """
 
     run: str
@@ -42,7 +42,7 @@ class WorkerSent(EventBase, frozen=True, kw_only=True, tag="worker_sent"):
 
 
 class WorkerReturned(EventBase, frozen=True, kw_only=True, tag="worker_returned"):
-    """A worker that was sent is through: how it ended, what it said, what it used and which files it changed."""
+    """A worker ended: its outcome, its answer or error, its usage and the files that it changed."""
 
     run: str
     outcome: Outcome
