@@ -1,1 +1,1 @@
-"""Thin wrappers of the operating system: child processes, files, locks."""
+"""Thin wrappers around the operating system: child processes, files and locks."""

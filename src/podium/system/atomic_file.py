@@ -1,4 +1,4 @@
-"""Replacing a file as a whole: whoever reads it sees the old bytes or the new ones."""
+"""Atomic file replacement: a reader sees either the old content or the new content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..values.errors import Mistake
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put `data` at `path`, or where the link `path` leads; only the person may read a file that is new."""
+    """Write `data` to `path` atomically, following symbolic links; only the user can read a new file."""
     real = path.resolve()
     try:
         real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

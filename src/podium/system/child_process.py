@@ -1,8 +1,9 @@
-"""A child process of a tool: it belongs to the block that started it, with all that it starts itself.
+"""Child processes of tools, which never outlive the call that started them.
 
-It has a session and process group of its own, no input but what it is given, and both its outputs in
-one. When it ends, is late or is cancelled, its whole group ends with it. What leaves the group on
-purpose (`setsid`) is out of reach from here: a sandbox with its own process numbers closes that.
+A child process has its own session and process group, only the input that it is given, and stdout and
+stderr in one stream. When it exits, times out or is cancelled, its whole process group is killed. A
+process that leaves the group on purpose (`setsid`) is out of reach here; a sandbox with its own PID
+namespace prevents that.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from typing import IO
 from anyio import CancelScope, create_task_group, current_time, move_on_after, to_thread, wait_readable
 
 GRACE = 2.0
-"""Seconds between asking a group to end and killing it."""
+"""Seconds between SIGTERM and SIGKILL."""
 DRAIN = 0.5
-"""Seconds in which output still arrives after the end; who keeps the pipe open longer is not of the group."""
+"""Seconds to read remaining output after the exit; a process that holds the pipe longer is not in the group."""
 CHUNK = 65536
 
 PASSED_ON = frozenset(
@@ -33,17 +34,17 @@ PASSED_ON = frozenset(
         *("SSL_CERT_FILE", "SSL_CERT_DIR"),
     )
 )
-"""What a command sees of our environment, besides LC_*: nothing here holds a secret."""
+"""The environment variables that commands inherit, besides LC_*; none of them holds a secret."""
 
 Wrap = Callable[[list[str]], list[str]]
-"""Puts a sandbox around a command line."""
+"""Wraps a command line in a sandbox."""
 
 
 class SandboxedCommand(list[str]):
-    """A command line with a sandbox around it, and what is to be done when the command has ended, however it ended.
+    """A command line wrapped in a sandbox; `clean_up` is called when the command has ended, however it ended.
 
-    Its input is a door: the sandbox knocks with a line when it stands, and the command begins when one comes back.
-    Who was killed meanwhile does not answer, so no command begins that nobody is there to end.
+    Its stdin is a socket: the sandbox writes a line when it is ready, and starts the command when it gets a line
+    back. If Podium was killed in between, no line comes back, so no command starts that nobody would end.
     """
 
     def __init__(self, argv: Sequence[str], clean_up: Callable[[], None]) -> None:
@@ -53,7 +54,7 @@ class SandboxedCommand(list[str]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExit:
-    """How a process ended: its exit code, negative for the signal that ended it; or that it was late."""
+    """How a process ended: its exit code (negative for a signal), and whether it timed out."""
 
     code: int
     has_timed_out: bool = False
@@ -67,10 +68,10 @@ class ProcessExit:
 
 
 def build_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a command: a few names that are passed on, and pagers that do not wait for a key."""
+    """Return the environment of a command: a few inherited variables, and pagers that do not wait for a key."""
     given = os.environ if environ is None else environ
     kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith("LC_")}
-    # A relative entry would find programs in the checkout, under names of programs that people trust.
+    # A relative entry would find programs in the checkout that have the names of trusted programs.
     kept["PATH"] = os.pathsep.join(one for one in kept.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(one))  # noqa: PTH117 - plain text
     return kept | {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 
@@ -78,9 +79,9 @@ def build_environment(environ: Mapping[str, str] | None = None) -> dict[str, str
 async def run_process(
     argv: Sequence[str], *, directory: str, timeout: float, take: Callable[[bytes], bool], stdin: bytes = b""
 ) -> ProcessExit:
-    """Run it to its end. `take` is given its output as it comes, and ends it early by returning False.
+    """Run a command until it exits. `take` receives the output as it arrives, and ends the command by returning False.
 
-    Raises OSError where it cannot be started.
+    Raises OSError if the command cannot be started.
     """
     with ExitStack() as after:
         start_socket = None
@@ -101,8 +102,8 @@ async def run_process(
 
 def _open_stdin(stdin: bytes) -> IO[bytes]:
     if not stdin:
-        return open(os.devnull, "rb")  # noqa: PTH123 - as files go that have no name
-    given = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
+        return open(os.devnull, "rb")  # noqa: PTH123 - same type as the temporary file below
+    given = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     given.write(stdin)
     given.seek(0)
     return given
@@ -123,7 +124,7 @@ def _start_process(
 
 
 async def _release_command(start_socket: socket.socket) -> None:
-    """Let a command begin as soon as its sandbox stands."""
+    """Start the command as soon as its sandbox is ready."""
     await wait_readable(start_socket)
     with suppress(OSError):
         if start_socket.recv(1):
@@ -162,7 +163,7 @@ async def _supervise_process(
 
 
 async def _read_output(pipe: int, take: Callable[[bytes], bool]) -> bool:
-    """Give all output on; False as soon as no more is wanted."""
+    """Pass all output to `take`; return False as soon as it wants no more."""
     while True:
         await wait_readable(pipe)
         try:
@@ -176,7 +177,7 @@ async def _read_output(pipe: int, take: Callable[[bytes], bool]) -> bool:
 
 
 async def _end_group(process: subprocess.Popen[bytes], *, by_itself: bool = False) -> None:
-    """See to it that nothing of the group is left: asked first, unless it ended by itself, then killed."""
+    """End the whole process group: SIGTERM first, unless the process exited by itself, then SIGKILL."""
     if process.returncode is not None:
         return
     with CancelScope(shield=True, deadline=current_time() + 2 * GRACE):
@@ -184,19 +185,19 @@ async def _end_group(process: subprocess.Popen[bytes], *, by_itself: bool = Fals
             _signal_group(process, signal.SIGTERM)
             with move_on_after(GRACE):
                 await _wait_exit(process)
-        # The ended leader is not reaped yet, so its number is still the group's and nobody else's.
+        # The leader has exited but is not reaped yet, so its PID still identifies this group and no other.
         _signal_group(process, signal.SIGKILL)
         await _wait_exit(process)
     process.poll()
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # macOS says the latter of a group that has ended
+    with suppress(ProcessLookupError, PermissionError):  # macOS raises the latter for a group that has ended
         os.killpg(process.pid, number)
 
 
 async def _wait_exit(process: subprocess.Popen[bytes]) -> None:
-    """Return when the process has ended. It is not reaped."""
+    """Wait until the process has exited, without reaping it."""
     if (fd := _open_pidfd(process.pid)) is None:
         wait = os.WEXITED | os.WNOWAIT
         await to_thread.run_sync(os.waitid, os.P_PID, process.pid, wait, abandon_on_cancel=True)
@@ -208,7 +209,7 @@ async def _wait_exit(process: subprocess.Popen[bytes]) -> None:
 
 
 def _open_pidfd(pid: int) -> int | None:
-    """A descriptor that becomes readable when the process ends, where the system has such."""
+    """Return a descriptor that becomes readable when the process exits; None if the system has none."""
     if sys.platform == "linux":
         with suppress(OSError):
             return os.pidfd_open(pid)

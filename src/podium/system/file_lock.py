@@ -1,4 +1,4 @@
-"""A lock file, which one process at a time holds and which ends with that process."""
+"""File locks, which one process at a time holds and which are released when it exits."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..values.errors import Mistake
 
 @contextmanager
 def hold_file_lock(lock: Path, *, protects: Path) -> Iterator[None]:
-    """Hold `lock` until the block ends, so that nobody else changes the file `protects` meanwhile.
+    """Hold `lock` while the block runs, so that no other process changes the file `protects`.
 
-    Whoever reads a file, changes it and writes it back does all three in this block; otherwise two writers at once
-    lose one of the changes. Raises Mistake where the lock cannot be opened.
+    Read the file, change it and write it back inside the block; otherwise, of two concurrent writers, one loses its
+    change. Raises Mistake if the lock file cannot be opened.
     """
     try:
         lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -31,7 +31,7 @@ def hold_file_lock(lock: Path, *, protects: Path) -> Iterator[None]:
 
 def _lock_exclusively(handle: int) -> None:
     try:
-        import fcntl  # Windows has no such module, and no such locks: there two writers at once may lose a change
+        import fcntl  # missing on Windows, which has no such locks: there, two concurrent writers may lose a change
     except ImportError:
         return
     fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""Removing a folder with all that is in it, however deep that is and whatever its rights: an agent made it.
+"""Removal of a folder that an agent filled, however deep it is and whatever its permissions.
 
-Every folder inside is first brought up to the top and then emptied there. So nothing is ever deeper than two
-steps, no path grows too long, and no folder is looked into through a link.
+Every subfolder is first moved to the top level and then emptied there. So nothing is ever more than two levels
+deep, no path gets too long, and no symbolic link is followed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder with all that is in it, what is closed to writing included. No link is followed."""
+    """Remove a folder and everything in it, including read-only content. No symbolic link is followed."""
     if folder.is_symlink():
-        raise OutsideFailed(f"{folder} is a link and was left; remove it yourself")
+        raise OutsideFailed(f"{folder} is a symbolic link and was not removed; remove it yourself")
     top = _open_folder(os.fspath(folder), None)
     try:
         found: deque[str] = deque()
@@ -38,7 +38,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def _open_folder(name: str, within: int | None) -> int:
-    """A folder to work in, opened to its owner first where it was closed."""
+    """Open a folder for removal of its content, with full permissions for its owner."""
     with suppress(PermissionError):
         descriptor = os.open(name, _FOLDER, dir_fd=within)
         os.fchmod(descriptor, 0o700)
@@ -48,7 +48,7 @@ def _open_folder(name: str, within: int | None) -> int:
 
 
 def _empty_folder(folder: int, top: int, found: deque[str]) -> None:
-    """Remove the files of a folder, and bring its folders to the top, where they are found under new names."""
+    """Remove the files of a folder, and move its subfolders to the top level under new names."""
     with os.scandir(folder) as entries:
         listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_folder in listed:
@@ -65,7 +65,7 @@ def _move_to_top(name: str, folder: int, top: int) -> str:
     try:
         os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top)
     except PermissionError:
-        # Where a folder comes to lie is written in itself: one that is closed cannot be moved.
+        # Moving a folder changes its `..` entry, so it must be writable itself.
         os.close(_open_folder(name, folder))
         os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top)
     return new

@@ -1,4 +1,4 @@
-"""Places: the repository that a folder belongs to, the person's own folder, and how paths are shown."""
+"""Locations of files: the repository of a folder, Podium's home folder, and how to display paths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REPO_MARKERS = (".podium", ".git")
 
 
 def find_user_home() -> Path:
-    """The person's own folder: PODIUM_HOME where that is set, else `~/.podium`."""
+    """Return Podium's home folder: PODIUM_HOME if it is set, else `~/.podium`."""
     if named := os.environ.get("PODIUM_HOME"):
         return Path(named)
     try:
@@ -21,9 +21,9 @@ def find_user_home() -> Path:
 
 
 def find_repo(start: Path, *, home: Path | None = None) -> Path:
-    """The nearest folder upwards from `start` that has `.podium` or `.git`; `start` itself where there is none.
+    """Return the nearest folder upwards from `start` that contains `.podium` or `.git`, or `start` if there is none.
 
-    The person's own folder `home` does not make their home folder a repository.
+    Podium's home folder `home` (`~/.podium`) does not make the user's home folder a repository.
     """
     start = start.absolute()
     own = find_user_home() if home is None else home
@@ -34,15 +34,15 @@ def find_repo(start: Path, *, home: Path | None = None) -> Path:
 
 
 def is_repo_marker(path: Path, home: Path) -> bool:
-    """Whether `path` exists and is not the person's own folder."""
+    """Return whether `path` exists and is not Podium's home folder."""
     try:
         return path.exists() and not is_same_file(path, home)
-    except OSError:  # a folder that may not be looked into marks nothing
+    except OSError:  # an unreadable folder is not a marker
         return False
 
 
 def format_path(path: Path, *, repo: Path | None = None) -> str:
-    """`path` as people read it: from the repository, from `~`, or in full."""
+    """Format `path` for people: relative to the repository, relative to `~`, or in full."""
     text = str(path)
     if repo is not None and path.is_relative_to(repo):
         text = path.relative_to(repo).as_posix()
@@ -52,20 +52,20 @@ def format_path(path: Path, *, repo: Path | None = None) -> str:
 
 
 def escape_file_name(name: str) -> str:
-    """A file's name as one line of text, whatever bytes it has."""
+    """Return a file name as one line of valid text, whatever bytes it contains."""
     return os.fsencode(name).decode("utf-8", "backslashreplace").replace("\n", "\\n")
 
 
 def is_inside(path: Path, root: Path) -> bool:
-    """Whether `path` leads to somewhere in `root` after all links are followed; a loop leads nowhere."""
+    """Return whether `path` is inside `root` after all symbolic links are resolved; False for a loop of links."""
     try:
         return path.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError):  # pathlib tells a loop by a RuntimeError before Python 3.13
+    except (OSError, RuntimeError):  # before Python 3.13, pathlib raises RuntimeError for a loop
         return False
 
 
 def is_same_file(path: Path, other: Path) -> bool:
-    """Whether both exist and are one place."""
+    """Return whether both paths exist and are the same file or folder."""
     try:
         return path.samefile(other)
     except OSError:
@@ -73,7 +73,7 @@ def is_same_file(path: Path, other: Path) -> bool:
 
 
 def _find_home_folder() -> Path | None:
-    """The user's home folder, where they have one."""
+    """Return the user's home folder, or None if there is none."""
     try:
         return Path.home()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""The system call `openat2`, for which Python has no name: opening a path that cannot lead out of a directory."""
+"""The system call `openat2`, which Python does not provide: it opens a path that must stay inside a directory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 
 SYSCALL_NUMBER = 437
-"""Its number, on every processor that we run on."""
+"""The number of the system call, the same on every supported processor."""
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_BENEATH = 0x08
 ATTEMPTS = 100
-"""The kernel gives up where a directory is moved while it climbs through `..`; it is asked again so often."""
+"""How often to try: the kernel fails with EAGAIN if a directory is moved while it resolves `..`."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -22,7 +22,7 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_beneath(directory: int, path: str, flags: int) -> int:
-    """A descriptor of what the path leads to; EXDEV where that is not beneath the directory."""
+    """Open a path below a directory and return the descriptor. Raises OSError, with EXDEV if the path leads outside."""
     how = _OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
     for _ in range(ATTEMPTS):
         fd: int = _load_libc().syscall(
@@ -38,7 +38,7 @@ def open_beneath(directory: int, path: str, flags: int) -> int:
 
 @cache
 def is_available() -> bool:
-    """Whether the kernel has it and lets us use it, and says by which name a descriptor was reached."""
+    """Return whether the kernel supports and permits openat2, and /proc shows the path of a descriptor."""
     if sys.platform != "linux" or not Path("/proc/self/fd").is_dir():
         return False
     top = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
