@@ -158,7 +158,7 @@ async def test_a_paused_worker_and_its_successor_are_not_waited_for_and_it_goes_
     named = await invoke_podium(lab, "resume", run)
 
     assert waited.exit_code == 1
-    assert waited.stdout == "feat/a: paused, it is paused\nfeat/b: queued, nobody has begun with it yet\n"
+    assert waited.stdout == "feat/a: paused, it is paused\nfeat/b: queued, it has not started yet\n"
     assert "goes on with feat/a" in named.stderr
     assert (await lab.wait_ended(run)).outcome == "succeeded"
 

@@ -156,7 +156,7 @@ def test_groups_with_the_same_name_are_listed_with_their_ids() -> None:
     now = make_arrangement("app", "app")
 
     with pytest.raises(
-        Mistake, match=r"'app' is the name of several groups: g2 \(/2/app\), g3 \(/3/app\); give the id"
+        Mistake, match=r"'app' matches several groups: g2 \(/2/app\), g3 \(/3/app\); use the id of one of them"
     ):
         now.find_group_or_run("app")
 
@@ -177,7 +177,7 @@ def test_a_run_is_found_by_the_beginning_of_its_id_and_ambiguous_ones_are_listed
 def test_a_name_of_both_a_group_and_a_run_is_reported_as_ambiguous() -> None:
     now = make_arrangement("beef", runs=("beef01",))
 
-    with pytest.raises(Mistake, match=r"name of a group and the beginning of a run: g2 \(/2/beef\), beef01"):
+    with pytest.raises(Mistake, match=r"name of a group and the beginning of a run id: g2 \(/2/beef\), beef01"):
         now.find_group_or_run("beef")
     assert now.find_group_or_run("g2") == now.groups[2]
     assert now.find_group_or_run("beef01") == now.grouped_runs["beef01"]
@@ -189,7 +189,7 @@ def test_a_deleted_run_is_reported_as_deleted() -> None:
 
     with pytest.raises(NoSuchRun, match="was deleted with its group"):
         now.find_group_or_run("abc1")
-    with pytest.raises(Mistake, match="there is no group and no run 'abc'"):
+    with pytest.raises(Mistake, match="there is no group or run 'abc'"):
         now.find_group_or_run("abc")
 
 

@@ -93,7 +93,7 @@ def test_a_worker_that_has_not_started_is_queued_whatever_was_noted() -> None:
     written.add(Noticed(text="This run is rehearsed."))
 
     assert written.status(owner_alive=False) == "queued"
-    assert written.state(owner_alive=False).why == "nobody has begun with it yet"
+    assert written.state(owner_alive=False).why == "it has not started yet"
 
 
 def test_the_status_of_a_working_worker_says_what_it_does() -> None:

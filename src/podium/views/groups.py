@@ -1,8 +1,8 @@
-"""How runs are listed: in groups, one by default, one for each repository and one for each team.
+"""Groups of runs: a default group, one for each repository and one for each team.
 
-This module says which run belongs where and in which order things stand. It is plain functions over
-values: nothing is read or written here. What the person did by hand stays as it is, and the runs of
-a team stay together.
+This module decides which group a run belongs to, and the order of groups and runs. It consists of
+pure functions: nothing is read or written here. Manual changes by the person are kept, and the runs
+of a team stay together.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ID = re.compile(r"[gG](\d{1,18})")
 
 
 class GroupKey(NamedTuple):
-    """Where a run belongs by itself; there is one group for each home."""
+    """The key of the group that a run belongs to by default; there is one group for each key."""
 
     kind: Kind
     repo: str = ""
@@ -36,7 +36,7 @@ class GroupKey(NamedTuple):
 
     @property
     def default_name(self) -> str:
-        """What its group is called until the person says otherwise."""
+        """The name of the group until the person renames it."""
         match self.kind:
             case "team":
                 name = self.team
@@ -48,7 +48,7 @@ class GroupKey(NamedTuple):
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """Runs that are listed together. `position` is its place among the groups, where the person gave it one."""
+    """A group of runs. `position` is its place among the groups, if the person gave it one."""
 
     id: int
     home: GroupKey
@@ -59,7 +59,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
     @property
     def tag(self) -> str:
-        """Its id as people write it. No run's id looks like it."""
+        """The group's id as people write it, such as `g3`; no run id looks like that."""
         return f"g{self.id}"
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 class GroupedRun(Struct, frozen=True, kw_only=True):
-    """Where a run is listed, and how. A `group` of None takes it out of all listings, for good."""
+    """A run's place in its group. A `group` of None removes the run from all lists permanently."""
 
     run: str
     group: int | None
@@ -79,7 +79,7 @@ class GroupedRun(Struct, frozen=True, kw_only=True):
 
 
 class RunOrigin(NamedTuple):
-    """A run as far as its place depends on it: its main repository, and its team where it is a team's."""
+    """What determines a run's default group: its main repository, and its team if it belongs to one."""
 
     id: str
     repo: str = ""
@@ -93,77 +93,76 @@ class RunOrigin(NamedTuple):
 
 
 class GroupChanges(Struct, frozen=True, kw_only=True):
-    """Groups and placements that are new or differ from what was."""
+    """Groups and grouped runs that are new or changed."""
 
     groups: tuple[Group, ...] = ()
     grouped_runs: tuple[GroupedRun, ...] = ()
 
 
 class Arrangement(Struct, frozen=True, kw_only=True):
-    """All groups by id, and the placements of runs by run."""
+    """All groups by id, and all grouped runs by run id."""
 
     groups: dict[int, Group] = {}
     grouped_runs: dict[str, GroupedRun] = {}
 
     def with_changes(self, changes: GroupChanges) -> Arrangement:
-        """The arrangement after these changes."""
+        """Return the arrangement with these changes applied."""
         return Arrangement(
             groups=self.groups | {group.id: group for group in changes.groups},
             grouped_runs=self.grouped_runs | {grouped.run: grouped for grouped in changes.grouped_runs},
         )
 
     def group_of(self, run: str) -> Group | None:
-        """The group that a run is listed in; None for one that is in no listing."""
+        """Return the group of a run, or None if the run is in no list."""
         grouped = self.grouped_runs.get(run)
         return None if grouped is None or grouped.group is None else self.groups.get(grouped.group)
 
     def is_archived(self, run: str) -> bool:
-        """Whether a run is put aside, alone or with its group."""
+        """Return whether a run is archived, by itself or with its group."""
         group = self.group_of(run)
         return self.grouped_runs[run].is_archived or (group is not None and group.is_archived)
 
     def find_group(self, name: str) -> Group:
-        """The one group of this name or id. Raises Mistake."""
+        """Return the one group with this name or id. Raises Mistake."""
         found = self._match_groups(name)
         if len(found) > 1:
             raise Mistake(
-                f"{_abbreviate_name(name)} is the name of several groups: {_format_list(found)}; give "
-                "the id of the one you mean"
+                f"{_abbreviate_name(name)} matches several groups: {_format_list(found)}; use the id of one of them"
             )
         if not found:
             raise Mistake(f"there is no group {_abbreviate_name(name)}; {self._suggest_groups(name)}")
         return found[0]
 
     def find_run(self, prefix: str) -> GroupedRun:
-        """Where the one run is that begins so, of those that are listed. Raises NoSuchRun."""
+        """Return the one listed run whose id begins with `prefix`. Raises NoSuchRun."""
         exact = self.grouped_runs.get(prefix)
         if exact is not None and exact.group is None:
-            raise NoSuchRun(f"run {prefix} was deleted with its group and is in no list; podium show {prefix} shows it")
+            raise NoSuchRun(f"run {prefix} was deleted with its group and is not listed; podium show {prefix} shows it")
         found = [prefix] if exact is not None else self._match_runs(prefix)
         if len(found) > 1:
             raise NoSuchRun(
                 f"{_abbreviate_name(prefix)} is the beginning of several runs: {_format_list(found)}; "
-                "give more of the one you mean"
+                "give more characters of the id"
             )
         if not found:
-            raise NoSuchRun(f"there is no run {_abbreviate_name(prefix)}; podium ps lists those there are")
+            raise NoSuchRun(f"there is no run {_abbreviate_name(prefix)}; podium ps lists the runs")
         return self.grouped_runs[found[0]]
 
     def find_group_or_run(self, name: str) -> Group | GroupedRun:
-        """The one group of this name or id, or the one run whose id begins so. Raises Mistake."""
+        """Return the one group with this name or id, or the one run whose id begins with it. Raises Mistake."""
         groups, runs = self._match_groups(name), self._match_runs(name)
-        # A whole id is the run's: a group that is called so can still be named by its own id.
+        # A complete run id means the run: a group with that name can still be given by its own id.
         if name in self.grouped_runs or (runs and not groups):
             return self.find_run(name)
         if runs:
             raise Mistake(
-                f"{_abbreviate_name(name)} is the name of a group and the beginning of a run: "
+                f"{_abbreviate_name(name)} is both the name of a group and the beginning of a run id: "
                 f"{_format_list([*groups, *runs])}; "
-                "give the id of the one you mean"
+                "use the id of one of them"
             )
         if groups:
             return self.find_group(name)
-        raise Mistake(f"there is no group and no run {_abbreviate_name(name)}; {self._suggest_groups(name)}")
+        raise Mistake(f"there is no group or run {_abbreviate_name(name)}; {self._suggest_groups(name)}")
 
     def _match_groups(self, name: str) -> list[Group]:
         if number := _ID.fullmatch(name):
@@ -176,7 +175,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         return [run for run in listed if run.startswith(prefix)] if prefix else []
 
     def _suggest_groups(self, name: str) -> str:
-        from difflib import get_close_matches  # here, because mostly what is named is there
+        from difflib import get_close_matches  # imported here because most names are found
 
         by_name = {group.name.casefold(): group.name for group in self.groups.values()}
         close = get_close_matches(name[:MAX_NAME_LENGTH].casefold(), by_name, n=3, cutoff=0.5)
@@ -184,28 +183,27 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         return f"{meant}podium group list lists the groups"
 
     def validate_group_name(self, group: Group, name: str) -> str:
-        """A name by which a group can be told from the others. Raises Mistake."""
+        """Return a valid name for a group that no other group has. Raises Mistake."""
         name = validate_name(name)
         if _ID.fullmatch(name):
             raise Mistake(f"{name!r} looks like the id of a group; give {group.tag} a name that does not")
         for other in self._match_groups(name):
             if other.id != group.id:
-                raise Mistake(f"{other} is called {other.name!r} already; choose another name for {group.tag}")
+                raise Mistake(f"{other} is already named {other.name!r}; choose another name for {group.tag}")
         return name
 
 
 class GroupSection(NamedTuple):
-    """A group and the runs that are listed in it, both in order."""
+    """A group and its runs, in display order."""
 
     group: Group
     runs: list[str]
 
 
 def reconcile_groups(runs: Iterable[RunOrigin], now: Arrangement, *, next_id: int) -> GroupChanges:
-    """What must change so that each run is in a group; nothing when it runs again.
+    """Return the changes that put each run into a group; applied once, a second call returns none.
 
-    A new run brings its group back from the archive, so that nothing begins unseen. Groups that are
-    made get the ids from `next_id` on.
+    A new run unarchives its group, so that no run starts unseen. New groups get ids from `next_id` on.
     """
     by_key = {group.home: group for group in now.groups.values()}
     changed: dict[int, Group] = {}
@@ -242,9 +240,9 @@ def _keeps_group(run: RunOrigin, grouped: GroupedRun, now: Arrangement) -> bool:
 
 
 def build_sections(runs: Iterable[str], arrangement: Arrangement) -> list[GroupSection]:
-    """Every group with those of `runs` that are in it: what is pinned first, then by hand, then as `runs` come.
+    """Return every group with its runs: pinned ones first, then by manual position, then in the order of `runs`.
 
-    `runs` come newest first. Groups without any of them are the last.
+    `runs` are ordered newest first. Groups without runs come last.
     """
     found: dict[int, GroupSection] = {}
     for run in runs:
@@ -262,23 +260,21 @@ def _sort_key(thing: Group | GroupedRun) -> tuple[bool, bool, int]:
 
 
 def validate_name(name: str) -> str:
-    """A name that the person gives, without spaces around it. Raises Mistake."""
+    """Return a name that the person gave, without surrounding spaces. Raises Mistake."""
     name = name.strip()
     if not name:
-        raise Mistake("a name must have something in it that can be seen; leave it out to have the first name back")
+        raise Mistake("the name is empty; give one with visible characters, or leave it out to restore the first name")
     if len(name) > MAX_NAME_LENGTH:
-        raise Mistake(
-            f"a name may have {MAX_NAME_LENGTH} characters, and this one has {len(name):,}; give a shorter one"
-        )
+        raise Mistake(f"the name may have at most {MAX_NAME_LENGTH} characters, got {len(name):,}; give a shorter one")
     if not name.isprintable():
-        raise Mistake(f"{name!r} has signs that a terminal would act on or hide; a name is one line of plain text")
+        raise Mistake(f"{name!r} contains unprintable characters; a name must be one line of plain text")
     return name
 
 
 def find_main_repository(repo: str, git_file: str) -> str:
-    """The repository that a worktree belongs to, by what its `.git` file says; `repo` itself for any other.
+    """Return the repository that a worktree belongs to, from its `.git` file; `repo` itself if it is no worktree.
 
-    A worktree names its own folder below the repository's: `gitdir: REPOSITORY/.git/worktrees/fix`.
+    The `.git` file of a worktree points to a folder in the repository: `gitdir: REPOSITORY/.git/worktrees/fix`.
     """
     word, _, named = git_file.partition(":")
     if word != "gitdir" or "\0" in named:

@@ -1,7 +1,6 @@
-"""The report of a run: everything that it has brought so far, however it stands.
+"""The report of a run: all its results so far, whatever its state.
 
-Like the picture it is a fold over the timeline, and the same for everybody who looks. It tells what
-there is; how that is shown belongs to the surfaces.
+Like the run view, it is computed from the timeline. The command line and the web decide how to show it.
 """
 
 from __future__ import annotations
@@ -48,17 +47,17 @@ from .run_view import OperationNode, RunView
 State = Outcome | Literal["unfinished", "not_begun"]
 
 DEFAULT_MAX_ITERATIONS = 5
-"""How many a loop may have where neither its team nor its end says so."""
+"""The maximum number of iterations if neither the team nor the loop's end says so."""
 
 _PHASES: dict[Trigger, int] = {"advice": 0, "handoff": 2}
-"""Advice comes before what an agent does itself, and a handoff after it."""
+"""The order of an agent's children: advice comes before its own work, and a handoff after it."""
 
 
 class ReportPart(Struct, frozen=True, kw_only=True):
     """One agent's part of the run.
 
-    `number` is the iteration of a loop or the round of a discussion, and 0 elsewhere; `depth` how many
-    operations lie between it and the run's first one. Its usage is that of everything below, too.
+    `number` is the iteration of a loop or the round of a discussion, and 0 elsewhere. `depth` is the
+    number of operations between it and the run's first one. `usage` includes everything below it.
     """
 
     agent: str
@@ -71,11 +70,11 @@ class ReportPart(Struct, frozen=True, kw_only=True):
     usage: Usage = NO_USAGE
     text: str = ""
     why: str = ""
-    """Why there is no more."""
+    """Why the part failed, if it did."""
 
 
 class ReflectionReport(Struct, frozen=True, kw_only=True):
-    """A loop of plan, work and evaluation; `end` is None while it may still go on."""
+    """A loop of planning, work and evaluation; `end` is None while it may continue."""
 
     lead: str
     operation: str
@@ -88,11 +87,11 @@ class ReflectionReport(Struct, frozen=True, kw_only=True):
     evaluations: tuple[Evaluated, ...]
     checks: tuple[Checked, ...]
     proposals: tuple[AdjustmentProposed, ...]
-    """What was proposed and nobody has done."""
+    """The proposed changes that were not applied."""
 
 
 class DiscussionReport(Struct, frozen=True, kw_only=True):
-    """What members said to each other and voted; `end` is None while it may still go on."""
+    """The messages and votes of a discussion; `end` is None while it may continue."""
 
     lead: str
     operation: str
@@ -100,11 +99,11 @@ class DiscussionReport(Struct, frozen=True, kw_only=True):
     rounds: int
     said: tuple[Broadcast, ...]
     votes: tuple[Voted, ...]
-    """The last of each member."""
+    """The last vote of each member."""
 
 
 class OpenPoint(Struct, frozen=True, kw_only=True):
-    """Something that nobody has answered, heard or made good."""
+    """An unanswered request or question, an undelivered message, or a rejected claim to be complete."""
 
     kind: Literal["request", "question", "message", "claim"]
     agent: str
@@ -113,14 +112,14 @@ class OpenPoint(Struct, frozen=True, kw_only=True):
 
 
 class ChangedFile(Struct, frozen=True, kw_only=True):
-    """A file that agents changed with their own tools; what commands change is not known."""
+    """A file that agents changed with file tools; changes by commands are not known."""
 
     path: str
     agents: tuple[str, ...]
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What a run has brought. Without an `answer`, `why` says why there is none and `draft` what there is of one."""
+    """The results of a run. Without an `answer`, `why` says why there is none, and `draft` is a partial answer."""
 
     run: str
     agent: str
@@ -143,7 +142,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def has_results(self) -> bool:
-        """Whether there is an answer, something of one, or a failure to tell of."""
+        """Whether there is an answer, a partial answer, or a failure to report."""
         return bool(
             self.answer is not None
             or self.draft.strip()
@@ -153,7 +152,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_entries(cls, entries: Iterable[Entry]) -> Report:
-        """The report that these entries give; there is one as soon as a run has begun."""
+        """Build the report from these entries, which must begin with the start of a run."""
         builder = ReportBuilder()
         for entry in entries:
             builder.apply(entry)
@@ -179,7 +178,7 @@ class _DiscussionRecord:
 
 @dataclass(slots=True)
 class ReportBuilder:
-    """What the entries of a run so far say that a report tells; `picture` is the picture that they give."""
+    """Builds a report, entry by entry; `view` is the run view of the same entries."""
 
     view: RunView = field(default_factory=RunView)
     budget: Budget | None = None
@@ -192,7 +191,7 @@ class ReportBuilder:
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
-        """Take in the next entry."""
+        """Apply the next entry."""
         self.view.apply(entry)
         match entry.event:
             case RunStarted(settings=settings):
@@ -220,7 +219,7 @@ class ReportBuilder:
                     self._apply_to_team(node, entry)
 
     def _apply_to_team(self, node: OperationNode, entry: Entry) -> None:
-        """Take in what concerns a team."""
+        """Apply an entry that concerns a team."""
         match entry.event:
             case OperationStarted():
                 self._start_node(node)
@@ -270,20 +269,20 @@ class ReportBuilder:
         return self._discussion_records.setdefault(node.path, _DiscussionRecord())
 
     def _find_coordinator(self, node: OperationNode) -> OperationNode:
-        """Whose discussion something belongs to that was said at this operation.
+        """Return the coordinator of the discussion that a message at this operation belongs to.
 
-        A member that leads a discussion of its own speaks in that one until it has ended.
+        Messages of a member that leads a discussion of its own belong to that discussion until it ends.
         """
         leads = node.path in self._discussion_records and node.ended is None
         parent = self.view.find_parent(node)
         return node if leads or parent is None or node.trigger != "member" else parent
 
-    # What it comes to
+    # The report
 
     def build_report(self) -> Report:
-        """The report as it stands."""
+        """Return the report of the entries so far."""
         view, started, root = self.view, self.view.started, self.view.root
-        assert started is not None, "a run begins with its request"
+        assert started is not None, "the first entry of a run is RunStarted"
         answered = root is not None and root.outcome == "succeeded"
         outcome: State = "paused" if view.is_paused else "unfinished"
         return Report(
@@ -309,17 +308,17 @@ class ReportBuilder:
         )
 
     def _explain_no_answer(self) -> str:
-        """Why there is no answer."""
+        """Return why there is no answer."""
         ended = self.view.ended
         if ended is None:
             return "it is paused" if self.view.is_paused else "it has not ended"
         if ended.failure is not None:
             return str(ended.failure)
         by = f" by {self.stopped_by}" if self.stopped_by else ""
-        return f"it was stopped{by}" if ended.outcome == "cancelled" else f"it ended as {ended.outcome}"
+        return f"it was stopped{by}" if ended.outcome == "cancelled" else f"its outcome is {ended.outcome}"
 
     def _iter_parts(self, node: OperationNode, depth: int) -> Iterator[ReportPart]:
-        """The parts of everybody below, a team's in member order; the judge of a team is heard elsewhere."""
+        """Yield the parts of all operations below, a team's in member order and without its evaluator."""
         places = {name: place for place, name in enumerate(node.members)}
         judge = "" if node.team is None else node.team.evaluator or ""
         children = [child for child in node.children if child.agent != judge or judge in places]
@@ -375,7 +374,7 @@ class ReportBuilder:
             )
 
     def _infer_loop_end(self, node: OperationNode) -> ReflectEnd | None:
-        """How a loop ended that had no time to say so; None where it may go on."""
+        """Return how a loop without a recorded end has ended, or None if it may continue."""
         if node.ended is None:
             return "paused" if self.view.is_paused else None
         failure = node.failure or (None if self.view.ended is None else self.view.ended.failure)
@@ -399,7 +398,7 @@ class ReportBuilder:
         for id, entry in self._open_requests.items():
             node = self.view.find_node(entry.operation)
             agent = "" if node is None else node.agent
-            # An agent that came to its end all the same has found another way.
+            # An agent that succeeded anyway no longer needs the answer.
             if node is not None and node.outcome == "succeeded":
                 continue
             match entry.event:

@@ -1,7 +1,6 @@
-"""The picture of a run that its timeline gives.
+"""The view of a run: its tree of operations, computed from the timeline.
 
-The picture is a fold: applying the entries in order gives the same picture to everybody who
-looks, whenever they look.
+A view is built by applying the entries in order, so the same entries always give the same view.
 """
 
 from __future__ import annotations
@@ -52,17 +51,17 @@ from ..values.result import Result
 from ..values.usage import NO_USAGE, Usage
 
 USAGE_KINDS = frozenset(KINDS[event] for event in (ModelReplied, CallFailed, CallCut))
-"""The kinds of events that say what thinking cost; a run's usage is the sum over them."""
+"""The kinds of events that carry usage of model calls; a run's usage is the sum over them."""
 
 
 def usage_of_event(event: Event) -> Usage:
-    """What an event says that thinking cost."""
+    """Return the usage of a model call that an event carries."""
     return event.usage if isinstance(event, ModelReplied | CallFailed | CallCut) else NO_USAGE
 
 
 @dataclass(slots=True)
 class OperationNode:
-    """One operation of the tree."""
+    """An operation in the tree of a run."""
 
     path: str
     agent: str
@@ -74,39 +73,39 @@ class OperationNode:
     texts: list[str] = field(default_factory=list)
     data: Any = None
     parts: tuple[Part, ...] = ()
-    """The single contributions to its answer."""
+    """The contributions of single agents to its answer."""
     failure: Failure | None = None
     engine: str = ""
     activity: str = "starting"
     status: str = ""
-    """Where it says that it stands."""
+    """The status that its agent last reported."""
     judged_text: str = ""
-    """What it had made of its team's work when that was last judged."""
+    """The lead's text about its team's work when that was last evaluated."""
     has_dispatched: bool = False
     own_usage: Usage = NO_USAGE
     children: list[OperationNode] = field(default_factory=list)
     team: Team | None = None
     """The team that its agent leads."""
     members: dict[str, str] = field(default_factory=dict)
-    """The members of that team in their order, by the names that it has for them, and the agents that they are."""
+    """The agents of that team's members, by the names that the team gives them, in order."""
 
     @property
     def text(self) -> str:
-        """What it has said so far, or its answer."""
+        """Its answer, or its text so far."""
         return "".join(self.texts)
 
     @property
     def draft(self) -> str:
-        """What there is of its answer: the work that was judged rather than the plan that came after it."""
+        """Its partial answer: the work that was last evaluated, not a plan that came after it."""
         return self.judged_text or self.text
 
     @property
     def usage(self) -> Usage:
-        """What it and everything below it used, in the time from its start to its end."""
+        """The usage of this operation and of everything below it."""
         return sum((child.usage for child in self.children), self.own_usage)
 
     def walk(self) -> Iterator[OperationNode]:
-        """It and everything below it, parents first."""
+        """Yield this operation and everything below it, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -114,7 +113,7 @@ class OperationNode:
 
 @dataclass(slots=True)
 class RunView:
-    """A run as it stands after some of its entries."""
+    """The state of a run after some of its entries."""
 
     run: str = ""
     started: RunStarted | None = None
@@ -126,20 +125,20 @@ class RunView:
     is_paused: bool = False
     notices: list[str] = field(default_factory=list)
     open_requests: dict[str, Entry] = field(default_factory=dict)
-    """What the person has been asked and has not answered, by its id."""
+    """The requests and questions that the person has not answered, by id."""
     _nodes: dict[str, OperationNode] = field(default_factory=dict)
     _teams: dict[str, Team] = field(default_factory=dict)
 
     @classmethod
     def from_entries(cls, entries: Iterable[Entry]) -> RunView:
-        """The picture that these entries give."""
+        """Build the view from these entries."""
         view = cls()
         for entry in entries:
             view.apply(entry)
         return view
 
     def apply(self, entry: Entry) -> None:
-        """Take in the next entry."""
+        """Apply the next entry."""
         self.at, self.seq = entry.at, entry.seq
         match entry.event:
             case RunStarted() as event:
@@ -178,11 +177,11 @@ class RunView:
             node.members = map_member_names(node.team)
 
     def find_node(self, operation: str) -> OperationNode | None:
-        """The operation of this path."""
+        """Return the operation with this path, or None."""
         return self._nodes.get(operation)
 
     def find_parent(self, node: OperationNode) -> OperationNode | None:
-        """The operation that started this one."""
+        """Return the operation that started this one, or None."""
         path = find_parent_path(node.path, self._nodes)
         return None if path is None else self._nodes[path]
 
@@ -194,11 +193,11 @@ class RunView:
 
     @property
     def usage(self) -> Usage:
-        """What the whole run used."""
+        """The usage of the whole run."""
         return NO_USAGE if self.root is None else self.root.usage
 
     def build_result(self) -> Result:
-        """What the run came to, or has come to so far."""
+        """Return the run's result, or its result so far."""
         outcome: Outcome = self.ended.outcome if self.ended else "paused" if self.is_paused else "interrupted"
         answered = self.root if self.root is not None and self.root.outcome == "succeeded" else None
         failure = self.ended.failure if self.ended else None
@@ -215,15 +214,15 @@ class RunView:
         )
 
     def collect_parts(self) -> tuple[Part, ...]:
-        """What there is when there is no answer: finished parts, and the beginnings of unfinished ones.
+        """Return the partial results of a run without an answer: finished parts, and the text of unfinished ones.
 
-        A team's are in member order: of each member the last that it finished, and what it began after that.
+        A team's parts are in member order: for each member, its last finished part and any unfinished part after it.
         """
         return () if self.root is None else tuple(_iter_parts(self.root))
 
 
 def map_member_names(team: Team) -> dict[str, str]:
-    """The members in their order, by the names that the team has for them, and the agents that they are."""
+    """Return the agents of a team's members, by the names that the team gives them, in order."""
     names: dict[str, str] = {}
     for member in team.members:
         wanted = name = member.name or member.agent
@@ -235,7 +234,7 @@ def map_member_names(team: Team) -> dict[str, str]:
 
 
 def find_parent_path(path: str, known: Container[str]) -> str | None:
-    """The nearest operation above a place; None where there is none."""
+    """Return the path of the nearest operation above a path, or None if there is none."""
     while path := path.rpartition("/")[0]:
         if path in known:
             return path
@@ -243,7 +242,7 @@ def find_parent_path(path: str, known: Container[str]) -> str | None:
 
 
 def _apply_to_node(node: OperationNode, entry: Entry) -> None:
-    """Take in an entry that concerns one operation alone."""
+    """Apply an entry that concerns a single operation."""
     match entry.event:
         case OperationEnded() as event:
             node.outcome, node.failure, node.data, node.parts = event.outcome, event.failure, event.data, event.parts
@@ -282,7 +281,7 @@ def _apply_to_node(node: OperationNode, entry: Entry) -> None:
 
 
 def _end_subtree(node: OperationNode, at: float) -> None:
-    """End a node, and with it everything below that had not ended."""
+    """Mark a node as ended, and everything below it that has not ended as cancelled."""
     for below in node.walk():
         if below.ended is None:
             below.ended = at
@@ -302,7 +301,7 @@ def _iter_parts(node: OperationNode) -> Iterator[Part]:
 
 
 def _select_reporting_children(node: OperationNode) -> list[OperationNode]:
-    """The operations below that tell what there is; a team's judge is none of them."""
+    """Return the operations below whose parts are reported, a team's members in order."""
     if node.team is None:
         return node.children
     chosen = [child for child in node.children if child.trigger != "member"]

@@ -1,7 +1,7 @@
-"""How a worker stands: one word for what it does, and all that lists and reports tell of it.
+"""The state of a worker: its status, and the details that lists and reports show.
 
-Like the picture it is a fold over the timeline of the worker's run, and the same for everybody who looks.
-Whether anybody works on the run is not on the timeline, and is told by whoever asks.
+Like the run view, it is computed from the timeline of the worker's run. Whether a process is working on the run is
+not on the timeline, so the caller passes that in.
 """
 
 from __future__ import annotations
@@ -56,41 +56,41 @@ WorkerStatus = Literal[
     "failed",
     "cancelled",
 ]
-"""What a worker does, what it waits for, or how it ended.
+"""What a worker is doing, what it is waiting for, or how it ended.
 
-`queued` is one that nobody has begun yet, `resumable` one that was begun and that nobody works on.
+A `queued` worker has not started; a `resumable` one has started, but no process is working on it.
 """
 
 FINAL_STATUSES: frozenset[WorkerStatus] = frozenset({"complete", "failed", "cancelled"})
-"""The states that never change again."""
+"""The statuses that never change again."""
 
 INACTIVE_STATUSES: frozenset[WorkerStatus] = frozenset({"queued", "paused", "resumable"})
-"""The states in which no process works on it."""
+"""The statuses in which no process is working on the run."""
 
 RELEVANT_KINDS = tuple(name for event, name in KINDS.items() if event not in (TextStreamed, ReasoningStreamed))
-"""The kinds of events that say something about a worker: all but the pieces of what models say."""
+"""The kinds of events that affect a worker's state: all but streamed text and reasoning."""
 
 WORKERS_TOOL = "workers"
-"""What is named as the tool of one that waits for workers of its own."""
+"""The tool name shown for a worker that waits for workers of its own."""
 
 CHECKS_TOOL = "run_checks"
 VERDICT = re.compile(r"(PASS|FAIL) (.+?)(?=, (?:PASS|FAIL) |$)")
-"""What the first line of an answer of that tool says of each check, where it ran several."""
+"""The result of each check in the first line of that tool's answer, if it ran several."""
 
 
 class CheckRun(Struct, frozen=True, kw_only=True):
-    """Checks that were run on the work, and whether they passed."""
+    """A check that was run on the work, and whether it passed."""
 
     name: str
     passed: bool
 
 
 class WorkerState(Struct, frozen=True, kw_only=True):
-    """A worker as it stands. `answer` is None where there is none, and `why` says why.
+    """The state of a worker. If `answer` is None, `why` says why there is none.
 
-    `waiting_since` is when the oldest thing was asked that nobody has answered, and 0 where nothing is;
-    `waiting_for` are the ids of all of them. What its branch holds is known once its work was committed.
-    `counts` are the runs of workers that it sent itself and whose usage is in its own, since they are back.
+    `waiting_since` is the time of the oldest unanswered request or question, and 0 if there is none; `waiting_for`
+    are the ids of all of them. The fields about its branch are set once its work is committed. `counts` are the
+    runs of workers that it started itself and that have returned; their usage is included in its own.
     """
 
     run: str
@@ -119,7 +119,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What people call it by."""
+        """The worker's name for people."""
         return self.errand.worker_name or self.run
 
     @property
@@ -128,12 +128,12 @@ class WorkerState(Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """From its first moment of work to the last that is known."""
+        """The time from the start of its work to its last known entry."""
         return self.at - self.begun_at if self.begun_at else 0.0
 
 
 def build_worker_state(entries: Iterable[Entry], owner_alive: bool, *, answered: Collection[str] = ()) -> WorkerState:
-    """How a worker stands after these entries of its run; `answered` as for its course."""
+    """Build a worker's state from the entries of its run; `answered` is as for `WorkerStateBuilder.build_state`."""
     builder = WorkerStateBuilder()
     for entry in entries:
         builder.apply(entry)
@@ -142,33 +142,34 @@ def build_worker_state(entries: Iterable[Entry], owner_alive: bool, *, answered:
 
 @dataclass(slots=True)
 class WorkerStateBuilder:
-    """What has become of a worker so far, entry by entry."""
+    """Builds a worker's state, entry by entry."""
 
     view: RunView = field(default_factory=RunView)
     _begun_at: float = 0.0
     _restarts: int = 0
     _is_under_way: bool = False
-    """Whether the process that works on it, or did last, has come to do anything."""
+    """Whether the current or last process on the run has made any progress."""
     _stopped_by: str | None = None
     _has_turned: bool = False
     _turns: set[str] = field(default_factory=set)
     _tools: dict[str, str] = field(default_factory=dict)
+    """The running tools, by the scopes of their calls."""
     _sent: set[str] = field(default_factory=set)
-    """The tools in hand, by the places of their calls."""
+    """The runs of workers that it started and that have not returned."""
     _placed: WorkerPlaced | None = None
     _committed: WorkCommitted | None = None
     _checking: dict[str, str] = field(default_factory=dict)
-    """The checks that were begun, by the places of their calls; one that is refused never is."""
+    """The running checks, by the scopes of their calls; a denied check never gets here."""
     _checks: list[CheckRun] = field(default_factory=list)
     _counts: dict[str, None] = field(default_factory=dict)
 
     @property
     def seq(self) -> int:
-        """The place on the timeline up to which it is known."""
+        """The sequence number of the last applied entry."""
         return self.view.seq
 
     def apply(self, entry: Entry) -> None:
-        """Take in the next entry."""
+        """Apply the next entry."""
         self.view.apply(entry)
         match entry.event:
             case RunResumed():
@@ -182,7 +183,7 @@ class WorkerStateBuilder:
                 self._apply_progress(entry)
 
     def _apply_resume(self, at: float) -> None:
-        """A process takes it up. Whatever one before had in hand went with that."""
+        """Apply a resume by a new process; the running turns and tools of the previous one are gone."""
         self._restarts += self._is_under_way
         self._begun_at = self._begun_at or at
         self._is_under_way = self._has_turned = False
@@ -223,10 +224,10 @@ class WorkerStateBuilder:
         self._tools = {call: tool for call, tool in self._tools.items() if not _is_below(call, place)}
 
     def build_state(self, *, owner_alive: bool, answered: Collection[str] = ()) -> WorkerState:
-        """How the worker stands by now. `answered` are requests whose answers it has not taken in yet."""
+        """Return the worker's current state. `answered` are requests whose answers are not on the timeline yet."""
         view, started = self.view, self.view.started
-        assert started is not None, "a run begins with its request"
-        assert started.errand is not None, "only runs with an errand are workers'"
+        assert started is not None, "the first entry of a run is RunStarted"
+        assert started.errand is not None, "a worker's run has a worker task"
         result = view.build_result()
         committed = self._committed or WorkCommitted(branch=started.errand.branch, commit="")
         asked = {id: entry for id, entry in self._find_open_requests().items() if id not in answered}
@@ -280,7 +281,7 @@ class WorkerStateBuilder:
         return "idle" if self._has_turned else "starting"
 
     def _find_open_requests(self) -> dict[str, Entry]:
-        """What waits for a person; who came to an end all the same waits no longer."""
+        """Return the requests that wait for a person, without those of operations that have ended."""
         waiting: dict[str, Entry] = {}
         for id, entry in self.view.open_requests.items():
             node = self.view.find_node(entry.operation)
@@ -289,7 +290,7 @@ class WorkerStateBuilder:
         return waiting
 
     def _find_current_tool(self, asked: dict[str, Entry]) -> str:
-        """The tool that it asks about, or else the last that it took up."""
+        """Return the tool that it requests permission for, or else the last one that it started."""
         for entry in asked.values():
             match entry.event:
                 case PermissionAsked(action=action):
@@ -299,7 +300,7 @@ class WorkerStateBuilder:
         return next(reversed(self._tools.values()), WORKERS_TOOL if self._sent and not self._turns else "")
 
     def _explain_missing_answer(self, status: WorkerStatus) -> str:
-        """Why there is no answer."""
+        """Return why there is no answer."""
         ended = self.view.ended
         if ended is not None and ended.failure is not None:
             return str(ended.failure)
@@ -311,18 +312,18 @@ class WorkerStateBuilder:
             case "failed":
                 return "it failed"
             case "queued":
-                return "nobody has begun with it yet"
+                return "it has not started yet"
             case "paused":
                 return "it is paused"
             case "resumable":
-                return "its process is gone, and a commander has to go on with it"
+                return "its process is gone; a commander has to resume it"
             case "waiting_permission":
-                return "it waits for an answer from you"
+                return "it is waiting for your answer"
         return "it has not ended"
 
 
 def _parse_check_results(name: str, answered: ToolAnswered) -> list[CheckRun]:
-    """The checks that a call ran, each by itself where the answer tells them apart."""
+    """Return the checks that a call ran, each with its own result if the answer lists them."""
     said = VERDICT.findall(answered.text.partition("\n")[0])
     if len(said) > 1 and ", ".join(one for _, one in said) == name:
         return [CheckRun(name=one, passed=verdict == "PASS") for verdict, one in said]

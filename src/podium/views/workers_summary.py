@@ -1,6 +1,6 @@
-"""A workforce: several workers as one report, with what they brought together.
+"""A summary of several workers: their states, shared files and total usage.
 
-It tells what the timelines say. Whether branches would merge is for git, and is tried elsewhere.
+It contains only what the timelines record. Whether branches merge is tested elsewhere, with git.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SharedFile(Struct, frozen=True, kw_only=True):
 
 
 class SentWorker(Struct, frozen=True, kw_only=True):
-    """A worker that a run sent; `why` is what went wrong with it, as far as that run knows."""
+    """A worker that a run started; `why` is what went wrong, as far as that run knows."""
 
     run: str
     branch: str
@@ -31,9 +31,9 @@ class SentWorker(Struct, frozen=True, kw_only=True):
 
 
 class WorkersSummary(Struct, frozen=True, kw_only=True):
-    """Workers in the order in which they were hired, and what they come to together.
+    """Workers in the order in which they were delegated, and their totals.
 
-    `seconds` are those from the first moment of work of any to the last that is known.
+    `seconds` is the time from the start of the first worker to the last known entry of any.
     """
 
     workers: tuple[WorkerState, ...]
@@ -45,11 +45,11 @@ class WorkersSummary(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_workers(cls, workers: Iterable[WorkerState]) -> WorkersSummary:
-        """What these workers come to."""
+        """Build the summary of these workers."""
         all_workers = tuple(workers)
         counted = {run for worker in all_workers for run in worker.counts}
         begun = [worker for worker in all_workers if worker.begun_at]
-        # Several on one branch each tell of all that is on it; the one that came home last knows of everything.
+        # Workers on the same branch each report everything on it, so only the latest one is counted.
         last = {worker.name: worker for worker in sorted(all_workers, key=lambda one: one.at)}.values()
         by_file: dict[str, dict[str, None]] = {}
         for worker in all_workers:
@@ -67,7 +67,7 @@ class WorkersSummary(Struct, frozen=True, kw_only=True):
         )
 
     def list_branches(self) -> dict[str, str]:
-        """The branches that hold something, each with the commit that its newest worker began at."""
+        """Return the branches that have commits, each with the base commit of its newest worker."""
         return {
             worker.errand.branch: worker.base
             for worker in self.workers
@@ -76,7 +76,7 @@ class WorkersSummary(Struct, frozen=True, kw_only=True):
 
 
 def list_sent_workers(entries: Iterable[Entry]) -> list[SentWorker]:
-    """The workers that a run sent, in the order in which it did."""
+    """Return the workers that a run started, in order."""
     found: dict[str, SentWorker] = {}
     why: dict[str, str] = {}
     for entry in entries:
