@@ -102,7 +102,7 @@ async def run_process(
 
 def _open_stdin(stdin: bytes) -> IO[bytes]:
     if not stdin:
-        return open(os.devnull, "rb")  # noqa: PTH123 - same type as the temporary file below
+        return open(os.devnull, "rb")  # noqa: PTH123 - os.devnull is a plain string
     given = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     given.write(stdin)
     given.seek(0)

@@ -80,7 +80,7 @@ class OperationNode:
     status: str = ""
     """The status that its agent last reported."""
     judged_text: str = ""
-    """The lead's text about its team's work when that was last evaluated."""
+    """Its text when its team's work was last evaluated."""
     has_dispatched: bool = False
     own_usage: Usage = NO_USAGE
     children: list[OperationNode] = field(default_factory=list)
@@ -301,7 +301,7 @@ def _iter_parts(node: OperationNode) -> Iterator[Part]:
 
 
 def _select_reporting_children(node: OperationNode) -> list[OperationNode]:
-    """Return the operations below whose parts are reported, a team's members in order."""
+    """Return the operations below whose parts are reported: a team's members in order, without its evaluator."""
     if node.team is None:
         return node.children
     chosen = [child for child in node.children if child.trigger != "member"]

@@ -96,7 +96,7 @@ class ContextCompacted(EventBase, frozen=True, kw_only=True, tag="context_compac
     summary: str
     replaced: int
     tries: int = 0
-    """How many attempts at the call the model had rejected as too long before."""
+    """How many attempts at the call had been made when the model rejected it as too long."""
 
 
 class CallCut(EventBase, frozen=True, kw_only=True, tag="call_cut"):
