@@ -1,1 +1,1 @@
-"""Settings files: what they may say, how they are read and checked, and how they are layered."""
+"""Settings files: their keys, how they are read and checked, and how they are layered."""

@@ -1,6 +1,6 @@
-"""Local servers that the person has agreed to use, in `confirmed.json` of the Podium home.
+"""Local servers that the user has confirmed, stored in `confirmed.json` in the Podium home.
 
-Any program may sit on a port, so an address is used without being named only after somebody said yes.
+Any program may listen on a port, so a detected server is used only after the user confirmed it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LOCK = ".confirmed.lock"
 
 
 class ConfirmedServer(Struct, frozen=True, kw_only=True):
-    """A server that may be used, and the model of it that was meant."""
+    """A confirmed server, and the model that was chosen on it."""
 
     url: str
     provider: str
@@ -23,13 +23,13 @@ class ConfirmedServer(Struct, frozen=True, kw_only=True):
 
 
 class ConfirmedServers(Struct, frozen=True, kw_only=True):
-    """All that were agreed to, the latest last."""
+    """All confirmed servers, the latest last."""
 
     servers: tuple[ConfirmedServer, ...] = ()
 
 
 def load_confirmed_servers(home: Path) -> tuple[ConfirmedServer, ...]:
-    """What was agreed to; nothing where the file is missing or is not what was written."""
+    """Load the confirmed servers; none if the file is missing or invalid."""
     try:
         return msgspec.json.decode((home / NAME).read_bytes(), type=ConfirmedServers).servers
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -37,7 +37,7 @@ def load_confirmed_servers(home: Path) -> tuple[ConfirmedServer, ...]:
 
 
 def save_confirmed_server(home: Path, server: ConfirmedServer) -> None:
-    """Remember that this server may be used."""
+    """Save a server as confirmed."""
     # For start-up time: every command reads this file, and hardly any writes it.
     from ..system.atomic_file import replace_file
     from ..system.file_lock import hold_file_lock

@@ -1,7 +1,7 @@
-"""A proposal: one thing that a repository would do here if the person trusted it.
+"""Proposals: settings of a repository that take effect only if the user trusts them.
 
-What is trusted is the value as it is written, in that repository and nowhere else. Whatever
-changes it makes it another proposal. Asking the person belongs to the surfaces.
+Trust covers the exact value, in that repository only; a changed value is a new proposal. The
+surfaces ask the user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Value = McpServer | Struct | tuple[str, ...] | str | int
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """A key of the repository's files with its value; `name` and `digest` are what trust goes by."""
+    """A key of the repository's files with its value; trust is recorded by `name` and `digest`."""
 
     key: str
     kind: Literal["server", "settings"]
@@ -34,38 +34,38 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
 
 def list_proposals(document: SettingsDocument, repo: Path) -> tuple[Proposal, ...]:
-    """All that can be trusted of what a repository proposes."""
+    """Return the proposals of a repository that can be trusted."""
     return tuple(_make_proposal(key, value, repo) for key, value in _iter_values(document))
 
 
 def trust_id_for_key(key: str, repo: Path) -> tuple[Literal["server", "settings"], str]:
-    """The kind and the name by which trust in a key of the repository goes, whatever its value is."""
+    """Return the kind and the name under which trust in a key of the repository is recorded."""
     if key.startswith(SERVER):
         return "server", qualify_with_directory(key.removeprefix(SERVER), repo)
     return "settings", qualify_with_directory(key, repo)
 
 
 def find_trusted_keys(document: SettingsDocument, repo: Path, trust: Trust) -> frozenset[str]:
-    """The keys whose values the person trusts as they are."""
+    """Return the keys whose current values the user trusts."""
     found = list_proposals(document, repo)
     return frozenset(one.key for one in found if trust.is_trusted(one.kind, one.name, one.digest))
 
 
 def select_keys(document: SettingsDocument, keys: Collection[str]) -> SettingsDocument:
-    """The part of what is proposed that goes by these keys."""
+    """Return the part of the document with these keys."""
     kept = _select_fields(document, keys)
     moved = {name: ProviderLimits(base_url=document.providers[name].base_url) for name in kept.pop("providers")}
     return SettingsDocument(providers=moved, **kept)
 
 
 def without_keys(document: SettingsDocument, keys: Collection[str]) -> SettingsDocument:
-    """The rest of it."""
+    """Return the document without these keys."""
     others = {key for key, _ in _iter_values(document)} - set(keys)
     return structs.replace(document, **_select_fields(document, others))
 
 
 def _select_fields(document: SettingsDocument, keys: Collection[str]) -> dict[str, Any]:
-    """The fields that can be trusted, with the entries of these keys."""
+    """Return the fields that can be trusted, with only the entries of these keys."""
     worktrees: dict[str, Any] = {
         key: value for key, value in document.worktrees.explicit_fields().items() if f"worktrees.{key}" in keys
     }

@@ -1,4 +1,4 @@
-"""A document: all that one settings file says. Documents lie in layers; later ones win."""
+"""The content of one settings file. Documents are layered; later ones win."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"
 MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "plan", "dont-ask", "bypass")
 
 NEEDS_TRUST = ("engines", "mcp_servers", "permission_mode", "sandbox", "store", "checks", "worktrees", "notify")
-"""What a repository cannot decide by itself, besides `permissions.allow` and the addresses of providers."""
+"""What a repository cannot set by itself, besides `permissions.allow` and the URLs of providers."""
 
 SPELLED = {
     "mcp_servers": "mcpServers",
     "permission_mode": "permissions.mode",
     "approval_seconds": "approvals.timeout",
 }
-"""How a field is called in files, where that is not its name."""
+"""The keys of fields that have another name in files."""
 
 S = TypeVar("S", bound=Struct)
 
 
 class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A program with its arguments and variables."""
+    """A program with its arguments and environment variables."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -36,10 +36,10 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the worktrees of workers are kept; empty is not said.
+    """Settings for the worktrees of workers; empty means not set.
 
-    `setup` is run in a worktree when it is made, `teardown` before it goes. `folder` is the pattern of where
-    it is made, `quota` how many bytes all of a store may take.
+    `setup` runs in a worktree after it is created, `teardown` before it is removed. `folder` is the pattern of
+    its path, `quota` the maximum number of bytes for all worktrees of a store.
     """
 
     setup: tuple[str, ...] = ()
@@ -48,12 +48,12 @@ class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     quota: int | None = None
 
     def explicit_fields(self) -> dict[str, tuple[str, ...] | str | int]:
-        """What is said, by its key."""
+        """Return the fields that are set."""
         return {key: value for key, value in structs.asdict(self).items() if value}
 
 
 class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a provider is, and how much may be asked of it; None is not said."""
+    """A provider's URL and rate limits; None means not set."""
 
     base_url: str | None = None
     requests_per_minute: int | None = None
@@ -62,9 +62,9 @@ class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a file says; None or empty is not said.
+    """The content of a settings file; None or empty means not set.
 
-    `store` is `local` or a path. `approval_seconds` is infinite where an answer is waited for always.
+    `store` is `local` or a path. `approval_seconds` is infinite if requests never time out.
     """
 
     model: str | None = None
@@ -85,7 +85,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval_seconds: float | None = None
 
     def iter_explicit_keys(self) -> Iterator[str]:
-        """Every key that it says something about, as files spell it, entries of a mapping as `models.fast`."""
+        """Yield every key that is set, as spelled in files; entries of a mapping as `models.fast`."""
         for name, value in _iter_explicit_fields(self):
             key = SPELLED.get(name, name)
             if name == "providers":
@@ -102,7 +102,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
                 yield key
 
     def select_proposed(self) -> SettingsDocument:
-        """The part that a repository may not decide by itself."""
+        """Return the part that a repository cannot set by itself."""
         moved = {
             name: ProviderLimits(base_url=limits.base_url)
             for name, limits in self.providers.items()
@@ -115,7 +115,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def without_proposed(self) -> SettingsDocument:
-        """The rest of it, in which permissions only narrow."""
+        """Return the part that a repository can set by itself; its permissions can only tighten."""
         own: dict[str, Any] = {name: value for name, value in _iter_explicit_fields(self) if name not in NEEDS_TRUST}
         own["permissions"] = structs.replace(self.permissions, allow=())
         limits = {name: structs.replace(limits, base_url=None) for name, limits in self.providers.items()}
@@ -124,7 +124,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDocument:
-    """Both documents as one. What `high` says wins, entry by entry."""
+    """Merge two documents; `high` wins, entry by entry."""
     merged: dict[str, Any] = dict(_iter_explicit_fields(low)) | dict(_iter_explicit_fields(high))
     for name in ("models", "engines", "mcp_servers", "checks"):
         merged[name] = getattr(low, name) | getattr(high, name)
@@ -143,8 +143,8 @@ def _merge_fields(low: S, high: S) -> S:
 
 
 def _iter_explicit_fields(value: Struct) -> Iterator[tuple[str, Any]]:
-    """The fields that say something; each of them has a default, which says nothing."""
-    # Not with msgspec's own list of fields: that finds out their types, which takes longer than reading most files.
+    """Yield the fields that are set; every field has a default, which means not set."""
+    # msgspec.structs.fields would also resolve types, which takes longer than reading most files.
     for name, default in zip(value.__struct_fields__, value.__struct_defaults__, strict=True):
         found = getattr(value, name)
         if found != default and found not in ({}, ()):

@@ -1,1 +1,1 @@
-"""Finding, reading and checking agents."""
+"""Agents: finding their files, reading them and checking that they fit together."""

@@ -1,4 +1,4 @@
-"""The workflow that agents imply: who needs whom, who may give the final answer, and how to draw it."""
+"""The graph of agents: which agents each one needs, which may give the final answer, and how to draw it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LEGEND = "* may give the final answer"
 
 
 def iter_edges(agent: Agent) -> Iterator[Reference]:
-    """The agents that run inside or after this one.
+    """Yield references to the agents that run inside or after this one.
 
-    A lead that is listed among its own members, as a discussion's coordinator may be, runs no
-    second time; neither does a lead named as its own evaluator, which is refused elsewhere.
+    A lead that is listed among its own members, as a discussion's coordinator may be, is left out.
+    So is a lead that is its own evaluator, which `agent_check` rejects.
     """
     for reference in agent.references():
         is_self = reference.name == agent.name
@@ -29,7 +29,7 @@ def iter_edges(agent: Agent) -> Iterator[Reference]:
 
 
 def find_terminal_agents(agents: Agents, name: str) -> tuple[str, ...]:
-    """Who may own the final answer when `name` is called: the end of its handoffs, or of where it routes to."""
+    """Return the agents that may give the final answer of `name`: the ends of its handoffs and routes."""
     found: dict[str, None] = {}
     seen: set[str] = set()
     waiting = [name]
@@ -49,7 +49,7 @@ def find_terminal_agents(agents: Agents, name: str) -> tuple[str, ...]:
 
 
 def format_edge_label(agent: Agent, edge: Reference) -> str:
-    """What an edge is called in a drawing."""
+    """Return the label of an edge in a drawing."""
     if edge.kind == "member" and agent.team is not None and edge.name == agent.team.evaluator:
         return "evaluator"
     if edge.kind == "route" and agent.router is not None and edge.name == agent.router.fallback:
@@ -59,7 +59,7 @@ def format_edge_label(agent: Agent, edge: Reference) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeLine:
-    """One line of a tree that is still to be drawn."""
+    """A line of the tree that is yet to be drawn."""
 
     name: str
     start: str = ""
@@ -68,7 +68,7 @@ class TreeLine:
 
 
 def render_tree(agents: Agents, name: str) -> str:
-    """The workflow of `name` as text; an agent that appears again is only named."""
+    """Render the workflow of `name` as a text tree; an agent is expanded only once."""
     owners = find_terminal_agents(agents, name)
     lines: list[str] = []
     drawn: set[str] = set()
@@ -91,7 +91,7 @@ def render_tree(agents: Agents, name: str) -> str:
 
 
 def _build_child_lines(agent: Agent, parent: TreeLine) -> list[TreeLine]:
-    """The lines directly below `branch`."""
+    """Return the lines directly below `parent`."""
     following = list(iter_edges(agent))
     last = len(following) - 1
     return [
@@ -106,14 +106,14 @@ def _build_child_lines(agent: Agent, parent: TreeLine) -> list[TreeLine]:
 
 
 def describe_agent_kind(agent: Agent) -> str:
-    """What an agent is besides an agent."""
+    """Return the suffix that marks a team or a router."""
     if agent.team is not None:
         return f"  [team: {agent.team.mode}]"
     return "  [router]" if agent.router is not None else ""
 
 
 def render_mermaid(agents: Agents, name: str) -> str:
-    """The workflow of `name` as a Mermaid flowchart; who may give the final answer has round ends."""
+    """Render the workflow of `name` as a Mermaid flowchart; agents that may give the final answer have round ends."""
     owners = find_terminal_agents(agents, name)
     ids = {reached: f"n{place}" for place, reached in enumerate(find_reachable_agents(agents, name))}
     lines = ["flowchart TD", f"    %% round ends: {LEGEND.removeprefix('* ')}"]
@@ -130,7 +130,7 @@ def render_mermaid(agents: Agents, name: str) -> str:
 
 
 def find_reachable_agents(agents: Agents, name: str) -> tuple[str, ...]:
-    """`name` and everyone it needs, directly or through others, nearest first; missing ones too."""
+    """Return `name` and all agents it needs, directly or indirectly, nearest first, including missing ones."""
     found = {name: None}
     for current in (queue := [name]):
         for edge in iter_edges(agents[current]) if current in agents else ():
@@ -144,5 +144,5 @@ _CODES = {'"': "#quot;", "#": "#35;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`
 
 
 def _escape_mermaid(text: str) -> str:
-    """`text` as a Mermaid label, in which nothing has a meaning."""
+    """Escape `text` for a Mermaid label."""
     return "".join(_CODES.get(sign, sign) for sign in text)

@@ -1,6 +1,6 @@
-"""The workflow that agents imply as a picture: an SVG that needs nothing else, a box for each place in the tree.
+"""The graph of agents as a self-contained SVG, with a box for each place in the tree.
 
-Who needs whom, and what an edge is called, belongs to the graph.
+Edges and their labels come from `workflow_graph`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .workflow_graph import (
 
 ROW, BOX, INDENT, MARGIN = 52, 36, 44, 16
 LETTER = 8
-"""About how wide a letter is."""
+"""Approximate width of a character."""
 
 _STYLE = (
     "text{font:14px ui-monospace,monospace;fill:#1f2328}.edge{font-size:11px;fill:#59636e}"
@@ -30,7 +30,7 @@ _STYLE = (
 
 
 class Box(NamedTuple):
-    """One agent where it stands: below whom, how deep, and what its edge is called."""
+    """An agent in the drawing: the row of its parent, its depth, and the label of its edge."""
 
     name: str
     text: str
@@ -40,7 +40,7 @@ class Box(NamedTuple):
 
 
 def render_svg(agents: Agents, name: str) -> str:
-    """The workflow of `name` as an SVG; who may give the final answer has round ends."""
+    """Render the workflow of `name` as an SVG; agents that may give the final answer have round ends."""
     owners, boxes = find_terminal_agents(agents, name), list(_layout_boxes(agents, name))
     drawn = [part for row, box in enumerate(boxes) for part in _draw_box(box, row, boxes, is_final=box.name in owners)]
     width = max(_box_x(box) + _box_width(box) for box in boxes) + MARGIN
@@ -52,7 +52,7 @@ def render_svg(agents: Agents, name: str) -> str:
 
 
 def _layout_boxes(agents: Agents, name: str) -> Iterator[Box]:
-    """The boxes from above to below; an agent that appears again is only named."""
+    """Yield the boxes from top to bottom; an agent is expanded only once."""
     met: set[str] = set()
     waiting = [Box(name, "", "", 0, -1)]
     row = 0

@@ -1,4 +1,4 @@
-"""Squads: teams that a repository keeps in `.squad` or `.ai-team`, read as data and written back with care."""
+"""Squads: teams stored in a repository's `.squad` or `.ai-team` folder, which can be read and written."""
 
 from __future__ import annotations
 

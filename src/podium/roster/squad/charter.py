@@ -1,4 +1,4 @@
-"""`charter.md`: a worker's system prompt, and what its sections say about the worker."""
+"""Parsing and writing `charter.md`: a worker's system prompt, with its name, role and model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MODEL_SECTION = "<!-- The model, as set with Podium. -->\n## Model\n\nPreferred
 
 
 class Charter(Struct, frozen=True):
-    """A charter. `prompt` is at most its first 4,000 characters, `shortened` when there are more."""
+    """A charter. `prompt` is at most its first 4,000 characters; `shortened` is set if there are more."""
 
     name: str
     role: str
@@ -31,19 +31,19 @@ class Charter(Struct, frozen=True):
 
     @property
     def model(self) -> str:
-        """The model to use; nothing stands for the default, as `auto` does."""
+        """The model to use; empty for the default, which charters call `auto`."""
         return "" if self.model_preference.casefold() in ("auto", "default") else self.model_preference
 
 
 class CharterParts(NamedTuple):
-    """A charter's text, and the model that was set beside it."""
+    """A charter's own text, and the model that Podium appended to it."""
 
     body: str
     model: str | None
 
 
 def parse_charter(text: str) -> Charter:
-    """The charter in the text of a `charter.md`."""
+    """Parse the text of a `charter.md`."""
     body, ours = split_charter(text)
     identity: dict[str, str] = {}
     model: dict[str, str] = {}
@@ -73,13 +73,13 @@ def parse_charter(text: str) -> Charter:
 
 
 def _store_field(fields: dict[str, str], line: str) -> None:
-    """Keep what a line like `- **Role:** Lead` says, the first time."""
+    """Store the field of a line like `- **Role:** Lead`, unless it is already set."""
     if found := _FIELD.match(line):
         fields.setdefault(normalise_heading(found[1]), strip_markup(found[2]))
 
 
 def split_charter(text: str) -> CharterParts:
-    """The text itself, and the model that stands behind it where we set one."""
+    """Split a charter into its own text and the model section that Podium appended, if any."""
     body = normalise_text(text)
     before, ours, model = f"\n{body}".rpartition(f"\n{_MODEL_SECTION}")
     if not ours or len(model.split()) != 1:
@@ -88,12 +88,12 @@ def split_charter(text: str) -> CharterParts:
 
 
 def render_charter(body: str, model: str) -> str:
-    """A charter of this text for this model; a section is added only where the text does not say it itself."""
+    """Render a charter for this model; a model section is added only if the text names another model."""
     if parse_charter(body).model == model:
         return f"{body}\n"
     return f"{body}\n\n{_MODEL_SECTION}{model or 'auto'}\n"
 
 
 def render_generic_charter(name: str) -> str:
-    """The charter of a worker that has no prompt of its own."""
+    """Render the charter of a worker that has no prompt."""
     return f"# {name}\n\nYou are {name}, a worker of this team. Complete the tasks that you are given thoroughly."

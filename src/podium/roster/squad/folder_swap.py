@@ -1,7 +1,7 @@
-"""Putting a changed folder in the place of the old one: whoever looks sees the old folder or the new.
+"""Replacing a folder atomically: readers see the old folder or the new one.
 
-The new folder is made beside the old one out of links to the same files, so that what is not
-changed is not copied and stays what it is. Both then change places in one step.
+The new folder is built beside the old one from hard links to the same files, so unchanged files
+are not copied. The two folders are then exchanged in one step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AT_FDCWD = -100
 
 @contextmanager
 def lock_squads(repo: Path) -> Iterator[None]:
-    """Nobody else saves a squad in this repository meanwhile."""
+    """Hold the lock for saving squads in this repository."""
     handle = os.open(repo, os.O_RDONLY | os.O_CLOEXEC) if os.name == "posix" else None
     try:
         if handle is not None:
@@ -37,7 +37,7 @@ def lock_squads(repo: Path) -> Iterator[None]:
 
 @contextmanager
 def replace_folder(target: Path, base: Path | None) -> Iterator[Path]:
-    """A copy of `base` to change, which takes the place of `target` when the block ends well."""
+    """Yield a copy of `base` to change; it replaces `target` when the block ends without an error."""
     new, before = (target.with_name(f"{target.name}{end}") for end in (SAVING_SUFFIX, BACKUP_SUFFIX))
     if before.is_dir():
         if target.exists():
@@ -55,13 +55,13 @@ def replace_folder(target: Path, base: Path | None) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
-    if new.is_dir():  # what was at `target` before
+    if new.is_dir():  # now holds the old content of `target`
         _move_late_files(new, target, seen)
         shutil.rmtree(new, ignore_errors=True)
 
 
 def delete_folder(folder: Path) -> None:
-    """Delete a folder: it is there as a whole, or not at all."""
+    """Delete a folder atomically: it is renamed first, so readers never see half of it."""
     gone = folder.with_name(f"{folder.name}{SAVING_SUFFIX}")
     if gone.exists():
         shutil.rmtree(gone)
@@ -70,7 +70,7 @@ def delete_folder(folder: Path) -> None:
 
 
 def copy_folder(old: Path, new: Path) -> dict[str, int]:
-    """Make `new` a folder of the same files as `old`; tells which they were, by path and number."""
+    """Make `new` a folder of the same files as `old`. Return their inode numbers by path."""
     seen: dict[str, int] = {}
     made: list[tuple[str, Path]] = []
     for place, folders, names in os.walk(old, onerror=_raise_error):
@@ -87,12 +87,12 @@ def copy_folder(old: Path, new: Path) -> dict[str, int]:
 
 
 def _raise_error(error: OSError) -> None:
-    """A folder that cannot be looked into would be missing from the copy."""
+    """Raise the error: a folder that cannot be listed would be missing from the copy."""
     raise error
 
 
 def _link_or_copy(source: Path, copy: Path) -> None:
-    """One more name for a file; a copy where the system gives it none."""
+    """Hard-link a file, or copy it if the system does not support that."""
     try:
         os.link(source, copy, follow_symlinks=False)
     except (OSError, NotImplementedError):
@@ -100,7 +100,7 @@ def _link_or_copy(source: Path, copy: Path) -> None:
 
 
 def write_new_file(path: Path, text: str) -> None:
-    """Put a text at `path` as a file of its own, since the one that is there has another name in the old folder."""
+    """Write `text` to a new file at `path`: the existing one may be a hard link to a file of the old folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     with fresh.open("x", encoding="utf-8", newline="") as file:
@@ -113,7 +113,7 @@ def write_new_file(path: Path, text: str) -> None:
 
 
 def _sync_tree(new: Path) -> None:
-    """Make the names of all files in a folder last, too."""
+    """Flush all directories below `new` to disk, so the names of files survive a crash."""
     if os.name == "posix":
         for place, _, _ in os.walk(new):
             _sync_folder(Path(place))
@@ -128,11 +128,11 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _swap_folders(new: Path, target: Path, before: Path) -> None:
-    """Put `new` where `target` is; the old folder is then where `new` was."""
+    """Exchange `new` and `target`; the old folder is then at `new`."""
     if not target.exists():
         new.rename(target)
     elif not _exchange_folders(new, target):
-        # Two steps, with the old folder in a place where it is found should the second not happen.
+        # Not atomic: after a crash between the renames, the old folder is found at `before`.
         target.rename(before)
         new.rename(target)
         before.rename(new)
@@ -141,8 +141,8 @@ def _swap_folders(new: Path, target: Path, before: Path) -> None:
 
 
 def _exchange_folders(one: Path, other: Path) -> bool:
-    """Let two folders change places, where the system can do that in one step."""
-    import ctypes  # of use here only
+    """Exchange two folders atomically. Return False if the system cannot do that."""
+    import ctypes  # for start-up time: needed only here
 
     try:
         system = ctypes.CDLL(None, use_errno=True)
@@ -155,7 +155,7 @@ def _exchange_folders(one: Path, other: Path) -> bool:
 
 
 def _move_late_files(old: Path, target: Path, seen: dict[str, int]) -> None:
-    """Bring along what another program put into the old folder while the new one was made."""
+    """Move files that another program put into the old folder while the new one was built."""
     for place, _, names in os.walk(old):
         for name in names:
             path = Path(place) / name

@@ -1,4 +1,4 @@
-"""Changing the list of members in a `team.md` and leaving the rest of its text as it is."""
+"""Updating the member table of a `team.md` without changing the rest of its text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 
 
 class MemberListing(NamedTuple):
-    """A member as it is listed."""
+    """A member as it is listed in `team.md`."""
 
     name: str
     role: str
@@ -41,14 +41,14 @@ class MemberListing(NamedTuple):
 
 
 class RosterRow(NamedTuple):
-    """A row of a table that lists a worker."""
+    """A table row that lists a worker."""
 
     table: Table
     row: Row
 
 
 def update_team_file(text: str, *, name: str, mode: Mode, members: Sequence[MemberListing]) -> str:
-    """`text` as the `team.md` of this team."""
+    """Update `text`, the content of a `team.md`, to this name, mode and members."""
     whole = _LINE.findall(text)
     end = "\r\n" if whole and whole[0].endswith("\r\n") else "\n"
     lines = [line.rstrip("\r\n") for line in whole]
@@ -63,7 +63,7 @@ def update_team_file(text: str, *, name: str, mode: Mode, members: Sequence[Memb
 
 
 class _LineEdits:
-    """Changes to lines by their numbers: other words for one, None to drop it, and lines to follow one."""
+    """Line edits by line number: `changes` replaces a line or (None) deletes it; `after` inserts lines below it."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -71,7 +71,7 @@ class _LineEdits:
         self.after: dict[int, list[str]] = {}
 
     def apply_changes(self, ends: Sequence[str], end: str) -> str:
-        """The text with all changes."""
+        """Return the text with all edits applied."""
         parts = [f"{line}{end}" for line in self.after.get(-1, ())]
         for place, line in enumerate(self.lines):
             now = self.changes.get(place, line)
@@ -80,7 +80,7 @@ class _LineEdits:
         return "".join(parts)
 
     def set_title(self, name: str) -> None:
-        """Make `name` the first heading."""
+        """Set the first heading to `name`."""
         place = find_title_line(self.lines)
         if place is None:
             self.after[-1] = [f"# {name}", "", *self.after.get(-1, ())]
@@ -88,7 +88,7 @@ class _LineEdits:
             self.changes[place] = f"# {name}"
 
     def set_mode(self, mode: Mode) -> None:
-        """Say the mode, where nothing says it yet and it is not the usual one."""
+        """Set the mode; a mode line is added only if there is none and the mode is not the default."""
         if find_mode(self.lines) == mode:
             return
         word = _MODE_SPELLINGS.get(mode, mode)
@@ -102,7 +102,7 @@ class _LineEdits:
             self.after[place] = [*said, *self.after.get(place, ())]
 
     def set_members(self, members: Sequence[MemberListing]) -> None:
-        """List these members, each where one was listed before, in their order."""
+        """List these members in order, reusing the rows of the table."""
         tables = find_member_tables(self.lines)
         if not tables:
             new = [
@@ -141,13 +141,13 @@ class _LineEdits:
             self.after[place] = more
 
     def _fill_row(self, roster_row: RosterRow, line: MemberListing, was: RosterRow | None) -> None:
-        """Put a member into a row; one that is there as it should be stays as it is written."""
+        """Write a member to a row, unless the row is already up to date."""
         here = was is not None and was.row.line == roster_row.row.line
         if not (here and _is_up_to_date(roster_row, line)):
             self.changes[roster_row.row.line] = _render_member_row(line, roster_row.table, was)
 
     def _add_columns(self, table: Table) -> Table:
-        """The table with all of our columns, under a heading that says what it lists."""
+        """Return the table with all of our columns, and make sure that it is under a Members heading."""
         if not table.is_under("members"):
             self._set_section_heading(table)
         if table.header is None or table.rule is None:
@@ -169,7 +169,7 @@ class _LineEdits:
         return wide
 
     def _set_section_heading(self, table: Table) -> None:
-        """Call the section of a table Members: by its heading, if that is the older one, or by a new one."""
+        """Put the table under a Members heading: rename `Team Roster`, or insert a new heading."""
         for place, line in enumerate(self.lines):
             if (
                 (found := parse_heading(line))
@@ -183,7 +183,7 @@ class _LineEdits:
 
 
 def _find_header_end(table: Table) -> int:
-    """The line after which a table's rows begin."""
+    """Return the line after which a table's rows start."""
     if table.rule is not None:
         return table.rule
     return min((one.line for one in table.rows), default=1) - 1
@@ -195,7 +195,7 @@ def _lists_worker(found: Row, table: Table) -> bool:
 
 
 def _is_up_to_date(roster_row: RosterRow, line: MemberListing) -> bool:
-    """Whether a row says what a line does."""
+    """Return whether a row already matches `line`."""
     one = read_member(roster_row.row, roster_row.table)
     listed = find_status_column(roster_row.table)
     is_whole = len(roster_row.row.cells) >= len(roster_row.table.header.cells) if roster_row.table.header else True
@@ -204,7 +204,7 @@ def _is_up_to_date(roster_row: RosterRow, line: MemberListing) -> bool:
 
 
 def _render_member_row(line: MemberListing, table: Table, was: RosterRow | None) -> str:
-    """A row for a member, with what its row said before in columns that are not ours."""
+    """Render a member's row, preserving the cells of its old row in columns that are not ours."""
     columns = (
         [normalise_heading(cell) for cell in table.header.cells]
         if table.header
@@ -224,7 +224,7 @@ def _render_member_row(line: MemberListing, table: Table, was: RosterRow | None)
 
 
 def _read_previous_cell(was: RosterRow | None, column: str) -> str:
-    """What a member's row said in a column."""
+    """Return the cell of a member's old row in a column."""
     return "" if was is None else get_cell(was.row.cells, was.table.find_column(column))
 
 

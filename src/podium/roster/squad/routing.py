@@ -1,4 +1,4 @@
-"""`routing.md` and `decisions.md`: who does what, who owns which files, and what the team decided."""
+"""Parsing `routing.md` (routes and module owners) and `decisions.md` (the team's decisions)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXAMPLE = re.compile(r'(?:"[^"]*"|“[^”]*”|[^,"“]|["“])+')
 
 
 class Route(Struct, frozen=True):
-    """Who gets which kind of work."""
+    """A kind of work and the agents that get it."""
 
     work_type: str
     agents: list[str]
@@ -35,7 +35,7 @@ class Route(Struct, frozen=True):
 
 
 class Ownership(Struct, frozen=True):
-    """Who owns a path."""
+    """A path and its owners."""
 
     path: str
     primary: str
@@ -43,7 +43,7 @@ class Ownership(Struct, frozen=True):
 
 
 class Noted(Struct, frozen=True):
-    """Something the team decided, as its heading and the text below it say."""
+    """A decision of the team: its heading and the text below it."""
 
     title: str
     level: int
@@ -53,7 +53,7 @@ class Noted(Struct, frozen=True):
 
 
 def parse_routing(text: str) -> list[Route]:
-    """The routes in the text of a `routing.md`."""
+    """Parse the routes in the text of a `routing.md`."""
     return [
         route
         for table in parse_tables(split_lines(text))
@@ -82,7 +82,7 @@ def _parse_examples(cell: str) -> list[str]:
 
 
 def parse_modules(text: str) -> list[Ownership]:
-    """Who owns which module, by the text of a `routing.md`."""
+    """Parse the module owners in the text of a `routing.md`."""
     return [
         Ownership(path, _parse_owner(get_cell(row.cells, 1)) or "", _parse_owner(get_cell(row.cells, 2)))
         for table in parse_tables(split_lines(text))
@@ -102,7 +102,7 @@ def _parse_owner(cell: str) -> str | None:
 
 
 def parse_decisions(text: str) -> list[Noted]:
-    """What the team decided, by the text of a `decisions.md`."""
+    """Parse the decisions in the text of a `decisions.md`."""
     lines = split_lines(text)
     headings = [
         (place, found)

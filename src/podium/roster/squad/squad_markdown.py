@@ -1,4 +1,4 @@
-"""The parts of Markdown that squads are written in: headings, and tables with the headings that they stand under."""
+"""Parsing the Markdown that squads use: headings, and tables with the headings above them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ DASHES = frozenset({"", "-", "--", "---", "–", "—"})
 
 
 class Heading(NamedTuple):
-    """A heading's level, from 1, and its text."""
+    """A heading: its level, from 1, and its text."""
 
     level: int
     text: str
 
 
 class Row(NamedTuple):
-    """A row of a table and the line on which it stands."""
+    """A table row and its line number."""
 
     line: int
     cells: list[str]
 
 
 class Table(NamedTuple):
-    """A table: the headings above it, its header where it has one, and its rows."""
+    """A table: the headings above it, its header row if it has one, and its rows."""
 
     under: tuple[Heading, ...]
     header: Row | None
@@ -37,35 +37,35 @@ class Table(NamedTuple):
     rows: list[Row]
 
     def find_column(self, *names: str) -> int | None:
-        """Where the column of one of these names is."""
+        """Return the index of the first column with one of these names."""
         for place, cell in enumerate(self.header.cells if self.header else ()):
             if normalise_heading(cell) in names:
                 return place
         return None
 
     def is_under(self, *titles: str) -> bool:
-        """Whether it stands in a section of one of these names."""
+        """Return whether the table is in a section with one of these titles."""
         return any(heading.level >= 2 and normalise_heading(heading.text) in titles for heading in self.under)
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text, whatever ends them."""
+    """Split a text into lines at any kind of line ending."""
     return re.split(r"\r\n|\r|\n", text)
 
 
 def normalise_heading(text: str) -> str:
-    """A heading as it is compared: without decoration, case or the way its arrow is drawn."""
+    """Normalise a heading for comparison: drop decoration and case, unify arrows."""
     return re.sub(r"[^\w→]+", " ", re.sub(r"[-=]>|➡", "→", text)).strip().casefold()
 
 
 def parse_heading(line: str) -> Heading | None:
-    """The heading that a line is."""
+    """Parse a line as a heading."""
     found = _HEADING.match(line)
     return Heading(len(found[1]), found[2].rstrip()) if found else None
 
 
 def iter_content_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The lines that say something: not those inside of fences or of comments."""
+    """Yield the lines outside code fences and comments, with their numbers."""
     fence, is_comment = "", False
     for place, line in enumerate(lines):
         if is_comment:
@@ -81,7 +81,7 @@ def iter_content_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def iter_section_lines(lines: Sequence[str]) -> Iterator[tuple[int, str, tuple[Heading, ...]]]:
-    """The lines that say something, each with the headings above it."""
+    """Yield the lines outside code fences and comments, each with the headings above it."""
     above: tuple[Heading, ...] = ()
     for place, line in iter_content_lines(lines):
         if found := parse_heading(line):
@@ -90,7 +90,7 @@ def iter_section_lines(lines: Sequence[str]) -> Iterator[tuple[int, str, tuple[H
 
 
 def parse_tables(lines: Sequence[str]) -> list[Table]:
-    """Every table; a row over a rule begins a new one."""
+    """Parse all tables; a row above a separator starts a new table."""
     found: list[Table] = []
     last, above = -2, tuple[Heading, ...]()
     for place, line, under in iter_section_lines(lines):
@@ -112,12 +112,12 @@ def parse_tables(lines: Sequence[str]) -> list[Table]:
 
 
 def is_separator_row(found: Sequence[str]) -> bool:
-    """Whether a row is the rule under a header."""
+    """Return whether a row is the separator below a header."""
     return all(_RULE.fullmatch(cell) for cell in found)
 
 
 def _is_header_row(row: Row, table: Table) -> bool:
-    """Whether a row only says its columns' names once more."""
+    """Return whether a row only repeats the column names."""
     keys = [normalise_heading(cell) for cell in row.cells]
     if table.header is not None and keys == [normalise_heading(cell) for cell in table.header.cells]:
         return True
@@ -125,7 +125,7 @@ def _is_header_row(row: Row, table: Table) -> bool:
 
 
 def split_cells(line: str) -> list[str]:
-    """The cells of a row."""
+    """Split a row into cells."""
     text = line.strip().removeprefix("|")
     parts = _PIPE.split(text)
     if len(parts) > 1 and not parts[-1].strip():
@@ -134,15 +134,15 @@ def split_cells(line: str) -> list[str]:
 
 
 def render_row(found: Sequence[str]) -> str:
-    """A row of these cells."""
+    """Render a row of these cells."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in found) + " |"
 
 
 def strip_markup(cell: str) -> str:
-    """A cell's text without emphasis, code marks and links."""
+    """Return a cell's text without emphasis, code marks and links."""
     return _LINK.sub(r"\1", cell).strip().strip("*`").strip()
 
 
 def get_cell(found: Sequence[str], place: int | None) -> str:
-    """The cell at a place; nothing where the row is shorter."""
+    """Return the cell at an index, or an empty string if the row is shorter."""
     return found[place] if place is not None and place < len(found) else ""

@@ -15,23 +15,23 @@ ALUMNI = "_alumni"
 
 
 def slug(name: str) -> str:
-    """`name` in lower case, every run of other than ASCII letters and digits one hyphen."""
+    """Return `name` in lower case, with other characters than ASCII letters and digits replaced by hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def make_member_key(name: str) -> str:
-    """What tells a member from others: its slug, or for a name without ASCII letters and digits the name itself."""
+    """Return the key that identifies a member: its slug, or its name if the slug would be empty."""
     return slug(name) or name.strip().casefold()
 
 
 def agent_name(session: str, team: str) -> str:
-    """The name of a session's agent in its team, whose own name it need not repeat."""
+    """Return the agent name for a session in a team, without the team's name as a prefix."""
     prefix = re.match(rf"{re.escape(team.strip())}(?![^\W_])", session.strip(), re.IGNORECASE) if team.strip() else None
     return slug(session.strip()[prefix.end() :] if prefix else session) or "agent"
 
 
 def derive_role(name: str, prompt: str) -> str:
-    """What a worker does, from how its prompt begins."""
+    """Derive a worker's role from the start of its prompt."""
     text = prompt.strip().lstrip("#>*_ \t\n")
     if said := _YOU_ARE.match(text):
         text = text[said.end() :]
@@ -41,10 +41,10 @@ def derive_role(name: str, prompt: str) -> str:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether the name is that of a squad's own machinery, which is no worker."""
+    """Return whether the name belongs to the squad's infrastructure and not to a worker."""
     return slug(name) in _INFRASTRUCTURE or name.strip().casefold() == ALUMNI
 
 
 def is_worker(name: str, status: str) -> bool:
-    """Whether somebody on the roster can be given work."""
+    """Return whether a listed member can be given work."""
     return not is_reserved(name) and _STANDING_BY.search(status) is None

@@ -1,7 +1,7 @@
-"""A squad's team as it is used: its members, and what all of them should know.
+"""A squad's team: its members and their shared context.
 
-Texts are kept in the form in which a file gives them back, so that a team that was written and
-read again is the same team.
+Texts are normalised to the form that reading a file returns, so a team that is written and read
+again is equal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ACTIVE = "Active"
 
 
 class Member(Struct, frozen=True):
-    """One worker. `shortened` when `prompt` is not all that its charter says."""
+    """A worker. `shortened` is set if `prompt` is only the start of its charter."""
 
     name: str
     role: str = ""
@@ -37,7 +37,7 @@ class Member(Struct, frozen=True):
 
 
 class Team(Struct, frozen=True):
-    """Members with a mode. `source` is the folder that it was read from, `notices` what a person should know."""
+    """A team. `source` is the folder it was read from; `notices` are messages for the user."""
 
     name: str
     mode: Mode = "reflect"
@@ -57,11 +57,11 @@ class Team(Struct, frozen=True):
 
 
 def to_single_line(text: str) -> str:
-    """`text` as it can stand in a heading or in a cell of a table."""
+    """Return `text` on one line, for a heading or a table cell."""
     return " ".join(normalise_text(text).split())
 
 
 def normalise_text(text: str) -> str:
-    """`text` as a file gives it back: UTF-8, lines ended by `\\n`, no blank at either end."""
+    """Normalise `text` to what a file returns: valid UTF-8, `\\n` line endings, no surrounding whitespace."""
     text = replace_surrogates(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
     return re.sub(r"\A[\s\ufeff]+", "", text).rstrip()

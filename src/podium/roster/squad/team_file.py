@@ -1,4 +1,4 @@
-"""`team.md`: who is on the team, and how it works."""
+"""Parsing `team.md`: the team's name, mode and members."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OTHER_SECTIONS = ("coordinator", "coding agent", "issue source", "project conte
 
 
 class TeamFile(Struct, frozen=True):
-    """What `team.md` says: everyone on the roster, workers or not, as they are listed."""
+    """The content of `team.md`: name, mode and all listed members, workers or not."""
 
     name: str
     mode: Mode
@@ -37,7 +37,7 @@ class TeamFile(Struct, frozen=True):
 
 
 def parse_team(text: str) -> TeamFile:
-    """The team in the text of a `team.md`."""
+    """Parse the text of a `team.md`."""
     lines = split_lines(text)
     members = tuple(read_member(row, table) for table in find_member_tables(lines) for row in list_member_rows(table))
     title = find_title_line(lines)
@@ -46,38 +46,38 @@ def parse_team(text: str) -> TeamFile:
 
 
 def parse_title(line: str) -> str:
-    """The name that a first heading gives."""
+    """Return the team's name from its heading."""
     found = parse_heading(line)
     return found.text if found else ""
 
 
 def find_title_line(lines: Sequence[str]) -> int | None:
-    """Where the first heading of the first level is."""
+    """Return the line of the first level-1 heading."""
     return next(
         (place for place, line in iter_content_lines(lines) if (one := parse_heading(line)) and one.level == 1), None
     )
 
 
 def find_mode_lines(lines: Sequence[str]) -> list[tuple[int, str]]:
-    """The lines that give a mode, with the word that each gives."""
+    """Return the lines that set a mode, with the word in each."""
     found = [(place, MODE_LINE.match(line)) for place, line in iter_content_lines(lines)]
     return [(place, match[2]) for place, match in found if match]
 
 
 def find_mode(lines: Sequence[str]) -> Mode:
-    """The mode that the first line gives that gives one we know."""
+    """Return the first known mode, or the default."""
     return next((known for _, word in find_mode_lines(lines) if (known := parse_mode(word))), DEFAULT_MODE)
 
 
 def parse_mode(word: str) -> Mode | None:
-    """The mode of that name, ours or another system's."""
+    """Return the mode for a word, which may be another system's name for it."""
     name = word.strip("-_").lower()
     name = MODE_ALIASES.get(name, name)
     return cast(Mode, name) if name in MODES else None
 
 
 def find_member_tables(lines: Sequence[str]) -> list[Table]:
-    """The tables that list members: under `Members`, else under `Team Roster`, else those of a Member and a Role."""
+    """Find the member tables: under `Members`, else under `Team Roster`, else those with a name and a role."""
     found = [table for table in parse_tables(lines) if not table.is_under(*_OTHER_SECTIONS)]
     kinds = [
         [table for table in found if table.is_under("members")],
@@ -97,32 +97,32 @@ def _normalise_cells(row: Row) -> list[str]:
 
 
 def find_name_column(table: Table) -> int:
-    """Where names stand."""
+    """Return the index of the name column."""
     return table.find_column("name", "member", "agent") or 0
 
 
 def find_role_column(table: Table) -> int | None:
-    """Where roles stand."""
+    """Return the index of the role column."""
     return table.find_column("role") if table.header else 1
 
 
 def find_status_column(table: Table) -> int | None:
-    """Where statuses stand."""
+    """Return the index of the status column."""
     return table.find_column("status") if table.header else 3
 
 
 def list_member_rows(table: Table) -> list[Row]:
-    """The rows that name somebody."""
+    """Return the rows that name a member."""
     return [row for row in table.rows if read_member_name(row, table)]
 
 
 def read_member_name(row: Row, table: Table) -> str:
-    """Whom a row names."""
+    """Return the member's name in a row, or an empty string."""
     name = strip_markup(get_cell(row.cells, find_name_column(table)))
     return name if re.search(r"\w", name) else ""
 
 
 def read_member(row: Row, table: Table) -> Member:
-    """The member of a row; what a charter adds is not known here."""
+    """Read the member of a row, without what its charter adds."""
     role, status = (get_cell(row.cells, column(table)) for column in (find_role_column, find_status_column))
     return Member(read_member_name(row, table), role, status=status)
