@@ -55,7 +55,7 @@ def test_an_unknown_agent_is_a_usage_error(desk: Desk) -> None:
     said = desk.invoke("run", "nobody", "do it")
 
     assert said.exit_code == 2
-    assert said.stderr.startswith('podium: there is no agent "nobody"')
+    assert said.stderr.startswith('podium: agent "nobody" not found')
 
 
 def test_a_number_of_iterations_goes_with_no_other_mode_than_reflect(desk: Desk) -> None:

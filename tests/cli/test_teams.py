@@ -121,7 +121,7 @@ def test_a_preset_with_an_invalid_value_is_reported_and_does_not_run(desk: Desk)
 
     for said in (run, listed, shown):
         assert said.stderr.count("\n") == 1
-        assert 'Crew.worktrees: "zzz" is not known; shared, team, lead or each would be right' in said.stderr
+        assert 'Crew.worktrees: unknown value "zzz"; expected shared, team, lead or each' in said.stderr
     assert (run.exit_code, listed.exit_code, shown.exit_code) == (2, 0, 2)
     assert desk.runs() == []
 
@@ -246,7 +246,7 @@ def test_an_empty_name_is_unknown(desk: Desk) -> None:
     said = desk.invoke("team", "show", "")
 
     assert said.exit_code == 2
-    assert said.stderr.startswith('podium: there is no team ""; there are ')
+    assert said.stderr.startswith('podium: team "" not found; available: ')
 
 
 def test_a_broken_presets_file_is_reported_in_one_sentence_and_nothing_is_lost(squad_desk: Desk) -> None:
@@ -266,7 +266,7 @@ def test_a_broken_presets_file_is_reported_in_one_sentence_and_nothing_is_lost(s
     for refused in (saved, changed):
         assert refused.exit_code == 2
         assert len(refused.stderr.splitlines()) == 1
-        assert "mend it, or move it away to begin anew" in refused.stderr
+        assert "fix it, or move it away to start over" in refused.stderr
     assert read_files(squad_desk.repo) == there
     assert (squad_desk.home / "presets.json").read_text() == "{ my teams"
 
@@ -292,11 +292,11 @@ def test_a_member_gets_another_model_and_prompt(squad_desk: Desk) -> None:
     ("arguments", "sentence"),
     [
         (["debate", "advocate"], "give --model, --prompt, or both"),
-        (["debate", "ann", "--model", "opus"], 'debate has no member "ann"; there are '),
+        (["debate", "ann", "--model", "opus"], 'member "ann" not found in debate; available: '),
         (["debate", "advocate", "--model", "nowhere:x"], "model provider 'nowhere' not found"),
         (["debate", "advocate", "--model", "no such model"], '"no such model" is not the name of a model; '),
         (["triage", "answer", "--model", "opus"], "triage is a router and has no members"),
-        (["lead", "answer", "--model", "opus"], "answer of lead is the agent file podium/builtin/agents/answer.md"),
+        (["lead", "answer", "--model", "opus"], "answer of lead is defined in podium/builtin/agents/answer.md"),
     ],
 )
 def test_a_change_that_is_impossible_is_refused(desk: Desk, arguments: list[str], sentence: str) -> None:
@@ -413,14 +413,14 @@ def test_a_squad_outside_of_the_repository_is_neither_read_nor_deleted(desk: Des
     said = desk.invoke("team", "delete", "mission-control", "--yes")
 
     assert said.exit_code == 2
-    assert 'there is no team "mission-control"' in said.stderr
-    assert "leads out of the repository" in desk.invoke("teams").stderr
+    assert 'team "mission-control" not found' in said.stderr
+    assert "is outside the repository" in desk.invoke("teams").stderr
     assert read_files(tmp_path / "elsewhere") == there
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
-    [("debate", "debate ships with Podium and stays"), ("lead", "lead is the agent file .podium/agents/lead.md")],
+    [("debate", "debate is built in and cannot be deleted"), ("lead", "lead is defined in .podium/agents/lead.md")],
 )
 def test_other_teams_are_not_deleted(desk: Desk, name: str, sentence: str) -> None:
     desk.write_agent("lead", team={"mode": "broadcast", "members": ["answer"]})

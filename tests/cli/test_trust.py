@@ -356,8 +356,8 @@ def test_no_command_in_a_fresh_clone_starts_a_program_or_opens_a_connection(
     assert listener.calls == 0
     assert {verb[0] for verb in VERBS if not verb[0].startswith("-")} == set(NAMES)
     assert said["policy check -- touch x"].returncode == 3
-    assert "permissions.allow: is ignored: files of a repository can only tighten" in said["config validate"].stdout
-    assert "permissions.allow: is ignored: agent files can only tighten" in said["check"].stdout
+    assert "permissions.allow: ignored: a repository can only tighten permissions" in said["config validate"].stdout
+    assert "permissions.allow: ignored: agent files can only tighten permissions" in said["check"].stdout
     assert "ignored until you trust it with podium trust" in said["config show"].stdout
     assert listener.url not in said["models --json"].stdout
 

@@ -84,8 +84,13 @@ def test_a_repository_narrows_permissions_and_changes_no_endpoint_and_starts_not
     assert settings.store == home / "podium.db"
     assert settings.proposed.permission_mode == "bypass"
     assert settings.proposed.checks == {"tests": ("sh", "-c", "curl evil.test")}
-    assert any("permissions.mode: is ignored: the mode is yours to choose" in notice for notice in settings.notices)
-    assert any("checks.tests: is only proposed by the repository" in notice for notice in settings.notices)
+    assert any(
+        "permissions.mode: ignored: set the mode in your own settings or for a run" in notice
+        for notice in settings.notices
+    )
+    assert any(
+        "checks.tests: proposed by the repository; ignored until you trust it" in notice for notice in settings.notices
+    )
 
 
 PROPOSED = """\
@@ -131,7 +136,7 @@ def test_a_repository_allows_nothing_however_much_is_trusted(home: Path, repo: P
 
     assert (settings.permissions, settings.permission_mode, settings.sandbox) == (Permissions(), "default", True)
     assert set(settings.proposed.iter_explicit_keys()) == {"permissions.allow", "permissions.mode", "sandbox"}
-    assert "podium.yaml:5: permissions.allow: is ignored: files of a repository can only tighten" in settings.notices
+    assert "podium.yaml:5: permissions.allow: ignored: a repository can only tighten permissions" in settings.notices
 
 
 def test_only_the_trusted_part_applies(home: Path, repo: Path) -> None:
@@ -192,7 +197,7 @@ def test_a_damaged_trust_file_trusts_nothing_and_gives_a_notice(home: Path, repo
     settings = Settings.load({}, repo, home=home)
 
     assert (settings.checks, settings.mcp_servers) == ({}, {})
-    assert any("cannot be read" in notice and "so that nothing is trusted" in notice for notice in settings.notices)
+    assert any("cannot be read" in notice and "so nothing is trusted" in notice for notice in settings.notices)
 
 
 def test_without_a_repository_its_file_is_not_read(home: Path, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +218,7 @@ def test_an_error_in_a_file_is_a_mistake_that_counts_the_others(home: Path) -> N
     ("text", "sentence"),
     [
         ("workers: 2\nmodel: antropic:claude\n", r"config\.yaml:2: model: there is no provider .* there is anthropic"),
-        ("models:\n  a: b\n  b: a\n", r"config\.yaml:2: models\.a: the role a leads back to itself \(a -> b -> a\)"),
+        ("models:\n  a: b\n  b: a\n", r"config\.yaml:2: models\.a: the role a refers to itself \(a -> b -> a\)"),
         ("models: {a: {model: openai, fallbacks: [zz:x]}}\n", r"config\.yaml:1: models\.a: there is no provider"),
         ("providers:\n  opnai: {concurrent: 2}\n", r"config\.yaml:2: providers\.opnai\.concurrent: there is no prov"),
     ],
@@ -353,7 +358,10 @@ def test_the_worktree_folder_comes_from_the_person_or_is_trusted(home: Path, rep
     write_repo_file(repo, "worktrees: {folder: '../../theirs-{branch}', setup: make}\n")
 
     assert before.worktrees == WorktreeSettings()
-    assert any("worktrees.folder: is only proposed by the repository" in notice for notice in before.notices)
+    assert any(
+        "worktrees.folder: proposed by the repository; ignored until you trust it" in notice
+        for notice in before.notices
+    )
     assert (after.worktrees.folder, after.worktrees.setup) == ("../theirs-{branch}", ())
     assert (mine.worktrees.folder, mine.sources["worktrees.folder"]) == ("~/trees/{repo}/{branch}", "user file")
     assert Settings.load({}, repo, home=home).proposed.worktrees.folder == "../../theirs-{branch}"

@@ -48,7 +48,7 @@ def test_a_file_laid_out_in_another_way_is_left_alone(tmp_path: Path, text: str)
     file = tmp_path / "config.yaml"
     file.write_text(text)
 
-    with pytest.raises(Mistake, match="cannot be set by a program; set model: ollama:x in it"):
+    with pytest.raises(Mistake, match="cannot be edited automatically; set model: ollama:x in it"):
         set_model(file, "ollama:x")
 
     assert file.read_text() == text

@@ -124,32 +124,32 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("- a\n", ":1: got a list; expected keys with values, such as KEY: VALUE"),
+        ("- a\n", ":1: expected keys with values such as KEY: VALUE, got a list"),
         ("model: a\nmodel: b\n", ":2: model: appears twice, here and on line 1; keep only one"),
-        ("mcpServers: {}\nmcp_servers: {}\n", ":2: mcpServers: stands twice, here and on line 1; once would be right"),
+        ("mcpServers: {}\nmcp_servers: {}\n", ":2: mcpServers: appears twice, here and on line 1; keep only one"),
         ("a: &x 1\nb: *x\n", ':1: a: "&x" is a YAML alias or anchor, which is not supported; '),
         ("model: [a\n", ":2: this is not valid YAML: "),
-        ("model: 5\n", ":1: model: 5 reads as a number; text in quotes would be right"),
-        ("models: fast\n", ':1: models: "fast" is text; roles, such as fast: openai:gpt-5-mini, would be right'),
-        ("models:\n  a: {prompt: x}\n", ":2: models.a: this role has no model; model: PROVIDER:MODEL would be right"),
-        ("models:\n  a:\n", ":2: models.a: got no value; a value, or no such entry, would be right"),
-        ("workers: 0\n", ":1: workers: 0 reads as a number; a whole number of at least 1 would be right"),
-        ("max_restarts: -1\n", ":1: max_restarts: -1 reads as a number; a whole number of at least 0 would be right"),
-        ("sandbox: maybe\n", ':1: sandbox: "maybe" is text; true or false would be right'),
-        ("budget:\n  usd: -1\n", ":2: budget.usd: -1 reads as a number; a number above 0 would be right"),
+        ("model: 5\n", ":1: model: expected a string, got the number 5"),
+        ("models: fast\n", ':1: models: expected roles such as fast: openai:gpt-5-mini, got the string "fast"'),
+        ("models:\n  a: {prompt: x}\n", ":2: models.a: this role has no model; add model: PROVIDER:MODEL"),
+        ("models:\n  a:\n", ":2: models.a: expected a value (or remove the entry), got no value"),
+        ("workers: 0\n", ":1: workers: expected an integer of at least 1, got the number 0"),
+        ("max_restarts: -1\n", ":1: max_restarts: expected an integer of at least 0, got the number -1"),
+        ("sandbox: maybe\n", ':1: sandbox: expected true or false, got the string "maybe"'),
+        ("budget:\n  usd: -1\n", ":2: budget.usd: expected a number above 0, got the number -1"),
         (
             "permissions:\n  mode: yolo\n",
-            ':2: permissions.mode: "yolo" is not known; default, accept-edits, plan, dont-ask or bypass would be right',
+            ':2: permissions.mode: unknown value "yolo"; expected default, accept-edits, plan, dont-ask or bypass',
         ),
-        ("permissions: {allow: {a: b}}\n", ":1: permissions.allow: got a mapping; a list of rules would"),
+        ("permissions: {allow: {a: b}}\n", ":1: permissions.allow: expected a list of rules, got a mapping"),
         ("mcpServers:\n  a: {args: [x]}\n", ":2: mcpServers.a: this server needs either a command or a url; "),
         ("mcpServers:\n  a: {command: x, url: 'http://y'}\n", ":2: mcpServers.a: this server needs either"),
-        ("engines: {a: {args: [x]}}\n", ":1: engines.a: this engine has no command; command: PROGRAM would be right"),
-        ("checks: {a: []}\n", ":1: checks.a: an empty list stands here; a program with its arguments would be right"),
-        ("worktrees: {setup: []}\n", ":1: worktrees.setup: an empty list stands here; a program with its arguments"),
+        ("engines: {a: {args: [x]}}\n", ":1: engines.a: this engine has no command; add command: PROGRAM"),
+        ("checks: {a: []}\n", ":1: checks.a: expected a program with its arguments, got an empty list"),
+        ("worktrees: {setup: []}\n", ":1: worktrees.setup: expected a program with its arguments, got an empty list"),
         (
             "worktrees: {folder: 7}\n",
-            ":1: worktrees.folder: 7 reads as a number; a path such as ../{repo}-worker-{branch}",
+            ":1: worktrees.folder: expected a path such as ../{repo}-worker-{branch}, got the number 7",
         ),
         (
             "worktrees:\n  folder: ../same\n",
@@ -167,14 +167,23 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
             "worktrees:\n  folder: .git/{branch}\n",
             ":2: worktrees.folder: '.git/{branch}' would be in a folder of git's own",
         ),
-        ("worktrees: {quota: 20GiB}\n", ':1: worktrees.quota: "20GiB" is text; a size such as 20GB, 500MB or a number'),
-        ("worktrees: {quota: 0}\n", ":1: worktrees.quota: 0 reads as a number; a size such as 20GB, 500MB or a number"),
+        (
+            "worktrees: {quota: 20GiB}\n",
+            ':1: worktrees.quota: expected a size such as 20GB, 500MB or a number of bytes, got the string "20GiB"',
+        ),
+        (
+            "worktrees: {quota: 0}\n",
+            ":1: worktrees.quota: expected a size such as 20GB, 500MB or a number of bytes, got the number 0",
+        ),
         (
             "worktrees: {quota: [1]}\n",
-            ":1: worktrees.quota: got a list; a size such as 20GB, 500MB or a number",
+            ":1: worktrees.quota: expected a size such as 20GB, 500MB or a number of bytes, got a list",
         ),
-        ("notify: pigeon\n", ':1: notify: "pigeon" is not known; bell, desktop or an address would be right'),
-        ("approvals: {timeout: soon}\n", ':1: approvals.timeout: "soon" is text; a number of seconds, or never, would'),
+        ("notify: pigeon\n", ':1: notify: unknown value "pigeon"; expected bell, desktop or a URL'),
+        (
+            "approvals: {timeout: soon}\n",
+            ':1: approvals.timeout: expected a number of seconds or never, got the string "soon"',
+        ),
     ],
 )
 def test_an_error_names_file_line_key_and_what_would_be_right(tmp_path: Path, text: str, sentence: str) -> None:
@@ -188,7 +197,7 @@ def test_an_error_names_file_line_key_and_what_would_be_right(tmp_path: Path, te
     ("data", "sentence"),
     [
         (b"model: \xff\n", "config.yaml: is not UTF-8: byte 0xff on line 1; save it as UTF-8"),
-        (b"#" * (1024 * 1024 + 1), "config.yaml: has more than 1 MiB; a settings file is at most that long"),
+        (b"#" * (1024 * 1024 + 1), "config.yaml: is larger than the limit of 1 MiB; shorten it"),
         (b"model: a\0\n", "config.yaml:1: contains U+0000, which YAML does not allow; remove it"),
     ],
 )
@@ -205,7 +214,7 @@ def test_a_folder_or_a_broken_link_in_place_of_a_file_is_an_error(tmp_path: Path
     first, second = list_diagnostics(tmp_path, tmp_path)
 
     assert "config.yaml: is not a regular file" in first or "config.yaml: cannot be read: Is a directory" in first
-    assert second == "error podium.yaml: links to something that does not exist; a regular file would be right"
+    assert second == "error podium.yaml: is a broken symbolic link; use a regular file"
 
 
 def test_a_repositorys_file_that_leads_out_is_not_read(tmp_path: Path) -> None:
@@ -216,7 +225,7 @@ def test_a_repositorys_file_that_leads_out_is_not_read(tmp_path: Path) -> None:
 
     read = read_settings_files(tmp_path, repo)
 
-    assert "leads out of the repository" in str(read.errors[0])
+    assert "is outside the repository" in str(read.errors[0])
     assert read.repo == SettingsDocument()
 
 
@@ -225,8 +234,8 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(tmp_path: Path) 
 
     first, second = list_diagnostics(home)
 
-    assert first.endswith(":1: modle: is not a known key and is ignored; the nearest known key is model")
-    assert ":2: budget.dollars: is not a known key and is ignored" in second
+    assert first.endswith(":1: modle: unknown key, ignored; the closest known key is model")
+    assert ":2: budget.dollars: unknown key, ignored" in second
     assert read_settings_files(home).user.model == "b"
 
 
@@ -251,7 +260,7 @@ def test_a_variable_in_a_command_stays_as_it_is(tmp_path: Path) -> None:
         read_settings_files(home).user.mcp_servers["a"].resolve_variables({"HOME": "/x", "SHELL": "/bin/evil"}).server
     )
 
-    assert "mcpServers.a.command: ${SHELL} stays as it is written; variables are filled in only in args, env" in found
+    assert "mcpServers.a.command: ${SHELL} is not expanded; variables are expanded only in args, env" in found
     assert (filled.command, filled.args) == ("${SHELL}", ("-c", "echo /x"))
 
 
@@ -275,9 +284,9 @@ def test_a_server_whose_tools_could_not_be_called_is_an_error_and_in_mcp_json_le
 
     own, foreign, _ = list_diagnostics(home, repo)
 
-    assert "config.yaml:2: mcpServers.a__b: tools cannot be called by this name; use letters, digits, hyphens" in own
+    assert "config.yaml:2: mcpServers.a__b: invalid MCP server name; use letters, digits, hyphens" in own
     assert own.startswith("error ")
-    assert foreign.startswith("warning .mcp.json:1: mcpServers.a b: tools cannot be called by this name")
+    assert foreign.startswith("warning .mcp.json:1: mcpServers.a b: invalid MCP server name")
     assert list(read_settings_files(home, repo).proposed.mcp_servers) == ["c"]
 
 
@@ -361,10 +370,10 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
     }
     assert read.repo.models["deep"].rules == ()
     said = [f"{diagnostic.severity} {diagnostic}" for diagnostic in read.findings]
-    untrusted = "is only proposed by the repository, and ignored until you trust it with podium trust"
+    untrusted = "proposed by the repository; ignored until you trust it with podium trust"
     assert f"notice podium.yaml:27: checks.tests: {untrusted}" in said
-    assert "warning podium.yaml:16: permissions.allow: is ignored: files of a repository can only tighten" in said
-    assert "notice podium.yaml:20: sandbox: is ignored: it holds in your own settings only" in said
+    assert "warning podium.yaml:16: permissions.allow: ignored: a repository can only tighten permissions" in said
+    assert "notice podium.yaml:20: sandbox: ignored: it takes effect only in your own settings" in said
     assert [line for line in said if line.startswith("warning")] == [
         line for line in said if any(key in line for key in (".rules:", "permissions.allow:", "permissions.mode:"))
     ]
@@ -379,17 +388,25 @@ def test_the_servers_of_mcp_json_are_proposed_too(tmp_path: Path) -> None:
     read = read_settings_files(tmp_path / "home", tmp_path)
 
     assert read.proposed.mcp_servers == {"web": McpServer(name="web", url="https://t.example/mcp", source="repo")}
-    assert [str(diagnostic).partition(": is")[0] for diagnostic in read.findings] == [".mcp.json:4: mcpServers.web"]
+    assert [str(diagnostic).partition(": proposed")[0] for diagnostic in read.findings] == [
+        ".mcp.json:4: mcpServers.web"
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ('{\n"mcpServers": {', ".mcp.json:2: this is not valid JSON: "),
-        ("[]", ".mcp.json:1: this is no JSON object; one with mcpServers would be right"),
-        ('{"mcpServers": {\n"a": {},\n"a": {}}}', ".mcp.json:3: a: stands twice, here and on line 2"),
-        ('{"mcpServers": {\n"a": {"command": 1}}}', ".mcp.json:2: mcpServers.a.command: 1 reads as a number; text in"),
-        ('{"mcpServers": {"a": {"command": "\\ud800"}}}', ".mcp.json:1: has a character that is no text"),
+        ("[]", ".mcp.json:1: this is not a JSON object; expected an object with mcpServers"),
+        (
+            '{"mcpServers": {\n"a": {},\n"a": {}}}',
+            ".mcp.json:3: a: appears twice, here and on line 2; keep only one",
+        ),
+        (
+            '{"mcpServers": {\n"a": {"command": 1}}}',
+            ".mcp.json:2: mcpServers.a.command: expected a string, got the number 1",
+        ),
+        ('{"mcpServers": {"a": {"command": "\\ud800"}}}', ".mcp.json:1: contains a character that is not text"),
         ('{"mcpServers": ' + "[" * 5000 + "]" * 5000 + "}", ".mcp.json:1: "),
     ],
 )

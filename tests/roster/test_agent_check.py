@@ -44,7 +44,7 @@ def test_a_missing_agent_is_an_error_with_the_known_names(planner: Agent, key: s
     others = Agent(name="builder"), Agent(name="taster")
 
     assert check_messages(planner, *others) == [
-        f'agent planner: {key}: there is no agent "tester"; there are taster and builder'
+        f'agent planner: {key}: agent "tester" not found; available: taster and builder'
     ]
 
 
@@ -52,13 +52,13 @@ def test_missing_agents_beyond_the_limit_are_counted() -> None:
     found = check_messages(Agent(name="lead", team=team(*(f"ghost-{number}" for number in range(100_000)))))
 
     assert len(found) == agent_check.MAX_MISSING + 1
-    assert found[-1] == "agent lead: 99980 more of the agents named here do not exist"
+    assert found[-1] == "agent lead: 99980 more agents named here were not found"
 
 
 def test_without_other_agents_the_error_says_how_to_write_one() -> None:
     [sentence] = check_messages(Agent(name="planner", handoff="tester"))
 
-    assert sentence.endswith("there are no others; write one as .podium/agents/NAME.md")
+    assert sentence.endswith("none are available; create one as .podium/agents/NAME.md")
 
 
 def test_an_agent_whose_file_is_broken_is_not_missing() -> None:
@@ -75,8 +75,7 @@ def test_a_cycle_is_reported_once_with_its_whole_path_whatever_its_edges_are() -
     )
 
     assert found == [
-        "agent a: handoff: an agent may not come back to itself: a -> b -> c -> d -> e -> a; "
-        "take one of these steps out"
+        "agent a: handoff: agents form a cycle: a -> b -> c -> d -> e -> a; remove one of these references"
     ]
 
 
@@ -103,7 +102,7 @@ def test_cycles_beyond_the_limit_are_cut_short() -> None:
     found = check_messages(*(Agent(name=name, agents=tuple(names)) for name in names))
 
     assert len(found) == agent_check.MAX_CYCLES + 1
-    assert found[-1].endswith("there are more cycles than these 50; break these first")
+    assert found[-1].endswith("more than 50 cycles; break the reported ones first")
 
 
 @pytest.mark.parametrize(
@@ -114,12 +113,28 @@ def test_cycles_beyond_the_limit_are_cut_short() -> None:
             "router",
             "both router and agents list",
         ),
-        (Agent(name="lead", router=Router(destinations=("a",)), team=team("b")), "router", "a router or leads a team"),
+        (
+            Agent(name="lead", router=Router(destinations=("a",)), team=team("b")),
+            "router",
+            "cannot be a router and lead a team",
+        ),
         (Agent(name="lead", router=Router()), "router", "a router needs at least one destination"),
-        (Agent(name="lead", team=team("a", evaluator="lead")), "team.evaluator", "the lead cannot judge its own work"),
-        (Agent(name="lead", team=team("a"), handoff="b"), "handoff", "a team's lead gives the answer itself"),
+        (
+            Agent(name="lead", team=team("a", evaluator="lead")),
+            "team.evaluator",
+            "the lead cannot evaluate its own work",
+        ),
+        (
+            Agent(name="lead", team=team("a"), handoff="b"),
+            "handoff",
+            "a team lead cannot hand off, because it gives the",
+        ),
         (Agent(name="lead", team=team()), "team.members", "a team needs at least one member"),
-        (Agent(name="lead", team=team("a", "a")), "team.members", "more than one member is called a; give each a name"),
+        (
+            Agent(name="lead", team=team("a", "a")),
+            "team.members",
+            "more than one member is called a; give each member a",
+        ),
     ],
 )
 def test_keys_that_exclude_each_other_are_rejected(lead: Agent, key: str, message: str) -> None:
@@ -146,7 +161,7 @@ def test_agents_may_be_nested_sixteen_deep_and_not_deeper() -> None:
 
     [sentence] = check_messages(*chain(17))
 
-    assert sentence.startswith("agent a0: agents are nested 17 deep, and 16 is the most: a0 -> a1 -> a2")
+    assert sentence.startswith("agent a0: agents are nested 17 deep, the maximum is 16: a0 -> a1 -> a2")
 
 
 def test_a_chain_of_thousands_of_agents_is_only_a_long_message() -> None:
@@ -170,8 +185,8 @@ def test_an_output_that_does_not_fit_the_input_of_the_next_stage_is_an_error() -
     builder = Agent(name="builder", input=object_schema("plan", "files", plan="string", files="array"))
 
     assert check_messages(planner, builder) == [
-        "agent planner: handoff: the output of planner does not fit the input of builder: "
-        'the property "files" is needed, but the output does not declare it'
+        "agent planner: handoff: the output of planner does not match the input of builder: "
+        'the property "files" is required, but the output does not declare it'
     ]
 
 
@@ -184,7 +199,7 @@ def test_the_output_of_a_router_is_that_of_its_destinations() -> None:
 
     [sentence] = check_messages(desk, a, b, c, end)
 
-    assert 'the output of c does not fit the input of end: the property "x" is string, but' in sentence
+    assert 'the output of c does not match the input of end: the property "x" is string, but' in sentence
 
 
 def test_a_schema_on_one_side_only_claims_nothing() -> None:
@@ -201,17 +216,17 @@ def test_a_schema_on_one_side_only_claims_nothing() -> None:
         (
             object_schema("x", x="number"),
             object_schema("x", x="integer"),
-            'the property "x" is integer or number, but integer is needed',
+            'the property "x" is integer or number, but must be integer',
         ),
-        (object_schema(x="string"), object_schema("x"), 'the property "x" is needed, but the output may leave it out'),
-        ({"type": "string"}, object_schema(), "the output is string, but object is needed"),
-        ({"type": ["string", "null"]}, {"type": "string"}, "the output is null or string, but string is needed"),
+        (object_schema(x="string"), object_schema("x"), 'the property "x" is required, but the output may omit it'),
+        ({"type": "string"}, object_schema(), "the output is string, but must be object"),
+        ({"type": ["string", "null"]}, {"type": "string"}, "the output is null or string, but must be string"),
         ({"anyOf": [object_schema()]}, object_schema("x"), None),
         (object_schema("x"), {"$ref": "#/x"}, None),
         (
             {"type": "array", "items": object_schema(x="string")},
             {"type": "array", "items": object_schema(x="object")},
-            'the property "[].x" is string, but object is needed',
+            'the property "[].x" is string, but must be object',
         ),
         ({"properties": 5, "required": "x", "type": 7}, {"properties": [], "required": [1], "type": {}}, None),
     ],

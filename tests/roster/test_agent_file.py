@@ -136,7 +136,7 @@ def test_consult_is_read_as_advisors_with_a_warning() -> None:
 
     assert found.agent is not None
     assert found.agent.advisors == Advisors(agents=("security",))
-    assert get_warnings(found) == ["consult: consult is read as advisors; advisors would be right"]
+    assert get_warnings(found) == ["consult: consult is read as advisors; use advisors"]
 
 
 def test_a_team_is_read_with_its_members_and_its_mode_s_own_keys() -> None:
@@ -219,15 +219,15 @@ def test_keys_of_other_programs_are_kept_and_warned_about() -> None:
         "mcpServers": {"db": {"command": "run", "when": "2024-01-01"}},
         "color": "blue",
     }
-    assert get_warnings(found) == [f"{key}: is kept, but not acted on" for key in ("skills", "mcpServers", "color")]
+    assert get_warnings(found) == [f"{key}: kept, but has no effect" for key in ("skills", "mcpServers", "color")]
 
 
 def test_an_unknown_key_is_a_warning_with_the_nearest_known_key() -> None:
     found = parse_file("handof: reporter\nteam: {members: [a], evaluater: b}")
 
     assert get_warnings(found) == [
-        "handof: is not a known key and is ignored; the nearest known key is handoff",
-        "team.evaluater: is not a known key and is ignored; the nearest known key is evaluator",
+        "handof: unknown key, ignored; the closest known key is handoff",
+        "team.evaluater: unknown key, ignored; the closest known key is evaluator",
     ]
 
 
@@ -236,7 +236,7 @@ def test_a_name_that_is_listed_twice_counts_once_with_a_warning() -> None:
 
     assert found.agent is not None
     assert found.agent.agents == ("a", "b")
-    assert get_warnings(found) == ['agents: "a" stands here twice; once would be right']
+    assert get_warnings(found) == ['agents: "a" is listed more than once; list it once']
 
 
 def test_diagnostics_beyond_the_limit_are_cut_short_and_an_error_is_still_among_them() -> None:
@@ -270,7 +270,7 @@ def test_a_foreign_file_without_frontmatter_is_skipped_with_a_notice() -> None:
     assert found.agent is None
     assert not found.is_broken
     assert [str(diagnostic) for diagnostic in found.diagnostics] == [
-        "/repo/README.md: has no frontmatter; its first line would be ---"
+        "/repo/README.md: no frontmatter; the first line must be ---"
     ]
 
 
@@ -278,53 +278,88 @@ def test_all_errors_of_a_file_are_reported_at_once_in_the_order_of_its_lines() -
     found = parse_file("maxTurns: many\nisolation: docker\nbudget: {usd: -1}")
 
     assert [str(diagnostic) for diagnostic in found.diagnostics] == [
-        '/repo/planner.md:2: maxTurns: "many" is text; a whole number of at least 1 would be right',
-        '/repo/planner.md:3: isolation: "docker" is not known; shared, worktree or process would be right',
-        "/repo/planner.md:4: budget.usd: -1 reads as a number; a number above 0 would be right",
+        '/repo/planner.md:2: maxTurns: expected an integer of at least 1, got the string "many"',
+        '/repo/planner.md:3: isolation: unknown value "docker"; expected shared, worktree or process',
+        "/repo/planner.md:4: budget.usd: expected a number above 0, got the number -1",
     ]
 
 
 @pytest.mark.parametrize(
     ("frontmatter", "line", "key", "message"),
     [
-        ("name: Planner", 2, "name", '"Planner" cannot be a name; planner would be right'),
-        ("name: -rf", 2, "name", '"-rf" cannot be a name; rf would be right'),
-        ("name: 7", 2, "name", "7 reads as a number; a name"),
-        ("name: ''", 2, "name", '"" is text; a name'),
-        (f"name: {'a' * 65}", 2, "name", "cannot be a name"),
-        ("description: 2024-01-01", 2, "description", "2024-01-01 reads as a date; text in quotes would be right"),
-        ("description: no", 2, "description", "no reads as false; text in quotes would be right"),
-        ("\nmodel: [a]", 3, "model", "got a list; text in quotes would be right"),
-        ("tools: {a: b}", 2, "tools", "got a mapping; a list of texts would be right"),
-        ("tools: [Agent(a, b)]", 2, "tools", '"Agent(a" has no matching parenthesis'),
-        ("capabilities: 5", 2, "capabilities", "5 reads as a number; a list of texts would be right"),
-        ("permissions: [Read]", 2, "permissions", "got a list; a mapping with keys such as allow, ask or deny"),
-        ("agents: {a: b}", 2, "agents", "got a mapping; a list of agents' names would be right"),
-        ("handoff: [a, b]", 2, "handoff", "a list stands here; one agent's name would be right"),
-        ("handoff: a, b", 2, "handoff", "a list stands here; one agent's name would be right"),
-        ("handoff: {a: b, c: d}", 2, "handoff", "got a mapping; one agent's name would be right"),
-        ("handoff: ''", 2, "handoff", '"" is text; one agent\'s name would be right'),
-        ("router: 7", 2, "router", "7 reads as a number; true, or a mapping with destinations, would be right"),
-        ("router: [a]", 2, "router", "got a list; true, or a mapping with destinations, would be right"),
-        ("router: {destinations: [a], max_turns: 0}", 2, "router.max_turns", "0 reads as a number; a whole number"),
-        ("agents: [a]\nrouter: {destinations: [b]}", 3, "router", "destinations stand here and agents on line 2; one"),
-        ("advisors: {require: all}", 2, "advisors", "this mapping names no advisors"),
-        ("advisors: {agents: [a], require: some}", 2, "advisors.require", '"some" is text; all, any, none or a number'),
-        ("advisors: {agents: [a], require: 2}", 2, "advisors.require", "2 of 1 advisors cannot succeed"),
-        ("advisors: [a]\nconsult: [b]", 3, "consult", "says the same as advisors on line 2"),
-        ("max_turns: 3\nmaxTurns: 4", 3, "maxTurns", "says the same as max_turns on line 2"),
-        ("team: [a, b]", 2, "team", "got a list; a mapping with keys such as mode, members or evaluator"),
-        ("team: {mode: chaos, members: [a]}", 2, "team.mode", '"chaos" is not known; broadcast, sequential'),
-        ("team: {members: {a: b}}", 2, "team.members", "got a mapping; a list of agents would be right"),
-        ("team:\n  members:\n    - {role: x}", 4, "team.members", "this member names no agent"),
-        ("team:\n  members: [a]\n  adr: maybe", 4, "team.adr", '"maybe" is text; true or false would be right'),
-        ("team: {members: [a], prompts: x}", 2, "team.prompts", '"x" is text; a mapping of names to texts'),
-        ("input: xml", 2, "input", '"xml" is not known; text, markdown, a JSON schema or a .json file would be right'),
-        ("output: {type: thing}", 2, "output", '"thing" is no type of a JSON schema'),
-        ("maxTurns: 1.5", 2, "maxTurns", "1.5 reads as a number; a whole number of at least 1 would be right"),
-        ("timeout: 1:30", 2, "timeout", '"1:30" is text; a number above 0 would be right'),
-        ("timeout: yes", 2, "timeout", "yes reads as true; a number above 0 would be right"),
-        ("budget: 5", 2, "budget", "5 reads as a number; a mapping with keys such as usd, tokens or seconds"),
+        ("name: Planner", 2, "name", 'invalid agent name "Planner"; use planner'),
+        ("name: -rf", 2, "name", 'invalid agent name "-rf"; use rf'),
+        (
+            "name: 7",
+            2,
+            "name",
+            "expected a name (in quotes if it looks like a number, a date or a boolean), got the number 7",
+        ),
+        (
+            "name: ''",
+            2,
+            "name",
+            'expected a name (in quotes if it looks like a number, a date or a boolean), got the string ""',
+        ),
+        (f"name: {'a' * 65}", 2, "name", "invalid agent name"),
+        ("description: 2024-01-01", 2, "description", "expected a string, got the date 2024-01-01"),
+        ("description: no", 2, "description", "expected a string, got the boolean no"),
+        ("\nmodel: [a]", 3, "model", "expected a string, got a list"),
+        ("tools: {a: b}", 2, "tools", "expected a list of strings, got a mapping"),
+        ("tools: [Agent(a, b)]", 2, "tools", '"Agent(a" has an unmatched parenthesis'),
+        ("capabilities: 5", 2, "capabilities", "expected a list of strings, got the number 5"),
+        (
+            "permissions: [Read]",
+            2,
+            "permissions",
+            "expected a mapping with keys such as allow, ask or deny, got a list",
+        ),
+        ("agents: {a: b}", 2, "agents", "expected a list of agent names, got a mapping"),
+        ("handoff: [a, b]", 2, "handoff", "expected the name of one agent, got a list"),
+        ("handoff: a, b", 2, "handoff", "expected the name of one agent, got a list"),
+        ("handoff: {a: b, c: d}", 2, "handoff", "expected the name of one agent, got a mapping"),
+        ("handoff: ''", 2, "handoff", 'expected the name of one agent, got the string ""'),
+        ("router: 7", 2, "router", "expected true or a mapping with destinations, got the number 7"),
+        ("router: [a]", 2, "router", "expected true or a mapping with destinations, got a list"),
+        (
+            "router: {destinations: [a], max_turns: 0}",
+            2,
+            "router.max_turns",
+            "expected an integer of at least 1, got the number 0",
+        ),
+        (
+            "agents: [a]\nrouter: {destinations: [b]}",
+            3,
+            "router",
+            "destinations are listed here and under agents on line 2",
+        ),
+        ("advisors: {require: all}", 2, "advisors", "advisors has no agents; add agents: [NAME]"),
+        (
+            "advisors: {agents: [a], require: some}",
+            2,
+            "advisors.require",
+            'expected all, any, none or a number, got the string "some"',
+        ),
+        ("advisors: {agents: [a], require: 2}", 2, "advisors.require", "requires 2 of 1 advisors to succeed"),
+        ("advisors: [a]\nconsult: [b]", 3, "consult", "same key as advisors on line 2"),
+        ("max_turns: 3\nmaxTurns: 4", 3, "maxTurns", "same key as max_turns on line 2"),
+        ("team: [a, b]", 2, "team", "expected a mapping with keys such as mode, members or evaluator, got a list"),
+        ("team: {mode: chaos, members: [a]}", 2, "team.mode", 'unknown value "chaos"; expected broadcast, sequential'),
+        ("team: {members: {a: b}}", 2, "team.members", "expected a list of agents, got a mapping"),
+        ("team:\n  members:\n    - {role: x}", 4, "team.members", "this member has no agent; add agent: NAME"),
+        ("team:\n  members: [a]\n  adr: maybe", 4, "team.adr", 'expected true or false, got the string "maybe"'),
+        (
+            "team: {members: [a], prompts: x}",
+            2,
+            "team.prompts",
+            'expected a mapping of names to strings, got the string "x"',
+        ),
+        ("input: xml", 2, "input", 'unknown value "xml"; expected text, markdown, a JSON schema or a .json file'),
+        ("output: {type: thing}", 2, "output", 'unknown JSON schema type "thing"'),
+        ("maxTurns: 1.5", 2, "maxTurns", "expected an integer of at least 1, got the number 1.5"),
+        ("timeout: 1:30", 2, "timeout", 'expected a number above 0, got the string "1:30"'),
+        ("timeout: yes", 2, "timeout", "expected a number above 0, got the boolean yes"),
+        ("budget: 5", 2, "budget", "expected a mapping with keys such as usd, tokens or seconds, got the number 5"),
     ],
 )
 def test_a_wrong_value_is_an_error_that_says_what_was_given_and_what_would_be_right(
@@ -350,7 +385,7 @@ def test_a_wrong_value_is_an_error_that_says_what_was_given_and_what_would_be_ri
             4,
             'the rule "Read(*.pem)" under deny covers its example "a.pem"; change one or the other',
         ),
-        ("permissions: {deny: {rule: Read}}", 2, "got a mapping; a list of rules would be right"),
+        ("permissions: {deny: {rule: Read}}", 2, "expected a list of rules, got a mapping"),
         ("permissions: {deny: [{match: x}]}", 2, "a rule is a string, or a mapping with rule, match and not_match"),
     ],
 )
@@ -375,7 +410,7 @@ def test_rules_with_examples_are_kept_as_texts_and_found_by_their_lines() -> Non
 def test_allow_rules_of_an_agent_file_are_ignored_with_a_warning(foreign: bool) -> None:
     found = parse_file("permissions: {allow: [Bash], deny: [Read]}", foreign=foreign)
 
-    assert get_warnings(found) == ["permissions.allow: is ignored: agent files can only tighten"]
+    assert get_warnings(found) == ["permissions.allow: ignored: agent files can only tighten permissions"]
 
 
 @pytest.mark.parametrize(
@@ -395,8 +430,8 @@ def test_allow_rules_of_an_agent_file_are_ignored_with_a_warning(foreign: bool) 
         ("timeout: 1e999", 2, "timeout", "1e999 is too large a number"),
         (f"hooks: {'[' * 100_000}", 2, "hooks", "is nested more than 40 levels deep"),
         (f"hooks: {'{a: ' * 100_000}", 2, "hooks.", "is nested more than 40 levels deep"),
-        ("- a\n- b", 2, "", "got a list; expected keys with values"),
-        ("just words", 2, "", '"just words" is text; expected keys with values'),
+        ("- a\n- b", 2, "", "expected keys with values such as KEY: VALUE, got a list"),
+        ("just words", 2, "", 'expected keys with values such as KEY: VALUE, got the string "just words"'),
         ("[a, b]: c", 2, "", "got a list or mapping as a key"),
         ('description: "a\\0b"', 2, "description", "contains the character U+0000"),
         ("role: \x07", 2, "", "contains U+0007, which YAML does not allow"),
@@ -414,11 +449,11 @@ def test_unreadable_frontmatter_is_one_error_at_its_line(frontmatter: str, line:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "has no frontmatter"),
-        (b"You plan.", "has no frontmatter"),
-        (b"---\nname: planner\nYou plan.", "/planner.md:1: the frontmatter that begins here has no end"),
-        (b"---\nname: planner\n---\n" + b"x" * 10_000_000, "has more than 1 MiB"),
-        (b"---\n---\n\x7fELF\x02\x01\x01\x00\x00", "has a NUL byte on line 3, as binary files do"),
+        (b"", ": no frontmatter; the first line must be ---"),
+        (b"You plan.", ": no frontmatter; the first line must be ---"),
+        (b"---\nname: planner\nYou plan.", "/planner.md:1: the frontmatter that starts here is not closed"),
+        (b"---\nname: planner\n---\n" + b"x" * 10_000_000, "is larger than the limit of 1 MiB"),
+        (b"---\n---\n\x7fELF\x02\x01\x01\x00\x00", "has a NUL byte on line 3, as in a binary file"),
         ("---\nname: plané\n---\n".encode("latin-1"), "is not UTF-8: byte 0xe9 on line 2"),
         ("---\nname: planner\n---\n".encode("utf-16"), "has a NUL byte"),
     ],
@@ -432,7 +467,7 @@ def test_an_invalid_agent_file_is_one_error(data: bytes, message: str) -> None:
 def test_a_file_name_that_cannot_be_a_name_is_an_error_without_a_name_key() -> None:
     found = get_error(parse_file("", stem="My Planner"))
 
-    assert found.message.startswith("the file's name gives the agent's name \"My Planner\"; my-planner would be right")
+    assert found.message.startswith('invalid agent name "My Planner" from the file name; use my-planner')
 
 
 def write_file(path: Path, text: str = "---\n---\nYou plan.\n") -> Path:
@@ -456,9 +491,9 @@ def test_a_schema_may_be_in_a_file_beside_the_agent(tmp_path: Path) -> None:
     ("named", "content", "message"),
     [
         ("absent.json", None, "does not exist"),
-        ("../outside.json", "{}", "leads out of the repository, where nothing is read"),
+        ("../outside.json", "{}", "is outside the repository and is not read"),
         ("broken.json", "{", "is not valid JSON"),
-        ("list.json", "[]", "is not a JSON schema; a JSON object would be right"),
+        ("list.json", "[]", "is not a JSON schema; expected a JSON object"),
         ("deep.json", "[" * 100_000, "is not valid JSON"),
     ],
 )
@@ -482,7 +517,7 @@ def test_a_loop_of_links_is_an_error(tmp_path: Path) -> None:
 
     found = get_error(read_agent_file(tmp_path / "planner.md", source="repo"))
 
-    assert "is a symbolic link that leads back to itself" in found.message
+    assert "is a symbolic link to itself" in found.message
 
 
 def test_a_link_to_nothing_is_an_error(tmp_path: Path) -> None:
@@ -498,7 +533,7 @@ def test_a_link_out_of_the_root_is_not_followed(tmp_path: Path) -> None:
 
     found = get_error(read_agent_file(tmp_path / "repo" / "planner.md", source="repo", root=tmp_path / "repo"))
 
-    assert "leads out of the repository, where nothing is read" in found.message
+    assert "is outside the repository and is not read" in found.message
 
 
 def test_a_file_that_is_not_regular_is_refused_without_blocking(tmp_path: Path) -> None:
@@ -512,11 +547,8 @@ def test_a_file_that_is_not_regular_is_refused_without_blocking(tmp_path: Path) 
         for name in ("pipe", "folder", "socket")
     ]
 
-    assert messages == [f"is {what}; a regular file would be right" for what in ("a pipe", "a folder", "a socket")]
-    assert (
-        get_error(read_agent_file(Path("/dev/zero"), source="repo")).message
-        == "is a device; a regular file would be right"
-    )
+    assert messages == [f"is {what}; use a regular file" for what in ("a pipe", "a folder", "a socket")]
+    assert get_error(read_agent_file(Path("/dev/zero"), source="repo")).message == "is a device; use a regular file"
 
 
 @contextmanager
@@ -539,7 +571,7 @@ def test_a_file_that_may_not_be_read_is_an_error(tmp_path: Path) -> None:
     with as_ordinary_user():
         found = get_error(read_agent_file(path, source="repo"))
 
-    assert "may not be read by this user" in found.message
+    assert "is not readable by this user" in found.message
 
 
 def test_a_file_name_of_any_bytes_is_shown_on_one_line(tmp_path: Path) -> None:

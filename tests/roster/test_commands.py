@@ -57,11 +57,11 @@ def test_a_check_prints_all_diagnostics_at_once_and_fails_when_there_are_errors(
 
     assert result.exit_code == 1
     assert result.output.splitlines() == [
-        "error: .podium/agents/builder.md:2: handoff: an agent may not come back to itself: "
-        "builder -> planner -> builder; take one of these steps out",
-        "warning: .podium/agents/builder.md:3: color: is kept, but not acted on",
-        'error: .podium/agents/tester.md:2: maxTurns: "many" is text; a whole number of at least 1 would be right',
-        'error: .podium/agents/tester.md:3: timeout: "soon" is text; a number above 0 would be right',
+        "error: .podium/agents/builder.md:2: handoff: agents form a cycle: "
+        "builder -> planner -> builder; remove one of these references",
+        "warning: .podium/agents/builder.md:3: color: kept, but has no effect",
+        'error: .podium/agents/tester.md:2: maxTurns: expected an integer of at least 1, got the string "many"',
+        'error: .podium/agents/tester.md:3: timeout: expected a number above 0, got the string "soon"',
         f"{SHIPPED + 2} agents: 3 errors, 1 warning",
     ]
 
@@ -91,7 +91,7 @@ def test_a_check_for_programs_is_json(repo: Path) -> None:
                 "path": ".podium/agents/planner.md",
                 "line": 2,
                 "key": "timeout",
-                "message": '"soon" is text; a number above 0 would be right',
+                "message": 'expected a number above 0, got the string "soon"',
             }
         ],
     }
@@ -116,8 +116,8 @@ def test_a_check_of_one_file_reports_on_that_file_and_the_agents_it_needs(repo: 
 
     assert result.exit_code == 1
     assert [line.partition(": ")[2].partition(";")[0] for line in result.output.splitlines()] == [
-        ".podium/agents/planner.md:2: handoff: an agent may not come back to itself: planner -> builder -> planner",
-        '.podium/agents/planner.md:3: agents: there is no agent "ghost"',
+        ".podium/agents/planner.md:2: handoff: agents form a cycle: planner -> builder -> planner",
+        '.podium/agents/planner.md:3: agents: agent "ghost" not found',
         "2 errors",
     ]
 
@@ -147,7 +147,7 @@ def test_a_folder_that_is_not_in_use_yet_can_be_checked(repo: Path) -> None:
     result = run_command(check.check_command, "drafts")
 
     assert result.exit_code == 1
-    assert result.output.startswith('error: drafts/reviewer.md:2: handoff: there is no agent "ghost"; there are ')
+    assert result.output.startswith('error: drafts/reviewer.md:2: handoff: agent "ghost" not found; available: ')
 
 
 def test_foreign_folders_keep_their_conventions_when_they_are_checked_alone(repo: Path) -> None:
@@ -216,7 +216,7 @@ def test_a_graph_of_agents_that_do_not_fit_is_refused_in_one_sentence(repo: Path
         result = run_command(graph.graph_command, name)
 
         assert isinstance(result.exception, BadAgent)
-        assert "there is no agent" in str(result.exception)
+        assert '" not found; available: ' in str(result.exception)
 
 
 def test_the_graph_in_the_docs_is_the_one_that_is_drawn(repo: Path) -> None:

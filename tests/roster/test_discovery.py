@@ -108,7 +108,10 @@ def test_a_broken_file_stops_neither_the_others_nor_itself_from_hiding(repo: Pat
     assert "triage" not in roster.agents
     assert [diagnostic.key for diagnostic in roster.broken["triage"]] == ["maxTurns"]
     assert roster.get("builtin:triage").source == "built-in"
-    with pytest.raises(BadAgent, match=r"^\.podium/agents/triage\.md:2: maxTurns: \"many\" is text; a whole number"):
+    with pytest.raises(
+        BadAgent,
+        match=r"^\.podium/agents/triage\.md:2: maxTurns: expected an integer of at least 1, got the string \"many\"",
+    ):
         roster.get("triage")
     with pytest.raises(BadAgent, match="maxTurns"):
         roster.get("repo:triage")
@@ -126,9 +129,9 @@ def test_a_name_that_two_files_of_a_folder_have_is_an_error_that_names_both(repo
 
     roster = load_roster(repo, home)
 
-    message = ".podium/agents/b.md:3: name: planner is also the name of .podium/agents/a.md; two names would be right"
+    message = ".podium/agents/b.md:3: name: planner is already the name of .podium/agents/a.md; choose another name"
     assert [str(diagnostic) for diagnostic in roster.diagnostics] == [message]
-    with pytest.raises(BadAgent, match="planner is also the name of"):
+    with pytest.raises(BadAgent, match="planner is already the name of"):
         roster.get("planner")
 
 
@@ -163,7 +166,7 @@ def test_links_inside_the_repository_are_followed_and_those_out_of_it_are_not(re
 
     assert own_names(roster) == {"inside"}
     assert [str(diagnostic) for diagnostic in roster.diagnostics] == [
-        ".podium/agents/outside.md: leads out of the repository, where nothing is read; a copy inside would be right"
+        ".podium/agents/outside.md: is outside the repository and is not read; copy it into the repository"
     ]
 
 
@@ -178,7 +181,7 @@ def test_a_folder_that_leads_out_of_the_repository_is_not_read(repo: Path, home:
 
     assert own_names(roster) == set()
     assert [str(diagnostic) for diagnostic in roster.diagnostics] == [
-        ".podium/agents: cannot be looked into: it leads out of the repository, where nothing is read"
+        ".podium/agents: cannot list this folder: it is outside the repository and is not read"
     ]
 
 
@@ -197,7 +200,7 @@ def test_a_file_where_the_folder_should_be_is_an_error(repo: Path, home: Path) -
 
     [diagnostic] = load_roster(repo, home).diagnostics
 
-    assert str(diagnostic) == ".podium/agents: cannot be looked into: Not a directory"
+    assert str(diagnostic) == ".podium/agents: cannot list this folder: Not a directory"
 
 
 def test_the_person_s_own_files_may_be_links(repo: Path, home: Path) -> None:
@@ -224,7 +227,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones_nearest_first(repo: Pat
     with pytest.raises(BadAgent) as caught:
         load_roster(repo, home).get("planer-2")
 
-    assert str(caught.value).startswith('there is no agent "planer-2"; there are planner-2, planner-1, planner-3, ')
+    assert str(caught.value).startswith('agent "planer-2" not found; available: planner-2, planner-1, planner-3, ')
     assert str(caught.value).endswith(f" and {len(BUILT_IN) + 5 - 8} more")
 
 
@@ -239,7 +242,7 @@ def test_an_agent_is_found_by_its_display_name_and_by_any_spelling_of_it(repo: P
         assert roster.get(name).display_name == "Code Reviewer"
     assert [agent.name for agent in roster.resolve_team("Code Reviewer")] == ["code-reviewer"]
     assert roster.resolve_team("user:Tester")[0].description == "Mine."
-    with pytest.raises(BadAgent, match='there is no agent "Code"'):
+    with pytest.raises(BadAgent, match='agent "Code" not found'):
         roster.get("Code")
 
 
@@ -249,9 +252,7 @@ def test_an_ambiguous_display_name_is_an_error_with_the_names_that_it_matches() 
 
     one, two, plain = make_named_agent("crew-qa", "QA"), make_named_agent("team-qa", "QA"), make_named_agent("qa", "")
 
-    with pytest.raises(
-        BadAgent, match='"QA" is what crew-qa and team-qa are called; give the name of the one you mean'
-    ):
+    with pytest.raises(BadAgent, match='"QA" is ambiguous: it matches crew-qa and team-qa; use one of these names'):
         Roster(agents={**one, **two, **plain}).resolve_team("QA")
     assert Roster(agents={**one, **plain}).get("QA").name == "crew-qa"
     assert Roster(agents={**one, **two, **plain}).get("qa").name == "qa"
@@ -261,7 +262,7 @@ def test_an_ambiguous_display_name_is_an_error_with_the_names_that_it_matches() 
 def test_a_broken_file_is_found_however_its_name_is_written(repo: Path, home: Path) -> None:
     write_agent(repo / ".podium/agents/builder.md", "handoff: [a, b]")
 
-    with pytest.raises(BadAgent, match="a list stands here"):
+    with pytest.raises(BadAgent, match="got a list"):
         load_roster(repo, home).get("Builder")
 
 
@@ -286,7 +287,7 @@ def test_a_team_that_does_not_fit_is_refused_with_the_first_error_and_the_number
     with pytest.raises(BadAgent) as caught:
         load_roster(repo, home).resolve_team("lead")
 
-    start = '.podium/agents/lead.md:3: handoff: there is no agent "tester"; there are '
+    start = '.podium/agents/lead.md:3: handoff: agent "tester" not found; available: '
     assert str(caught.value).startswith(start)
     assert str(caught.value).endswith(" (and 1 more; podium check shows all)")
 
@@ -295,7 +296,9 @@ def test_a_team_that_needs_a_broken_file_is_refused_with_that_file_s_error(repo:
     write_agent(repo / ".podium" / "agents" / "lead.md", "handoff: tester")
     write_agent(repo / ".podium" / "agents" / "tester.md", "timeout: soon")
 
-    with pytest.raises(BadAgent, match=r"^\.podium/agents/tester\.md:2: timeout: \"soon\" is text"):
+    with pytest.raises(
+        BadAgent, match=r"^\.podium/agents/tester\.md:2: timeout: expected a number above 0, got the string \"soon\""
+    ):
         load_roster(repo, home).resolve_team("lead")
 
 
@@ -311,7 +314,7 @@ def test_agents_built_in_code_win_over_files(repo: Path, home: Path) -> None:
 def test_an_agent_built_in_code_may_be_the_one_that_is_asked_for(repo: Path, home: Path) -> None:
     lead = Agent(name="lead", handoff="nobody")
 
-    with pytest.raises(BadAgent, match=r'^agent lead: handoff: there is no agent "nobody"; there are '):
+    with pytest.raises(BadAgent, match=r'^agent lead: handoff: agent "nobody" not found; available: '):
         load_roster(repo, home).resolve_team("lead", extra=[lead])
 
 

@@ -273,7 +273,7 @@ def test_a_link_out_of_the_repository_is_refused_with_a_notice(tmp_path: Path, l
     team = discover_team(repo)
 
     assert "SECRET" not in repr(team)
-    assert link == "agents" or any("leads out of the repository" in notice for notice in team.notices)
+    assert link == "agents" or any("is outside the repository" in notice for notice in team.notices)
 
 
 def test_a_squad_that_is_elsewhere_is_no_team_and_gives_a_notice(tmp_path: Path) -> None:
@@ -282,8 +282,8 @@ def test_a_squad_that_is_elsewhere_is_no_team_and_gives_a_notice(tmp_path: Path)
     (tmp_path / "repo/.squad").symlink_to(tmp_path / "outside/.squad")
 
     assert discover(tmp_path / "repo") is None
-    assert "leads out of the repository" in discover_with_notices(tmp_path / "repo").notices[0]
-    with pytest.raises(Mistake, match="leads out"):
+    assert "is outside the repository" in discover_with_notices(tmp_path / "repo").notices[0]
+    with pytest.raises(Mistake, match="is outside the repository"):
         write(Team("T", members=(Member("a"),)), tmp_path / "repo")
 
 
@@ -633,9 +633,9 @@ def test_only_a_squad_of_the_repository_is_deleted(repo: Path, tmp_path: Path) -
     (repo / "squad").mkdir()
 
     for wrong in (structs.replace(team, source=None), structs.replace(team, source=repo / "squad")):
-        with pytest.raises(Mistake, match="only these are deleted"):
+        with pytest.raises(Mistake, match="only teams stored there can be deleted"):
             delete(wrong, repo)
-    with pytest.raises(Mistake, match="only these are deleted"):
+    with pytest.raises(Mistake, match="only teams stored there can be deleted"):
         delete(team, tmp_path / "other")
     delete(team, repo)
 

@@ -103,7 +103,7 @@ def test_agent_files_win_over_a_squad_and_its_members_are_renamed(repo: Path, ho
     hidden = next(agent for agent in roster.shadowed if agent.path == ".squad/team.md")
     assert list_members(hidden) == [("flight", "mission-control-flight"), ("eecom", "mission-control-eecom")]
     assert roster.get("mission-control-flight").role == "Lead"
-    message = "another agent is called flight, so that flight of mission-control is the agent mission-control-flight"
+    message = "another agent is called flight, so flight of mission-control is available as mission-control-flight"
     assert format_diagnostics(roster)[0] == f"notice: .squad/team.md: members: {message}"
 
 
@@ -141,7 +141,7 @@ def test_notices_of_a_squad_are_diagnostics_and_stop_nothing(repo: Path, home: P
     assert len(load_roster(repo, home).get("eecom").prompt) == 4000
     assert [line.split(":")[0] for line in format_diagnostics(load_roster(repo, home))] == ["notice", "warning"]
     assert load_roster(repo, home).get("flight").model == ""
-    assert "leads out of the repository" in format_diagnostics(load_roster(other, home))[0]
+    assert "is outside the repository" in format_diagnostics(load_roster(other, home))[0]
     assert own_names(load_roster(other, home)) == []
 
 
@@ -197,16 +197,25 @@ def test_presets_are_teams_of_the_person(tmp_path: Path, home: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        ({"worktrees": "zzz"}, 'Crew.worktrees: "zzz" is not known; shared, team, lead or each would be right'),
-        ({"worktrees": 7}, "Crew.worktrees: 7 reads as a number; shared, team, lead or each would be right"),
-        ({"max_iterations": -3}, "Crew.max_iterations: -3 reads as a number; a whole number of at least 1 would"),
-        ({"max_iterations": 10**30}, "Crew.max_iterations: 1000000000000000000000000000000 reads as a number; a whole"),
-        ({"manner": {"worker_timeout": -5}}, "Crew.manner.worker_timeout: -5 reads as a number; a number above 0"),
-        ({"manner": {"round_timeout": 0}}, "Crew.manner.round_timeout: 0 reads as a number; a number above 0"),
-        ({"manner": {"max_rounds": -1}}, "Crew.manner.max_rounds: -1 reads as a number; a whole number of at least 1"),
-        ({"manner": {"dispatch": True}}, "Crew.manner.dispatch: true reads as true; ask or force would be right"),
-        ({"manner": {"prompts": ["x"]}}, "Crew.manner.prompts: got a list; a mapping of names to texts"),
-        ({"manner": []}, "Crew.manner: got a list; a mapping with keys such as dispatch would be right"),
+        ({"worktrees": "zzz"}, 'Crew.worktrees: unknown value "zzz"; expected shared, team, lead or each'),
+        ({"worktrees": 7}, "Crew.worktrees: expected shared, team, lead or each, got the number 7"),
+        ({"max_iterations": -3}, "Crew.max_iterations: expected an integer of at least 1, got the number -3"),
+        (
+            {"max_iterations": 10**30},
+            "Crew.max_iterations: expected an integer of at least 1, got the number 1000000000000000000000000000000",
+        ),
+        (
+            {"manner": {"worker_timeout": -5}},
+            "Crew.manner.worker_timeout: expected a number above 0, got the number -5",
+        ),
+        ({"manner": {"round_timeout": 0}}, "Crew.manner.round_timeout: expected a number above 0, got the number 0"),
+        (
+            {"manner": {"max_rounds": -1}},
+            "Crew.manner.max_rounds: expected an integer of at least 1, got the number -1",
+        ),
+        ({"manner": {"dispatch": True}}, "Crew.manner.dispatch: expected ask or force, got the boolean true"),
+        ({"manner": {"prompts": ["x"]}}, "Crew.manner.prompts: expected a mapping of names to strings, got a list"),
+        ({"manner": []}, "Crew.manner: expected a mapping with keys such as dispatch, got a list"),
     ],
 )
 def test_a_preset_is_read_as_strictly_as_an_agent_file(
@@ -256,9 +265,9 @@ def test_empty_values_and_other_spellings_in_a_preset_are_accepted(tmp_path: Pat
 def test_an_invalid_value_is_not_saved(tmp_path: Path, home: Path) -> None:
     preset = Preset(name="Crew", worktrees="zzz", workers=(PresetWorker(name="w"),))
 
-    with pytest.raises(Mistake, match='"zzz" is not known'):
+    with pytest.raises(Mistake, match='unknown value "zzz"'):
         save_team(preset, repo=tmp_path, home=home)
-    with pytest.raises(Mistake, match='"zzz" is not known'):
+    with pytest.raises(Mistake, match='unknown value "zzz"'):
         presets.save_preset(home, preset)
     assert not (tmp_path / ".squad").exists()
 
@@ -379,9 +388,9 @@ def test_agent_files_are_not_rewritten(tmp_path: Path, home: Path) -> None:
     write_file(tmp_path / ".podium/agents/lead.md", "---\nteam: {mode: broadcast, members: [answer]}\n---\nYou lead.")
     found = find_team("lead", load_roster(tmp_path, home), repo=tmp_path, home=home)
 
-    with pytest.raises(Mistake, match=r"agent file podium/builtin/agents/answer\.md; change model there"):
+    with pytest.raises(Mistake, match=r"is defined in podium/builtin/agents/answer\.md; change model there"):
         change_team_member(found, "answer", repo=tmp_path, home=home, model="opus")
-    with pytest.raises(Mistake, match=r"is the agent file \.podium/agents/lead\.md; delete that file yourself"):
+    with pytest.raises(Mistake, match=r"is defined in \.podium/agents/lead\.md; delete that file yourself"):
         delete_team(found, repo=tmp_path, home=home)
 
 
@@ -400,7 +409,7 @@ def test_settings_that_a_preset_cannot_hold_are_refused_and_not_lost(
     write_file(tmp_path / ".podium/agents/one.md", f"---\n{member}---\nYou work.")
     found = find_team("lead", load_roster(tmp_path, home), repo=tmp_path, home=home)
 
-    with pytest.raises(Mistake, match=f"lead cannot be kept as a preset or a squad, because .* has {what}, which only"):
+    with pytest.raises(Mistake, match=f"lead cannot be saved as a preset or a squad: .* has {what}, which only"):
         found.as_preset()
 
 
@@ -440,9 +449,9 @@ def test_an_unknown_team_is_a_mistake_that_says_which_exist(tmp_path: Path, home
     roster = load_roster(tmp_path, home)
 
     for name, sentence in (
-        ("pr-reviw", 'there is no team "pr-reviw"; there are pr-review, '),
-        ("answer", "answer is an agent and leads no team; podium teams lists those that do"),
-        ("triage", "triage is a router and has no members; podium graph triage shows where it leads"),
+        ("pr-reviw", 'team "pr-reviw" not found; available: pr-review, '),
+        ("answer", "answer is an agent without a team; podium teams lists the teams"),
+        ("triage", "triage is a router and has no members; podium graph triage shows its routes"),
     ):
         with pytest.raises(Mistake, match=sentence):
             find_team(name, roster, repo=tmp_path, home=home)

@@ -124,7 +124,7 @@ def test_an_agent_without_a_script_fails_and_says_how_to_give_it_one(scripted: S
 def test_a_script_for_an_unknown_agent_is_a_mistake(scripted: Scripted) -> None:
     scripted.says("anwser", "it scatters")
 
-    with pytest.raises(BadAgent, match='there is no agent "anwser"'):
+    with pytest.raises(BadAgent, match='agent "anwser" not found'):
         scripted.run("answer", "Why?")
 
 
@@ -351,7 +351,7 @@ def test_a_mistake_points_at_the_line_of_the_test(pytester: pytest.Pytester) -> 
 
     result = pytester.runpytest_inprocess(*PYTEST_OPTIONS)
 
-    result.stdout.fnmatch_lines(['E *BadAgent: there is no agent "nobody"*', "", "tests/test_agents.py:2: BadAgent"])
+    result.stdout.fnmatch_lines(['E *BadAgent: agent "nobody" not found*', "", "tests/test_agents.py:2: BadAgent"])
     result.stdout.no_fnmatch_line("*discover.py*")
 
 

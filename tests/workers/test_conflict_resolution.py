@@ -184,7 +184,7 @@ async def test_without_a_conflict_no_resolver_is_started_and_an_unknown_one_is_r
     code, result, _ = await merge_as_json(lab, "good", "--yes", "--resolve")
 
     assert (unknown.returncode, alone.returncode) == (2, 2)
-    assert 'there is no agent "nobody"' in unknown.stderr
+    assert 'agent "nobody" not found' in unknown.stderr
     assert "--resolver says who it is that --resolve sends; give both" in alone.stderr
     assert (code, result["resolving"]) == (0, [])
     assert not lab.store.exists()

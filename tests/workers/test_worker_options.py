@@ -71,7 +71,7 @@ def test_rules_that_a_repository_allows_for_a_role_are_ignored(tmp_path: Path) -
     settings = Settings.load({"PODIUM_HOME": str(tmp_path / "home")}, repo=tmp_path)
 
     assert settings.models["deep"].rules == ()
-    assert settings.notices == ("podium.yaml:2: models.deep.rules: is ignored: files of a repository can only tighten",)
+    assert settings.notices == ("podium.yaml:2: models.deep.rules: ignored: a repository can only tighten permissions",)
 
 
 async def test_a_worker_in_a_role_does_what_that_allows_and_asks_for_the_rest(lab: WorkerLab) -> None:

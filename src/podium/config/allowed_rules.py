@@ -1,6 +1,6 @@
-"""What the person has allowed for good: rules from answers to requests, kept beside the settings.
+"""Rules that the user allowed permanently when answering permission requests, stored beside the settings.
 
-They count like the `allow` rules of the person's own settings file, which stays untouched.
+They have the same effect as `allow` rules in the user's own settings file, which is not changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOCK = ".allowed.lock"
 
 
 class AllowedRule(Struct, frozen=True, kw_only=True):
-    """A rule that somebody allowed for good; `at` is when, and `run` the run that asked."""
+    """A permanently allowed rule; `at` is the time, and `run` the run that asked."""
 
     rule: str
     at: float
@@ -28,18 +28,18 @@ class AllowedRule(Struct, frozen=True, kw_only=True):
 
 
 def load_allowed_rules(home: Path) -> tuple[AllowedRule, ...]:
-    """The rules that were allowed so far."""
+    """Load the permanently allowed rules. Raise Mistake if the file cannot be read."""
     path = home / FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[AllowedRule, ...])
     except FileNotFoundError:
         return ()
     except (msgspec.MsgspecError, OSError) as error:
-        raise Mistake(f"{path} cannot be read ({error}); mend it, or remove it to forget what it allows") from error
+        raise Mistake(f"{path} cannot be read ({error}); fix it, or delete it to revoke the rules in it") from error
 
 
 def save_allowed_rule(home: Path, rule: AllowedRule) -> None:
-    """Add a rule to those that are allowed for good."""
+    """Save a permanently allowed rule."""
     path = home / FILE
     with hold_file_lock(home / LOCK, protects=path):
         kept = [one for one in load_allowed_rules(home) if one.rule != rule.rule]

@@ -1,4 +1,4 @@
-"""A role: a name for what agents think with, and what comes with it."""
+"""Roles: names for a model with its fallbacks, budget, prompt and rules."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..values.errors import Mistake
 
 
 class Role(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What agents of a role think with: a model, or another role.
+    """A role. `model` is the name of a model or of another role.
 
-    `fallbacks` are tried in order where the model cannot answer. `prompt` is text for the prompts of
-    its agents. `rules` is what a worker that is hired for the role may do without asking.
+    `fallbacks` are tried in order if the model cannot answer. `prompt` is added to the prompts of
+    agents with this role. `rules` is what a worker that is started with this role may do without asking.
     """
 
     model: str
@@ -25,16 +25,16 @@ class Role(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ModelChoice(Struct, frozen=True, kw_only=True):
-    """The models to ask, the first one first; `role` is empty where a model was named itself."""
+    """The models to try, in order; `role` is empty if a model was named directly."""
 
     models: tuple[str, ...]
     role: str = ""
 
 
 def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
-    """What is meant by the name of a role, or by any other text, which stands for itself.
+    """Resolve the name of a role to its models; any other text is the name of a model.
 
-    A role may name roles, in its fallbacks too. Raises Mistake where they lead back to themselves.
+    A role may name other roles, also in its fallbacks. Raise Mistake if roles form a cycle.
     """
     name = text.strip()
     if name not in models:
@@ -48,8 +48,8 @@ def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
             return
         if word in way:
             path = " -> ".join((*way[way.index(word) :], word))
-            raise Mistake(f"the role {word} leads back to itself ({path}); one of them has to name a model")
-        # What a role stands for is in the list once, so that roles that share roles stay a short list.
+            raise Mistake(f"the role {word} refers to itself ({path}); one of these roles must name a model")
+        # Each role is expanded once, so roles that share roles do not make a long list.
         if word in done:
             return
         for named in (models[word].model, *models[word].fallbacks):
@@ -61,7 +61,7 @@ def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
 
 
 IN_ITS_CHECKOUT = ("Edit", "Write", "run_checks")
-"""What a worker may do in the roles that come along: change files of its own checkout, and check them."""
+"""What a worker with a built-in role may do: change files of its own checkout, and run checks."""
 
 ROLES: Mapping[str, Role] = {
     "complex-feature": Role(
@@ -81,4 +81,4 @@ ROLES: Mapping[str, Role] = {
         rules=IN_ITS_CHECKOUT,
     ),
 }
-"""Roles that workers may have where the settings say nothing of them; they think with the default model."""
+"""Built-in roles for workers, which settings may override; they use the default model."""

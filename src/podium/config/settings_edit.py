@@ -1,4 +1,4 @@
-"""Changing one line of the person's settings file and leaving the rest of its text as it is."""
+"""Changing one line of the user's settings file without touching the rest of its text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINE = re.compile(
 
 
 def set_model(path: Path, model: str) -> None:
-    """Make `model` what the file at `path` names. Raises Mistake where that would change anything else."""
+    """Set `model` in the file at `path`. Raise Mistake if that would change anything else."""
     name = format_path(path)
     try:
         data = read_regular_file(path, None) if path.exists() else b""
@@ -30,14 +30,14 @@ def set_model(path: Path, model: str) -> None:
         raise Mistake(str(broken[0]))
     after = replace_model_line(data.decode("utf-8"), model)
     wanted = structs.replace(before.document, model=model)
-    # Read again before it is written: a file may be laid out in ways that a line knows nothing of.
+    # Parse the new text before writing it: some YAML layouts cannot be edited line by line.
     if parse_settings_text(decode_text(after.encode()), path_shown=name).document != wanted:
-        raise Mistake(f"{name} is laid out so that its model cannot be set by a program; set model: {model} in it")
+        raise Mistake(f"{name} has a layout that cannot be edited automatically; set model: {model} in it yourself")
     replace_file(path, after.encode())
 
 
 def replace_model_line(text: str, model: str) -> str:
-    """`text` with its line `model:` replaced, comment kept; with such a line at its end where it has none."""
+    """Replace the `model:` line of `text`, preserving its comment; append the line if there is none."""
     line = f"model: {json.dumps(model)}"
     if _LINE.search(text):
         return _LINE.sub(lambda match: f"{line}{match[1] or ''}", text, count=1)

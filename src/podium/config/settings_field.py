@@ -1,7 +1,7 @@
-"""A slot: one key of a settings file with the value that stands there, and how such values are read.
+"""Typed reading of the values in a settings file.
 
-Reading a value that is wrong notes a finding on the page and gives a harmless stand-in, so that
-one look at a file tells everything about it; of a page with an error nothing counts.
+Reading an invalid value adds a diagnostic and returns a harmless placeholder, so one pass over a
+file reports every problem. A file with an error has no effect.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MOST_DIAGNOSTICS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDiagnostics:
-    """The file being read, and what was found out so far; `lines` has the line of every known key.
+    """The file being read and its diagnostics so far; `lines` maps every known key to its line.
 
-    A `foreign` file was written for other programs too, so that keys in it need not be ours.
+    A `foreign` file is also read by other programs, so unknown keys in it are ignored.
     """
 
     path: str
@@ -38,7 +38,7 @@ class FileDiagnostics:
     lines: dict[str, int] = field(default_factory=dict)
 
     def add_diagnostic(self, severity: Severity, message: str, *, line: int | None = None, key: str = "") -> None:
-        """Keep one finding about this file, unless there are more than anybody reads."""
+        """Add a diagnostic about this file, up to the maximum number."""
         if len(self.diagnostics) < MOST_DIAGNOSTICS:
             place = truncate_text(" ".join(key.split()))
             self.diagnostics.append(
@@ -48,7 +48,7 @@ class FileDiagnostics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingValue:
-    """One value of a page under its key."""
+    """A value of the file and its key."""
 
     page: FileDiagnostics
     key: str
@@ -61,57 +61,57 @@ class SettingValue:
         self.page.add_diagnostic("warning", message, line=self.written.line, key=self.key)
 
     def report_expected(self, right: str) -> None:
-        """The error that says what stands here and what would be right."""
-        self.add_error(f"{describe_node(self.written)}; {right} would be right")
+        """Add the error that says what was expected and what was found."""
+        self.add_error(f"expected {right}, got {describe_node(self.written)}")
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing stands here."""
+        """Whether the value is empty."""
         return isinstance(self.written, ScalarNode) and self.written.kind == "nothing"
 
     @property
     def is_text(self) -> bool:
-        """Whether a text stands here that is not blank."""
+        """Whether the value is a string that is not blank."""
         return isinstance(self.written, ScalarNode) and self.written.kind == "text" and bool(self.written.raw.strip())
 
-    def read_text(self, right: str = "text in quotes") -> str:
-        """Text, without the blanks around it."""
+    def read_text(self, right: str = "a string") -> str:
+        """Return a string without surrounding whitespace."""
         if isinstance(self.written, ScalarNode) and self.is_text:
             return self.written.raw.strip()
         self.report_expected(right)
         return ""
 
     def read_secret(self) -> str:
-        """Text as it is, which no message repeats."""
+        """Return a string as written; no message repeats it."""
         if isinstance(self.written, ScalarNode) and self.written.kind == "text":
             return self.written.raw
-        self.add_error("what stands here is not text; text in quotes would be right")
+        self.add_error("expected a string, got another type")
         return ""
 
     def read_url(self) -> str:
-        """An address of HTTP. It may carry a password, so that no message repeats it."""
+        """Return an HTTP URL. It may contain a password, so no message repeats it."""
         text = self.read_secret().strip()
         host = text.partition("://")[2]
         if not text.startswith(("http://", "https://")) or not host or any(sign.isspace() for sign in text):
-            self.add_error("this is no address; one such as https://host.example/v1 would be right")
+            self.add_error("not a valid URL; expected one such as https://host.example/v1")
         return text.rstrip("/")
 
     def read_bool(self) -> bool:
-        """True or false."""
+        """Return a boolean."""
         if isinstance(self.written, ScalarNode) and isinstance(self.written.value, bool):
             return self.written.value
         self.report_expected("true or false")
         return True
 
     def read_int(self, least: int = 1) -> int:
-        """A whole number of at least `least`."""
+        """Return an integer of at least `least`."""
         if isinstance(self.written, ScalarNode) and self.written.kind == "whole" and int(self.written.raw) >= least:
             return int(self.written.raw)
-        self.report_expected(f"a whole number of at least {least}")
+        self.report_expected(f"an integer of at least {least}")
         return least
 
     def read_positive_number(self, right: str = "a number above 0") -> float:
-        """A number above zero, such as seconds or money."""
+        """Return a number above zero, such as seconds or money."""
         if isinstance(self.written, ScalarNode) and self.written.kind in ("whole", "number"):
             value = float(self.written.raw)
             if value > 0:
@@ -120,34 +120,34 @@ class SettingValue:
         return 1.0
 
     def read_size(self) -> int:
-        """Bytes above zero, as a number or with a unit."""
+        """Return a number of bytes above zero, given as a number or with a unit."""
         size = parse_size(self.written.raw.replace("_", "")) if isinstance(self.written, ScalarNode) else None
         if size is None:
             self.report_expected("a size such as 20GB, 500MB or a number of bytes")
         return size or 1
 
     def read_choice(self, words: Collection[str]) -> str:
-        """One of `words`."""
+        """Return one of `words`."""
         right = f"{', '.join(list(words)[:-1])} or {list(words)[-1]}"
         word = self.read_text(right)
         if word and word not in words:
-            self.add_error(f"{quote_text(word)} is not known; {right} would be right")
+            self.add_error(f"unknown value {quote_text(word)}; expected {right}")
         return word
 
-    def read_texts(self, right: str = "a list of texts") -> tuple[str, ...]:
-        """A list of texts; one text is a list of one."""
+    def read_texts(self, right: str = "a list of strings") -> tuple[str, ...]:
+        """Return a list of strings; a single string is a list of one."""
         if isinstance(self.written, MappingNode):
             self.report_expected(right)
             return ()
         return tuple(text for item in self.iter_items() if (text := item.read_text(right)))
 
     def iter_items(self) -> Iterator[SettingValue]:
-        """The items of a list, each as a slot of its own; the slot itself where no list stands."""
+        """Return a SettingValue for each item of a list, or one for the value itself if it is not a list."""
         items = self.written.items if isinstance(self.written, ListNode) else (self.written,)
         return (SettingValue(page=self.page, key=self.key, written=item) for item in items)
 
     def iter_entries(self, right: str) -> Iterator[tuple[str, SettingValue]]:
-        """The values of a mapping under the names that the person gave; `right` is what else to write."""
+        """Yield the entries of a mapping by the names in the file; `right` describes the mapping in an error."""
         if not isinstance(self.written, MappingNode):
             self.report_expected(right)
             return
@@ -156,16 +156,16 @@ class SettingValue:
             slot = SettingValue(page=self.page, key=f"{self.key}.{name}", written=written)
             self.page.lines[slot.key] = written.line
             if not name:
-                slot.add_error("the name is empty; a name would be right")
+                slot.add_error("the name is empty; enter a name")
             elif slot.is_empty:
-                slot.report_expected("a value, or no such entry,")
+                slot.report_expected("a value (or remove the entry)")
             else:
                 yield name, slot
 
     def read_fields(self, known: Collection[str], *, also: Mapping[str, str] | None = None) -> dict[str, SettingValue]:
-        """The values of a mapping by key, without those left empty; a key that is not known is warned about.
+        """Return the entries of a mapping by key, without empty ones; an unknown key gets a warning.
 
-        A spelling in `also` stands for the key that it leads to.
+        `also` maps other spellings to known keys.
         """
         if not isinstance(self.written, MappingNode):
             self.report_expected(f"a mapping with keys such as {' or '.join(list(known)[:2])}")
@@ -178,14 +178,14 @@ class SettingValue:
             if spelled not in spellings:
                 slot.warn_unknown(spelled, spellings)
             elif key in found:
-                slot.add_error(f"stands twice, here and on line {found[key].written.line}; once would be right")
+                slot.add_error(f"appears twice, here and on line {found[key].written.line}; keep only one")
             elif not slot.is_empty:
                 found[key] = slot
                 self.page.lines[slot.key] = written.line
         return found
 
     def warn_unknown(self, spelled: str, known: Collection[str]) -> None:
-        """The warning about a key that nobody reads, with the nearest one that is read."""
+        """Add a warning about an unknown key, with the closest known key."""
         if not self.page.foreign:
             near = get_close_matches(spelled[:40], sorted(known), n=1, cutoff=0.0)
-            self.add_warning(f"is not a known key and is ignored; the nearest known key is {near[0]}")
+            self.add_warning(f"unknown key, ignored; the closest known key is {near[0]}")

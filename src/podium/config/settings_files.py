@@ -1,4 +1,4 @@
-"""The settings files of a person and a repository: where they are, and what they say together."""
+"""The settings files of a user and a repository: finding them and merging their content."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ USER_FILE = "config.yaml"
 REPO_FILE = "podium.yaml"
 MCP_FILE = ".mcp.json"
 
-UNTRUSTED = "is only proposed by the repository, and ignored until you trust it with podium trust"
-YOURS: tuple[Severity, str] = ("notice", "is ignored: it holds in your own settings only")
+UNTRUSTED = "proposed by the repository; ignored until you trust it with podium trust"
+YOURS: tuple[Severity, str] = ("notice", "ignored: it takes effect only in your own settings")
 IGNORED: dict[str, tuple[Severity, str]] = {
-    "permissions.allow": ("warning", "is ignored: files of a repository can only tighten"),
-    "permissions.mode": ("warning", "is ignored: the mode is yours to choose, in your own settings or for a run"),
+    "permissions.allow": ("warning", "ignored: a repository can only tighten permissions"),
+    "permissions.mode": ("warning", "ignored: set the mode in your own settings or for a run"),
     "sandbox": YOURS,
     "store": YOURS,
     "notify": YOURS,
 }
-"""What never holds when a repository says it, however much that is trusted."""
+"""Keys that never take effect in a repository's file, even if it is trusted."""
 
 
 class SettingsFiles(Struct, frozen=True, kw_only=True):
-    """What was read.
+    """The content of all settings files.
 
-    `repo` is what a repository decides and what it proposed and the person trusts; `proposed` is what
-    else it would do. The lines are the places of keys, such as `~/.podium/config.yaml:3`; a rule is
-    found as `permissions.deny.RULE`.
+    `repo` is what the repository can set by itself and the proposals that the user trusts; `proposed`
+    has its other proposals. `user_lines` and `repo_lines` map keys to places such as
+    `~/.podium/config.yaml:3`; the key of a rule is `permissions.deny.RULE`.
     """
 
     user: SettingsDocument = SettingsDocument()
@@ -49,17 +49,17 @@ class SettingsFiles(Struct, frozen=True, kw_only=True):
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
-        """Why they cannot be used."""
+        """The diagnostics that keep the settings from being used."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
 
 def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
-    """The files of the person whose Podium home is `home`, and those of a repository. Nothing is raised."""
+    """Read the settings files of the Podium home `home` and of a repository. Never raises."""
     user_file = home / USER_FILE
     repo_files = () if repo is None else (repo / REPO_FILE, repo / MCP_FILE)
     if not any(map(os.path.lexists, (user_file, *repo_files))):
         return SettingsFiles()
-    # Only those who have such a file pay for what reads YAML.
+    # For start-up time: reading YAML is slow to import, and most users have no such file.
     from .settings_reading import read_settings_file
 
     user = read_settings_file(user_file, path_shown=format_path(user_file), side="user")
@@ -86,18 +86,18 @@ def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
 
 
 def format_path(path: Path) -> str:
-    """`path` as people read it: from `~` where it is there."""
+    """Return `path` for display, with the home directory as `~`."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace").replace("\n", "\\n")
     try:
         own = f"{Path.home()}{os.sep}"
-    except RuntimeError:  # a user without a home folder
+    except RuntimeError:  # the user has no home directory
         return text
     return f"~{os.sep}{text.removeprefix(own)}" if text.startswith(own) else text
 
 
 def _apply_trusted(files: SettingsFiles, home: Path, repo: Path) -> SettingsFiles:
-    """The files with what the person trusts of the proposals in force, and no longer complained about."""
-    # Most repositories propose nothing, and then nobody asks what is trusted.
+    """Apply the proposals that the user trusts, and drop the notices about them."""
+    # For start-up time: most repositories propose nothing.
     from .repo_proposal import find_trusted_keys, select_keys, without_keys
     from .trust import FILE, Trust
 
@@ -115,7 +115,7 @@ def _apply_trusted(files: SettingsFiles, home: Path, repo: Path) -> SettingsFile
 
 
 def _report_ignored_keys(reading: SettingsFileContent) -> list[Diagnostic]:
-    """What is said about each thing that a repository would do and may not."""
+    """Return a diagnostic for each key that a repository cannot set by itself."""
     found = []
     for key in reading.document.select_proposed().iter_explicit_keys():
         severity, message = IGNORED.get(key, ("notice", UNTRUSTED))

@@ -1,4 +1,4 @@
-"""The keys of a settings file: which there are, and what the value of each becomes."""
+"""The keys of a settings file, and how the value of each is read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOTIFY_WORDS = ("bell", "desktop")
 
 
 def read_document(top: SettingValue, side: Side) -> SettingsDocument:
-    """What the whole mapping of a file says."""
+    """Read the top-level mapping of a file."""
     slots = top.read_fields(KEYS, also={"mcp_servers": "mcpServers"})
     values: dict[str, Any] = {key: read(slots[key]) for key, read in READERS.items() if key in slots}
     if "mcpServers" in slots:
@@ -44,15 +44,15 @@ def read_document(top: SettingValue, side: Side) -> SettingsDocument:
 
 
 def read_roles(slot: SettingValue, side: Side) -> dict[str, Role]:
-    """Roles by name; a text is a role with only a model. What a repository would allow is ignored."""
+    """Read roles by name; a string is a role with only a model. `rules` in a repository's file are ignored."""
     found: dict[str, Role] = {}
-    for name, entry in slot.iter_entries("roles, such as fast: openai:gpt-5-mini,"):
+    for name, entry in slot.iter_entries("roles such as fast: openai:gpt-5-mini"):
         if not isinstance(entry.written, MappingNode):
-            found[name] = Role(model=entry.read_text("a model, or a mapping with model,"))
+            found[name] = Role(model=entry.read_text("a model or a mapping with model"))
             continue
         fields = entry.read_fields(ROLE_KEYS)
         if "model" not in fields:
-            entry.add_error("this role has no model; model: PROVIDER:MODEL would be right")
+            entry.add_error("this role has no model; add model: PROVIDER:MODEL")
             continue
         found[name] = Role(
             model=fields["model"].read_text(),
@@ -62,24 +62,24 @@ def read_roles(slot: SettingValue, side: Side) -> dict[str, Role]:
             rules=read_rules(fields["rules"], "allow") if "rules" in fields and side == "user" else (),
         )
         if "rules" in fields and side == "repo":
-            fields["rules"].add_warning("is ignored: files of a repository can only tighten")
+            fields["rules"].add_warning("ignored: a repository can only tighten permissions")
     return found
 
 
 def read_engines(slot: SettingValue) -> dict[str, Launch]:
-    """Coding agents by name, and how each is started."""
+    """Read engines by name, with the command that starts each."""
     found: dict[str, Launch] = {}
-    for name, entry in slot.iter_entries("entries, such as mine: {command: PROGRAM},"):
+    for name, entry in slot.iter_entries("entries such as mine: {command: PROGRAM}"):
         fields = entry.read_fields(LAUNCH_KEYS)
         if "command" in fields:
             found[name] = Launch(**read_launch(fields))
         elif isinstance(entry.written, MappingNode):
-            entry.add_error("this engine has no command; command: PROGRAM would be right")
+            entry.add_error("this engine has no command; add command: PROGRAM")
     return found
 
 
 def read_launch(fields: Mapping[str, SettingValue]) -> dict[str, Any]:
-    """A program with its arguments and variables."""
+    """Read a program with its arguments and environment variables."""
     found: dict[str, Any] = {"command": fields["command"].read_text()}
     if "args" in fields:
         found["args"] = fields["args"].read_texts()
@@ -89,18 +89,18 @@ def read_launch(fields: Mapping[str, SettingValue]) -> dict[str, Any]:
 
 
 def read_mcp_servers(slot: SettingValue, side: Side) -> dict[str, McpServer]:
-    """MCP servers by name: each is started by a command or called at an address."""
+    """Read MCP servers by name; each has a command or a URL."""
     found: dict[str, McpServer] = {}
-    for name, entry in slot.iter_entries("servers, such as files: {command: PROGRAM},"):
+    for name, entry in slot.iter_entries("servers such as files: {command: PROGRAM}"):
         fields = entry.read_fields(SERVER_KEYS)
         if not isinstance(entry.written, MappingNode):
             continue
         if not is_server_name(name):
             tell = entry.add_warning if entry.page.foreign else entry.add_error
-            tell(f"tools cannot be called by this name; {NAME_RULE}")
+            tell(f"invalid MCP server name; {NAME_RULE}")
             continue
         if ("command" in fields) == ("url" in fields):
-            entry.add_error("this server needs either a command or a url; one of them would be right")
+            entry.add_error("this server needs either a command or a url; set one of them")
             continue
         warn_unfilled_variable(fields)
         values: dict[str, Any] = read_launch(fields) if "command" in fields else {"url": fields["url"].read_url()}
@@ -111,23 +111,23 @@ def read_mcp_servers(slot: SettingValue, side: Side) -> dict[str, McpServer]:
 
 
 def warn_unfilled_variable(fields: Mapping[str, SettingValue]) -> None:
-    """A variable is filled in only where it cannot change which program is started."""
+    """Warn about a variable in `command`: variables must not change which program is started."""
     written = fields["command"].written if "command" in fields else None
     named = VARIABLE.search(written.raw) if isinstance(written, ScalarNode) else None
     if named:
-        right = "variables are filled in only in args, env, url and headers"
-        fields["command"].add_warning(f"{named[0]} stays as it is written; {right}")
+        right = "variables are expanded only in args, env, url and headers"
+        fields["command"].add_warning(f"{named[0]} is not expanded; {right}")
 
 
 def read_secrets(slot: SettingValue) -> dict[str, str]:
-    """Names with texts that may be secret."""
+    """Read a mapping of names to strings that may be secret."""
     return {
-        name: entry.read_secret() for name, entry in slot.iter_entries("names with texts, such as TOKEN: ${TOKEN},")
+        name: entry.read_secret() for name, entry in slot.iter_entries("names with strings such as TOKEN: ${TOKEN}")
     }
 
 
 def read_permissions(slot: SettingValue) -> dict[str, Any]:
-    """Rules by what they decide, and how requests are met that no rule decides."""
+    """Read rules by what they decide, and the permission mode."""
     fields = slot.read_fields((*KINDS, "mode"))
     found: dict[str, Any] = {
         "permissions": Permissions(**{kind: read_rules(fields[kind], kind) for kind in KINDS if kind in fields})
@@ -138,11 +138,11 @@ def read_permissions(slot: SettingValue) -> dict[str, Any]:
 
 
 def read_rules(slot: SettingValue, kind: Kind) -> tuple[str, ...]:
-    """Texts of rules, each of which was tried with its examples."""
+    """Return the texts of rules, after checking each rule against its examples."""
     if isinstance(slot.written, MappingNode):
         slot.report_expected("a list of rules")
         return ()
-    # Only those who have rules pay for what reads them.
+    # For start-up time: most files have no rules.
     from ..policy.rule_entry import parse_verified_entry
 
     found = []
@@ -158,7 +158,7 @@ def read_rules(slot: SettingValue, kind: Kind) -> tuple[str, ...]:
 
 
 def read_budget(slot: SettingValue) -> Budget:
-    """Limits; one that is not named does not exist."""
+    """Return a budget; a limit that is not given does not apply."""
     fields = slot.read_fields(Budget.__struct_fields__)
     given: dict[str, Any] = {
         key: field.read_positive_number() for key, field in fields.items() if key in ("usd", "seconds")
@@ -170,21 +170,21 @@ def read_budget(slot: SettingValue) -> Budget:
 
 
 def read_checks(slot: SettingValue) -> dict[str, tuple[str, ...]]:
-    """Commands by name."""
-    return {name: read_command(entry) for name, entry in slot.iter_entries("commands, such as tests: pytest -q,")}
+    """Read commands by name."""
+    return {name: read_command(entry) for name, entry in slot.iter_entries("commands such as tests: pytest -q")}
 
 
 def read_command(slot: SettingValue) -> tuple[str, ...]:
-    """A command: a text is for the shell, a list is a program with its arguments."""
+    """Read a command: a string is run by the shell, a list is a program with its arguments."""
     if not isinstance(slot.written, ListNode):
         return ("sh", "-c", slot.read_text("a command"))
     if not slot.written.items:
-        slot.add_error("an empty list stands here; a program with its arguments would be right")
+        slot.add_error("expected a program with its arguments, got an empty list")
     return slot.read_texts("a command")
 
 
 def read_worktrees(slot: SettingValue) -> WorktreeSettings:
-    """What is run in a worker's checkout when it is made and before it goes, where it is, and how much all may take."""
+    """Read the settings of worktrees: setup and teardown commands, folder and quota."""
     fields = slot.read_fields(WorktreeSettings.__struct_fields__)
     given: dict[str, Any] = {key: read_command(fields[key]) for key in ("setup", "teardown") if key in fields}
     if "folder" in fields:
@@ -195,7 +195,7 @@ def read_worktrees(slot: SettingValue) -> WorktreeSettings:
 
 
 def read_worktree_folder(slot: SettingValue) -> str:
-    """The pattern of a worker's folder."""
+    """Read the path pattern of a worker's worktree."""
     pattern = slot.read_text("a path such as ../{repo}-worker-{branch}")
     if pattern:
         try:
@@ -206,9 +206,9 @@ def read_worktree_folder(slot: SettingValue) -> str:
 
 
 def read_providers(slot: SettingValue) -> dict[str, ProviderLimits]:
-    """Providers by name, where each is and how much may be asked of it."""
+    """Read providers by name, with the URL and rate limits of each."""
     found: dict[str, ProviderLimits] = {}
-    for name, entry in slot.iter_entries("providers, such as openai: {concurrent: 8},"):
+    for name, entry in slot.iter_entries("providers such as openai: {concurrent: 8}"):
         fields = entry.read_fields(ProviderLimits.__struct_fields__)
         given: dict[str, Any] = {key: field.read_int() for key, field in fields.items() if key != "base_url"}
         if "base_url" in fields:
@@ -218,27 +218,27 @@ def read_providers(slot: SettingValue) -> dict[str, ProviderLimits]:
 
 
 def read_store(slot: SettingValue) -> str:
-    """`local` or a path. An address may carry a password, so that no message repeats it."""
+    """Return `local` or a path. A URL may contain a password, so no message repeats it."""
     text = slot.read_secret().strip()
     if not text or "://" in text:
-        slot.add_error("a store on a server cannot be used; local, or the path of a file, would be right")
+        slot.add_error("a store on a server is not supported; use local or the path of a file")
     return text
 
 
 def read_notify(slot: SettingValue) -> tuple[str, ...]:
-    """How the person is told: by words, or by calling an address."""
-    found = slot.read_texts("a list of bell, desktop or addresses")
+    """Read how the user is notified: `bell`, `desktop` or a URL to call."""
+    found = slot.read_texts("a list of bell, desktop or URLs")
     for word in found:
         if word not in NOTIFY_WORDS and not word.startswith(("https://", "http://")):
-            slot.add_error(f"{quote_text(word)} is not known; bell, desktop or an address would be right")
+            slot.add_error(f"unknown value {quote_text(word)}; expected bell, desktop or a URL")
     return found
 
 
 def read_approval_timeout(slot: SettingValue) -> float:
-    """Seconds until silence is a refusal; `never` waits for ever."""
+    """Return the seconds after which a request is denied; `never` means no timeout."""
     if slot.is_text and slot.read_text() == "never":
         return math.inf
-    return slot.read_positive_number("a number of seconds, or never,")
+    return slot.read_positive_number("a number of seconds or never")
 
 
 READERS: Mapping[str, Callable[[SettingValue], object]] = {
@@ -254,6 +254,6 @@ READERS: Mapping[str, Callable[[SettingValue], object]] = {
     "worktrees": read_worktrees,
     "providers": read_providers,
 }
-"""How the value under each key is read, where it depends on nothing else."""
+"""The reader for each key whose value depends on nothing else."""
 
 KEYS = (*READERS, "models", "mcpServers", "permissions", "approvals")

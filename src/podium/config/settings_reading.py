@@ -1,4 +1,4 @@
-"""Reading one settings file. Whatever it holds, there are findings and never an exception."""
+"""Reading one settings file. Whatever it contains, the result is diagnostics and never an exception."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ MOST_BYTES = 1024 * 1024
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _REASONS = {
-    errno.ELOOP: "is a symbolic link that leads back to itself; a regular file would be right",
-    errno.ENOENT: "links to something that does not exist; a regular file would be right",
-    errno.EACCES: "may not be read by this user; change its permissions",
+    errno.ELOOP: "is a symbolic link to itself; use a regular file",
+    errno.ENOENT: "is a broken symbolic link; use a regular file",
+    errno.EACCES: "is not readable by this user; change its permissions",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsFileContent:
-    """What came of one file; `numbers` has the line of each key. A file with an error says nothing."""
+    """The result of reading one file. The document is empty if the file has an error."""
 
     path: str
     document: SettingsDocument
@@ -50,21 +50,21 @@ class SettingsFileContent:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The file, if there is one."""
+        """The path of the file, if it exists."""
         return (self.path,) if self.is_there else ()
 
     @property
     def lines(self) -> dict[str, str]:
-        """The place of each key."""
+        """The place of each key, as `PATH:LINE`."""
         return {key: f"{self.path}:{number}" for key, number in self.line_numbers.items()}
 
 
 class Unreadable(Exception):
-    """The file cannot be read; the message continues a sentence that begins with its path."""
+    """The file cannot be read. The message continues a sentence that starts with the path."""
 
 
 def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | None = None) -> SettingsFileContent:
-    """What the file at `path` says, which may not lead out of `root`; JSON holds MCP servers and nothing else."""
+    """Read the file at `path`, which must be inside `root`; a JSON file holds only MCP servers."""
     page = FileDiagnostics(path=path_shown, foreign=path.suffix == ".json")
     is_there = os.path.lexists(path)
     found = SettingsDocument()
@@ -79,7 +79,7 @@ def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | 
 
 
 def parse_settings_text(text: str, *, path_shown: str) -> SettingsFileContent:
-    """What a person's file would say if `text` stood in it."""
+    """Parse `text` as the content of a user's settings file."""
     page = FileDiagnostics(path=path_shown)
     found = SettingsDocument()
     try:
@@ -93,7 +93,7 @@ def _build_content(page: FileDiagnostics, found: SettingsDocument, *, is_there: 
     is_broken = any(finding.severity == "error" for finding in page.diagnostics)
     diagnostics = sorted(page.diagnostics, key=lambda finding: finding.line or 0)
     if page.foreign:
-        # Other programs live by this file too; that it is of no use to us stops nobody.
+        # Other programs use this file too, so its errors must not stop Podium.
         diagnostics = [structs.replace(finding, severity="warning") for finding in diagnostics]
     return SettingsFileContent(
         path=page.path,
@@ -117,17 +117,17 @@ def _parse_document(page: FileDiagnostics, text: str, side: Side) -> SettingsDoc
 
 
 def read_regular_file(path: Path, root: Path | None) -> bytes:
-    """The bytes of a regular file that is inside `root` after all links are followed; no more than allowed, and one."""
+    """Return the content of a regular file inside `root`, at most one byte more than allowed; links are followed."""
     try:
         real = path.resolve(strict=True)
         if root is not None and not real.is_relative_to(root.resolve()):
-            raise Unreadable("leads out of the repository, where nothing is read; a copy inside would be right")
+            raise Unreadable("is outside the repository and is not read; copy it into the repository")
         descriptor = os.open(real, _FLAGS)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Unreadable("is not a regular file; a regular file would be right")
+                raise Unreadable("is not a regular file; use a regular file")
             return file.read(MOST_BYTES + 1)
-    except RuntimeError as error:  # how pathlib tells a loop of links before Python 3.13
+    except RuntimeError as error:  # pathlib raises this for a loop of links before Python 3.13
         raise Unreadable(_REASONS[errno.ELOOP]) from error
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
@@ -135,9 +135,9 @@ def read_regular_file(path: Path, root: Path | None) -> bytes:
 
 
 def decode_text(data: bytes) -> str:
-    """`data` as text with lines ended by `\\n`, refused where it is too long or no text."""
+    """Decode `data` as text with `\\n` line endings. Raise Unreadable if it is too long or not UTF-8."""
     if len(data) > MOST_BYTES:
-        raise Unreadable("has more than 1 MiB; a settings file is at most that long")
+        raise Unreadable("is larger than the limit of 1 MiB; shorten it")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -151,7 +151,7 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 def compose_json(text: str) -> MappingNode:
-    """The object that `text` is. Raises Malformed."""
+    """Parse `text` as a JSON object. Raise MalformedText if it is not one."""
     try:
         found = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
@@ -159,16 +159,16 @@ def compose_json(text: str) -> MappingNode:
             f"this is not valid JSON: {error.msg[:1].lower()}{error.msg[1:]}", line=error.lineno
         ) from error
     except (RecursionError, ValueError) as error:
-        raise MalformedText("this is not valid JSON; an object with mcpServers would be right", line=1) from error
+        raise MalformedText("this is not valid JSON; expected an object with mcpServers", line=1) from error
     if not isinstance(found, _Pairs):
-        raise MalformedText("this is no JSON object; one with mcpServers would be right", line=1)
+        raise MalformedText("this is not a JSON object; expected an object with mcpServers", line=1)
     fields = _locate_value(found, 1, _iter_key_lines(text), 0)
     assert isinstance(fields, MappingNode)
     return fields
 
 
 class _Pairs(list[tuple[str, object]]):
-    """An object's keys and values in the order in which they are written."""
+    """The keys and values of a JSON object, in the order of the file."""
 
 
 def _refuse_constant(word: str) -> object:
@@ -176,7 +176,7 @@ def _refuse_constant(word: str) -> object:
 
 
 def _iter_key_lines(text: str) -> Iterator[int]:
-    """The line of every key, in the order in which they are written."""
+    """Yield the line of each key, in the order of the file."""
     line, place = 1, 0
     for match in _STRING.finditer(text):
         if match[1]:
@@ -187,14 +187,14 @@ def _iter_key_lines(text: str) -> Iterator[int]:
 
 def _locate_value(value: object, line: int, lines: Iterator[int], depth: int) -> LocatedNode:
     if depth > MAX_DEPTH:
-        raise MalformedText(f"is nested more than {MAX_DEPTH} deep; a flatter value would be right", line=line)
+        raise MalformedText(f"is nested more than {MAX_DEPTH} levels deep; use a flatter value", line=line)
     if isinstance(value, _Pairs):
         fields: dict[str, LocatedNode] = {}
         for key, inner in value:
             at = next(lines)
             if key in fields:
                 raise MalformedText(
-                    f"stands twice, here and on line {fields[key].line}; once would be right", line=at, key=key
+                    f"appears twice, here and on line {fields[key].line}; keep only one", line=at, key=key
                 )
             fields[key] = _locate_value(inner, at, lines, depth + 1)
         return MappingNode(line=line, fields=fields)
@@ -202,9 +202,9 @@ def _locate_value(value: object, line: int, lines: Iterator[int], depth: int) ->
         return ListNode(line=line, items=tuple(_locate_value(item, line, lines, depth + 1) for item in value))
     if isinstance(value, str):
         if _NO_TEXT.search(value):
-            raise MalformedText("has a character that is no text; text without it would be right", line=line)
+            raise MalformedText("contains a character that is not text; remove it", line=line)
         return parse_scalar(value, line=line, is_plain=False)
     try:
         return parse_scalar(json.dumps(value), line=line, is_plain=True)
     except NumberTooLarge as error:
-        raise MalformedText(f"{error} is too large a number; at most 18 digits would be right", line=line) from error
+        raise MalformedText(f"the number {error} is too large; use at most 18 digits", line=line) from error

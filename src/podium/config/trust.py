@@ -1,7 +1,7 @@
-"""What the person trusts: what a repository proposes, and tools of MCP servers as they were first seen.
+"""What the user trusts: proposals of repositories, and tools of MCP servers as they were first seen.
 
-One small file in the Podium home. It is read anew for each question, so that an answer given in
-another terminal holds at once, and replaced as a whole, so that nobody reads half of one.
+Trust is stored in a small file in the Podium home. The file is read for each query, so an answer
+given in another terminal takes effect at once. It is replaced atomically.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Kind = Literal["server", "settings", "tool"]
 
 
 class TrustRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The hash of what is trusted under a name, and where a later change shall be shown, the thing itself."""
+    """The hash of what is trusted under a name, and the content itself if a later change should be shown."""
 
     digest: str
     content: str = ""
@@ -35,33 +35,33 @@ class _TrustFile(Struct, frozen=True, kw_only=True):
     version: Literal[1] = 1
     trusted: dict[Kind, dict[str, TrustRecord]] = {}
     changed: dict[str, TrustRecord] = {}
-    """Tools as their servers describe them now, where that is not what is trusted."""
+    """Tools whose current description differs from the trusted one, as their servers describe them now."""
 
 
 class Trust:
-    """The person's trust, as it stands in the file."""
+    """The user's trust, as stored in the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @classmethod
     def load(cls, home: Path) -> Trust:
-        """The trust that is kept in this home. Raises Mistake where the file cannot be read."""
+        """Load the trust stored in this home. Raise Mistake if the file cannot be read."""
         trust = cls(home / FILE)
         trust._read_file()
         return trust
 
     def find_record(self, kind: Kind, name: str) -> TrustRecord | None:
-        """What is trusted under this name."""
+        """Return what is trusted under this name."""
         return self._read_file().trusted.get(kind, {}).get(name)
 
     def is_trusted(self, kind: Kind, name: str, digest: str) -> bool:
-        """Whether exactly this is trusted under this name."""
+        """Return whether exactly this content is trusted under this name."""
         known = self.find_record(kind, name)
         return known is not None and known.digest == digest
 
     def trust(self, kind: Kind, name: str, digest: str, *, content: str = "") -> None:
-        """Trust this from now on; what was trusted under the name before is not any more."""
+        """Trust this content, replacing what was trusted under the name before."""
         self.trust_all(kind, {name: TrustRecord(digest=digest, content=content)})
 
     def trust_all(self, kind: Kind, given: Mapping[str, TrustRecord]) -> None:
@@ -73,7 +73,7 @@ class Trust:
             self._write_file(_TrustFile(trusted=trusted, changed=changed))
 
     def revoke(self, kind: Kind, name: str) -> bool:
-        """Trust nothing under this name any more; whether something was."""
+        """Revoke the trust under this name. Return whether there was any."""
         with self._hold_file_lock():
             records = self._read_file()
             if name not in records.trusted.get(kind, {}):
@@ -83,11 +83,11 @@ class Trust:
         return True
 
     def list_changed_tools(self) -> Mapping[str, TrustRecord]:
-        """The tools that are not what is trusted any more, as they were described last, by name."""
+        """Return the tools that differ from what is trusted, by name, as they were described last."""
         return self._read_file().changed
 
     def record_seen_tools(self, *, changed: Mapping[str, TrustRecord], unchanged: Collection[str]) -> None:
-        """Keep how tools are described that changed, so that a person can look at it later."""
+        """Record the descriptions of changed tools, so that the user can review them later."""
         if _update_changed(self._read_file(), changed, unchanged) is None:
             return
         with self._hold_file_lock():
@@ -101,7 +101,7 @@ class Trust:
             return _TrustFile()
         except (msgspec.MsgspecError, OSError) as error:
             raise Mistake(
-                f"{self._path} cannot be read ({error}), so that nothing is trusted; move it away to begin anew"
+                f"{self._path} cannot be read ({error}), so nothing is trusted; move it away to start over"
             ) from error
 
     def _write_file(self, records: _TrustFile) -> None:
@@ -114,7 +114,7 @@ class Trust:
 def _update_changed(
     records: _TrustFile, changed: Mapping[str, TrustRecord], unchanged: Collection[str]
 ) -> _TrustFile | None:
-    """The records once these tools were seen; None where that changes nothing."""
+    """Return the records after these tools were seen; None if nothing changes."""
     now = {**_without_names(records.changed, unchanged), **changed}
     return None if now == records.changed else structs.replace(records, changed=now)
 

@@ -1,7 +1,8 @@
-"""Whether agents fit together: every rule that holds between them, before anything runs.
+"""Checks that agents fit together: every rule between agents, checked before anything runs.
 
-Plain functions over agents by name; nothing here reads a file. What a single file may say is
-checked where it is read. None of this recurses, so that a chain of thousands is only a long answer.
+These are plain functions over agents by name; nothing here reads a file. What a single file may
+contain is checked when it is read. No function recurses over agents, so a chain of thousands of
+agents only makes a long message.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ Agents = Mapping[str, Agent]
 def check_agents(
     agents: Agents, *, known: Collection[str] = (), broken: Collection[str] = ()
 ) -> tuple[Diagnostic, ...]:
-    """Everything that is wrong between `agents`.
+    """Return every problem between `agents`.
 
-    `known` are further names that exist, offered where one is missing; `broken` are those whose
-    files have errors of their own, which are not missing.
+    `known` are further names that exist; they are suggested when a name is missing. `broken` are
+    agents whose files have errors; they do not count as missing.
     """
     found = [
         *check_references(agents, known=known, broken=broken),
@@ -44,7 +45,7 @@ def check_agents(
 def check_references(
     agents: Agents, *, known: Collection[str] = (), broken: Collection[str] = ()
 ) -> Iterator[Diagnostic]:
-    """An error for every reference to an agent that does not exist, up to a number for each agent."""
+    """Yield an error for each reference to an agent that does not exist, up to MAX_MISSING for each agent."""
     exist = sorted({*agents, *known})
     for agent in agents.values():
         absent = [
@@ -55,14 +56,14 @@ def check_references(
         for reference in absent[:MAX_MISSING]:
             hint = suggest_names(reference.name, exist, but=agent.name)
             yield _make_error(
-                agent, find_reference_key(agent, reference), f"there is no agent {quote_text(reference.name)}; {hint}"
+                agent, find_reference_key(agent, reference), f"agent {quote_text(reference.name)} not found; {hint}"
             )
         if len(absent) > MAX_MISSING:
-            yield _make_error(agent, "", f"{len(absent) - MAX_MISSING} more of the agents named here do not exist")
+            yield _make_error(agent, "", f"{len(absent) - MAX_MISSING} more agents named here were not found")
 
 
 def check_combinations(agents: Agents) -> Iterator[Diagnostic]:
-    """An error for every agent that wants two things which exclude each other, or lacks what it cannot do without."""
+    """Yield an error for each agent with keys that exclude each other, or without a key that it needs."""
     for agent in agents.values():
         if agent.advisors is not None:
             yield from _check_advisors(agent.advisors, agent)
@@ -73,59 +74,58 @@ def check_combinations(agents: Agents) -> Iterator[Diagnostic]:
 
 
 def _check_advisors(advisors: Advisors, agent: Agent) -> Iterator[Diagnostic]:
-    """What cannot be asked of advisors."""
+    """Yield an error if more advisors must succeed than there are."""
     number, count = advisors.require, len(advisors.agents)
     if isinstance(number, int) and number > count:
-        message = f"{number} of {count} advisors cannot succeed; a number up to {count} would be right"
+        message = f"requires {number} of {count} advisors to succeed; use at most {count}"
         yield _make_error(agent, "advisors.require", message)
 
 
 def _check_router(agent: Agent) -> Iterator[Diagnostic]:
-    """What a router may not be."""
+    """Yield an error for each rule that a router breaks."""
     assert agent.router is not None
     named = agent.router.destinations
     if agent.team is not None:
-        yield _make_error(agent, "router", "an agent is a router or leads a team, not both; take out router or team")
+        yield _make_error(agent, "router", "an agent cannot be a router and lead a team; remove router or team")
     if named and agent.agents and named != agent.agents:
-        yield _make_error(agent, "router", "both router and agents list destinations; one list would be right")
+        yield _make_error(agent, "router", "both router and agents list destinations; remove one of the lists")
     if not agent.destinations:
-        yield _make_error(
-            agent, "router", "a router needs at least one destination; list agents, or router.destinations"
-        )
+        yield _make_error(agent, "router", "a router needs at least one destination; set agents or router.destinations")
 
 
 def _check_team(agent: Agent) -> Iterator[Diagnostic]:
-    """What a team may not be."""
+    """Yield an error for each rule that a team breaks."""
     assert agent.team is not None
     if agent.handoff is not None:
         message = (
-            f"a team's lead gives the answer itself; take out handoff, or let an agent above hand to {agent.handoff}"
+            f"a team lead cannot hand off, because it gives the team's answer; remove handoff, "
+            f"or let an agent above it hand off to {agent.handoff}"
         )
         yield _make_error(agent, "handoff", message)
     if agent.team.evaluator == agent.name:
-        yield _make_error(agent, "team.evaluator", "the lead cannot judge its own work; another agent would be right")
+        yield _make_error(agent, "team.evaluator", "the lead cannot evaluate its own work; name another agent")
     if not agent.team.members:
-        yield _make_error(agent, "team.members", "a team needs at least one member; members: [NAME] would be right")
+        yield _make_error(agent, "team.members", "a team needs at least one member; add members: [NAME]")
     names = Counter(member.name or member.agent for member in agent.team.members)
     if twice := [name for name, count in names.items() if count > 1]:
-        message = f"more than one member is called {join_words(twice)}; give each a name of its own"
+        message = f"more than one member is called {join_words(twice)}; give each member a unique name"
         yield _make_error(agent, "team.members", message)
 
 
 def check_handoffs(agents: Agents) -> Iterator[Diagnostic]:
-    """An error for every handoff whose receiver needs what the sender may not give."""
+    """Yield an error for each handoff whose receiver requires input that the sender may not provide."""
     for agent in agents.values():
         receiver = agents.get(agent.handoff or "")
         if receiver is None:
             continue
         for sender in _find_output_agents(agents, agent):
             if misfit := next(find_schema_mismatches(sender.output, receiver.input), None):
-                message = f"the output of {sender.name} does not fit the input of {receiver.name}: {misfit}"
+                message = f"the output of {sender.name} does not match the input of {receiver.name}: {misfit}"
                 yield _make_error(agent, "handoff", message)
 
 
 def _find_output_agents(agents: Agents, agent: Agent) -> list[Agent]:
-    """Whose words are handed on when `agent` is done: its own, or those of whom it routes to."""
+    """Return the agents whose output `agent` hands off: itself, or for a router the agents it routes to."""
     if agent.router is None:
         return [agent]
     names = dict.fromkeys(name for start in agent.destinations for name in find_terminal_agents(agents, start))
@@ -133,23 +133,23 @@ def _find_output_agents(agents: Agents, agent: Agent) -> list[Agent]:
 
 
 def check_cycles(agents: Agents) -> Iterator[Diagnostic]:
-    """An error for every way back to an agent that is already at work, with the whole path.
+    """Yield an error for each cycle of agents, with the whole path.
 
-    Found by one walk along all edges, so that each path is told once; past a number of them the
-    rest is left for when these are gone.
+    All edges are walked once, so each cycle is reported once. After MAX_CYCLES cycles the rest is
+    not reported.
     """
     for number, path in enumerate(find_cycles(agents)):
         if number == MAX_CYCLES:
-            yield _make_error(agents[path[0]], "", f"there are more cycles than these {MAX_CYCLES}; break these first")
+            yield _make_error(agents[path[0]], "", f"more than {MAX_CYCLES} cycles; break the reported ones first")
             return
         agent, following = agents[path[0]], path[1]
         key = next((find_reference_key(agent, edge) for edge in iter_edges(agent) if edge.name == following), "")
-        message = f"an agent may not come back to itself: {' -> '.join(path)}; take one of these steps out"
+        message = f"agents form a cycle: {' -> '.join(path)}; remove one of these references"
         yield _make_error(agent, key, message)
 
 
 def find_cycles(agents: Agents) -> Iterator[list[str]]:
-    """Every path that a walk finds to lead back to its beginning, which stands at both ends."""
+    """Yield each cycle that one walk over all edges finds, with its first agent at both ends."""
     done: set[str] = set()
     for start in agents:
         if start in done:
@@ -172,7 +172,7 @@ def find_cycles(agents: Agents) -> Iterator[list[str]]:
 
 
 def check_depth(agents: Agents) -> Iterator[Diagnostic]:
-    """An error for every agent, not needed by another, below which agents are nested too deep."""
+    """Yield an error for each agent that no other agent needs and below which agents are nested too deep."""
     needed = {name for agent in agents.values() for name in _list_dependencies(agents, agent.name)}
     levels = _count_levels(agents)
     for name, agent in agents.items():
@@ -180,12 +180,12 @@ def check_depth(agents: Agents) -> Iterator[Diagnostic]:
             path = [name]
             while len(path) <= MAX_DEPTH:
                 path.append(max(_list_dependencies(agents, path[-1]), key=levels.__getitem__))
-            message = f"agents are nested {levels[name]} deep, and {MAX_DEPTH} is the most: {' -> '.join(path)}"
+            message = f"agents are nested {levels[name]} deep, the maximum is {MAX_DEPTH}: {' -> '.join(path)}"
             yield _make_error(agent, "", message)
 
 
 def _count_levels(agents: Agents) -> dict[str, int]:
-    """How many levels of agents begin at each, itself included."""
+    """Return how many levels of agents each agent has, counting itself."""
     levels: dict[str, int] = {}
     begun: set[str] = set()
     waiting = list(agents)
@@ -203,7 +203,7 @@ def _count_levels(agents: Agents) -> dict[str, int]:
 
 
 def find_reference_key(agent: Agent, reference: Reference) -> str:
-    """The key of the agent's file under which a reference stands."""
+    """Return the key of the agent's file that contains a reference."""
     if reference.kind == "tool":
         return "agents" if reference.name in agent.agents else "tools"
     if reference.kind == "member" and agent.team is not None:
@@ -217,12 +217,12 @@ def find_reference_key(agent: Agent, reference: Reference) -> str:
 
 
 def _list_dependencies(agents: Agents, name: str) -> Sequence[str]:
-    """Whom the agent needs, each once, of those that exist."""
+    """Return the existing agents that an agent needs, without duplicates."""
     return list(dict.fromkeys(edge.name for edge in iter_edges(agents[name]) if edge.name in agents))
 
 
 def _deduplicate_references(references: Iterator[Reference]) -> Iterator[Reference]:
-    """The references without those to an agent that was met before."""
+    """Yield the first reference to each agent."""
     met: set[str] = set()
     for reference in references:
         if reference.name not in met:
@@ -250,7 +250,7 @@ MAX_SCHEMA_DEPTH = 16
 
 
 def find_schema_mismatches(output: object, needed: object, *, place: str = "", depth: int = 0) -> Iterator[str]:
-    """What of `needed` a value of the schema `output` may lack, each as a sentence about a property."""
+    """Yield a sentence for each property of `needed` that a value of the schema `output` may lack or mistype."""
     if not (isinstance(output, dict) and isinstance(needed, dict)) or depth > MAX_SCHEMA_DEPTH:
         return
     if any(word in schema for schema in (output, needed) for word in UNSUPPORTED_KEYWORDS):
@@ -258,31 +258,29 @@ def find_schema_mismatches(output: object, needed: object, *, place: str = "", d
     given, wanted = list_types(output), list_types(needed)
     if given and wanted and not given <= wanted:
         what = f"the property {quote_text(place)}" if place else "the output"
-        yield f"{what} is {' or '.join(sorted(given))}, but {' or '.join(sorted(wanted))} is needed"
+        yield f"{what} is {' or '.join(sorted(given))}, but must be {' or '.join(sorted(wanted))}"
         return
     yield from _compare_properties(output, needed, place=place, depth=depth)
     yield from find_schema_mismatches(output.get("items"), needed.get("items"), place=f"{place}[]", depth=depth + 1)
 
 
 def _compare_properties(output: dict[str, Any], needed: dict[str, Any], *, place: str, depth: int) -> Iterator[str]:
-    """What is missing of the required properties, then what does not fit of those in both."""
+    """Yield the required properties that are missing, then the mismatches in properties of both schemas."""
     given, wanted = _as_mapping(output.get("properties")), _as_mapping(needed.get("properties"))
     sure = _as_names(output.get("required"))
     for name in _as_names(needed.get("required")):
         path = f"{place}.{name}" if place else name
         if name not in given and name not in sure:
-            yield f"the property {quote_text(path)} is needed, but the output does not declare it"
+            yield f"the property {quote_text(path)} is required, but the output does not declare it"
         elif name not in sure:
-            yield (
-                f"the property {quote_text(path)} is needed, but the output may leave it out; list it as required there"
-            )
+            yield (f"the property {quote_text(path)} is required, but the output may omit it; make it required there")
     for name, schema in wanted.items():
         path = f"{place}.{name}" if place else name
         yield from find_schema_mismatches(given.get(name), schema, place=path, depth=depth + 1)
 
 
 def list_types(schema: dict[str, Any]) -> frozenset[str]:
-    """The types that a schema allows, a whole number being a number too; empty when it does not say."""
+    """Return the types that a schema allows; `number` includes `integer`. Empty if the schema has no type."""
     named = schema.get("type")
     found = {named} if isinstance(named, str) else set(_as_names(named))
     if "number" in found:

@@ -1,7 +1,7 @@
-"""A slot: one key of an agent's file with the value that stands there, and how such values are read.
+"""Typed reading of the values in an agent's file.
 
-Reading a value that is wrong notes a finding on the page and gives a harmless stand-in, so that
-one look at a file tells everything about it; a page with an error never becomes an agent.
+Reading an invalid value adds a diagnostic and returns a harmless placeholder, so one pass over a
+file reports every problem. A file with an error never becomes an agent.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _SOURCES = ("builtin:", "user:", "repo:")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseContext:
-    """The file being read: where it is, how it is shown, and what was found out so far.
+    """The file being read: its path, its path as shown to people, and the diagnostics so far.
 
-    `lines` has the line of every known key, nested ones as `team.members`. A `foreign` file was
-    written for another program, so that names in it need not follow our rule.
+    `lines` maps every known key to its line; nested keys are spelled as `team.members`. A `foreign`
+    file was written for another program, so names in it need not follow our rule.
     """
 
     file: Path
@@ -48,16 +48,16 @@ class ParseContext:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many findings as anybody reads."""
+        """Whether the maximum number of diagnostics is reached."""
         return len(self.diagnostics) >= MAX_DIAGNOSTICS
 
     @property
     def has_error(self) -> bool:
-        """Whether the file can no longer become an agent."""
+        """Whether the file has an error and so cannot become an agent."""
         return any(diagnostic.severity == "error" for diagnostic in self.diagnostics)
 
     def add_diagnostic(self, severity: Severity, message: str, *, line: int | None = None, key: str = "") -> None:
-        """Keep one finding about this file; on a full page only if it is the first error."""
+        """Add a diagnostic about this file. When the list is full, add only the first error."""
         if self.is_full and (severity != "error" or self.has_error):
             return
         place = truncate_text(" ".join(key.split()))
@@ -68,7 +68,7 @@ class ParseContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueReader:
-    """One value of a page under its key, spelled as in the file."""
+    """A value of the file and its key, spelled as in the file."""
 
     context: ParseContext
     key: str
@@ -81,42 +81,42 @@ class ValueReader:
         self.context.add_diagnostic("warning", message, line=self.node.line, key=self.key)
 
     def report_expected(self, expected: str) -> None:
-        """The error that says what stands here and what would be right."""
-        self.add_error(f"{describe_node(self.node)}; {expected} would be right")
+        """Add the error that says what was expected and what was found."""
+        self.add_error(f"expected {expected}, got {describe_node(self.node)}")
 
     def is_empty(self) -> bool:
-        """Whether nothing stands here."""
+        """Return whether the value is empty."""
         return isinstance(self.node, ScalarNode) and self.node.kind == "nothing"
 
     def read_text(self) -> str:
-        """Text, without the blanks around it."""
+        """Return a string without surrounding whitespace."""
         if isinstance(self.node, ScalarNode) and self.node.kind == "text":
             return self.node.raw.strip()
-        self.report_expected("text in quotes")
+        self.report_expected("a string")
         return ""
 
     def read_single_line(self) -> str:
-        """Text on one line, whatever line breaks it is written with."""
+        """Return a string on one line; line breaks become spaces."""
         return " ".join(self.read_text().split())
 
     def read_bool(self) -> bool:
-        """True or false."""
+        """Return a boolean."""
         if isinstance(self.node, ScalarNode) and isinstance(self.node.value, bool):
             return self.node.value
         self.report_expected("true or false")
         return False
 
     def read_int(self, least: int = 1) -> int:
-        """A whole number of at least `least`."""
+        """Return an integer of at least `least`."""
         if isinstance(self.node, ScalarNode) and self.node.kind == "whole":
             value = int(self.node.raw)
             if value >= least:
                 return value
-        self.report_expected(f"a whole number of at least {least}")
+        self.report_expected(f"an integer of at least {least}")
         return least
 
     def read_positive_number(self) -> float:
-        """A number above zero, such as seconds or money."""
+        """Return a number above zero, such as seconds or money."""
         if isinstance(self.node, ScalarNode) and self.node.kind in ("whole", "number"):
             value = float(self.node.raw)
             if value > 0:
@@ -125,33 +125,33 @@ class ValueReader:
         return 1.0
 
     def read_choice(self, words: Collection[str], *, also: Mapping[str, str] | None = None) -> str:
-        """One of `words`; a spelling in `also` stands for the word it leads to."""
+        """Return one of `words`; `also` maps other spellings to them."""
         spelled = self.node.raw if isinstance(self.node, ScalarNode) and self.node.kind == "text" else ""
         word = (also or {}).get(spelled, spelled)
         right = join_words(list(words), last="or")
         if not spelled:
             self.report_expected(right)
         elif word not in words:
-            self.add_error(f"{quote_text(spelled)} is not known; {right} would be right")
+            self.add_error(f"unknown value {quote_text(spelled)}; expected {right}")
         return word
 
     def iter_items(self) -> Iterator[ValueReader]:
-        """The items of a list, each as a slot of its own; the slot itself where no list stands."""
+        """Yield a reader for each item of a list, or this reader if the value is not a list."""
         if not isinstance(self.node, ListNode):
             yield self
             return
         for item in self.node.items:
             yield ValueReader(context=self.context, key=self.key, node=item)
 
-    def read_texts(self, expected: str = "a list of texts") -> tuple[str, ...]:
-        """A list of texts, one text for each item."""
+    def read_texts(self, expected: str = "a list of strings") -> tuple[str, ...]:
+        """Return a list of strings, one for each item."""
         if isinstance(self.node, MappingNode):
             self.report_expected(expected)
             return ()
         return tuple(text for item in self.iter_items() if (text := item.read_text()))
 
-    def read_comma_list(self, expected: str = "a list of texts") -> tuple[str, ...]:
-        """A list of texts, or one text with commas; commas inside parentheses separate nothing."""
+    def read_comma_list(self, expected: str = "a list of strings") -> tuple[str, ...]:
+        """Return a list of strings, given as a list or as one string with commas; see `split_at_commas`."""
         if not isinstance(self.node, ScalarNode):
             return self.read_texts(expected)
         if self.node.kind != "text":
@@ -160,42 +160,41 @@ class ValueReader:
         return tuple(word for part in split_at_commas(self.node.raw) if (word := part.strip()))
 
     def read_agent_name(self) -> str:
-        """The name of one agent."""
+        """Return the name of one agent."""
         if isinstance(self.node, ScalarNode) and self.node.kind == "text" and self.node.raw.strip():
             return self.resolve_agent_name(self.node.raw.strip())
-        self.report_expected("one agent's name")
+        self.report_expected("the name of one agent")
         return ""
 
     def read_agent_names(self) -> tuple[str, ...]:
-        """A list of agents' names, each once."""
-        words = [self.resolve_agent_name(word) for word in self.read_comma_list("a list of agents' names")]
+        """Return a list of agent names without duplicates."""
+        words = [self.resolve_agent_name(word) for word in self.read_comma_list("a list of agent names")]
         names = tuple(dict.fromkeys(words))
         if len(names) < len(words):
             twice = next(name for name, count in Counter(words).items() if count > 1)
-            self.add_warning(f"{quote_text(twice)} stands here twice; once would be right")
+            self.add_warning(f"{quote_text(twice)} is listed more than once; list it once")
         return names
 
     def resolve_agent_name(self, word: str) -> str:
-        """`word` as the name of an agent; in a foreign file a display name stands for the name made from it."""
+        """Return `word` as an agent name; in a foreign file a display name is converted to a name."""
         if self.context.foreign and not is_agent_name(word) and not word.startswith(_SOURCES):
             return to_agent_name(word) or word
         return word
 
     def iter_entries(self) -> Iterator[tuple[str, ValueReader]]:
-        """The values of a mapping under their keys as spelled; nothing where no mapping stands."""
+        """Yield the entries of a mapping by their keys as spelled; nothing if the value is not a mapping."""
         fields = self.node.fields if isinstance(self.node, MappingNode) else {}
         for spelled, node in fields.items():
             yield spelled, ValueReader(context=self.context, key=self.join_key(spelled), node=node)
 
     def join_key(self, key: str) -> str:
-        """The place of a nested key: `members` in the slot `team` is `team.members`."""
+        """Return the full path of a nested key: `members` below `team` is `team.members`."""
         return f"{self.key}.{key}" if self.key else key
 
     def read_fields(self, known: Collection[str], *, also: Mapping[str, str] | None = None) -> dict[str, ValueReader]:
-        """The values of a mapping by key, in snake_case however they are spelled; without those left empty.
+        """Return the entries of a mapping by key, in snake_case however they are spelled; empty ones are left out.
 
-        A key that is not `known` is warned about and left out; a spelling in `also` stands for the key
-        it leads to.
+        A key that is not `known` gets a warning and is left out. `also` maps other spellings to known keys.
         """
         if not isinstance(self.node, MappingNode):
             self.report_expected(f"a mapping with keys such as {join_words(list(known)[:3], last='or')}")
@@ -207,29 +206,29 @@ class ValueReader:
                 reader.warn_unknown_key(spelled, spellings)
             elif key in found:
                 first = found[key]
-                reader.add_error(f"says the same as {first.key} on line {first.node.line}; one of them would be right")
+                reader.add_error(f"same key as {first.key} on line {first.node.line}; remove one of them")
             elif not reader.is_empty():
                 found[key] = reader
                 self.context.lines[self.join_key(key)] = reader.node.line
         return found
 
     def warn_unknown_key(self, spelled: str, known: Collection[str]) -> None:
-        """The warning about a key that nobody reads, with the nearest one that is read."""
+        """Add a warning about an unknown key, with the closest known key."""
         if self.context.is_full:
             return
         near = get_close_matches(spelled[:40], sorted(known), n=1, cutoff=0.0)
-        self.add_warning(f"is not a known key and is ignored; the nearest known key is {near[0]}")
+        self.add_warning(f"unknown key, ignored; the closest known key is {near[0]}")
 
 
 @cache
 def to_camel_case(key: str) -> str:
-    """`max_turns` as `maxTurns`."""
+    """Convert snake_case to camelCase: `max_turns` becomes `maxTurns`."""
     head, *tail = key.split("_")
     return head + "".join(word.capitalize() for word in tail)
 
 
 def split_at_commas(text: str) -> Iterator[str]:
-    """`text` split at its commas, but for those inside parentheses."""
+    """Split `text` at its commas, except those inside parentheses."""
     depth, start = 0, 0
     for match in re.finditer(r"[(),]", text):
         if match[0] == "(":

@@ -1,6 +1,6 @@
-"""An agent's file: YAML between two lines `---`, then the prompt.
+"""Reading an agent's file: YAML frontmatter between two `---` lines, then the prompt.
 
-Whatever the file holds, reading it gives findings and never an exception: these files come from
+Whatever the file contains, reading it returns diagnostics and never raises: these files come from
 other people, other programs and half-finished edits.
 """
 
@@ -20,7 +20,7 @@ from .agent_field import ParseContext, ValueReader
 from .agent_keys import FrontmatterAgent, read_keys
 from .agent_name import is_agent_name, to_agent_name
 
-FIRST_LINE = 2  # the frontmatter begins below its opening line
+FIRST_LINE = 2  # the frontmatter starts below the opening ---
 
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
 _LONGEST_DESCRIPTION = 200
@@ -28,10 +28,10 @@ _LONGEST_DESCRIPTION = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFile:
-    """What came of reading one file.
+    """The result of reading one file.
 
-    `name` is the agent's, or the best guess where the file has an error; `lines` tells where each
-    key stands. Without an agent and without an error, the file is none of ours.
+    `name` is the agent's name, or the best guess if the file has an error. `lines` maps each key to
+    its line. A file with neither an agent nor an error is not an agent file.
     """
 
     path: str
@@ -42,16 +42,16 @@ class AgentFile:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the file is meant to be an agent and cannot be one."""
+        """Whether the file is an agent file with an error."""
         return any(diagnostic.severity == "error" for diagnostic in self.diagnostics)
 
 
 def read_agent_file(
     path: Path, *, source: Source, foreign: bool = False, display_path: str = "", root: Path | None = None
 ) -> AgentFile:
-    """The agent in the file at `path`, and everything there is to say about the file.
+    """Read the agent file at `path` and return the agent with all diagnostics.
 
-    Neither the file nor a schema that it names is read when it leads out of `root`.
+    Neither the file nor a schema that it names is read if it is outside `root`.
     """
     context = ParseContext(file=path, display_path=display_path or format_path(path), root=root, foreign=foreign)
     try:
@@ -63,17 +63,17 @@ def read_agent_file(
 
 
 def parse_agent_file(data: bytes, *, path: Path, source: Source, foreign: bool = False) -> AgentFile:
-    """The agent in `data`, as if that stood in the file at `path`."""
+    """Parse `data` as if it were the content of the agent file at `path`."""
     return _parse_agent(ParseContext(file=path, display_path=format_path(path), foreign=foreign), data, source=source)
 
 
 def _parse_agent(context: ParseContext, data: bytes, *, source: Source) -> AgentFile:
-    """The page's agent, with every refusal as a finding."""
+    """Parse the file's content; every error becomes a diagnostic."""
     try:
         parts = split_frontmatter(bounded_file.decode_text(data))
         if parts is None:
             context.add_diagnostic(
-                "notice" if context.foreign else "error", "has no frontmatter; its first line would be ---"
+                "notice" if context.foreign else "error", "no frontmatter; the first line must be ---"
             )
             return _build_agent_file(context)
         top = ValueReader(context=context, key="", node=parse_yaml_mapping(parts.frontmatter, first_line=FIRST_LINE))
@@ -91,7 +91,7 @@ def _parse_agent(context: ParseContext, data: bytes, *, source: Source) -> Agent
 
 
 def _build_agent_file(context: ParseContext, found: FrontmatterAgent | None = None) -> AgentFile:
-    """What is known about the page at the end."""
+    """Build the result from the agent, if there is one, and the diagnostics."""
     guess = strip_agent_suffix(context.file)
     name = guess if is_agent_name(guess) else to_agent_name(guess) or context.display_path
     agent = None
@@ -105,32 +105,30 @@ def _build_agent_file(context: ParseContext, found: FrontmatterAgent | None = No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileParts:
-    """A file's two parts."""
+    """The two parts of an agent's file."""
 
     frontmatter: str
     prompt: str
 
 
 def split_frontmatter(text: str) -> FileParts | None:
-    """The part between the first line `---` and the next, and the part below; None without frontmatter."""
+    """Split a file into the text between its first two `---` lines and the text below; None without frontmatter."""
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
         return None
     for number in range(1, len(lines)):
         if lines[number].rstrip() == "---":
             return FileParts(frontmatter="\n".join(lines[1:number]), prompt="\n".join(lines[number + 1 :]).strip())
-    raise MalformedText(
-        "the frontmatter that begins here has no end; a line --- below its last key would be right", line=1
-    )
+    raise MalformedText("the frontmatter that starts here is not closed; add a line --- below its last key", line=1)
 
 
 def strip_agent_suffix(path: Path) -> str:
-    """The file's name without what says that it is an agent."""
+    """Return the file's name without the suffix `.md` or `.agent.md`."""
     return escape_file_name(path.name).removesuffix(".md").removesuffix(".agent")
 
 
 def extract_first_sentence(prompt: str) -> str:
-    """The first sentence of the first paragraph, on one line; of the first heading where there is only that."""
+    """Return the first sentence of the first paragraph, on one line; without a paragraph, the first heading."""
     paragraphs = [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", prompt[:10_000])]
     prose = [paragraph for paragraph in paragraphs if paragraph and not paragraph.startswith("#")]
     text = (prose or [paragraphs[0].lstrip("# ")])[0]

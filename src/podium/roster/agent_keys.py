@@ -1,4 +1,4 @@
-"""The keys of an agent's file: which there are, and what the value of each becomes."""
+"""The keys of an agent's file, and how the value of each is read."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ FOREIGN_KEYS = (
     "memory",
     "hooks",
 )
-"""Keys of other programs' agent files, which are kept for those who may come to act on them."""
+"""Keys of other programs' agent files. They are kept with the agent and have no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontmatterAgent:
-    """An agent by its name; no agent when its page has an error."""
+    """An agent and its name; `agent` is None if the file has an error."""
 
     name: str
     agent: Agent | None
 
 
 def read_keys(top: ValueReader, *, stem: str, prompt: str, description: str, source: Source) -> FrontmatterAgent:
-    """The agent that the top-level mapping describes.
+    """Build the agent that the top-level mapping describes.
 
-    `stem` and `description` are what holds where the file gives no name and no description.
+    `stem` and `description` are the defaults for a file without a name or a description.
     """
     fields = top.read_fields(("name", *READERS, *FOREIGN_KEYS), also={"consult": "advisors"})
     if "advisors" in fields and fields["advisors"].key == "consult":
-        fields["advisors"].add_warning("consult is read as advisors; advisors would be right")
+        fields["advisors"].add_warning("consult is read as advisors; use advisors")
     values: dict[str, Any] = {key: read(fields[key]) for key, read in READERS.items() if key in fields}
     other = {to_camel_case(key): read_foreign_key(fields[key]) for key in FOREIGN_KEYS if key in fields}
     name, display_name = read_name(top, fields.get("name"), stem)
@@ -73,9 +73,9 @@ def read_keys(top: ValueReader, *, stem: str, prompt: str, description: str, sou
 
 
 def read_name(top: ValueReader, reader: ValueReader | None, stem: str) -> tuple[str, str]:
-    """The agent's name and, where that had to be made from another, the other as display name."""
+    """Return the agent's name and, if it was converted from another name, that one as the display name."""
     if reader and not (isinstance(reader.node, ScalarNode) and reader.node.kind == "text" and reader.node.raw.strip()):
-        reader.report_expected("a name (in quotes where it looks like something else)")
+        reader.report_expected("a name (in quotes if it looks like a number, a date or a boolean)")
         return to_agent_name(stem), ""
     written = reader.read_single_line() if reader else stem
     if is_agent_name(written):
@@ -83,35 +83,35 @@ def read_name(top: ValueReader, reader: ValueReader | None, stem: str) -> tuple[
     made = to_agent_name(written) or to_agent_name(stem)
     if top.context.foreign and made:
         return made, written
-    right = f"{made or 'a name'} would be right ({NAME_RULE})"
+    right = f"use {made or 'another name'} ({NAME_RULE})"
     if reader:
-        reader.add_error(f"{quote_text(written)} cannot be a name; {right}")
+        reader.add_error(f"invalid agent name {quote_text(written)}; {right}")
     else:
-        top.context.add_diagnostic("error", f"the file's name gives the agent's name {quote_text(written)}; {right}")
+        top.context.add_diagnostic("error", f"invalid agent name {quote_text(written)} from the file name; {right}")
     return made, ""
 
 
 def reject_duplicate_destinations(fields: Mapping[str, ValueReader]) -> None:
-    """A router's destinations stand in one place: in `router` or in `agents`."""
+    """Add an error if both `router` and `agents` list destinations."""
     router, agents = fields.get("router"), fields.get("agents")
     if router and agents and isinstance(router.node, MappingNode) and "destinations" in router.node.fields:
         line = agents.node.line
-        router.add_error(f"destinations stand here and agents on line {line}; one list of destinations would be right")
+        router.add_error(f"destinations are listed here and under agents on line {line}; remove one of the lists")
 
 
 def read_foreign_key(reader: ValueReader) -> Any:
-    """The value of a key that belongs to another program."""
-    reader.add_warning("is kept, but not acted on")
+    """Return the value of a key that belongs to another program, and warn that it has no effect."""
+    reader.add_warning("kept, but has no effect")
     return to_plain_value(reader.node)
 
 
 def read_tools(reader: ValueReader) -> tuple[str, ...]:
-    """Tools by name; `Agent(a, b)` is read as `Agent(a)` and `Agent(b)`."""
+    """Return tools by name; `Agent(a, b)` is read as `Agent(a)` and `Agent(b)`."""
     found: dict[str, None] = {}
     for word in reader.read_comma_list():
         if word.count("(") != word.count(")"):
             reader.add_error(
-                f"{quote_text(word)} has no matching parenthesis; an entry with a comma needs quotes in a list"
+                f"{quote_text(word)} has an unmatched parenthesis; quote list entries that contain a comma"
             )
             break
         if word.startswith("Agent(") and word.endswith(")"):
@@ -123,19 +123,19 @@ def read_tools(reader: ValueReader) -> tuple[str, ...]:
 
 
 def read_permissions(reader: ValueReader) -> Permissions:
-    """Rules by what they decide; those that allow are kept, and never hold."""
+    """Return rules by what they decide; `allow` rules are kept, but have no effect."""
     fields = reader.read_fields(KINDS)
     if "allow" in fields:
-        fields["allow"].add_warning("is ignored: agent files can only tighten")
+        fields["allow"].add_warning("ignored: agent files can only tighten permissions")
     return Permissions(**{kind: read_rules(fields[kind], kind) for kind in KINDS if kind in fields})
 
 
 def read_rules(reader: ValueReader, kind: Kind) -> tuple[str, ...]:
-    """Texts of rules, each of which was tried with its examples."""
+    """Return the texts of rules, after checking each rule against its examples."""
     if isinstance(reader.node, MappingNode):
         reader.report_expected("a list of rules")
         return ()
-    # Only those who have rules pay for what reads them.
+    # For start-up time: most files have no rules.
     from ..policy.rule_entry import parse_verified_entry
 
     found = []
@@ -151,20 +151,20 @@ def read_rules(reader: ValueReader, kind: Kind) -> tuple[str, ...]:
 
 
 def read_handoff(reader: ValueReader) -> str:
-    """One agent; a list is refused, because only one can give the final answer."""
+    """Return the name of one agent; a list is refused, because only one agent can give the final answer."""
     is_list = isinstance(reader.node, ListNode) or (isinstance(reader.node, ScalarNode) and "," in reader.node.raw)
     if is_list:
-        reader.add_error("a list stands here; one agent's name would be right, because only one gives the final answer")
+        reader.add_error("expected the name of one agent, got a list; only one agent can give the final answer")
         return ""
     return reader.read_agent_name()
 
 
 def read_router(reader: ValueReader) -> Router | bool:
-    """True where `agents` are the destinations."""
+    """Return the router, or True if `agents` are its destinations."""
     if isinstance(reader.node, ScalarNode) and reader.node.kind == "flag":
         return reader.read_bool()
     if not isinstance(reader.node, MappingNode):
-        reader.report_expected("true, or a mapping with destinations,")
+        reader.report_expected("true or a mapping with destinations")
         return False
     fields = reader.read_fields(ROUTER_KEYS)
     return Router(
@@ -175,14 +175,14 @@ def read_router(reader: ValueReader) -> Router | bool:
 
 
 def read_advisors(reader: ValueReader) -> Advisors | None:
-    """A list of agents, or a mapping that also says how many of them have to succeed, and how fast."""
+    """Return advisors from a list of agents, or from a mapping that also has `require` and `timeout`."""
     if not isinstance(reader.node, MappingNode):
         names = reader.read_agent_names()
         return Advisors(agents=names) if names else None
     fields = reader.read_fields(ADVISORS_KEYS)
     names = fields["agents"].read_agent_names() if "agents" in fields else ()
     if not names:
-        reader.add_error("this mapping names no advisors; agents: [NAME] would be right")
+        reader.add_error("advisors has no agents; add agents: [NAME]")
     given: dict[str, Any] = {"agents": names}
     if "require" in fields:
         given["require"] = read_required_count(fields["require"], len(names))
@@ -192,11 +192,11 @@ def read_advisors(reader: ValueReader) -> Advisors | None:
 
 
 def read_required_count(reader: ValueReader, count: int) -> Literal["all", "any", "none"] | int:
-    """How many advisors have to succeed."""
+    """Return how many advisors must succeed."""
     if isinstance(reader.node, ScalarNode) and reader.node.kind == "whole":
         number = reader.read_int(least=0)
         if number > count:
-            reader.add_error(f"{number} of {count} advisors cannot succeed; a number up to {count} would be right")
+            reader.add_error(f"requires {number} of {count} advisors to succeed; use at most {count}")
         return number
     word = to_plain_value(reader.node)
     if word not in ("all", "any", "none"):
@@ -205,21 +205,19 @@ def read_required_count(reader: ValueReader, count: int) -> Literal["all", "any"
 
 
 def read_data_format(reader: ValueReader) -> str | dict[str, Any]:
-    """`text`, `markdown`, a JSON schema, or the file that has one."""
+    """Return `text`, `markdown` or a JSON schema, which may be in a file of its own."""
     if isinstance(reader.node, MappingNode):
         return check_schema_type(reader, to_plain_value(reader.node))
     word = reader.read_text()
     if word.endswith(".json"):
         return read_schema_file(reader, word)
     if word and word not in FORMATS:
-        reader.add_error(
-            f"{quote_text(word)} is not known; text, markdown, a JSON schema or a .json file would be right"
-        )
+        reader.add_error(f"unknown value {quote_text(word)}; expected text, markdown, a JSON schema or a .json file")
     return word or "text"
 
 
 def read_schema_file(reader: ValueReader, file_name: str) -> dict[str, Any]:
-    """The schema in a file beside the agent's own; a repository's file never leads out of it."""
+    """Read a schema from a file, relative to the agent's file; in a repository it must be inside the repository."""
     try:
         found = msgspec.json.decode(
             bounded_file.read_text_file(reader.context.file.parent / file_name, root=reader.context.root)
@@ -231,23 +229,21 @@ def read_schema_file(reader: ValueReader, file_name: str) -> dict[str, Any]:
     else:
         if isinstance(found, dict):
             return check_schema_type(reader, found)
-        reader.add_error(f"{quote_text(file_name)} is not a JSON schema; a JSON object would be right")
+        reader.add_error(f"{quote_text(file_name)} is not a JSON schema; expected a JSON object")
     return {}
 
 
 def check_schema_type(reader: ValueReader, found: dict[str, Any]) -> dict[str, Any]:
-    """`found`, after a look at its type; the rest is for those who validate with it."""
+    """Return `found` after checking its `type`; the rest is checked when a value is validated."""
     given = found.get("type", "object")
     for kind in given if isinstance(given, list) else [given]:
         if kind not in TYPES:
-            reader.add_error(
-                f"{quote_text(str(kind))} is no type of a JSON schema; one of {', '.join(TYPES)} would be right"
-            )
+            reader.add_error(f"unknown JSON schema type {quote_text(str(kind))}; expected one of {', '.join(TYPES)}")
     return found
 
 
 def read_budget(reader: ValueReader) -> Budget:
-    """Limits; one that is not named does not exist."""
+    """Return a budget; a limit that is not given does not apply."""
     fields = reader.read_fields(Budget.__struct_fields__)
     given: dict[str, Any] = {
         key: field.read_positive_number() for key, field in fields.items() if key in ("usd", "seconds")
@@ -279,4 +275,4 @@ READERS: Mapping[str, Callable[[ValueReader], object]] = {
     "budget": read_budget,
     "isolation": partial(ValueReader.read_choice, words=("shared", "worktree", "process")),
 }
-"""How the value under each key is read; the name is read apart, because it depends on the file."""
+"""The reader for each key. The name is read separately, because it depends on the file name."""

@@ -1,6 +1,6 @@
-"""Reading one file that somebody else wrote: a regular one, of bounded size, that does not leave its root.
+"""Reading untrusted files: only regular files, of limited size, inside a given root.
 
-Nothing here waits: a pipe, a socket or a device is refused before it is read.
+Reading never blocks: a pipe, a socket or a device is refused before it is read.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ MAX_FILE_BYTES = 1024 * 1024
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _REASONS = {
-    errno.ELOOP: "is a symbolic link that leads back to itself; a regular file would be right",
-    errno.ENOENT: "does not exist, or links to something that does not",
-    errno.EACCES: "may not be read by this user; change its permissions",
-    errno.EPERM: "may not be read by this user; change its permissions",
+    errno.ELOOP: "is a symbolic link to itself; use a regular file",
+    errno.ENOENT: "does not exist, or is a broken symbolic link",
+    errno.EACCES: "is not readable by this user; change its permissions",
+    errno.EPERM: "is not readable by this user; change its permissions",
 }
 
 
 class UnreadableFile(Exception):
-    """The file cannot be read; the message continues a sentence that begins with its path."""
+    """The file cannot be read. The message continues a sentence that starts with the path."""
 
 
 def read_file_bytes(path: Path, *, root: Path | None = None) -> bytes:
-    """The bytes of `path`, which has to be inside `root` after all links are followed."""
+    """Return the content of `path`, which must be inside `root` after all links are followed."""
     try:
         real = path.resolve(strict=True)
         if root is not None and not real.is_relative_to(root.resolve()):
-            raise UnreadableFile("leads out of the repository, where nothing is read; a copy inside would be right")
+            raise UnreadableFile("is outside the repository and is not read; copy it into the repository")
         if not stat.S_ISREG(mode := real.stat().st_mode):
-            raise UnreadableFile(f"is {_describe_file_kind(mode)}; a regular file would be right")
+            raise UnreadableFile(f"is {_describe_file_kind(mode)}; use a regular file")
         return _read_bounded(real)
-    except RuntimeError as error:  # how pathlib tells a loop of links before Python 3.13
+    except RuntimeError as error:  # pathlib raises this for a loop of links before Python 3.13
         raise UnreadableFile(_REASONS[errno.ELOOP]) from error
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
@@ -42,17 +42,17 @@ def read_file_bytes(path: Path, *, root: Path | None = None) -> bytes:
 
 
 def read_text_file(path: Path, *, root: Path | None = None) -> str:
-    """The text of `path`: UTF-8, with or without a byte order mark, lines ended by `\\n`."""
+    """Return the text of `path`, which is UTF-8 with or without a byte order mark. Lines end with `\\n`."""
     return decode_text(read_file_bytes(path, root=root))
 
 
 def decode_text(data: bytes) -> str:
-    """`data` as text, refused where it is too long or no text."""
+    """Decode `data` as text. Raise UnreadableFile if it is too long or not text."""
     if len(data) > MAX_FILE_BYTES:
-        raise UnreadableFile("has more than 1 MiB; an agent's file is at most that long")
+        raise UnreadableFile("is larger than the limit of 1 MiB; shorten it")
     if (zero := data.find(0)) >= 0:
         raise UnreadableFile(
-            f"has a NUL byte on line {data.count(10, 0, zero) + 1}, as binary files do; plain text is right"
+            f"has a NUL byte on line {data.count(10, 0, zero) + 1}, as in a binary file; use plain text"
         )
     try:
         found = data.decode("utf-8-sig")
@@ -65,16 +65,16 @@ def decode_text(data: bytes) -> str:
 
 
 def _read_bounded(real: Path) -> bytes:
-    """At most one byte more than allowed, so that the reader can tell."""
+    """Read at most one byte more than allowed, so that the caller notices a file that is too long."""
     descriptor = os.open(real, _FLAGS)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
-            raise UnreadableFile(f"is {_describe_file_kind(mode)}; a regular file would be right")
+            raise UnreadableFile(f"is {_describe_file_kind(mode)}; use a regular file")
         return file.read(MAX_FILE_BYTES + 1)
 
 
 def _describe_file_kind(mode: int) -> str:
-    """What a file that is not regular is."""
+    """Name the kind of a file that is not regular."""
     if stat.S_ISDIR(mode):
         return "a folder"
     if stat.S_ISFIFO(mode):

@@ -1,7 +1,7 @@
-"""The roster: every agent there is, from which place each comes, and which of one name wins.
+"""The roster: all agents, the source of each, and which one wins when several have the same name.
 
-Later places win by name: what ships with Podium, then the person's own, then the repository's.
-Loading reads agent files and nothing else; whether agents fit together is checked when they are used.
+Later sources win by name: built-in agents, then the user's own, then the repository's. Loading
+only reads agent files; whether agents fit together is checked when they are used.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from .agent_file import AgentFile, read_agent_file
 from .agent_name import NAME_RULE, is_agent_name, join_words, suggest_names, to_agent_name
 from .workflow_graph import iter_edges
 
-# Found by its place and not through importlib.resources, whose import alone takes longer than
-# reading all of these files; a wheel is always unpacked.
+# Located by path and not through importlib.resources: importing that takes longer than reading all of
+# these files, and an installed wheel is always unpacked.
 BUILTIN_AGENTS = Path(__file__).parent.parent / "builtin" / "agents"
 SOURCE_PREFIXES: Mapping[Source, str] = {"built-in": "builtin", "user": "user", "repo": "repo"}
 PRESETS_FILE = "presets.json"
 SQUAD_FOLDERS = (".squad", ".ai-team", ".squad.before", ".ai-team.before")
-"""Where a repository's squad may be; the last two hold one while it is being replaced."""
+"""Where a repository's squad may be; the last two are used while a squad is being replaced."""
 
 BrokenAgent = tuple[Diagnostic, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """A place that agents come from; one that is in a repository is not left by links."""
+    """A folder of agent files. Links that lead out of `repo` are not followed."""
 
     path: Path
     source: Source
@@ -45,19 +45,19 @@ class Folder:
     repo: Path | None = None
 
     def format_path(self, path: Path) -> str:
-        """How a path in it is shown."""
+        """Return a path in this folder as it is shown to people."""
         if self.source == "built-in":
             return f"podium/{path.relative_to(BUILTIN_AGENTS.parent.parent).as_posix()}"
         return format_path(path, repo=self.repo)
 
     def read_file(self, path: Path) -> AgentFile:
-        """What comes of reading a file in it."""
+        """Read an agent file in this folder."""
         name = self.format_path(path)
         return read_agent_file(path, source=self.source, foreign=self.foreign, display_path=name, root=self.repo)
 
 
 def list_agent_folders(repo: Path | None, home: Path) -> tuple[Folder, ...]:
-    """Where agents come from, later ones winning."""
+    """Return the folders that agents are loaded from; agents in later ones win."""
     found = [Folder(path=BUILTIN_AGENTS, source="built-in"), Folder(path=home / "agents", source="user")]
     if repo is not None:
         repo = repo.absolute()
@@ -65,18 +65,18 @@ def list_agent_folders(repo: Path | None, home: Path) -> tuple[Folder, ...]:
         github = repo / ".github" / "agents"
         found.append(Folder(path=github, source="repo", foreign=True, repo=repo, suffix=".agent.md"))
         own = Folder(path=repo / ".podium" / "agents", source="repo", repo=repo)
-        if not is_same_file(repo / ".podium", home):  # the person's own folder is no repository's
+        if not is_same_file(repo / ".podium", home):  # in the home directory .podium is the user's own folder
             found.append(own)
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
-    """All agents by name, with what has to be said about their files.
+    """All agents by name, with the diagnostics about their files.
 
-    `agents` are those that win, `shadowed` those that do not, `broken` the names whose winning file
-    has errors. `placed` has every agent of a place, shadowed or not, as `builtin:NAME`, `user:NAME`
-    or `repo:NAME`; `lines` tells by path where each key of a file stands.
+    `agents` are the agents that win their names, `shadowed` those that do not, and `broken` the names
+    whose winning file has errors. `by_qualified_name` has every agent, shadowed or not, as
+    `builtin:NAME`, `user:NAME` or `repo:NAME`. `lines` maps each path to the lines of its keys.
     """
 
     agents: Mapping[str, Agent]
@@ -87,19 +87,19 @@ class Roster:
     lines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def get(self, name: str) -> Agent:
-        """The agent of that name, which may also say its place, as `builtin:NAME` does, or be written as people do."""
+        """Return an agent by name, qualified name (`builtin:NAME`) or display name. Raise BadAgent if there is none."""
         known = self.resolve_name(name)
         found = None if known is None else self._find_agent(known)
         if isinstance(found, Agent):
             return found
         if found is None:
-            raise BadAgent(f"there is no agent {quote_text(name)}; {suggest_names(name, sorted(self.agents))}")
+            raise BadAgent(f"agent {quote_text(name)} not found; {suggest_names(name, sorted(self.agents))}")
         raise BadAgent(_summarise_errors(filter_errors(found)))
 
     def resolve_name(self, name: str) -> str | None:
-        """The name, on the roster, of who is called so: by that very name, as it is displayed, or by its slug.
+        """Return the roster's name for an agent given by its name, display name or slug.
 
-        None where nobody is. Raises BadAgent where several are.
+        Return None if there is no such agent. Raise BadAgent if there are several.
         """
         if name in self.agents or name in self.broken or name in self.by_qualified_name:
             return name
@@ -115,19 +115,17 @@ class Roster:
         else:
             found = _find_matching_names(name, {**self.agents, **self.broken})
         if len(found) > 1:
-            raise BadAgent(
-                f"{quote_text(name)} is what {join_words(found)} are called; give the name of the one you mean"
-            )
+            raise BadAgent(f"{quote_text(name)} is ambiguous: it matches {join_words(found)}; use one of these names")
         return found[0] if found else None
 
     def resolve_team(self, name: str, extra: Iterable[Agent] = ()) -> tuple[Agent, ...]:
-        """The agent and everyone it needs, itself first, after checking that they fit together.
+        """Return the agent and all agents it needs, itself first, after checking that they fit together.
 
-        `extra` are agents built in code, which win over files of the same name.
+        `extra` are agents built in code; they win over files of the same name.
         """
         built = {agent.name: agent for agent in extra}
         for bad in (one for one in built if not is_agent_name(one)):
-            raise BadAgent(f"{quote_text(bad)} cannot be an agent's name; a name has {NAME_RULE}")
+            raise BadAgent(f"invalid agent name {quote_text(bad)}; use {NAME_RULE}")
         if name not in built:
             name = self.get(name).name
         team, broken = self._collect_reachable([name], built)
@@ -137,14 +135,14 @@ class Roster:
         return tuple(team.values())
 
     def check(self, names: Iterable[str] | None = None) -> tuple[Diagnostic, ...]:
-        """Everything that is wrong between the agents of these names and whom they need; between all without names."""
+        """Check the named agents and the agents they need, or all agents if `names` is None."""
         if names is None:
             return self._check_agents(self._collect_reachable(self.agents, {})[0], {})
         team, broken = self._collect_reachable(names, {})
         return (*broken, *self._check_agents(team, {}))
 
     def with_overrides(self, overrides: AgentCollection) -> Roster:
-        """This roster, with what `held` has winning by name."""
+        """Return this roster with the entries of `overrides` winning by name."""
         agents = {name: entry for name, entry in overrides.entries.items() if isinstance(entry, Agent)}
         broken = {name: entry for name, entry in overrides.entries.items() if isinstance(entry, tuple)}
         others = {name: agent for name, agent in self.agents.items() if name not in broken}
@@ -152,7 +150,7 @@ class Roster:
         return replace(self, agents={**others, **agents}, broken={**self.broken, **broken}, lines=lines)
 
     def _check_agents(self, team: Mapping[str, Agent], built: Mapping[str, Agent]) -> tuple[Diagnostic, ...]:
-        """The findings of the checks, with the lines that the files tell."""
+        """Run the checks and add line numbers to their diagnostics."""
         known = {*self.agents, *built}
         broken = {*self.broken, *(name for name, entry in self.by_qualified_name.items() if isinstance(entry, tuple))}
         return tuple(
@@ -162,7 +160,7 @@ class Roster:
     def _collect_reachable(
         self, names: Iterable[str], built: Mapping[str, Agent]
     ) -> tuple[dict[str, Agent], BrokenAgent]:
-        """Everyone reached from `names`, and the findings of the broken files met on the way."""
+        """Return all agents reachable from `names`, and the diagnostics of the broken files among them."""
         reached: dict[str, Agent] = {}
         broken: dict[str, BrokenAgent] = {}
         queue = list(names)
@@ -176,7 +174,7 @@ class Roster:
         return reached, tuple(diagnostic for diagnostics in broken.values() for diagnostic in diagnostics)
 
     def _find_agent(self, name: str) -> Agent | BrokenAgent | None:
-        """Who has that name; an agent found by its place goes by that longer name."""
+        """Find an agent by name; one found by its qualified name is renamed to that."""
         if name in self.agents:
             return self.agents[name]
         if name in self.broken:
@@ -185,25 +183,25 @@ class Roster:
         return structs.replace(entry, name=name) if isinstance(entry, Agent) else entry
 
     def _with_line(self, diagnostic: Diagnostic) -> Diagnostic:
-        """`finding` with the line of its key, or of the key around it."""
+        """Add the line of the diagnostic's key, or of the enclosing key."""
         lines = self.lines.get(diagnostic.path, {})
         line = lines.get(diagnostic.key) or lines.get(diagnostic.key.split(".")[0])
         return structs.replace(diagnostic, line=diagnostic.line or line)
 
 
 def _find_matching_names(name: str, known: Mapping[str, Agent | BrokenAgent]) -> list[str]:
-    """Those of `known` that are displayed so, else the one of that slug, else those displayed so in another case."""
+    """Match by display name, else by slug, else by display name ignoring case."""
     displayed = {own: entry.display_name for own, entry in known.items() if isinstance(entry, Agent)}
     made = to_agent_name(name)
     found = [own for own, display_name in displayed.items() if display_name == name]
-    # Who has the name itself gave way to nobody, as others that are displayed so did.
+    # An agent whose own name is the slug wins over others with the same display name.
     if made in found or (not found and made in known):
         return [made]
     return found or [own for own, display_name in displayed.items() if display_name.casefold() == name.casefold()]
 
 
 def load_roster(repo: Path | None, home: Path) -> Roster:
-    """Every agent that ships with Podium, is the person's own (in `home`) or stands in the repository."""
+    """Load all agents: built-in ones, the user's own (in `home`) and the repository's."""
     winners: dict[str, Agent | BrokenAgent] = {}
     by_qualified_name: dict[str, Agent | BrokenAgent] = {}
     shadowed: list[Agent] = []
@@ -227,11 +225,11 @@ def load_roster(repo: Path | None, home: Path) -> Roster:
 
 
 def _read_all_sources(repo: Path | None, home: Path) -> list[tuple[Source, AgentCollection]]:
-    """What every place holds, later ones winning: files, and the teams of presets and of a squad."""
+    """Read the agents of every source, later ones winning: files, presets and the repository's squad."""
     files = [(folder, read_folder(folder)) for folder in list_agent_folders(repo, home)]
     if not _may_have_teams(repo, home):
         return [(folder.source, collection) for folder, collection in files]
-    from .squad_agents import load_team_agents  # here, because most have no such teams, and would pay for reading them
+    from .squad_agents import load_team_agents  # for start-up time: most users have no such teams
 
     team_agents = load_team_agents(repo, home, {name for _, collection in files for name in collection.entries})
     elsewhere = [(folder.source, collection) for folder, collection in files if folder.source != "repo"]
@@ -251,7 +249,7 @@ def _read_all_sources(repo: Path | None, home: Path) -> list[tuple[Source, Agent
 
 
 def _may_have_teams(repo: Path | None, home: Path) -> bool:
-    """Whether there may be a preset or a squad."""
+    """Return whether there may be a preset or a squad."""
     places = [home / PRESETS_FILE, *(repo / name for name in SQUAD_FOLDERS if repo is not None)]
     return any(map(os.path.lexists, places))
 
@@ -266,7 +264,7 @@ def _collect_team_agents(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCollection:
-    """What a folder holds: its agents and broken files by name, and all findings about it."""
+    """The agents and broken files of a source by name, and all diagnostics about it."""
 
     entries: Mapping[str, Agent | BrokenAgent]
     diagnostics: tuple[Diagnostic, ...]
@@ -274,17 +272,17 @@ class AgentCollection:
 
 
 def read_folder(folder: Folder) -> AgentCollection:
-    """Everything in `folder`; nothing where it does not exist."""
+    """Read all agent files in `folder`; nothing if it does not exist."""
     try:
         return collect_agents(folder.read_file(path) for path in list_agent_files(folder))
     except OSError as error:
-        message = f"cannot be looked into: {error.strerror or error}"
+        message = f"cannot list this folder: {error.strerror or error}"
         diagnostic = Diagnostic(severity="error", path=folder.format_path(folder.path), message=message)
         return AgentCollection(entries={}, diagnostics=(diagnostic,), lines={})
 
 
 def collect_agents(reads: Iterable[AgentFile]) -> AgentCollection:
-    """The files of one folder by the names of their agents; two of one name are both broken."""
+    """Collect the files of one folder by agent name; two files with the same name are both broken."""
     diagnostics: list[Diagnostic] = []
     entries: dict[str, Agent | BrokenAgent] = {}
     first: dict[str, AgentFile] = {}
@@ -295,7 +293,7 @@ def collect_agents(reads: Iterable[AgentFile]) -> AgentCollection:
         if one.agent is None and not one.is_broken:
             continue
         if one.name in first:
-            message = f"{one.name} is also the name of {first[one.name].path}; two names would be right"
+            message = f"{one.name} is already the name of {first[one.name].path}; choose another name"
             twice = Diagnostic(severity="error", path=one.path, line=one.lines.get("name"), key="name", message=message)
             diagnostics.append(twice)
             entries[one.name] = (twice,)
@@ -306,9 +304,9 @@ def collect_agents(reads: Iterable[AgentFile]) -> AgentCollection:
 
 
 def list_agent_files(folder: Folder) -> list[Path]:
-    """The agent files of `folder` in order of their names; hidden ones are other programs' own."""
+    """Return the agent files of `folder`, sorted by name; hidden files belong to other programs."""
     if folder.repo is not None and not is_inside(folder.path, folder.repo):
-        raise OSError(0, "it leads out of the repository, where nothing is read")
+        raise OSError(0, "it is outside the repository and is not read")
     try:
         paths = sorted(folder.path.iterdir())
     except FileNotFoundError:
@@ -317,7 +315,7 @@ def list_agent_files(folder: Folder) -> list[Path]:
 
 
 def _summarise_errors(wrong: Iterable[Diagnostic]) -> str:
-    """The first error, and how many more there are."""
+    """Return the first error and the number of further errors."""
     first, *more = wrong
     return f"{first} (and {len(more)} more; podium check shows all)" if more else f"{first}"
 
@@ -327,14 +325,14 @@ FOREIGN_FOLDERS = (".claude", ".github", ".squad", ".ai-team")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """How many agents can be read, and all findings in the order of the files."""
+    """The number of agents that were read, and all diagnostics sorted by file and line."""
 
     agent_count: int
     diagnostics: tuple[Diagnostic, ...]
 
 
 def check_path(path: Path, home: Path) -> CheckReport:
-    """What is wrong at `path`; a folder or file is checked together with the agents around it."""
+    """Check the repository, folder or file at `path`; a folder or file is checked with the agents around it."""
     path = path.absolute()
     if path.is_dir() and any((path / mark).exists() for mark in (*REPO_MARKERS, *FOREIGN_FOLDERS)):
         roster = load_roster(path, home)
@@ -350,6 +348,6 @@ def check_path(path: Path, home: Path) -> CheckReport:
 
 
 def _build_report(agent_count: int, diagnostics: tuple[Diagnostic, ...]) -> CheckReport:
-    """The findings by file and line, each once."""
+    """Sort the diagnostics by file and line, without duplicates."""
     ordered = sorted(dict.fromkeys(diagnostics), key=lambda finding: (finding.path, finding.line or 0))
     return CheckReport(agent_count=agent_count, diagnostics=tuple(ordered))

@@ -1,6 +1,6 @@
-"""Presets: the person's own teams, kept in one file in the Podium home.
+"""Presets: the user's own teams, stored in one file in the Podium home.
 
-The file is replaced as a whole, and what in it cannot be understood stays in it.
+The file is replaced atomically, and entries in it that cannot be read are preserved.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .team_keys import MODES, OPTION_READERS
 PRESETS_FILE = "presets.json"
 LOCK_FILE = ".presets.lock"
 CHECKED_KEYS = ("worktrees", "max_iterations")
-"""Keys of a preset that mean what they do in the `team:` of an agent's file, as all keys of its manner do."""
+"""Keys of a preset that have the same meaning as under `team:` in an agent's file, like all keys of `manner`."""
 MAX_NUMBER = 10**18
-"""Numbers from here on are refused, as in agent files."""
+"""Numbers of this size or larger are refused, as in agent files."""
 
 
 class PresetWorker(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker of a preset; one without a prompt is generic, and one without tools has all that work needs."""
+    """A worker of a preset. Without a prompt it is generic; without tools it gets the default worker tools."""
 
     name: str = ""
     role: str = ""
@@ -44,7 +44,7 @@ class PresetWorker(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ModeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a team says about its mode, where it says anything."""
+    """The options of a team's mode; None means not set."""
 
     dispatch: Literal["ask", "force"] | None = None
     answer_directly: bool | None = None
@@ -57,12 +57,12 @@ class ModeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     prompts: dict[str, str] | None = None
 
     def to_team_options(self) -> dict[str, Any]:
-        """The same as the keys of a team."""
+        """Return the options that are set, by the keys of a team."""
         return {key: value for key, value in structs.asdict(self).items() if value is not None}
 
 
 class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A team to be made whenever it is wanted."""
+    """A stored team definition."""
 
     name: str
     description: str = ""
@@ -81,7 +81,7 @@ class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_repo_level: bool = False
 
     def to_members(self, taken: Collection[str] = ()) -> tuple[Member, ...]:
-        """Its workers as members, each with a role and a model, by names that are not taken."""
+        """Return the workers as members, each with a role and a name that is not in `taken`."""
         names = {*(name.casefold() for name in taken)}
         found: list[Member] = []
         for number, worker in enumerate(self.workers, 1):
@@ -93,25 +93,25 @@ class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class InvalidPreset(Struct, frozen=True):
-    """A preset that wants what cannot be, and so is not used."""
+    """A preset with invalid values, which is not used."""
 
     name: str
     diagnostics: tuple[Diagnostic, ...]
 
 
 class Presets(Struct, frozen=True):
-    """What the file holds, in its order, and what to tell about it."""
+    """The content of the presets file, in its order, and notices about it."""
 
     entries: tuple[Preset | InvalidPreset, ...]
     notices: tuple[str, ...] = ()
 
     @property
     def presets(self) -> tuple[Preset, ...]:
-        """Those that can be used."""
+        """The valid presets."""
         return tuple(one for one in self.entries if isinstance(one, Preset))
 
     def get(self, name: str) -> Preset | None:
-        """The preset of that name, ignoring case."""
+        """Return the preset of that name, ignoring case."""
         return next((one for one in self.presets if one.name.casefold() == name.casefold()), None)
 
 
@@ -121,7 +121,7 @@ class _PresetsFile(Struct, frozen=True, kw_only=True):
 
 
 def load_presets(home: Path) -> Presets:
-    """The presets in this home. Raises Mistake where the file is none of ours."""
+    """Load the presets in this home. Raise Mistake if the file is not a presets file."""
     found: list[Preset | InvalidPreset] = []
     notices: list[str] = []
     for place, entry in enumerate(_validate_file(_read_file(home)).presets, 1):
@@ -134,14 +134,14 @@ def load_presets(home: Path) -> Presets:
                 )
             )
         except msgspec.ValidationError as error:
-            notices.append(f"{PRESETS_FILE}: preset {place} is left out, since it cannot be read: {error}")
+            notices.append(f"{PRESETS_FILE}: preset {place} cannot be read and is skipped: {error}")
     return Presets(tuple(found), tuple(notices))
 
 
 def save_preset(home: Path, preset: Preset) -> None:
-    """Keep a preset, in the place of one of the same name."""
+    """Save a preset, replacing one of the same name."""
     if not preset.name.strip():
-        raise Mistake("a preset without a name cannot be saved; give it one")
+        raise Mistake("the preset has no name and cannot be saved; give it a name")
     check_preset(preset)
     with _lock_presets(home):
         stored = _read_file(home)
@@ -156,7 +156,7 @@ def save_preset(home: Path, preset: Preset) -> None:
 
 
 def check_preset(preset: Preset) -> None:
-    """Refuse what would be read as flawed. Raises Mistake."""
+    """Raise Mistake if the preset could not be loaded again after saving."""
     context = ParseContext(file=Path(PRESETS_FILE), display_path=PRESETS_FILE)
     _read_options(msgspec.to_builtins(preset), context)
     for diagnostic in context.diagnostics:
@@ -164,7 +164,7 @@ def check_preset(preset: Preset) -> None:
 
 
 def delete_preset(home: Path, name: str) -> bool:
-    """Keep no preset of that name any more; whether there was one."""
+    """Delete the preset of that name. Return whether there was one."""
     with _lock_presets(home):
         stored = _read_file(home)
         entries = _validate_file(stored).presets
@@ -176,7 +176,7 @@ def delete_preset(home: Path, name: str) -> bool:
 
 
 def preset_from_team(team: Team, *, description: str = "", lead_model: str = "") -> Preset:
-    """A team as a preset: the person's own copy of what is saved in the repository."""
+    """Convert a squad team to a preset: the user's own copy of what is saved in the repository."""
     workers = tuple(
         PresetWorker(name=one.name, role=one.role, model=one.model, prompt=one.prompt) for one in team.members
     )
@@ -193,7 +193,7 @@ def preset_from_team(team: Team, *, description: str = "", lead_model: str = "")
 
 
 def build_workers(models: Sequence[str], prompts: Sequence[str] = ()) -> tuple[PresetWorker, ...]:
-    """A worker for each model; where there are fewer prompts, the rest is generic."""
+    """Build a worker for each model; workers without a prompt are generic."""
     return tuple(
         PresetWorker(model=model, prompt=prompts[place] if place < len(prompts) else "")
         for place, model in enumerate(models)
@@ -201,7 +201,7 @@ def build_workers(models: Sequence[str], prompts: Sequence[str] = ()) -> tuple[P
 
 
 def make_unique_name(name: str, taken: Collection[str]) -> str:
-    """`name`, with a number where it is taken."""
+    """Return `name`, with a number appended if it is taken."""
     names = {one.casefold() for one in taken}
     number, free = 1, name
     while free.casefold() in names:
@@ -211,7 +211,7 @@ def make_unique_name(name: str, taken: Collection[str]) -> str:
 
 
 def _read_preset(entry: Any, context: ParseContext, notices: list[str]) -> Preset | InvalidPreset:
-    """A stored preset; one of an unknown mode sends its request to all."""
+    """Read a stored preset; an unknown mode becomes `broadcast`, with a notice."""
     if isinstance(entry, dict) and isinstance(called := entry.get("name"), str):
         entry = {**entry, **_read_options(entry, context)}
         if context.has_error:
@@ -222,16 +222,14 @@ def _read_preset(entry: Any, context: ParseContext, notices: list[str]) -> Prese
         mode = MODE_ALIASES.get(written.lower(), written.lower())
         if mode not in MODES:
             name = quote_text(str(entry.get("name", "")))
-            notices.append(
-                f"{PRESETS_FILE}: {name} has the mode {quote_text(written)}, which there is not; it works as broadcast"
-            )
+            notices.append(f"{PRESETS_FILE}: {name} has the unknown mode {quote_text(written)}; using broadcast")
             mode = "broadcast"
         entry = {**entry, "mode": mode}
     return msgspec.convert(entry, Preset)
 
 
 def _read_options(entry: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-    """What a preset says about its mode, read as in an agent's file; the page gets what is wrong."""
+    """Read the options of a preset's mode as in an agent's file, adding diagnostics to `context`."""
     name = entry["name"]
     said = {key: entry[key] for key in CHECKED_KEYS if entry.get(key) not in (None, "")}
     found = {key: OPTION_READERS[key](_make_reader(context, f"{name}.{key}", value)) for key, value in said.items()}
@@ -253,7 +251,7 @@ def _make_reader(context: ParseContext, key: str, value: Any) -> ValueReader:
 
 
 def _to_node(value: Any, depth: int = 2) -> LocatedNode:
-    """A value of JSON as an agent's file would have it; what is nested deeper than any key allows is left out."""
+    """Convert a JSON value to a node; values nested deeper than any key allows are left out."""
     match value:
         case dict():
             return MappingNode(line=0, fields={key: _to_node(one, depth - 1) for key, one in value.items() if depth})
@@ -272,7 +270,7 @@ def _to_node(value: Any, depth: int = 2) -> LocatedNode:
 
 
 def _merge_preset(old: Any, new: dict[str, Any]) -> dict[str, Any]:
-    """A preset in the place of an older one, of which it keeps what is not ours to know."""
+    """Replace a stored preset, preserving the unknown keys of the old one."""
     if not isinstance(old, dict):
         return new
     before, after = (_index_workers(one.get("workers")) for one in (old, new))
@@ -285,7 +283,7 @@ def _merge_preset(old: Any, new: dict[str, Any]) -> dict[str, Any]:
 
 
 def _index_workers(workers: Any) -> dict[tuple[str, int], Any]:
-    """Workers by their names and, where several have one, by which of these they are."""
+    """Index workers by name and, for workers of the same name, by position among them."""
     found: dict[tuple[str, int], Any] = {}
     for worker in workers if isinstance(workers, list | tuple) else ():
         name = str(worker.get("name", "")).casefold() if isinstance(worker, dict) else ""
@@ -308,16 +306,16 @@ def _validate_file(stored: dict[str, Any]) -> _PresetsFile:
 
 
 def _read_file(home: Path) -> dict[str, Any]:
-    """The file with all of its keys, those of others too."""
+    """Read the file with all of its keys, including unknown ones."""
     path = home / PRESETS_FILE
     try:
         stored: dict[str, Any] = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
         _validate_file(stored)
         return stored
     except FileNotFoundError:
-        return msgspec.to_builtins(_PresetsFile())  # type: ignore[no-any-return]  # of a struct it is a mapping
+        return msgspec.to_builtins(_PresetsFile())  # type: ignore[no-any-return]  # a struct becomes a dict
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
-        raise Mistake(f"{path} cannot be read as presets ({error}); mend it, or move it away to begin anew") from error
+        raise Mistake(f"{path} cannot be read as presets ({error}); fix it, or move it away to start over") from error
 
 
 def _write_file(home: Path, stored: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
-"""The agents of squads and presets: a lead for each team, and one agent for each of its members.
+"""The agents of squads and presets: a lead for each team, and an agent for each of its members.
 
-A lead goes by the team's name, and hides other agents as a file of that name would. Members give way:
-one whose name another agent has gets the lead's name in front, and keeps its own inside of the team.
+A lead has the team's name and shadows other agents, as a file of that name would. A member does not:
+if another agent has its name, the member is prefixed with the lead's name and keeps its own name
+only inside the team.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from .squad.charter import MAX_PROMPT_LENGTH, render_generic_charter
 from .squad.squad_folder import MAX_CONTEXT_LENGTH, SQUAD_FOLDER, TEAM_FILE
 
 DEFAULT_AGENT_TOOLS = ("read_file", "glob", "grep", "git_diff", "ask_person", "report_status")
-"""What an agent is offered whose file names no tools."""
+"""The tools of an agent whose file names none."""
 
 DEFAULT_WORKER_TOOLS = (*DEFAULT_AGENT_TOOLS, "write_file", "edit_file", "bash", "run_checks")
-"""What a worker is offered whose team names no tools for it: a team is made of those who do the work."""
+"""The tools of a worker whose team names none for it. Members do the work, so they can write and run commands."""
 
 MODES_WITHOUT_TASKS = ("broadcast", "sequential", "discuss")
-"""Modes in which members get the request itself, so that what the team shares has to stand in their prompts."""
+"""Modes in which members get the request itself, so their prompts must contain the shared context."""
 
 LEAD_PROMPT = (
     "You lead the team {name}. Give each part of a request to the member whose role fits it best, "
@@ -46,7 +47,7 @@ _MODEL = re.compile(r"[\w.:/@+-]+")
 
 
 class TeamAgents(NamedTuple):
-    """What a place of teams brings to the roster, and what is to be said about it; `broken` are leads by name."""
+    """The agents of one source of teams, with diagnostics; `broken` has leads that cannot be used, by name."""
 
     agents: tuple[Agent, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -54,14 +55,14 @@ class TeamAgents(NamedTuple):
 
 
 class TeamAgentsBySource(NamedTuple):
-    """What the person's presets and the repository's squad bring."""
+    """The agents of the user's presets and of the repository's squad."""
 
     from_presets: TeamAgents
     from_squad: TeamAgents
 
 
 class _TeamLocation(NamedTuple):
-    """Where a team is kept, and the name of its lead. `hidden` are members whom those of the same team hide."""
+    """Where a team is stored, and the name of its lead. `hidden` are members shadowed by the squad of the same name."""
 
     source: Source
     path: str
@@ -70,7 +71,7 @@ class _TeamLocation(NamedTuple):
 
 
 def load_team_agents(repo: Path | None, home: Path, taken: Collection[str]) -> TeamAgentsBySource:
-    """The agents of all teams; `taken` are the names that agents of files have. Reads, and runs nothing."""
+    """Load the agents of all teams; `taken` are the names of agents from files. Only reads files, runs nothing."""
     names = {*taken}
     entries, diagnostics = _load_presets(home)
     leads = _name_leads(entries)
@@ -80,7 +81,7 @@ def load_team_agents(repo: Path | None, home: Path, taken: Collection[str]) -> T
 
 
 def _load_squad_agents(repo: Path, names: set[str]) -> TeamAgents:
-    """The agents of the repository's squad; `names` gets theirs."""
+    """Load the agents of the repository's squad and add their names to `names`."""
     found = discover_with_notices(repo)
     if found.team is None:
         return TeamAgents(diagnostics=_make_notices(found.notices, SQUAD_FOLDER))
@@ -97,7 +98,7 @@ def _load_squad_agents(repo: Path, names: set[str]) -> TeamAgents:
 
 
 def _load_presets(home: Path) -> tuple[tuple[Preset | InvalidPreset, ...], tuple[Diagnostic, ...]]:
-    """The presets, and what is wrong with their file."""
+    """Load the presets, with diagnostics about their file."""
     path = format_path(home / presets.PRESETS_FILE)
     try:
         found = presets.load_presets(home)
@@ -111,7 +112,7 @@ def _load_presets(home: Path) -> tuple[tuple[Preset | InvalidPreset, ...], tuple
 
 
 def _name_leads(entries: Iterable[Preset | InvalidPreset]) -> list[str]:
-    """The names of the presets' leads, each its own."""
+    """Return a unique lead name for each preset."""
     found: list[str] = []
     for preset in entries:
         found.append(_make_unique_name(to_agent_name(preset.name) or DEFAULT_LEAD_NAME, found))
@@ -126,7 +127,7 @@ def _build_preset_agents(
     file_diagnostics: tuple[Diagnostic, ...],
     from_squad: TeamAgents,
 ) -> TeamAgents:
-    """The agents of presets. Of one that the repository's squad hides, the members are hidden with it."""
+    """Build the agents of presets. If the squad shadows a preset, it also shadows the preset's members."""
     agents: list[Agent] = []
     broken: dict[str, tuple[Diagnostic, ...]] = {}
     diagnostics = [*file_diagnostics]
@@ -148,7 +149,7 @@ def _build_preset_agents(
 
 
 def _truncate_preset(preset: Preset) -> Preset:
-    """A preset; of one that is kept as a squad, too, no more is used of its texts than of the squad's."""
+    """Truncate the texts of a preset that is also stored as a squad, as those of the squad are."""
     if not preset.source:
         return preset
     return structs.replace(
@@ -160,7 +161,7 @@ def _truncate_preset(preset: Preset) -> Preset:
 
 
 def _build_team_agents(preset: Preset, location: _TeamLocation, names: set[str]) -> TeamAgents:
-    """The lead of a team and its members; `names` gets those of the members."""
+    """Build a team's lead and members, and add the members' names to `names`."""
     diagnostics: list[Diagnostic] = []
     listed: list[Member] = []
     agents: list[Agent] = []
@@ -169,7 +170,7 @@ def _build_team_agents(preset: Preset, location: _TeamLocation, names: set[str])
         name = own
         if own in (others := names - location.hidden | {agent.name for agent in agents}):
             name = _make_unique_name(to_agent_name(f"{location.lead}-{own}"), others)
-            message = f"another agent is called {own}, so that {own} of {location.lead} is the agent {name}"
+            message = f"another agent is called {own}, so {own} of {location.lead} is available as {name}"
             diagnostics.append(Diagnostic(severity="notice", path=location.path, key="members", message=message))
         names.add(name)
         agents.append(
@@ -191,7 +192,7 @@ def _build_team_agents(preset: Preset, location: _TeamLocation, names: set[str])
 
 
 def _build_member(own: str, agent: Agent, preset: Preset, location: _TeamLocation) -> Member:
-    """A member in the lead's list, by its own name."""
+    """Build the entry for a member in the lead's team."""
     refers = f"user:{agent.name}" if agent.name in location.hidden else agent.name
     prompt = ""
     if preset.shared_context and preset.mode in MODES_WITHOUT_TASKS:
@@ -226,28 +227,28 @@ def _build_lead(preset: Preset, location: _TeamLocation, members: Sequence[Membe
 
 
 def _join_first_names(names: Sequence[str]) -> str:
-    """The names, the first ones where there are many."""
+    """Join the names; of many, only the first ones."""
     if len(names) > MAX_NAMES_SHOWN:
         names = [*names[: MAX_NAMES_SHOWN - 1], f"{len(names) - MAX_NAMES_SHOWN + 1} more"]
     return join_words(names) or "nobody"
 
 
 def _check_model(text: str, who: str, location: _TeamLocation, diagnostics: list[Diagnostic]) -> str:
-    """The model that is named; none where that is not the name of one."""
+    """Return the model name, or an empty string with a warning if it is invalid."""
     if not text or is_model_name(text):
         return text
-    message = f"{who} prefers the model {quote_text(text)}, which is none; it thinks with the default"
+    message = f"{who} names the invalid model {quote_text(text)}; using the default model"
     diagnostics.append(Diagnostic(severity="warning", path=location.path, message=message))
     return ""
 
 
 def is_model_name(text: str) -> bool:
-    """Whether `text` can be the name of a model, whatever models there are."""
+    """Return whether `text` is a valid model name, whether or not the model exists."""
     return _MODEL.fullmatch(text) is not None
 
 
 def _make_unique_name(name: str, taken: Collection[str]) -> str:
-    """`name`, with a number where it is taken, and not too long."""
+    """Return `name`, with a number appended if it is taken, shortened to the maximum length."""
     number, free = 1, name
     while free in taken:
         number += 1

@@ -1,7 +1,7 @@
-"""Where a team is defined, and saving, changing and deleting it there.
+"""Team definitions: finding where a team is stored, and saving, changing and deleting it there.
 
-A team is a squad's folder, a preset, or agent files. Squads and presets are written here; agent files
-are the person's own text, and stay as they are. Whoever calls this has asked the person.
+A team is stored as a squad's folder, a preset, or agent files. Only squads and presets are written;
+agent files are the user's own text and are never changed. Callers ask the user for confirmation first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PLAIN_OPTIONS = ("worktrees", "max_iterations")
 
 
 class TeamDefinition(NamedTuple):
-    """A team that there is: its lead, its members as agents, and where it is kept."""
+    """A stored team: its lead, its members as agents, and where it is stored."""
 
     lead: Agent
     members: tuple[Agent, ...]
@@ -43,26 +43,26 @@ class TeamDefinition(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The team's own name, as it was given."""
+        """The team's name as the user wrote it."""
         return self.lead.display_name or self.lead.name.rpartition(":")[2]
 
     def as_preset(self) -> Preset:
-        """The team as a preset. Raises Mistake where its agent files say more than a preset can."""
+        """Return the team as a preset. Raise Mistake if its agent files have keys that a preset cannot hold."""
         return self.preset if self.preset is not None else preset_from_agents(self.lead, self.members)
 
 
 def is_team(agent: Agent) -> bool:
-    """Whether an agent has others work: it leads them, or sends the request to one of them."""
+    """Return whether an agent leads a team or is a router."""
     return agent.team is not None or agent.router is not None
 
 
 def find_team(name: str, roster: Roster, *, repo: Path, home: Path) -> TeamDefinition:
-    """The team of that name, which may also be written as people write it. Raises Mistake where there is none."""
+    """Find a team by its name or display name. Raise Mistake if there is none."""
     lead = _find_lead(name, roster)
     if lead.team is None:
         if lead.router is not None:
-            raise Mistake(f"{lead.name} is a router and has no members; podium graph {lead.name} shows where it leads")
-        raise Mistake(f"{lead.name} is an agent and leads no team; podium teams lists those that do")
+            raise Mistake(f"{lead.name} is a router and has no members; podium graph {lead.name} shows its routes")
+        raise Mistake(f"{lead.name} is an agent without a team; podium teams lists the teams")
     members = tuple(roster.get(member.agent) for member in lead.team.members)
     if lead.source == "user" and lead.path == format_path(home / presets.PRESETS_FILE):
         written = lead.display_name or lead.name.rpartition(":")[2]
@@ -78,11 +78,11 @@ def _find_lead(name: str, roster: Roster) -> Agent:
     if roster.resolve_name(name) is not None:
         return roster.get(name)
     teams = sorted(agent.name for agent in roster.agents.values() if is_team(agent))
-    raise Mistake(f"there is no team {quote_text(name)}; {suggest_names(name, teams)}")
+    raise Mistake(f"team {quote_text(name)} not found; {suggest_names(name, teams)}")
 
 
 def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
-    """A team of agent files as a preset that has all of it."""
+    """Convert a team of agent files to a preset. Raise Mistake if a preset cannot hold all of it."""
     assert lead.team is not None
     _refuse_extra_keys(lead, lead, LEAD_KEYS)
     own = {*CONTEXT_FIELDS, *PLAIN_OPTIONS, *ModeOptions.__struct_fields__}
@@ -120,29 +120,29 @@ def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
 
 
 def _refuse_extra_keys(lead: Agent, agent: Agent, allowed_keys: frozenset[str]) -> None:
-    # What has its default is left out by msgspec, so that these are the keys that somebody wrote.
+    # msgspec leaves out defaults, so these are the keys that the files set.
     if over := [key for key in msgspec.to_builtins(agent) if key not in allowed_keys]:
         raise _make_extra_keys_error(lead, agent, over)
 
 
 def _make_extra_keys_error(lead: Agent, agent: Agent, keys: list[str]) -> Mistake:
     return Mistake(
-        f"{lead.name} cannot be kept as a preset or a squad, because {agent.path or agent.name} has "
+        f"{lead.name} cannot be saved as a preset or a squad: {agent.path or agent.name} has "
         f"{join_words(keys)}, "
-        "which only agent files can say; copy the agent files instead"
+        "which only agent files support; copy the agent files instead"
     )
 
 
 def squad_team_from_preset(preset: Preset, repo: Path) -> squad.Team:
-    """A preset as a squad's folder in this repository holds it."""
-    # A copy of what once stood here knows nothing of what was written here since, and so empties nothing.
+    """Convert a preset to a squad team of this repository."""
+    # A copy of this repository's own squad may be older than the files, so saving it must not empty them.
     source = Path(preset.source) if preset.source and Path(preset.source).parent != repo.absolute() else None
     context = preset.shared_context, preset.routing_context
     return squad.Team(preset.name, preset.mode, preset.to_members(), *context, source)
 
 
 def list_preset_only_settings(preset: Preset) -> list[str]:
-    """What of a preset a squad's folder has no place for, in words."""
+    """Name the settings of a preset that a squad's folder cannot store."""
     is_own = preset.lead_prompt not in ("", LEAD_PROMPT.format(name=preset.name))
     said = {
         "the lead's prompt": is_own,
@@ -156,11 +156,11 @@ def list_preset_only_settings(preset: Preset) -> list[str]:
 
 
 def save_team(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> Path | None:
-    """Keep a team as the person's own and, with a repository, as its squad; gives the squad's folder.
+    """Save a team as a preset and, with a repository, as its squad. Return the squad's folder.
 
-    `team` is the same team as it was read from a folder, where it was.
+    `team` is the same team as read from a squad's folder, if it was.
     """
-    presets.load_presets(home)  # what is wrong with that file is told before anything is written
+    presets.load_presets(home)  # raises before anything is written
     presets.check_preset(preset)
     folder = None if repo is None else squad.write(team or squad_team_from_preset(preset, repo), repo)
     presets.save_preset(home, preset if folder is None else structs.replace(preset, source=str(folder)))
@@ -168,26 +168,26 @@ def save_team(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team
 
 
 def delete_team(found: TeamDefinition, *, repo: Path, home: Path) -> None:
-    """Take a squad's folder or a preset away. Raises Mistake for every other team."""
+    """Delete a squad's folder or a preset. Raise Mistake for any other team."""
     if found.squad is not None:
         squad.delete(found.squad, repo)
     elif found.kind == "preset":
         presets.delete_preset(home, found.name)
     elif found.kind == "built-in":
-        raise Mistake(f"{found.lead.name} ships with Podium and stays; a team of your own of that name hides it")
+        raise Mistake(f"{found.lead.name} is built in and cannot be deleted; save a team of that name to replace it")
     else:
-        raise Mistake(f"{found.lead.name} is the agent file {found.lead.path}; delete that file yourself")
+        raise Mistake(f"{found.lead.name} is defined in {found.lead.path}; delete that file yourself")
 
 
 def change_team_member(
     found: TeamDefinition, member: str, *, repo: Path, home: Path, model: str | None = None, prompt: str | None = None
 ) -> TeamKind:
-    """Give a member another model or prompt, and say where that is kept; a built-in team becomes a preset."""
+    """Change a member's model or prompt. Return where that is stored; a built-in team becomes a preset."""
     place = _find_member_index(found, member)
     changes: dict[str, str] = {key: value for key, value in (("model", model), ("prompt", prompt)) if value is not None}
     if found.kind == "files":
         path = found.members[place].path
-        raise Mistake(f"{member} of {found.lead.name} is the agent file {path}; change {join_words([*changes])} there")
+        raise Mistake(f"{member} of {found.lead.name} is defined in {path}; change {join_words([*changes])} there")
     if found.squad is None:
         presets.save_preset(home, _replace_worker(found.as_preset(), place, changes))
         return "preset"
@@ -212,11 +212,11 @@ def _replace_member(team: squad.Team, place: int, changes: Mapping[str, str]) ->
 
 
 def _find_member_index(found: TeamDefinition, member: str) -> int:
-    """Which of the members is meant, by its name in the team or on the roster."""
+    """Return the index of a member, given by its name in the team or on the roster."""
     assert found.lead.team is not None
     names = [one.name or one.agent.rpartition(":")[2] for one in found.lead.team.members]
     for known in (names, [one.agent for one in found.lead.team.members]):
         for wanted in (member, to_agent_name(member)):
             if wanted in known:
                 return known.index(wanted)
-    raise Mistake(f"{found.lead.name} has no member {quote_text(member)}; {suggest_names(member, sorted(names))}")
+    raise Mistake(f"member {quote_text(member)} not found in {found.lead.name}; {suggest_names(member, sorted(names))}")

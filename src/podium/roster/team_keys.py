@@ -1,4 +1,4 @@
-"""The `team:` of an agent's file: who works with the lead, in which mode, and the mode's own keys."""
+"""The keys under `team:` in an agent's file: the members, the mode and the options of the mode."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ MEMBER_KEYS = ("agent", "name", "role", "capabilities", "model", "prompt")
 
 
 def make_choice_reader(*words: str) -> Callable[[ValueReader], str]:
-    """A reader for one of `words`."""
+    """Return a reader that accepts one of `words`."""
     return partial(ValueReader.read_choice, words=words)
 
 
 def read_text_mapping(reader: ValueReader) -> dict[str, str]:
-    """A mapping of names to texts."""
+    """Read a mapping of names to strings."""
     if not isinstance(reader.node, MappingNode):
-        reader.report_expected("a mapping of names to texts")
+        reader.report_expected("a mapping of names to strings")
     return {key: item.read_text() for key, item in reader.iter_entries()}
 
 
 def read_commands(reader: ValueReader) -> list[str]:
-    """A list of commands, or one."""
+    """Read one command or a list of commands."""
     return list(reader.read_texts())
 
 
@@ -61,7 +61,7 @@ SPELLINGS = {"terminationMode": "termination", "termination_mode": "termination"
 
 
 def read_team(reader: ValueReader) -> Team:
-    """The team as written; without a mode it discusses when it says how a discussion ends, else it orchestrates."""
+    """Read a team. The default mode is `discuss` with `termination` or `max_rounds`, else `orchestrate`."""
     fields = reader.read_fields(KEYS, also=SPELLINGS)
     options = {key: read(fields[key]) for key, read in OPTION_READERS.items() if key in fields}
     default = "discuss" if {"termination", "max_rounds"} & set(options) else "orchestrate"
@@ -76,7 +76,7 @@ def read_team(reader: ValueReader) -> Team:
 
 
 def read_members(reader: ValueReader) -> tuple[Member, ...]:
-    """Names, or mappings that say what the team changes about an agent."""
+    """Read members, given as names or as mappings with what the team changes about an agent."""
     if isinstance(reader.node, ScalarNode):
         return tuple(Member(agent=name) for name in reader.read_agent_names())
     if not isinstance(reader.node, ListNode):
@@ -86,12 +86,12 @@ def read_members(reader: ValueReader) -> tuple[Member, ...]:
 
 
 def read_member(reader: ValueReader) -> Member:
-    """One member, by name or in full."""
+    """Read one member, given as a name or a mapping."""
     if not isinstance(reader.node, MappingNode):
         return Member(agent=reader.read_agent_name())
     fields = reader.read_fields(MEMBER_KEYS)
     if "agent" not in fields:
-        reader.add_error("this member names no agent; agent: NAME would be right")
+        reader.add_error("this member has no agent; add agent: NAME")
     return Member(
         agent=fields["agent"].read_agent_name() if "agent" in fields else "",
         name=fields["name"].read_single_line() if "name" in fields else "",

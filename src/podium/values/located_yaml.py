@@ -97,18 +97,18 @@ def to_plain_value(node: LocatedNode) -> Any:
 
 
 def describe_node(node: LocatedNode) -> str:
-    """Describe the value that was found, as the first clause of an error message."""
+    """Describe a value for the end of a sentence: `expected a string, got a list`."""
     if isinstance(node, ListNode):
-        return "got a list"
+        return "a list"
     if isinstance(node, MappingNode):
-        return "got a mapping"
+        return "a mapping"
     if node.kind == "nothing":
-        return "got no value"
+        return "no value"
     if node.kind == "text":
-        return f"{quote_text(node.raw)} is text"
+        return f"the string {quote_text(node.raw)}"
     if node.kind == "flag":
-        return f"{node.raw} reads as {'true' if node.value else 'false'}"
-    return f"{truncate_text(node.raw)} reads as a {'date' if node.kind == 'date' else 'number'}"
+        return f"the boolean {node.raw}"
+    return f"the {'date' if node.kind == 'date' else 'number'} {truncate_text(node.raw)}"
 
 
 def quote_text(text: str) -> str:
@@ -167,8 +167,8 @@ def parse_yaml_mapping(text: str, *, first_line: int = 1, loader: type = LOADER)
     if not documents or (isinstance(documents[0], ScalarNode) and documents[0].kind == "nothing"):
         return MappingNode(line=first_line, fields={})
     if not isinstance(documents[0], MappingNode):
-        right = "expected keys with values, such as KEY: VALUE"
-        raise MalformedText(f"{describe_node(documents[0])}; {right}", line=documents[0].line)
+        right = "keys with values such as KEY: VALUE"
+        raise MalformedText(f"expected {right}, got {describe_node(documents[0])}", line=documents[0].line)
     return documents[0]
 
 

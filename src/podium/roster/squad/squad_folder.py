@@ -1,7 +1,7 @@
-"""A squad's folder: found, read as data, and turned into a team.
+"""Finding a squad's folder and reading it as a team.
 
-Only files of the folder itself are read, by names that we know or that its own listing gives:
-nothing that stands in a file leads to another one, and a link that leaves the repository is refused.
+Only files of the folder itself are read, by known names or by names from a directory listing. A
+file's content never names another file to read, and a link out of the repository is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .team_file import find_mode_lines, parse_mode, parse_team
 SQUAD_FOLDER = ".squad"
 LEGACY_SQUAD_FOLDER = ".ai-team"
 BACKUP_SUFFIX = ".before"
-"""What is added to a folder's name while it is replaced, where a system cannot do that in one step."""
+"""Suffix of the old folder while it is replaced, on systems that cannot exchange folders atomically."""
 MAX_CONTEXT_LENGTH = 8000
 TEAM_FILE, CHARTER_FILE, DECISIONS_FILE, ROUTING_FILE, AGENTS_FOLDER = (
     "team.md",
@@ -35,26 +35,26 @@ TEAM_FILE, CHARTER_FILE, DECISIONS_FILE, ROUTING_FILE, AGENTS_FOLDER = (
 
 
 class Discovery(Struct, frozen=True):
-    """The team of a repository, if it has one, and what to tell where a squad is there that cannot be read."""
+    """The team of a repository, if it has one, and notices about a squad that cannot be read."""
 
     team: Team | None
     notices: tuple[str, ...]
 
 
 class SquadWorker(NamedTuple):
-    """A member, and the name of its folder in `agents` where it has one."""
+    """A member, and the name of its folder in `agents` if it has one."""
 
     member: Member
     folder_name: str | None
 
 
 def discover(path: Path) -> Team | None:
-    """The team of the repository at `path`, which may also be the squad's own folder."""
+    """Return the team of the repository at `path`, which may also be the squad's own folder."""
     return discover_with_notices(path).team
 
 
 def discover_with_notices(path: Path) -> Discovery:
-    """The team of a repository, or why a squad that is there gives none."""
+    """Return the team of a repository, with notices; without a team, the notices say why a squad cannot be read."""
     path = Path(path).absolute()
     repo, names = (
         (path.parent, [path.name])
@@ -70,12 +70,12 @@ def discover_with_notices(path: Path) -> Discovery:
         except UnreadableFile as error:
             notices.append(str(error))
         except OSError as error:
-            notices.append(f"{format_path(folder, repo=repo)} cannot be looked into: {error.strerror or error}")
+            notices.append(f"{format_path(folder, repo=repo)} cannot be read: {error.strerror or error}")
     return Discovery(None, tuple(notices))
 
 
 def with_full_texts(team: Team) -> Team:
-    """A team that was read from a folder, with all of the texts of which only the beginning is used."""
+    """Return a team that was read from a folder, with its truncated texts replaced by the full ones."""
     if team.source is None:
         return team
     folder, repo = locate_squad_folder(team.source), team.source.parent
@@ -98,7 +98,7 @@ def with_full_texts(team: Team) -> Team:
 
 
 def _read_charter_body(folder: Path, folder_name: str | None, repo: Path) -> str:
-    """The whole charter in a worker's folder."""
+    """Read the full charter in a worker's folder."""
     return (
         split_charter(_read_text_or_empty(folder / AGENTS_FOLDER / folder_name / CHARTER_FILE, repo)).body
         if folder_name
@@ -107,7 +107,7 @@ def _read_charter_body(folder: Path, folder_name: str | None, repo: Path) -> str
 
 
 def _read_text_or_empty(path: Path, repo: Path) -> str:
-    """The text of a file; nothing where it cannot be read, of which the person was told when it was read first."""
+    """Return the text of a file, or an empty string if it cannot be read; the first read reported that."""
     try:
         return read_squad_file(path, repo) or ""
     except UnreadableFile:
@@ -115,13 +115,13 @@ def _read_text_or_empty(path: Path, repo: Path) -> str:
 
 
 def locate_squad_folder(folder: Path) -> Path:
-    """The folder, or where it is kept while a save that was cut short has it out of its place."""
+    """Return the folder, or its backup if an interrupted save left only that."""
     before = folder.with_name(f"{folder.name}{BACKUP_SUFFIX}")
     return before if before.is_dir() and not folder.exists() else folder
 
 
 def _read_team(folder: Path, repo: Path) -> Team | None:
-    """The team in a folder."""
+    """Read the team in a folder; None without members."""
     text = read_squad_file(folder / TEAM_FILE, repo)
     if text is None:
         return None
@@ -133,8 +133,7 @@ def _read_team(folder: Path, repo: Path) -> Team | None:
     words = find_mode_lines(split_lines(text))
     if words and not any(parse_mode(word) for _, word in words):
         notices.append(
-            f"{format_path(folder / TEAM_FILE, repo=repo)} has the mode {words[0][1]}, which is none; "
-            "it works as reflect"
+            f"{format_path(folder / TEAM_FILE, repo=repo)} has the unknown mode {words[0][1]}; using reflect"
         )
     return Team(
         name=found.name or repo.name or "Team",
@@ -148,7 +147,7 @@ def _read_team(folder: Path, repo: Path) -> Team | None:
 
 
 def read_workers(folder: Path, repo: Path, text: str, notices: list[str]) -> list[SquadWorker]:
-    """The workers whom `team.md` lists, or without a list those who have a charter, each name once."""
+    """Return the workers that `team.md` lists, or without a list those with a charter; no name appears twice."""
     folder_names = index_member_folders(folder, repo)
     listed = [one for one in parse_team(text).members if is_worker(one.name, one.status)]
     if not parse_team(text).members:
@@ -162,7 +161,7 @@ def read_workers(folder: Path, repo: Path, text: str, notices: list[str]) -> lis
         name = make_member_key(member.name)
         if name in found:
             notices.append(
-                f"{format_path(folder / TEAM_FILE, repo=repo)} lists {member.name} twice; the first time counts"
+                f"{format_path(folder / TEAM_FILE, repo=repo)} lists {member.name} twice; using the first entry"
             )
             continue
         folder_name = folder_names.get(name)
@@ -174,7 +173,7 @@ def read_workers(folder: Path, repo: Path, text: str, notices: list[str]) -> lis
 
 
 def _merge_charter(listed: Member, charter: Charter | None, folder_name: str | None) -> Member:
-    """A listed member with what its charter adds; without one it is a generic worker."""
+    """Merge a listed member with its charter; without a charter it is a generic worker."""
     if charter is None:
         return Member(listed.name, listed.role or listed.name, status=listed.status)
     is_generic = folder_name is not None and charter.prompt == render_generic_charter(folder_name)
@@ -184,7 +183,7 @@ def _merge_charter(listed: Member, charter: Charter | None, folder_name: str | N
 
 
 def index_member_folders(folder: Path, repo: Path) -> dict[str, str]:
-    """The folders in `agents`, by the names of the agents that they are for."""
+    """Return the names of the folders in `agents`, by member key."""
     agents = folder / AGENTS_FOLDER
     if not agents.is_dir() or not is_inside(agents, repo):
         return {}
@@ -194,7 +193,7 @@ def index_member_folders(folder: Path, repo: Path) -> dict[str, str]:
 
 
 def read_squad_file(path: Path, repo: Path) -> str | None:
-    """The text of a file in the squad; None where there is none. Raises Unreadable with a whole sentence."""
+    """Return the text of a squad's file, or None if it does not exist. Raise UnreadableFile with a full sentence."""
     if not path.is_symlink() and not path.exists():
         return None
     try:
@@ -208,11 +207,11 @@ def _has_charter(folder: Path, folder_name: str) -> bool:
 
 
 def _read_charter(path: Path, repo: Path, notices: list[str]) -> Charter | None:
-    """The charter at `path`. One that cannot be read is like one that was shortened to nothing: we do not know it."""
+    """Read the charter at `path`. One that cannot be read counts as shortened to nothing, so it is not overwritten."""
     try:
         text = read_squad_file(path, repo)
     except UnreadableFile as error:
-        notices.append(f"{error}; its worker works without it")
+        notices.append(f"{error}; the worker runs without it")
         return Charter("", "", [], "", "", "", True)
     if text is None:
         return None
@@ -223,11 +222,11 @@ def _read_charter(path: Path, repo: Path, notices: list[str]) -> Charter | None:
 
 
 def _read_context(path: Path, repo: Path, notices: list[str]) -> str:
-    """What stands in a file that goes into prompts, up to its limit."""
+    """Read a file that goes into prompts, up to the maximum length."""
     try:
         text = normalise_text(read_squad_file(path, repo) or "")
     except UnreadableFile as error:
-        notices.append(f"{error}; the team works without it")
+        notices.append(f"{error}; the team runs without it")
         return ""
     if len(text) > MAX_CONTEXT_LENGTH:
         notices.append(_format_truncation_notice(path, repo, MAX_CONTEXT_LENGTH))
@@ -235,6 +234,4 @@ def _read_context(path: Path, repo: Path, notices: list[str]) -> str:
 
 
 def _format_truncation_notice(path: Path, repo: Path, used: int) -> str:
-    return (
-        f"{format_path(path, repo=repo)} is long: its first {used:,} characters are used, and the file stays as it is"
-    )
+    return f"{format_path(path, repo=repo)} is long: only its first {used:,} characters are used; the file is unchanged"

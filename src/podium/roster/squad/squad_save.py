@@ -1,7 +1,7 @@
-"""Writing a team as a squad's folder, in which everything else stays as it is.
+"""Saving a team as a squad's folder, without touching anything else in it.
 
-A file is written only where it would read differently; what was shortened when it was read is
-never written back.
+A file is written only if its content would change. A text that was truncated on reading is never
+written back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_FOLDER_NAME_LENGTH = 60
 
 
 class MemberFolder(NamedTuple):
-    """Where a member is: the name of its folder, if it needs one, and whether it was on the team before."""
+    """A member, the name of its folder if it needs one, and whether `team.md` already listed it."""
 
     member: Member
     folder_name: str | None
@@ -46,10 +46,10 @@ class MemberFolder(NamedTuple):
 
 
 def write(team: Team, repo: Path) -> Path:
-    """Make `team` the squad of the repository; a crash leaves the old folder or the new one."""
+    """Save `team` as the repository's squad; a crash leaves the old folder or the new one. Return the folder."""
     repo = Path(repo).absolute()
     if not team.members:
-        raise Mistake(f"the team {team.name} has no members, so that there is nothing to save; add one")
+        raise Mistake(f"the team {team.name} has no members and cannot be saved; add a member")
     try:
         with lock_squads(repo):
             target = _resolve_target(repo)
@@ -72,18 +72,16 @@ def write(team: Team, repo: Path) -> Path:
 
 
 def delete(team: Team, repo: Path) -> None:
-    """Take a team's folder away, which has to be the repository's own squad. Whoever calls this has asked."""
+    """Delete a team's folder, which must be the repository's own squad. Callers ask the user first."""
     repo = Path(repo).absolute()
     folder = team.source
     if folder is None or folder.absolute().parent != repo or folder.name not in (SQUAD_FOLDER, LEGACY_SQUAD_FOLDER):
         raise Mistake(
-            f"the team {team.name} is not kept in {SQUAD_FOLDER} or {LEGACY_SQUAD_FOLDER} of {repo}, "
-            "and only these are deleted"
+            f"the team {team.name} is not stored in {SQUAD_FOLDER} or {LEGACY_SQUAD_FOLDER} of {repo}; "
+            "only teams stored there can be deleted"
         )
     if folder.is_symlink() or not folder.is_dir():
-        raise Mistake(
-            f"{folder.name} is no folder of the repository's own, so that it is not deleted; remove it yourself"
-        )
+        raise Mistake(f"{folder.name} is a link or not a folder, so it is not deleted; remove it yourself")
     try:
         with lock_squads(repo):
             delete_folder(folder)
@@ -92,12 +90,12 @@ def delete(team: Team, repo: Path) -> None:
 
 
 def _resolve_target(repo: Path) -> Path:
-    """The folder to write, where a link inside of the repository leads to it, too."""
+    """Return the folder to write, following a link inside the repository."""
     path = repo / SQUAD_FOLDER
     if not is_inside(path, repo):
-        raise Mistake(f"{SQUAD_FOLDER} leads out of the repository, where nothing is written; a folder would be right")
+        raise Mistake(f"{SQUAD_FOLDER} is outside the repository and is not written; replace the link with a folder")
     if path.exists() and not path.is_dir():
-        raise Mistake(f"{SQUAD_FOLDER} is a file, where a team's folder should be; move it away")
+        raise Mistake(f"{SQUAD_FOLDER} is a file, but must be a folder; move the file away")
     return path.resolve() if path.is_symlink() else path
 
 
@@ -106,7 +104,7 @@ def _is_squad_folder(folder: Path, repo: Path) -> bool:
 
 
 def _apply_team(team: Team, new: Path, repo: Path) -> None:
-    """Make the copied folder hold the team."""
+    """Write the team to the copied folder."""
     text = read_squad_file(new / TEAM_FILE, repo)
     before = read_workers(new, repo, text or "", []) if text is not None else []
     listed = {make_member_key(worker.member.name): worker.folder_name for worker in before}
@@ -125,7 +123,7 @@ def _apply_team(team: Team, new: Path, repo: Path) -> None:
 
 
 def _assign_folders(team: Team, listed: dict[str, str | None], folder_names: dict[str, str]) -> list[MemberFolder]:
-    """Where each member is to be; one that is new gets a name that nobody has."""
+    """Assign a folder to each member; a new member gets a unique name."""
     found: dict[int, MemberFolder] = {}
     taken: set[str] = set()
     for number, member in enumerate(team.members):
@@ -144,7 +142,7 @@ def _assign_folders(team: Team, listed: dict[str, str | None], folder_names: dic
 
 
 def _make_unique_name(name: str, taken: set[str]) -> str:
-    """The name, with a number where it is taken or belongs to the squad's own machinery."""
+    """Return the name, with a number appended if it is taken or reserved."""
     number, free = 1, name
     while free in taken or is_reserved(free):
         number += 1
@@ -153,7 +151,7 @@ def _make_unique_name(name: str, taken: set[str]) -> str:
 
 
 def _move_to_alumni(new: Path, folder_name: str) -> None:
-    """Put the folder of somebody who left with those of the others who did."""
+    """Move the folder of a removed member to the alumni."""
     alumni = _require_own_folder(new, AGENTS_FOLDER, ALUMNI)
     alumni.mkdir(exist_ok=True)
     name = folder_name
@@ -165,7 +163,7 @@ def _move_to_alumni(new: Path, folder_name: str) -> None:
 
 
 def _save_charter(member_folder: MemberFolder, team: Team, new: Path, repo: Path) -> None:
-    """Write a member's charter, unless it reads as it should."""
+    """Write a member's charter, unless it is up to date."""
     if member_folder.folder_name is None:
         return
     member, path = member_folder.member, new / AGENTS_FOLDER / member_folder.folder_name / CHARTER_FILE
@@ -187,7 +185,7 @@ def _save_charter(member_folder: MemberFolder, team: Team, new: Path, repo: Path
 
 
 def _choose_charter_body(member: Member, there: str | None, source: str | None, default: str) -> str | None:
-    """The text of a member's charter; None where we do not know it all, and so cannot write it."""
+    """Return the text of a member's charter; None if only part of it is known, so it cannot be written."""
     if not member.prompt and not member.shortened:
         return default
     for text in (there, source):
@@ -202,7 +200,7 @@ def _is_same_charter(text: str, body: str, member: Member) -> bool:
 
 
 def _save_context(name: str, context: str, team: Team, new: Path, repo: Path) -> None:
-    """Write a text for prompts, unless the file reads so already; a text that was taken away is emptied."""
+    """Write a context file, unless it is up to date; the file of a removed text is emptied."""
     try:
         there = read_squad_file(new / name, repo)
     except UnreadableFile:
@@ -215,15 +213,15 @@ def _save_context(name: str, context: str, team: Team, new: Path, repo: Path) ->
     if context and source[:MAX_CONTEXT_LENGTH] == context:
         context = source
     elif len(context) == MAX_CONTEXT_LENGTH and len(normalise_text(there or "")) > MAX_CONTEXT_LENGTH:
-        return  # the beginning of what stood there once
-    # A team that was never read from here does not know what it would take away.
+        return  # a truncated copy of an earlier version of this file
+    # A team that was not read from this folder may not know the text, so it must not empty the file.
     is_known = team.source is not None and team.source.absolute() in (repo / SQUAD_FOLDER, repo / LEGACY_SQUAD_FOLDER)
     if context or (there is not None and is_known):
         _write_squad_file(new / name, f"{context}\n" if context else "", new)
 
 
 def _read_source_file(team: Team, repo: Path, *parts: str) -> str | None:
-    """The whole text of a file in the folder that the team was read from."""
+    """Read a file of the folder that the team was read from, if that is another folder."""
     if team.source is None or team.source.absolute() == repo / SQUAD_FOLDER:
         return None
     try:
@@ -234,7 +232,7 @@ def _read_source_file(team: Team, repo: Path, *parts: str) -> str | None:
 
 def _save_team_file(team: Team, member_folders: Sequence[MemberFolder], new: Path) -> None:
     path = new / TEAM_FILE
-    # Read as bytes, since its lines may end in different ways, and those that stay should stay so.
+    # Read as bytes: line endings may be mixed, and unchanged lines keep theirs.
     text = path.read_bytes().decode("utf-8-sig") if path.exists() else ""
     lines = [
         MemberListing(
@@ -255,21 +253,21 @@ def _save_team_file(team: Team, member_folders: Sequence[MemberFolder], new: Pat
 
 
 def _write_squad_file(path: Path, text: str, new: Path) -> None:
-    """Write a file of the new folder, through no link."""
+    """Write a file of the new folder, without following links."""
     if len(text.encode()) > MAX_FILE_BYTES:
-        raise Mistake(f"{path.relative_to(new)} would have more than 1 MiB, which is not read again; shorten it")
+        raise Mistake(f"{path.relative_to(new)} would be larger than 1 MiB and could not be read again; shorten it")
     _require_own_folder(new, *path.relative_to(new).parts[:-1])
     write_new_file(path, text)
 
 
 def _require_own_folder(new: Path, *parts: str) -> Path:
-    """A folder of the new one, which has to be its own: what a link leads to is not ours to change."""
+    """Return a folder inside the new one. Raise Mistake if it is a link: the target is not ours to change."""
     path = new
     for part in parts:
         path = path / part
         if path.is_symlink():
             where = path.relative_to(new)
             raise Mistake(
-                f"{SQUAD_FOLDER}/{where} is a link, through which nothing is written; a folder would be right"
+                f"{SQUAD_FOLDER}/{where} is a link, and links are not followed when writing; replace it with a folder"
             )
     return path
