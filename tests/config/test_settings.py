@@ -217,10 +217,13 @@ def test_an_error_in_a_file_is_a_mistake_that_counts_the_others(home: Path) -> N
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("workers: 2\nmodel: antropic:claude\n", r"config\.yaml:2: model: there is no provider .* there is anthropic"),
+        (
+            "workers: 2\nmodel: antropic:claude\n",
+            r"config\.yaml:2: model: model provider .* not found; available: anthropic",
+        ),
         ("models:\n  a: b\n  b: a\n", r"config\.yaml:2: models\.a: the role a refers to itself \(a -> b -> a\)"),
-        ("models: {a: {model: openai, fallbacks: [zz:x]}}\n", r"config\.yaml:1: models\.a: there is no provider"),
-        ("providers:\n  opnai: {concurrent: 2}\n", r"config\.yaml:2: providers\.opnai\.concurrent: there is no prov"),
+        ("models: {a: {model: openai, fallbacks: [zz:x]}}\n", r"config\.yaml:1: models\.a: model provider"),
+        ("providers:\n  opnai: {concurrent: 2}\n", r"config\.yaml:2: providers\.opnai\.concurrent: model provider"),
     ],
 )
 def test_an_unknown_name_is_a_mistake_with_its_line(home: Path, text: str, sentence: str) -> None:
