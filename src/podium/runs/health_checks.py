@@ -59,7 +59,7 @@ def collect_facts(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
         settings, wrong = Settings.from_files(files, environ, repo), ""
     except Mistake as error:
         settings, wrong = Settings.from_files(SettingsFiles(), environ, repo), str(error)
-    yield Fact("podium", "fine", f"{__version__}, in {Path(__file__).parents[2]}")
+    yield Fact("podium", "fine", f"{__version__}, in {Path(__file__).parents[1]}")
     yield Fact("python", "fine", f"{platform.python_version()}, {sys.executable}")
     yield Fact("platform", "fine", f"{platform.system()} {platform.release()}, {platform.machine()}")
     yield check_settings(files, wrong)
