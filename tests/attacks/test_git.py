@@ -386,9 +386,9 @@ async def test_a_checkout_shaped_like_a_git_folder_is_not_taken_for_one(
 @pytest.mark.parametrize("folder", ["../{branch}", "../x/{branch}/y"])
 @pytest.mark.parametrize("name", [".git", ".GIT", ".git/hooks", "git~1"])
 async def test_no_worktree_is_called_like_gits_own_folder(worktrees: Worktrees, folder: str, name: str) -> None:
-    with pytest.raises(Mistake, match=r"name of a branch|a folder of git's own"):
+    with pytest.raises(Mistake, match=r"is not a valid branch name|in git's own folder"):
         await replace(worktrees, folder=folder).create(name)
-    with pytest.raises(Mistake, match=r"a folder of git's own"):
+    with pytest.raises(Mistake, match=r"in git's own folder"):
         replace(worktrees, folder=f"../{name}/{{branch}}").path_for("feat")
 
 
@@ -407,9 +407,9 @@ async def test_names_that_a_shell_or_git_would_act_on_are_only_text(
     for name in ("--upload-pack=x", "-b", "--exec=x"):
         with pytest.raises(Mistake, match=r"it looks like an option"):
             await worktrees.create(name)
-        with pytest.raises(Mistake, match=r"has no commit"):
+        with pytest.raises(Mistake, match=r"commit .* not found"):
             await worktrees.create("fine", base=name)
-        with pytest.raises(Mistake, match=r"no worktree has the branch"):
+        with pytest.raises(Mistake, match=r"no worktree for the branch"):
             await worktrees.remove(name)
     await run_every_git_call(worktrees, await worktrees.create(branch))
     await take_snapshot(repo)
@@ -432,7 +432,7 @@ async def test_what_was_approved_is_what_a_branch_moves_to(worktrees: Worktrees,
 
     with pytest.raises(Mistake, match=r"is not what was approved for main"):
         await advance_branch(worktrees.repository, "main", old=old, new=pushed, tree=tree)
-    with pytest.raises(Mistake, match=r"does not contain what main has"):
+    with pytest.raises(Mistake, match=r"does not contain all commits of main"):
         await advance_branch(worktrees.repository, "main", old=old, new=unrelated, tree=tree)
     assert await read_git_output(repo, "rev-parse", "main") == old
 

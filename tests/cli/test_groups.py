@@ -255,7 +255,7 @@ def test_the_person_is_asked_before_a_team_is_deleted(desk: Desk, key: str, code
     [
         (("pin", "lbi"), "there is no group or run 'lbi'; did you mean 'lib'? podium group list lists the groups"),
         (("pin", "zzz"), "there is no group or run 'zzz'; podium group list lists the groups"),
-        (("delete", "default"), "the group 'default' stays"),
+        (("delete", "default"), "the group 'default' cannot be deleted"),
         (("move", "zzz", "lib"), "there is no run 'zzz'; podium ps lists the runs"),
         (("rename", "lib", ""), "the name is empty; give one with visible characters"),
         (("rename", "lib", "\x1b[31mred"), "contains unprintable characters"),

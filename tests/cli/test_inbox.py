@@ -144,10 +144,10 @@ def test_audit_shows_every_action_with_its_approval(parked_desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("approve", "zzz"), "nothing called 'zzz' waits for you"),
+        (("approve", "zzz"), "no open request matches 'zzz'"),
         (("approve", "zzz", "--run", "--always"), "--run and --always exclude each other"),
         (("deny", "zzz", "--pause", "--stop"), "either paused or stopped"),
-        (("answer", "zzz", "x"), "nothing called 'zzz' waits for you"),
+        (("answer", "zzz", "x"), "no open request matches 'zzz'"),
     ],
 )
 def test_bad_input_gets_one_sentence(parked_desk: Desk, arguments: tuple[str, ...], words: str) -> None:

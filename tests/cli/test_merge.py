@@ -170,7 +170,7 @@ def test_without_a_commit_there_is_nothing_to_merge_onto(desk: Desk) -> None:
     said = desk.run_podium("merge", "--all")
 
     assert said.returncode == 2
-    assert said.stderr == f"podium: {desk.repo} has no commits yet, so that there is no branch; commit first\n"
+    assert said.stderr == f"podium: {desk.repo} has no commits yet, so it has no branches; commit first\n"
 
 
 async def test_changes_of_the_persons_own_are_not_touched(lab: WorkerLab) -> None:

@@ -103,7 +103,7 @@ def test_an_id_that_fits_several_runs_lists_them(desk: Desk) -> None:
     said = desk.invoke("show", twin)
 
     assert said.exit_code == 2
-    assert f"{twin!r} is the beginning of several runs" in said.stderr
+    assert f"{twin!r} matches several runs" in said.stderr
     assert all(run.id in said.stderr for run in desk.runs() if run.id.startswith(twin))
 
 

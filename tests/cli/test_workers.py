@@ -67,7 +67,7 @@ async def test_wait_starts_a_commander_for_queued_workers(lab: WorkerLab) -> Non
     one = await invoke_podium_json(lab, "workers", "status", "feat/a")
     assert (one["files"], one["added"], one["answer"]) == (["new.txt"], 2, "written")
     cleaned = (await invoke_podium(lab, "workers", "cleanup", "--dry-run")).stdout
-    assert cleaned == f"kept: feat/a in {lab.worktree_path('feat/a')}: it has 1 commit that is not merged\n"
+    assert cleaned == f"kept: feat/a in {lab.worktree_path('feat/a')}: it has 1 unmerged commit\n"
 
 
 async def test_a_commander_whose_workers_have_not_begun_is_waited_for_and_no_other_is_started(lab: WorkerLab) -> None:
@@ -172,7 +172,7 @@ async def test_a_message_is_sent_to_a_worker_by_its_branch(lab: WorkerLab) -> No
 
     assert f"nobody works on run {run} now" in first.stderr
     assert f"nobody works on run {run} now" in named.stderr
-    assert "there is no run 'feat'" in nobody.stderr
+    assert "run 'feat' not found" in nobody.stderr
 
 
 async def test_a_worker_is_paused_limited_and_stopped_by_its_branch(lab: WorkerLab) -> None:
@@ -188,7 +188,7 @@ async def test_a_worker_is_paused_limited_and_stopped_by_its_branch(lab: WorkerL
     assert f"run {first} now: turns=7 will hold" in limited.stderr
     assert f"run {second} has ended (cancelled)" in stopped.stderr
     assert f"run {first} has ended (cancelled)" in ended.stderr
-    assert "there is no run 'feat/z'" in (await invoke_podium(lab, "stop", "feat/z")).stderr
+    assert "run 'feat/z' not found" in (await invoke_podium(lab, "stop", "feat/z")).stderr
 
 
 async def test_a_worker_that_was_cancelled_just_before_it_was_to_go_on_stays_so(lab: WorkerLab) -> None:

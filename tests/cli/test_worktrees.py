@@ -55,7 +55,7 @@ def test_outside_of_a_repository_it_says_what_would_help(desk: Desk, tmp_path: P
     said = desk.invoke("worktrees", "--repo", str(tmp_path / "plain"))
 
     assert said.exit_code == 2
-    assert "is not in a git repository; git init makes one" in said.stderr
+    assert "is not in a git repository; git init creates one" in said.stderr
 
 
 def test_the_list_shows_the_status_of_each_worktree(
@@ -93,8 +93,8 @@ def test_cleanup_prints_a_line_for_each_worktree_and_a_dry_run_removes_nothing(
     assert clean.path.exists()
     done = desk.invoke("worktrees", "cleanup").stdout
 
-    kept = f"kept: dirty in {dirty.path}: it has 1 new file that is not committed"
-    why = f"clean in {clean.path}: all of it is committed and merged"
+    kept = f"kept: dirty in {dirty.path}: it has 1 untracked file"
+    why = f"clean in {clean.path}: everything is committed and merged"
     assert tried.splitlines() == [f"would be removed: {why}", kept]
     assert done.splitlines() == [f"removed: {why}", kept]
     assert (clean.path.exists(), dirty.path.exists()) == (False, True)
@@ -122,12 +122,12 @@ def test_remove_refuses_work_and_with_force_saves_it(desk: Desk, make_worktree: 
 
     refused = desk.run_podium("worktrees", "remove", "feat/a")
     assert refused.returncode == 2
-    assert "has 1 new file that is not committed; commit and merge them, or remove it with --force" in refused.stderr
+    assert "has 1 untracked file; commit and merge them, or remove it with --force" in refused.stderr
     assert checkout.path.exists()
     forced = desk.run_podium("worktrees", "remove", "feat/a", "--force")
 
     assert forced.returncode == 0
-    command = forced.stdout.partition("its work is saved, and ")[2].partition(" brings it back")[0]
+    command = forced.stdout.partition("its work is saved, and ")[2].partition(" restores it")[0]
     subprocess.run(command.split(), cwd=desk.repo, check=True, capture_output=True)
     assert (desk.repo / "new.txt").read_text() == "work\n"
 
@@ -136,7 +136,7 @@ def test_an_unknown_worktree_cannot_be_removed(desk: Desk, make_worktree: Callab
     said = desk.invoke("worktrees", "remove", "nothing")
 
     assert said.exit_code == 2
-    assert said.stderr == "podium: no worktree has the branch 'nothing'; there is none\n"
+    assert said.stderr == "podium: no worktree for the branch 'nothing'; there are no worktrees\n"
 
 
 def test_a_name_that_would_act_on_the_terminal_does_not(desk: Desk, make_worktree: Callable[..., Checkout]) -> None:
@@ -159,10 +159,10 @@ def test_the_list_ends_with_the_disk_usage_and_the_quota(desk: Desk, make_worktr
     beyond = desk.invoke("worktrees").stdout.splitlines()[-1]
     told = json.loads(desk.invoke("worktrees", "--json").stdout)
 
-    assert free == "the worktrees of workers take 3 MB"
-    assert within == "the worktrees of workers take 3 MB of the 4 MB that worktrees.quota allows"
+    assert free == "the worktrees of workers use 3 MB"
+    assert within == "the worktrees of workers use 3 MB of the 4 MB that worktrees.quota allows"
     assert beyond == (
-        "the worktrees of workers take 3 MB of the 2 MB that worktrees.quota allows; no more are made; "
+        "the worktrees of workers use 3 MB of the 2 MB that worktrees.quota allows; no more are made; "
         "podium worktrees cleanup makes room, and a higher quota would do as well"
     )
     assert (told["taken"] // 1_000_000, told["quota"], told["reached"]) == (3, 2_000_000, True)

@@ -153,11 +153,11 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
         ),
         (
             "worktrees:\n  folder: ../same\n",
-            ":2: worktrees.folder: '../same' is the same folder for every worktree; one with {branch} in it would be",
+            ":2: worktrees.folder: '../same' is the same folder for every worktree; use a pattern that contains",
         ),
         (
             "worktrees:\n  folder: ../{name}-{branch}\n",
-            ":2: worktrees.folder: '../{name}-{branch}' has {name} in it, which stands for nothing; {repo} and",
+            ":2: worktrees.folder: '../{name}-{branch}' contains {name}, which is not a field; use {repo} and",
         ),
         (
             "worktrees:\n  folder: trees/{branch}\n",
@@ -165,7 +165,7 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
         ),
         (
             "worktrees:\n  folder: .git/{branch}\n",
-            ":2: worktrees.folder: '.git/{branch}' would be in a folder of git's own",
+            ":2: worktrees.folder: '.git/{branch}' would be in git's own folder",
         ),
         (
             "worktrees: {quota: 20GiB}\n",

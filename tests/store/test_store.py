@@ -512,7 +512,7 @@ def test_a_store_of_a_newer_release_is_refused_politely(tmp_path: Path) -> None:
 
 
 def test_reading_a_missing_store_does_not_create_it(tmp_path: Path) -> None:
-    with pytest.raises(StoreFailed, match="there is no store"):
+    with pytest.raises(StoreFailed, match="no store at"):
         StoreReader(tmp_path / "nowhere" / "s.db")
 
     assert list(tmp_path.iterdir()) == []
@@ -529,7 +529,7 @@ async def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None
         assert reader.find_run("abc") == "abc1"
         with pytest.raises(NoSuchRun, match="several runs: ab"):
             reader.find_run("ab")
-        with pytest.raises(NoSuchRun, match="there is no run 'x'"):
+        with pytest.raises(NoSuchRun, match="run 'x' not found"):
             reader.find_run("x")
         with pytest.raises(NoSuchRun):
             reader.find_run("")

@@ -165,7 +165,7 @@ async def test_a_store_that_cannot_be_written_is_refused_before_anything_begins(
     blocked = tmp_path / "not-a-folder"
     blocked.write_text("a file")
 
-    with pytest.raises(StoreFailed, match="cannot be made"):
+    with pytest.raises(StoreFailed, match="cannot create or open the store"):
         await SqliteStore(blocked / "s.db").__aenter__()
 
 
@@ -184,4 +184,4 @@ def test_a_store_of_another_user_is_reported_in_one_sentence() -> None:
 
         said = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
 
-    assert "cannot be written" in said.stdout, said.stderr
+    assert "cannot write to" in said.stdout, said.stderr

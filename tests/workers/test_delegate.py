@@ -53,8 +53,8 @@ async def test_the_branch_and_folder_of_a_queued_worker_are_refused_to_others(la
 
     path = lab.worktree_path("feat/a-b")
     assert str(folder.value) == f"{path} will be the worktree of 'feat/a-b'; another name than 'feat-a/b' would do"
-    assert str(below.value).startswith("git cannot keep the branches 'feat/a-b/c' and 'feat/a-b' side by side")
-    assert str(above.value).startswith("git cannot keep the branches 'feat' and 'feat/a-b' side by side")
+    assert str(below.value).startswith("git cannot store both branches 'feat/a-b/c' and 'feat/a-b'")
+    assert str(above.value).startswith("git cannot store both branches 'feat' and 'feat/a-b'")
     assert [row.run for row in WorkerIndex(lab.store).list_all()] == [run]
 
 

@@ -51,7 +51,7 @@ async def test_an_existing_branch_is_used_only_if_it_contains_the_named_base(lab
     taken = await lab.run_podium("delegate", "young", "go on", "--base", "other", "--json")
 
     assert refused.returncode == 2
-    assert "old exists already and has not all of other, which it should begin with" in refused.stderr
+    assert "old already exists and does not contain all of other, which it should start from" in refused.stderr
     run = json.loads(taken.stdout)["id"]
     await lab.wait_ended(run)
     await lab.wait_finished()
@@ -69,7 +69,7 @@ async def test_an_existing_branch_without_the_work_that_its_worker_follows_is_no
     ended = await lab.wait_ended(second)
 
     assert ended.failure is not None
-    assert "old exists already and has not all of feat/one" in ended.failure.message
+    assert "old already exists and does not contain all of feat/one" in ended.failure.message
     assert not lab.worktree_path("old").exists()
 
 
@@ -86,7 +86,7 @@ async def test_a_worker_is_refused_when_it_is_delegated_once_the_quota_is_reache
     assert said.returncode == 2
     assert re.search(r"take 30\S* kB of the 20 kB that worktrees\.quota allows; the largest: ", said.stderr)
     assert f"{lab.worktree_path('feat/one')} (30" in said.stderr
-    assert "podium worktrees cleanup makes room, and a higher quota would do as well" in said.stderr
+    assert "run podium worktrees cleanup to make room, or raise the quota" in said.stderr
     assert read.returncode == 0, read.stderr
 
 
@@ -100,7 +100,7 @@ async def test_a_worker_that_was_delegated_before_fails_when_the_quota_is_reache
 
     assert [one.outcome for one in ended] == ["succeeded", "failed"]
     assert ended[1].failure is not None
-    assert re.search(r"no worktree can be made, because .* take 30\S* kB of the 20 kB", ended[1].failure.message)
+    assert re.search(r"cannot create a worktree, because .* use 30\S* kB of the 20 kB", ended[1].failure.message)
     assert not lab.worktree_path("feat/two").exists()
 
 

@@ -43,14 +43,14 @@ async def test_once_the_quota_is_reached_no_worktree_is_made_and_the_error_says_
 
     with pytest.raises(Mistake) as refused:
         await worktrees.create("more")
-    with pytest.raises(Mistake, match=r"no worktree can be made"):
+    with pytest.raises(Mistake, match=r"cannot create a worktree"):
         await worktrees.must_be_creatable("more")
 
     assert str(refused.value) == (
-        "no worktree can be made, because the worktrees of workers take 11 MB of the 10 MB that "
+        "cannot create a worktree, because the worktrees of workers use 11 MB of the 10 MB that "
         "worktrees.quota allows; "
         f"the largest: {large.path} (7 MB), {small.path} (4 MB); "
-        "podium worktrees cleanup makes room, and a higher quota would do as well"
+        "run podium worktrees cleanup to make room, or raise the quota"
     )
     assert [one.branch for one in await worktrees.ledger.list_worktrees()] == ["small", "large"]
     assert (await replace(worktrees, quota=12 * MB).create("more")).path.exists()
@@ -60,13 +60,13 @@ async def test_room_that_was_made_by_hand_or_by_cleaning_up_counts_at_once(workt
     first = await worktrees.create("first")
     (repo / ".git" / "info" / "exclude").write_text("big\n")
     fill(first.path, 11)
-    with pytest.raises(Mistake, match=r"take 11 MB of the 10 MB"):
+    with pytest.raises(Mistake, match=r"use 11 MB of the 10 MB"):
         await worktrees.create("second")
 
     (first.path / "big").unlink()
     second = await worktrees.create("second")
     fill(second.path, 11)
-    with pytest.raises(Mistake, match=r"take 11 MB of the 10 MB"):
+    with pytest.raises(Mistake, match=r"use 11 MB of the 10 MB"):
         await worktrees.create("third")
     await clean_up_worktrees(worktrees)
 
@@ -81,7 +81,7 @@ async def test_the_worktrees_of_every_repository_of_the_store_count(
     fill((await other.create("theirs")).path, 6)
     fill((await worktrees.create("ours")).path, 6)
 
-    with pytest.raises(Mistake, match=r"the worktrees of workers in 2 repositories take 12 MB of the 10 MB"):
+    with pytest.raises(Mistake, match=r"the worktrees of workers in 2 repositories use 12 MB of the 10 MB"):
         await worktrees.create("more")
 
 
@@ -122,7 +122,7 @@ async def test_without_a_quota_nothing_is_refused_and_the_total_is_reported(work
 
     usage = await read_disk_usage(worktrees.ledger, None)
 
-    assert (str(usage), usage.is_reached) == ("the worktrees of workers take 2 GB", False)
+    assert (str(usage), usage.is_reached) == ("the worktrees of workers use 2 GB", False)
     assert (await worktrees.create("more")).path.exists()
 
 

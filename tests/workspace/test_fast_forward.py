@@ -76,7 +76,7 @@ async def test_commits_pushed_after_the_review_are_refused(repo: Repo) -> None:
     reviewed = repo.tree(repo.branch("feat", {"a.txt": replace_line(0, "reviewed")}))
     repo.branch("feat", {"a.txt": replace_line(0, "pushed later")}, start="feat")
 
-    await expect_refusal(repo, f"and {reviewed[:12]} was approved; look at it again", expected_tree=reviewed)
+    await expect_refusal(repo, f"but {reviewed[:12]} was approved; review it again", expected_tree=reviewed)
 
 
 async def test_a_target_that_moved_meanwhile_is_refused(repo: Repo) -> None:
@@ -99,9 +99,9 @@ async def test_a_commit_that_does_not_build_on_the_target_is_refused(repo: Repo)
 async def test_a_name_that_is_no_branch_or_commit_is_refused(repo: Repo) -> None:
     feat = repo.branch("feat", {"a.txt": replace_line(0, "feat")})
 
-    with pytest.raises(Mistake, match="there is no branch 'main~0'"):
+    with pytest.raises(Mistake, match="branch 'main~0' not found"):
         await fast_forward(repo.path, "main~0", commit=feat, expected_tree=repo.tree(feat), expected_old=repo.tip())
-    await expect_refusal(repo, "no commit '--all'", commit="--all")
+    await expect_refusal(repo, "commit '--all' not found", commit="--all")
 
 
 async def test_moving_twice_is_moving_once(repo: Repo) -> None:
@@ -122,7 +122,7 @@ async def test_a_checkout_with_changes_is_refused(repo: Repo, is_staged: bool) -
         repo.git("add", "b.txt")
 
     await expect_refusal(
-        repo, r"main is checked out in .*, which has changes of its own \(b.txt\); commit or stash them"
+        repo, r"main is checked out in .*, which has uncommitted changes \(b.txt\); commit or stash them"
     )
 
     assert (repo.path / "b.txt").read_text() == "mine\n"
@@ -146,7 +146,7 @@ async def test_a_file_that_git_does_not_keep_is_not_overwritten(repo: Repo, mine
     if is_ignored:
         (repo.path / ".git" / "info" / "exclude").write_text("new.txt\nsub\n")
 
-    await expect_refusal(repo, "files that git does not keep stand there .*; move them away")
+    await expect_refusal(repo, "untracked or ignored files are in the way .*; move them away")
 
     assert (repo.path / mine).read_text() == "mine\n"
 
@@ -170,7 +170,7 @@ async def test_an_ignored_file_in_a_folder_that_becomes_a_file_is_kept(repo: Rep
     (repo.path / ".git" / "info" / "exclude").write_text("ignored\n")
     (repo.path / "dir" / "ignored").write_text("mine\n")
 
-    await expect_refusal(repo, "files that git does not keep stand there")
+    await expect_refusal(repo, "untracked or ignored files are in the way")
 
     assert (repo.path / "dir" / "ignored").read_text() == "mine\n"
 
@@ -182,7 +182,7 @@ async def test_files_that_go_through_a_filter_are_left_to_the_persons_git(repo: 
         repo.commit(rules)
     repo.branch("feat", {"large.bin": "version\n"} | ({} if where == "main" else rules))
 
-    await expect_refusal(repo, "would go through a filter of git's, .* git merge --ff-only")
+    await expect_refusal(repo, "would go through a git filter, .* git merge --ff-only")
 
 
 async def test_a_merge_under_way_in_the_checkout_is_refused(repo: Repo) -> None:
@@ -197,7 +197,7 @@ async def test_a_target_that_is_being_rebased_is_refused(repo: Repo) -> None:
     repo.branch("feat", {"b.txt": replace_line(0, "feat")})
     repo.git("-c", "sequence.editor=sed -i s/^pick/edit/", "rebase", "-q", "-i", "--root")
 
-    await expect_refusal(repo, "a rebase of main is under way; finish it or give it up")
+    await expect_refusal(repo, "a rebase of main is under way; finish or abort it")
 
 
 async def test_a_missing_checkout_is_reported(repo: Repo, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ async def test_a_missing_checkout_is_reported(repo: Repo, tmp_path: Path) -> Non
     repo.git("worktree", "add", "-q", str(tmp_path / "wt"), "main")
     (tmp_path / "wt").rename(tmp_path / "away")
 
-    await expect_refusal(repo, "which is not there; bring it back, or run git worktree prune")
+    await expect_refusal(repo, "which does not exist; restore it, or run git worktree prune")
 
 
 async def test_a_checkout_whose_git_file_leads_elsewhere_is_refused(repo: Repo, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ async def test_a_checkout_whose_git_file_leads_elsewhere_is_refused(repo: Repo, 
     (tmp_path / "wt" / ".git").write_bytes((tmp_path / "own" / ".git").read_bytes())
     (evil.path / ".git" / "worktrees" / "own" / "gitdir").write_text(f"{tmp_path}/wt/.git\n")
 
-    with pytest.raises(Mistake, match="git worktree repair mends that"):
+    with pytest.raises(Mistake, match="git worktree repair fixes that"):
         await forward_main(repo)
 
 

@@ -61,9 +61,9 @@ def test_a_folder_that_is_no_repository_is_refused_with_a_reason(repo: Path, tmp
     for name, complaint in (
         ("plain", "is not in a git repository"),
         ("hollow", "is not a git repository"),
-        ("linked", r"\.git is a link"),
+        ("linked", r"\.git is a symbolic link"),
         ("long", "is not one of git's files"),
-        ("words", "does not name a folder"),
+        ("words", "does not contain a path"),
         ("made", "is no worktree or submodule"),
     ):
         with pytest.raises(Mistake, match=complaint):
@@ -75,7 +75,7 @@ def test_a_git_file_that_names_the_place_of_another_worktree_is_refused(repo: Pa
         run_git(repo, "worktree", "add", "-q", "-b", name, str(tmp_path / name))
     (tmp_path / "mine" / ".git").write_text(f"gitdir: {repo}/.git/worktrees/other\n")
 
-    with pytest.raises(Mistake, match=r"which is not its own; git worktree repair"):
+    with pytest.raises(Mistake, match=r"which belongs elsewhere; git worktree repair"):
         Repository.at(tmp_path / "mine")
 
 
@@ -83,7 +83,7 @@ def test_a_git_file_that_names_the_place_of_another_worktree_is_refused(repo: Pa
 def test_a_repository_of_another_user_is_refused(repo: Path) -> None:
     os.chown(repo / ".git", 12345, 12345)
 
-    with pytest.raises(Mistake, match=r"belongs to another user \(number 12345\)"):
+    with pytest.raises(Mistake, match=r"belongs to another user \(uid 12345\)"):
         Repository.at(repo)
 
 

@@ -163,5 +163,5 @@ def test_a_program_in_the_checkout_is_never_used(tmp_path: Path, monkeypatch: py
 async def test_git_that_takes_too_long_is_stopped(repo: Path) -> None:
     os.mkfifo(repo / "fifo")
 
-    with pytest.raises(OutsideFailed, match=r"git hash-object was stopped after 0\.3 s"):
+    with pytest.raises(OutsideFailed, match=r"git hash-object timed out after 0\.3 s"):
         await call_git(repo, "hash-object", "fifo", timeout=0.3)

@@ -30,7 +30,7 @@ async def sandbox(tmp_path: Path) -> Sandbox:
 
 
 def test_missing_bubblewrap_is_reported_with_the_command_that_installs_it() -> None:
-    with pytest.raises(Mistake, match=r"bubblewrap is not installed; get it with: \S+"):
+    with pytest.raises(Mistake, match=r"bubblewrap is not installed; install it with: \S+"):
         find_bubblewrap(outside=Path("/usr"))
 
 
@@ -88,16 +88,16 @@ def test_where_user_namespaces_are_off_the_error_names_the_command_that_enables_
     done = subprocess.run([*(around if can_be_made else ()), *find_command], capture_output=True, text=True, timeout=60)
 
     assert done.stderr == ""
-    assert "commands need a sandbox, and that of this machine does not hold" in done.stdout
+    assert "commands need a sandbox, and this machine's failed its self-test" in done.stdout
     assert "sudo sysctl -w" in done.stdout
 
 
 async def test_a_checkout_that_holds_the_home_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    with pytest.raises(Mistake, match="holds your home folder"):
+    with pytest.raises(Mistake, match="contains your home folder"):
         await Sandbox.find(tmp_path, home=tmp_path / "podium")
-    with pytest.raises(Mistake, match="holds your home folder"):
+    with pytest.raises(Mistake, match="contains your home folder"):
         await Sandbox.find(Path("/"), home=tmp_path / "podium")
 
 

@@ -218,7 +218,7 @@ async def test_a_folder_that_is_gone_after_a_restart_is_forgotten(repo: Path, te
 
 
 async def test_a_name_that_looks_like_an_option_is_no_commit(repo: Path) -> None:
-    with pytest.raises(Mistake, match=r"has no commit '--help'"):
+    with pytest.raises(Mistake, match=r"commit '--help' not found"):
         async with temporary_checkout(repo, "--help"):
             pass
 

@@ -1,1 +1,1 @@
-"""Stores: where timelines are kept."""
+"""The store: where the timelines of runs are kept, and how other processes learn of new entries."""

@@ -1,7 +1,7 @@
-"""Clients: who is there to answer what agents ask, in whatever process.
+"""Clients: the processes that are ready to answer requests of agents.
 
-Each hangs up a bell for as long as it is there, which nobody needs to ring: that it hangs says enough. One that
-died is found out and taken down by whoever looks.
+Each client keeps a wakeup socket open for as long as it is connected. Nothing has to wake it: the socket itself
+marks the client as present. The socket of a process that died is removed by the next call of `list_clients`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
 
 @contextmanager
 def register_client(store: Path) -> Iterator[None]:
-    """Be there to answer until the block ends."""
+    """Register this process as a client until the block ends, and wake the owners of runs."""
     folder = ensure_socket_folder(store)
     wakeup = WakeupSocket(folder, "client")
     try:
@@ -26,7 +26,7 @@ def register_client(store: Path) -> Iterator[None]:
 
 
 def list_clients(store: Path) -> set[str]:
-    """Who is there now, each by a name of its own."""
+    """Return the names of the connected clients."""
     folder = ensure_socket_folder(store)
     send_wakeup(folder, "client")
     return {path.name for path in folder.glob("client-*")}

@@ -1,7 +1,7 @@
-"""Dying on purpose: how it is shown that a run survives death at any point.
+"""Fault injection: end the process at a chosen entry, to show that a run survives a crash at any point.
 
-`PODIUM_FAULT=n` ends the process, hard, right after the n-th entry is written. With a fault set
-every entry is a transaction of its own, so that each n is a state that a crash could leave.
+`PODIUM_FAULT=n` kills the process right after the n-th entry is written. With a fault set, every entry
+is a transaction of its own, so that each n is a state that a crash could leave.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ Fault = Callable[[], None]
 
 
 def parse_fault(environ: Mapping[str, str]) -> Fault | None:
-    """The fault that the environment asks for."""
+    """Return the fault that the environment requests, or None. Raises Mistake if its number is not valid."""
     wanted = environ.get("PODIUM_FAULT")
     if not wanted:
         return None
     if not wanted.isdecimal() or int(wanted) < 1:
-        raise Mistake(f"PODIUM_FAULT is {wanted!r}, but must be the number of the entry after which to die, from 1")
+        raise Mistake(
+            f"PODIUM_FAULT={wanted!r} is not valid; it must be the number of the entry after which to exit, 1 or higher"
+        )
     return trigger_at_entry(int(wanted), _exit_process)
 
 
 def refuse_after(number: int) -> Fault:
-    """A store that takes this many entries and nothing more, as if the process had died there."""
+    """Return a fault that makes the store refuse writes after this many entries, as if the process had died."""
     return trigger_at_entry(number, _refuse_writes)
 
 
 def trigger_at_entry(number: int, action: Callable[[], None]) -> Fault:
-    """Something that happens right after the entry of this number."""
+    """Return a fault that runs `action` right after the entry with this number."""
     left = number
 
     def count_entry() -> None:
@@ -49,4 +51,4 @@ def _exit_process() -> None:
 
 
 def _refuse_writes() -> None:
-    raise StoreFailed("the store takes nothing more: a fault was asked for here")
+    raise StoreFailed("the store refuses all further writes, because a fault was requested at this entry")

@@ -1,4 +1,4 @@
-"""Following a run from any process: what is on its timeline, and then what comes, as it comes."""
+"""Following a run from any process: its timeline so far, then each new entry as it is written."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PAGE = 1000
 
 
 class Follower:
-    """The entries of one run in order; ends after the entry that ends or pauses the run.
+    """An iterator over the entries of one run, in order; it ends after the entry that ends or pauses the run.
 
-    It waits for a bell and never polls. A slow reader slows nobody but itself.
+    It waits on a wakeup socket and never polls. A slow reader delays nobody but itself.
     """
 
     def __init__(self, path: Path, run: str, after: int = 0) -> None:
@@ -29,8 +29,8 @@ class Follower:
         self._is_finishing = False
         self._is_closed = False
         self._reader = StoreReader(path)
-        # The bell hangs before the first look, and an owner that hears of it rings back: whatever
-        # it wrote before it knew of this bell is seen then.
+        # The socket is bound before the first read. An owner that is woken looks for new sockets and wakes
+        # them, so what it wrote before it knew of this one is read then.
         folder = ensure_socket_folder(path)
         self._wakeup = WakeupSocket(folder, "follower")
         send_wakeup(folder, "owner")
@@ -49,7 +49,7 @@ class Follower:
         self._reader.close()
 
     def finish(self) -> None:
-        """Give what there is and then end: nobody works on the run any more."""
+        """Return the entries that are written already, then end; for a run that no process works on any more."""
         self._is_finishing = True
         if not self._is_closed:
             self._wakeup.wake()
@@ -63,7 +63,7 @@ class Follower:
                 self.close()
                 raise StopAsyncIteration
             self._wakeup.drain()
-            # Asked before the look: what was written until the run was let go is seen by the look after.
+            # Read the flag before the rows: this read then sees all that was written before `finish` was called.
             is_last_look = self._is_finishing
             rows = await to_thread.run_sync(self._reader.read_rows, self._run, self._after, PAGE)
             self._waiting.extend(decode_entry(row.line) for row in rows)

@@ -1,10 +1,10 @@
-"""The doorbell: how a process learns at once that something new is in the store.
+"""Wakeup sockets: how a process learns at once that something new is in the store.
 
-Whoever waits binds a datagram socket in a private directory; whoever writes rings every socket
-there. The bell carries nothing: whoever hears it looks into the store. There are three kinds, for
-owners of runs, who wait for letters, for followers, who wait for entries, and for clients, who are
-there to answer. Followers and clients ring the owners when they come, so that these know of them
-without looking for them at every entry.
+A process that waits binds a datagram socket in a private directory; a process that writes sends a datagram
+to every socket there. The datagram carries no data: the receiver reads the store. There are three kinds of
+sockets: owners of runs wait for mailbox messages, followers wait for entries, and the sockets of clients only
+show that somebody can answer requests. Followers and clients wake the owners when they start, so that owners
+know of them without listing the directory at every entry.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Literal
 from ..values.errors import StoreFailed
 
 LONGEST_FOLDER = 70
-"""A socket's path has at most 107 bytes, and a bell's name takes up to 34 of them."""
+"""The most bytes a directory's path may have: a socket's path has at most 107, and its file name up to 34."""
 
 WaiterKind = Literal["owner", "follower", "client"]
 
 
 class WakeupSocket:
-    """A bound socket that others ring; readable whenever somebody did."""
+    """A bound datagram socket that becomes readable when another process sends a wakeup."""
 
     def __init__(self, folder: Path, kind: WaiterKind) -> None:
         self.path = folder / f"{kind}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -39,12 +39,12 @@ class WakeupSocket:
         return self._socket.fileno()
 
     def wake(self) -> None:
-        """Ring this bell from where it hangs."""
+        """Wake this socket from its own process."""
         with suppress(OSError):
             self._socket.sendto(b"!", str(self.path))
 
     def drain(self) -> None:
-        """Forget the rings so far."""
+        """Discard the wakeups received so far."""
         with suppress(BlockingIOError):
             while self._socket.recv(16):
                 pass
@@ -55,7 +55,7 @@ class WakeupSocket:
 
 
 class WakeupSender:
-    """Rings all bells of a kind that hang when it is made or when it last looked."""
+    """Sends wakeups to all sockets of one kind that existed at the last call of `find_sockets`."""
 
     def __init__(self, folder: Path, kind: WaiterKind) -> None:
         self._folder = folder
@@ -65,19 +65,19 @@ class WakeupSender:
         self.find_sockets()
 
     def find_sockets(self) -> None:
-        """Find out which bells hang now."""
+        """List the sockets that exist now."""
         try:
             self._sockets = {str(path) for path in self._folder.iterdir() if path.name.startswith(self._kind)}
         except OSError as error:
-            raise StoreFailed(f"the folder {self._folder} cannot be read: {error.strerror}") from error
+            raise StoreFailed(f"cannot read the folder {self._folder}: {error.strerror}") from error
 
     def wake_all(self) -> None:
-        """Ring them all; a bell that nobody holds any more is taken down."""
+        """Wake all sockets, and remove those that no process has open any more."""
         for path in tuple(self._sockets):
             try:
                 self._socket.sendto(b"!", path)
             except BlockingIOError:
-                pass  # its queue is full of rings: it knows
+                pass  # its queue is full, so it will wake up anyway
             except OSError:
                 self._sockets.discard(path)
                 with suppress(OSError):
@@ -88,17 +88,17 @@ class WakeupSender:
 
 
 def send_wakeup(folder: Path, kind: WaiterKind) -> None:
-    """Ring every bell of a kind that hangs now."""
+    """Wake every socket of a kind that exists now."""
     sender = WakeupSender(folder, kind)
     sender.wake_all()
     sender.close()
 
 
 def ensure_socket_folder(store: Path) -> Path:
-    """The private directory for the bells of one store, the same for everybody who uses that store.
+    """Return the private directory for the wakeup sockets of one store, creating it if needed.
 
-    It lies beside the store, or in the temporary directory where that path is too long for a
-    socket's. Nothing in the environment has a say: whoever rings must find whoever waits.
+    It is beside the store, or in /tmp if that path is too long for a socket. The environment has no influence
+    on it, because all processes that use the store must find the same directory.
     """
     whole = store.resolve()
     folders = [whole.parent / f"{whole.name}-bells"]
@@ -109,7 +109,7 @@ def ensure_socket_folder(store: Path) -> Path:
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise StoreFailed(f"the folder {folder} cannot be made: {error.strerror}") from error
+            raise StoreFailed(f"cannot create the folder {folder}: {error.strerror}") from error
         _must_be_private(folder)
     return folders[-1]
 
@@ -117,6 +117,4 @@ def ensure_socket_folder(store: Path) -> Path:
 def _must_be_private(folder: Path) -> None:
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise StoreFailed(
-            f"{folder} must be a directory that only you can enter, and it is not; remove it and try again"
-        )
+        raise StoreFailed(f"{folder} is not a directory that only you can access; remove it and try again")

@@ -1,1 +1,1 @@
-"""Where agents work: git, and the checkouts that it makes."""
+"""The workspace: git repositories, worktrees for workers, merging and the command sandbox."""

@@ -1,1 +1,1 @@
-"""The store in a SQLite file."""
+"""A store in a SQLite file."""

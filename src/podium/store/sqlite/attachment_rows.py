@@ -1,4 +1,4 @@
-"""What came with messages, in the store. It goes with its message: what nobody heard is not kept."""
+"""Attachments of messages, in the store. When a message is dropped unread, its attachments are deleted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .writer import Statement
 
 
 def insert_attachments(connection: sqlite3.Connection, run: str, message: str, files: Iterable[AttachedFile]) -> None:
-    """Keep what comes with a message."""
+    """Insert the attachments of a message."""
     connection.executemany(
         "INSERT OR IGNORE INTO attachment (run, message, digest, data) VALUES (?, ?, ?, ?)",
         [(run, message, one.attachment.digest, one.data) for one in files],
@@ -18,7 +18,7 @@ def insert_attachments(connection: sqlite3.Connection, run: str, message: str, f
 
 
 def select_attachment(connection: sqlite3.Connection, run: str, digest: str) -> bytes | None:
-    """What came with a message of a run; None where nothing like it did, or it was dropped."""
+    """Return the data of an attachment in a run, or None if the run never had it or it was deleted."""
     found = connection.execute(
         "SELECT data FROM attachment WHERE run = ? AND digest = ? LIMIT 1", (run, digest)
     ).fetchone()
@@ -26,5 +26,5 @@ def select_attachment(connection: sqlite3.Connection, run: str, digest: str) -> 
 
 
 def build_attachment_delete(run: str, message: str) -> Statement:
-    """What drops all that came with a message."""
+    """Return the statement that deletes all attachments of a message."""
     return ("DELETE FROM attachment WHERE run = ? AND message = ?", (run, message))

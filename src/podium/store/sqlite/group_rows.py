@@ -1,7 +1,7 @@
-"""The groups in a store: reading them, keeping them right, and what the person does to them.
+"""The groups of runs in a store: reading them, keeping them complete, and changing them for a person.
 
-Each change is one transaction, so that several processes may do this at once and any of them may
-die at any moment. What belongs where, and in which order, is decided in `grouping`.
+Each change is one transaction, so that several processes can make changes at once and any of them can
+crash at any point. Which run belongs to which group, and their order, is decided in `views.groups`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from .schema import open_connection, translate_sqlite_errors
 
 LONGEST_MARK = 4096
 WORKER = "-worker-"
-"""What stands between a repository's name and a branch in the name of a worktree of ours."""
+"""The text between the repository's name and the branch in the folder name of a Podium worktree."""
 
 
 class Groups:
-    """The groups of one store. Whenever they are looked at, every run is in one of them."""
+    """The groups of one store. Whenever they are read, every run is in one of them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,9 +55,9 @@ class Groups:
         self._connection.close()
 
     def load_arrangement(self) -> Arrangement:
-        """All groups and placements, with a place for every run that had none.
+        """Return all groups and the runs in them, and assign a group to every run that has none.
 
-        A store that takes no change can be looked at all the same: the places are then not kept.
+        If the store cannot be written, the result is the same, but the new assignments are not stored.
         """
         with self._open_transaction("BEGIN"):
             now, new = self._read_arrangement(), self._find_ungrouped_runs()
@@ -72,20 +72,20 @@ class Groups:
             return now.with_changes(reconcile_groups(new, now, next_id=max(now.groups, default=0) + 1))
 
     def read_start_times(self) -> dict[str, float]:
-        """When each run began, the newest first."""
+        """Return when each run was created, newest first."""
         with translate_sqlite_errors(self.path):
             return dict(self._connection.execute("SELECT id, created FROM run ORDER BY created DESC, id").fetchall())
 
     def list_unfinished(self, group: Group) -> list[str]:
-        """The runs in a group that have not ended."""
+        """Return the runs in a group that have not ended."""
         with translate_sqlite_errors(self.path):
             inside = self._connection.execute("SELECT run FROM placement WHERE place = ?", (group.id,)).fetchall()
             return [run for (run,) in inside if not self._has_ended(run)]
 
-    # What the person does
+    # Changes that a person makes
 
     def rename(self, thing: Group | GroupedRun, name: str | None) -> str:
-        """Call it so; with None as it was called at first. What it is called now. Raises Mistake."""
+        """Rename a group or run, with None back to its default name; return the new name. Raises Mistake."""
         with self._edit_arrangement() as now:
             if isinstance(thing, Group):
                 thing = _find_current_group(thing, now)
@@ -97,17 +97,17 @@ class Groups:
         return name
 
     def pin(self, thing: Group | GroupedRun, *, is_pinned: bool) -> None:
-        """Have it stand before all others of its kind, or no longer."""
+        """Pin a group or run before all others of its kind, or unpin it."""
         with self._edit_arrangement() as now:
             self._write_changes(_as_changes(replace(_find_current(thing, now), is_pinned=is_pinned)))
 
     def archive(self, thing: Group | GroupedRun, *, is_archived: bool) -> None:
-        """Leave it out of everyday lists, or no longer."""
+        """Hide a group or run from everyday lists, or show it again."""
         with self._edit_arrangement() as now:
             self._write_changes(_as_changes(replace(_find_current(thing, now), is_archived=is_archived)))
 
     def move(self, run: GroupedRun, group: Group) -> None:
-        """Put a run into a group, where it stays. Raises Mistake for a run of a team or into a team's group."""
+        """Move a run to a group for good. Raises Mistake if the run is a team's or the group is a team's."""
         with self._edit_arrangement() as now:
             run, group = _find_current_run(run, now), _find_current_group(group, now)
             was = now.group_of(run.run)
@@ -116,13 +116,13 @@ class Groups:
             for one in (was, group):
                 if one is not None and one.home.kind == "team":
                     raise Mistake(
-                        f"run {run.run} cannot move from {was} to {group}, because the group of a team has the team's "
-                        f"runs and no others; podium group archive {run.run} puts a run aside where it is"
+                        f"run {run.run} cannot move from {was} to {group}, because a team's group contains the team's "
+                        f"runs and no others; podium group archive {run.run} hides the run instead"
                     )
             self._write_changes(_as_changes(replace(run, group=group.id, position=None, is_manual=True)))
 
     def order_groups(self, groups: Sequence[Group]) -> None:
-        """Have these groups stand first, in this order; the others follow by their newest run."""
+        """List these groups first, in this order; the others follow by their newest run."""
         with self._edit_arrangement() as now:
             places = {_find_current_group(group, now).id: place for place, group in enumerate(groups, 1)}
             self._write_changes(
@@ -130,13 +130,13 @@ class Groups:
             )
 
     def order_runs(self, group: Group, runs: Sequence[GroupedRun]) -> None:
-        """Have these runs stand first in their group, in this order; the others follow, the newest first."""
+        """List these runs first in their group, in this order; the others follow, newest first."""
         with self._edit_arrangement() as now:
             places = {_find_current_run(run, now).run: place for place, run in enumerate(runs, 1)}
             inside = [placement for placement in now.grouped_runs.values() if placement.group == group.id]
             if strangers := places.keys() - {placement.run for placement in inside}:
                 raise Mistake(
-                    f"run {min(strangers)} is not in {group}, and runs have an order in their own group; "
+                    f"run {min(strangers)} is not in {group}, and runs are ordered within their group; "
                     "order the runs of one group at a time"
                 )
             self._write_changes(
@@ -144,9 +144,10 @@ class Groups:
             )
 
     def delete(self, group: Group) -> list[str]:
-        """Delete a group: a team's with its runs, whose timelines stay; the runs of another go to the default one.
+        """Delete a group. A team's runs go with it, and their timelines stay; other runs move to the default group.
 
-        What is returned must end first: with any of it, nothing is deleted. Raises Mistake for the default group.
+        Returns the team's runs that have not ended; if there are any, nothing is deleted. Raises Mistake for the
+        default group.
         """
         with self._edit_arrangement() as now:
             group = _find_current_group(group, now)
@@ -154,8 +155,8 @@ class Groups:
             match group.home.kind:
                 case "default":
                     raise Mistake(
-                        f"the group {group.name!r} stays, because runs that belong nowhere else are listed in it; "
-                        f"podium group archive {group.tag} puts it aside"
+                        f"the group {group.name!r} cannot be deleted, because it lists all runs without another "
+                        f"group; podium group archive {group.tag} hides it instead"
                     )
                 case "team":
                     if unfinished := self.list_unfinished(group):
@@ -177,19 +178,19 @@ class Groups:
             self._connection.execute("DELETE FROM run_group WHERE id = ?", (group.id,))
         return []
 
-    # How it is kept
+    # Storage
 
     @contextmanager
     def _edit_arrangement(self, *, is_lasting: bool = True) -> Iterator[Arrangement]:
-        """The arrangement, with every run in its place, while nobody else changes it.
+        """Yield the arrangement, with a group for every run, in a transaction that excludes other writers.
 
-        What the person did reaches the disk at once; what can be worked out again need not.
+        A person's change is synced to disk at commit; assignments that can be computed again need not be.
         """
         with translate_sqlite_errors(self.path):
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_lasting else 'NORMAL'}")
         with self._open_transaction("BEGIN IMMEDIATE"):
             now = self._read_arrangement()
-            # Looked for under the lock: another process may have placed some meanwhile, and no run begins now.
+            # Read under the lock: another process may have assigned some since, and no run can be added now.
             changes = reconcile_groups(self._find_ungrouped_runs(), now, next_id=self._next_group_id())
             self._write_changes(changes)
             yield now.with_changes(changes)
@@ -256,7 +257,7 @@ class Groups:
         )
 
     def _find_ungrouped_runs(self) -> list[RunOrigin]:
-        """The runs that have no place yet, the oldest first."""
+        """Return the runs that have no group yet, oldest first."""
         found = self._connection.execute(
             "SELECT id, (SELECT line FROM entry WHERE entry.run = run.id AND seq = 1) FROM run WHERE NOT EXISTS"
             " (SELECT 1 FROM placement WHERE placement.run = run.id"
@@ -265,7 +266,7 @@ class Groups:
         return list(_decode_ungrouped_runs((id, line) for id, line in found if line is not None))
 
     def _next_group_id(self) -> int:
-        """An id that no group has or had."""
+        """Return an id that no group has or had."""
         row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'run_group'").fetchone()
         return 1 if row is None else int(row[0]) + 1
 
@@ -280,7 +281,7 @@ def _decode_ungrouped_runs(first_lines: Iterable[tuple[str, bytes]]) -> Iterator
         started = decode_entry(line).event
         if isinstance(started, RunStarted):
             lead = started.agents[0] if started.agents else None
-            # One that reflects alone has a team of nobody: its run is listed as that of any agent is.
+            # An agent that reflects alone has a team without members: its run is grouped like any agent's.
             is_team = lead is not None and lead.team is not None and bool(lead.team.members)
             team = lead.name if lead is not None and is_team else ""
             yield RunOrigin(run, main(started.repo) if started.repo else "", team)
@@ -289,22 +290,22 @@ def _decode_ungrouped_runs(first_lines: Iterable[tuple[str, bytes]]) -> Iterator
 
 
 def _find_main_repository(repo: str) -> str:
-    """The repository that a folder belongs to, where that is a worktree."""
+    """Return the repository that a folder belongs to if it is a worktree, or else the folder itself."""
     mark = Path(repo, ".git")
     try:
         if not os.path.lexists(mark):
             return _find_repository_by_name(Path(repo))
-        # Only a plain file is opened: reading a pipe could take forever.
+        # Open regular files only: reading a pipe could block forever.
         if stat.S_ISREG(mark.lstat().st_mode):
             with mark.open(encoding="utf-8") as file:
                 return find_main_repository(repo, file.read(LONGEST_MARK))
     except (OSError, ValueError):
-        pass  # what cannot be read says nothing: the folder counts as it is
+        pass  # unreadable, so the folder counts as its own repository
     return repo
 
 
 def _find_repository_by_name(folder: Path) -> str:
-    """The repository beside a worktree of ours that is gone; the folder itself for any other."""
+    """Return the repository beside a removed Podium worktree, or the folder itself if there is none."""
     parts = folder.name.split(WORKER)
     for end in range(len(parts) - 1, 0, -1):
         name = WORKER.join(parts[:end])
@@ -314,19 +315,19 @@ def _find_repository_by_name(folder: Path) -> str:
 
 
 def _find_current(thing: Group | GroupedRun, now: Arrangement) -> Group | GroupedRun:
-    """The same as it is now. Raises Mistake when it was deleted meanwhile."""
+    """Return the current version of a group or run. Raises Mistake if it has been deleted."""
     return _find_current_group(thing, now) if isinstance(thing, Group) else _find_current_run(thing, now)
 
 
 def _find_current_group(group: Group, now: Arrangement) -> Group:
     if group.id not in now.groups:
-        raise Mistake(f"{group} was deleted meanwhile; podium group list lists the groups there are")
+        raise Mistake(f"{group} has been deleted; podium group list lists the remaining groups")
     return now.groups[group.id]
 
 
 def _find_current_run(run: GroupedRun, now: Arrangement) -> GroupedRun:
     if now.grouped_runs[run.run].group is None:
-        raise Mistake(f"run {run.run} was deleted meanwhile, with its group; podium ps lists the runs there are")
+        raise Mistake(f"run {run.run} has been deleted with its group; podium ps lists the remaining runs")
     return now.grouped_runs[run.run]
 
 

@@ -1,8 +1,8 @@
-"""Each run's mailbox: how everybody but its owner speaks to a run.
+"""Mailboxes: how other processes send messages to the owner of a run.
 
-A letter is an event that the sender wants on the timeline. The owner moves it there in the
-transaction that takes it out of the mailbox. A letter with a `ref` is unique in its run: of two
-answers to one question the first is the decision, and the second sender is told.
+A mailbox message is an event that the sender wants on the timeline. The owner writes it there in the same
+transaction that marks the message as taken. A message with a `ref` is unique in its run: the first of two
+answers to one question counts, and the second sender learns that it came too late.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from .schema import open_connection, translate_sqlite_errors
 MailboxEvent = (
     StopAsked | PauseAsked | BudgetChanged | MemberChanged | MessageReceived | PermissionAnswered | QuestionAnswered
 )
-"""What may be put into a mailbox."""
+"""The events that can be posted to a mailbox."""
 
 _decoder: msgspec.json.Decoder[MailboxEvent] = msgspec.json.Decoder(MailboxEvent)
 
 
 class MailboxMessage(NamedTuple):
-    """Something for the owner of a run. `id` orders letters by arrival."""
+    """A message for the owner of a run. `id` orders messages by arrival."""
 
     id: int
     run: str
@@ -50,9 +50,10 @@ class MailboxMessage(NamedTuple):
 def post_to_mailbox(
     path: Path, run: str, event: MailboxEvent, *, ref: str = "", files: Sequence[AttachedFile] = ()
 ) -> bool:
-    """Put a letter into a run's mailbox and ring. False when there is one with this `ref` already.
+    """Post a message to a run's mailbox and wake the owners of runs.
 
-    `files` are what comes with a message.
+    Returns False, and posts nothing, if the run has a message with this `ref` already. `files` are the
+    attachments of a `MessageReceived`.
     """
     connection = open_connection(path, create=False)
     try:
@@ -73,9 +74,9 @@ def post_to_mailbox(
 
 
 def read_mailbox(connection: sqlite3.Connection, run: str, after: int) -> list[MailboxMessage]:
-    """The letters for a run that nobody has taken, in the order in which they came.
+    """Return the messages for a run that have not been taken, in order of arrival.
 
-    One that this release cannot read, from a newer one, is left for it.
+    A message of a newer release that this one cannot decode stays in the mailbox.
     """
     found = connection.execute(
         "SELECT id, run, line FROM mail WHERE run = ? AND taken IS NULL AND id > ? ORDER BY id", (run, after)
@@ -88,5 +89,5 @@ def read_mailbox(connection: sqlite3.Connection, run: str, after: int) -> list[M
 
 
 def find_runs_with_mail(connection: sqlite3.Connection) -> list[str]:
-    """The runs for which letters are waiting."""
+    """Return the runs that have messages waiting."""
     return [run for (run,) in connection.execute("SELECT DISTINCT run FROM mail WHERE taken IS NULL")]

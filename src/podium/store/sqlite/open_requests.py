@@ -1,7 +1,7 @@
-"""The inbox: what agents of all runs in a store have asked a person and nobody has answered yet.
+"""The inbox: the requests of agents, in all runs of a store, that nobody has answered yet.
 
-It is no list of its own but what the timelines say; an answer is a letter in the run's mailbox,
-unique by the request's id, and that letter is the decision.
+It is computed from the timelines and not stored. An answer is a message in the run's mailbox, unique by
+the request's id; that message is the decision.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ANSWERED = ("permission_answered", "question_answered")
 
 
 class OpenRequest(NamedTuple):
-    """One thing that waits for a person, and the run that it belongs to."""
+    """A request that waits for a person, and the run that it belongs to."""
 
     summary: RunSummary
     entry: Entry
@@ -44,13 +44,13 @@ class OpenRequest(NamedTuple):
 
     @property
     def worker_name(self) -> str:
-        """What people call the worker that asks, mostly its branch; empty where it is none."""
+        """The name of the worker that asks, usually its branch; empty if the run is not a worker's."""
         started = self.summary.first.event
         return started.errand.worker_name if isinstance(started, RunStarted) and started.errand is not None else ""
 
 
 def list_open_requests(store: Path) -> list[OpenRequest]:
-    """All that waits for a person, the oldest first."""
+    """Return all open requests, oldest first."""
     found: list[OpenRequest] = []
     with StoreReader(store) as reader:
         for summary in reader.list_runs():
@@ -60,7 +60,10 @@ def list_open_requests(store: Path) -> list[OpenRequest]:
 
 
 def find_open_request(store: Path, prefix: str) -> OpenRequest:
-    """The one thing that waits whose id begins so. Raises Answered where somebody was faster, and Mistake."""
+    """Return the only open request whose id starts with `prefix`.
+
+    Raises AlreadyAnswered if somebody answered it before, and Mistake if none or several match.
+    """
     there = list_open_requests(store)
     found = [one for one in there if one.asked.id.startswith(prefix)] if prefix else []
     exact = [one for one in found if one.asked.id == prefix]
@@ -68,22 +71,24 @@ def find_open_request(store: Path, prefix: str) -> OpenRequest:
         return (exact or found)[0]
     if found:
         ids = ", ".join(one.asked.id for one in found)
-        raise Mistake(f"{prefix!r} is the beginning of several requests: {ids}; give more of the one you mean")
+        raise Mistake(f"{prefix!r} matches several requests: {ids}; give more characters of the id")
     if (before := _find_posted_answer(store, prefix)) is not None:
         raise as_answered_error(before)
     ids = ", ".join(one.asked.id for one in there)
-    raise Mistake(f"nothing called {prefix!r} waits for you; " + (f"there is {ids}" if ids else "nothing waits at all"))
+    raise Mistake(
+        f"no open request matches {prefix!r}; " + (f"open requests: {ids}" if ids else "there are no open requests")
+    )
 
 
 def answer_request(store: Path, one: OpenRequest, answered: Answer) -> Answer:
-    """Give an answer. What counts is returned: another one where somebody was faster."""
+    """Answer a request, and return the answer that counts: an earlier one if somebody was faster."""
     if post_to_mailbox(store, one.summary.id, answered, ref=answered.id):
         return answered
     return _find_posted_answer(store, answered.id, run=one.summary.id) or answered
 
 
 def as_answered_error(before: Answer) -> AlreadyAnswered:
-    """That somebody has answered before, and how."""
+    """Return the error that says who answered before, and how."""
     how = before.decision if isinstance(before, PermissionAnswered) else "answered"
     return AlreadyAnswered(before.id, how=how, by=before.by)
 
@@ -102,12 +107,12 @@ def _list_run_requests(reader: StoreReader, summary: RunSummary) -> list[OpenReq
 
 
 def _is_expired(asked: PermissionAsked | QuestionAsked) -> bool:
-    """Whether an answer would come too late: the agent will ask anew, if it still wants to."""
+    """Whether an answer would come too late; the agent asks again if it still needs one."""
     return isinstance(asked, PermissionAsked) and 0 < asked.action.expires_at < time.time()
 
 
 def _find_posted_answer(store: Path, prefix: str, *, run: str = "*") -> Answer | None:
-    """The one answer that was given to a request whose id begins so, or is that, of a run or of any."""
+    """Return the only answer to a request whose id is or starts with `prefix`, in one run or in all."""
     connection = open_connection(store, create=False)
     try:
         with translate_sqlite_errors(store):
@@ -119,7 +124,7 @@ def _find_posted_answer(store: Path, prefix: str, *, run: str = "*") -> Answer |
         connection.close()
     given: list[Answer] = []
     for (line,) in rows:
-        with suppress(msgspec.ValidationError):  # another letter, which is no answer
+        with suppress(msgspec.ValidationError):  # a message of another kind
             given.append(msgspec.json.decode(line, type=Answer))
     exact = [one for one in given if one.id == prefix]
     return next(iter(exact or given), None) if prefix and (exact or len(given) == 1) else None

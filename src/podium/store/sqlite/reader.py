@@ -1,4 +1,4 @@
-"""Looking into a SQLite store: plain calls that change no run."""
+"""Reading a SQLite store: synchronous queries that change no run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .schema import open_connection, translate_sqlite_errors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """A run as a list shows it: who owns it, how it began and the last thing that happened."""
+    """A run as lists show it: its owner, its first entry and its last entry."""
 
     id: str
     owner: Owner | None
@@ -25,7 +25,7 @@ class RunSummary:
 
 
 class StoreReader:
-    """Questions to a store."""
+    """Read-only queries on a store."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,7 +43,7 @@ class StoreReader:
         self._connection.close()
 
     def read_rows(self, run: str, after: int = 0, most: int = -1) -> list[JournalRow]:
-        """The rows of a run's timeline after a place on it, in order."""
+        """Return the rows of a run's timeline after a sequence number, in order."""
         with translate_sqlite_errors(self.path):
             found = self._connection.execute(
                 "SELECT run, seq, epoch, kind, key, line, hash FROM entry"
@@ -53,11 +53,11 @@ class StoreReader:
             return [JournalRow._make(row) for row in found]
 
     def read_entries(self, run: str, after: int = 0) -> list[Entry]:
-        """The timeline itself."""
+        """Return the entries of a run's timeline after a sequence number, in order."""
         return [decode_entry(row.line) for row in self.read_rows(run, after)]
 
     def read_rows_of_kinds(self, run: str, kinds: Sequence[str]) -> list[JournalRow]:
-        """The rows of a run's timeline that are of these kinds, in order."""
+        """Return the rows of a run's timeline that have one of these kinds, in order."""
         with translate_sqlite_errors(self.path):
             found = self._connection.execute(
                 "SELECT run, seq, epoch, kind, key, line, hash FROM entry"
@@ -67,18 +67,18 @@ class StoreReader:
             return [JournalRow._make(row) for row in found]
 
     def read_mailbox_refs(self, run: str) -> set[str]:
-        """What the letters in a run's mailbox are about, whether the run has taken them or not."""
+        """Return the `ref` of every message in a run's mailbox, taken or not."""
         with translate_sqlite_errors(self.path):
             return {str(row[0]) for row in self._connection.execute("SELECT ref FROM mail WHERE run = ?", (run,))}
 
     def read_summary(self, run: str) -> RunSummary:
-        """One run as a list shows it."""
+        """Return the summary of one run. Raises NoSuchRun."""
         for found in self._query_summaries("WHERE run.id = ?", (run,)):
             return found
-        raise NoSuchRun(f"there is no run {run!r}; podium ps lists those there are")
+        raise NoSuchRun(f"run {run!r} not found; podium ps lists the runs")
 
     def list_runs(self) -> list[RunSummary]:
-        """Every run, newest first."""
+        """Return a summary of every run, newest first."""
         return list(self._query_summaries("ORDER BY run.created DESC, run.id", ()))
 
     def _query_summaries(self, which: str, values: tuple[str, ...]) -> Iterator[RunSummary]:
@@ -97,7 +97,7 @@ class StoreReader:
             yield RunSummary(id=id, owner=owner, first=decode_entry(first), last=decode_entry(last))
 
     def find_run(self, prefix: str) -> str:
-        """The one run whose id begins so."""
+        """Return the id of the only run that starts with `prefix`. Raises NoSuchRun."""
         with translate_sqlite_errors(self.path):
             found = [
                 str(row[0])
@@ -108,9 +108,7 @@ class StoreReader:
         if prefix in found:
             return prefix
         if not prefix or not found:
-            raise NoSuchRun(f"there is no run {prefix!r}; podium ps lists those there are")
+            raise NoSuchRun(f"run {prefix!r} not found; podium ps lists the runs")
         if len(found) > 1:
-            raise NoSuchRun(
-                f"{prefix!r} is the beginning of several runs: {', '.join(found)}; give more of the one you mean"
-            )
+            raise NoSuchRun(f"{prefix!r} matches several runs: {', '.join(found)}; give more characters of the id")
         return found[0]

@@ -1,4 +1,4 @@
-"""Who works on which run: processes, their leases, and taking over from one that is gone."""
+"""Run leases: which process owns a run, and how another takes over when that process is gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEASE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A process that owns runs; `until` is when its lease ends unless it renews it."""
+    """A process that owns runs; `until` is when its lease expires unless it is renewed."""
 
     id: str
     host: str
@@ -28,19 +28,19 @@ class Owner:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its runs must be left to it. On this machine a process that is gone is seen at once."""
+        """Whether the process still owns its runs. On this machine, an exited process is noticed at once."""
         is_here = (self.host, self.boot) == (socket.gethostname(), read_boot_id())
         return self.until > time.time() and (not is_here or read_process_start(self.pid) == self.process_start)
 
 
 def register_owner(connection: sqlite3.Connection, id: str) -> None:
-    """Make this process known as an owner, and forget those whose leases ended long ago."""
+    """Register this process as an owner, and delete owners whose leases expired long ago."""
     connection.execute("DELETE FROM owner WHERE until < ?", (time.time() - 10 * LEASE_SECONDS,))
     connection.execute(*build_lease_renewal(id))
 
 
 def build_lease_renewal(id: str) -> tuple[str, tuple[object, ...]]:
-    """The statement that begins an owner's lease, or extends it; also for one that was forgotten meanwhile."""
+    """Return the statement that starts or extends an owner's lease, even if the owner was deleted since."""
     until = time.time() + LEASE_SECONDS
     return (
         "INSERT INTO owner (id, host, boot, pid, born, until) VALUES (?, ?, ?, ?, ?, ?)"
@@ -50,20 +50,20 @@ def build_lease_renewal(id: str) -> tuple[str, tuple[object, ...]]:
 
 
 def find_owner(connection: sqlite3.Connection, run: str) -> Owner | None:
-    """The process that owns a run, alive or not."""
+    """Return the process that owns a run, alive or not. Raises NoSuchRun."""
     found = connection.execute(
         "SELECT owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until"
         " FROM run LEFT JOIN owner ON owner.id = run.owner WHERE run.id = ?",
         (run,),
     ).fetchone()
     if found is None:
-        raise NoSuchRun(f"there is no run {run!r}")
+        raise NoSuchRun(f"run {run!r} not found")
     id, host, boot, pid, process_start, until = found
     return None if id is None else Owner(id=id, host=host, boot=boot, pid=pid, process_start=process_start, until=until)
 
 
 def take_over_run(connection: sqlite3.Connection, run: str, id: str) -> int:
-    """Take a run over from nobody, or from a process that is gone. The epoch that counts from now on."""
+    """Take over a run that no live process owns, and return its new epoch. Raises RunHeld or NoSuchRun."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         owner = find_owner(connection, run)
@@ -81,7 +81,7 @@ def take_over_run(connection: sqlite3.Connection, run: str, id: str) -> int:
 
 @cache
 def read_boot_id() -> str:
-    """Which start of this machine, and which space of process ids on it; ids mean nothing across two."""
+    """Return an id of this boot and this process id namespace; process ids are comparable only within one."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -90,9 +90,9 @@ def read_boot_id() -> str:
 
 
 def read_process_start(pid: int) -> str:
-    """When a process began, as the system tells it; empty when there is no such process.
+    """Return a process's start time as the system reports it, or an empty string if there is no such process.
 
-    Process ids are used again, so that an id alone does not tell one process from another.
+    Process ids are reused, so an id alone does not identify a process.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

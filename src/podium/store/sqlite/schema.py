@@ -1,4 +1,4 @@
-"""The tables of a SQLite store, and how an older store becomes a current one."""
+"""The schema of a SQLite store, and the migrations that bring an older store up to date."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...values.errors import LeaseLost, StoreCorrupt, StoreFailed
 
 LOCK_SECONDS = 30.0
 APPLICATION = 0x506F6469
-"""What marks a SQLite file as ours: "Podi"."""
+"""The application id that marks a SQLite file as a Podium store: "Podi"."""
 
 MIGRATIONS = (
     """
@@ -118,24 +118,24 @@ MIGRATIONS = (
 
 
 def open_connection(path: Path, *, create: bool) -> sqlite3.Connection:
-    """A connection to a store in its current shape, made or migrated when it is not."""
+    """Open a connection to a store, and create or migrate the store if needed."""
     try:
         if not path.exists():
             if not create:
-                raise StoreFailed(f"there is no store at {path} yet; the first run makes one")
+                raise StoreFailed(f"no store at {path} yet; the first run creates it")
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
-        raise StoreFailed(f"the store {path} cannot be made or reached: {error.strerror}") from error
+        raise StoreFailed(f"cannot create or open the store {path}: {error.strerror}") from error
     with translate_sqlite_errors(path):
         connection = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            # All is read first: a file of somebody else's, or of a newer release, is left as it is.
+            # Read before writing anything: a file of another program or of a newer release is not changed.
             version = _read_store_version(connection, path)
             if version > len(MIGRATIONS):
                 raise StoreFailed(
-                    f"{path} was written by a newer Podium (store version {version}, this one knows "
-                    f"{len(MIGRATIONS)}); update Podium, or name another store with PODIUM_STORE"
+                    f"{path} was written by a newer Podium (store version {version}, this one supports up to "
+                    f"{len(MIGRATIONS)}); update Podium, or set PODIUM_STORE to another file"
                 )
             _enable_wal(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -148,7 +148,7 @@ def open_connection(path: Path, *, create: bool) -> sqlite3.Connection:
 
 
 def _read_store_version(connection: sqlite3.Connection, path: Path) -> int:
-    """The store's version, 0 for a file that has nothing in it yet; all seen at one moment."""
+    """Return the store's version, or 0 for an empty file; all values are read in one transaction."""
     connection.execute("BEGIN")
     try:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -157,14 +157,14 @@ def _read_store_version(connection: sqlite3.Connection, path: Path) -> int:
     finally:
         connection.execute("COMMIT")
     if application != APPLICATION and (version or tables):
-        raise StoreCorrupt(f"{path} belongs to another program; it was left as it is")
+        raise StoreCorrupt(f"{path} belongs to another program; it was not changed")
     return version
 
 
 def _enable_wal(connection: sqlite3.Connection) -> None:
-    """Switch to the log, which several processes that come to a new file may want at the same moment.
+    """Switch to write-ahead logging, retrying while other processes open the same new file.
 
-    SQLite does not wait for a lock here, whatever it was told.
+    SQLite ignores the busy timeout for this statement.
     """
     give_up = time.monotonic() + LOCK_SECONDS
     while True:
@@ -185,7 +185,7 @@ def _read_user_version(connection: sqlite3.Connection) -> int:
 def _migrate_schema(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Read again under the lock: another process may have migrated meanwhile.
+        # Read again under the lock: another process may have migrated the store since.
         for number in range(_read_user_version(connection), len(MIGRATIONS)):
             for statement in _split_statements(MIGRATIONS[number]):
                 connection.execute(statement)
@@ -199,7 +199,7 @@ def _migrate_schema(connection: sqlite3.Connection) -> None:
 
 
 def _split_statements(script: str) -> Iterator[str]:
-    """The statements one by one: executescript would commit before the first."""
+    """Yield the statements one by one; `executescript` would commit before the first."""
     statement = ""
     for line in script.splitlines():
         statement += line + "\n"
@@ -210,19 +210,19 @@ def _split_statements(script: str) -> Iterator[str]:
 
 @contextmanager
 def translate_sqlite_errors(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours."""
+    """Translate SQLite's errors into Podium's."""
     try:
         yield
     except sqlite3.IntegrityError as error:
         raise LeaseLost(
-            f"another process has taken over the run; this one may not write to it any more ({error})"
+            f"another process has taken over the run; this process can no longer write to it ({error})"
         ) from error
     except sqlite3.DatabaseError as error:
         said = str(error)
         if "malformed" in said or "not a database" in said:
-            raise StoreCorrupt(f"{path} is not a readable store ({said}); it was left as it is") from error
+            raise StoreCorrupt(f"{path} is not a readable store ({said}); it was not changed") from error
         if "full" in said:
             raise StoreFailed(f"{path} cannot grow: the disk is full; free some space and resume") from error
         if "readonly" in said or "unable to open" in said:
-            raise StoreFailed(f"{path} cannot be written ({said}); check its permissions") from error
-        raise StoreFailed(f"{path} did not take the change: {said}") from error
+            raise StoreFailed(f"cannot write to {path} ({said}); check its permissions") from error
+        raise StoreFailed(f"SQLite failed on {path}: {said}") from error

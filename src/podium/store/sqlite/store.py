@@ -1,7 +1,7 @@
-"""A SQLite store in the hands of a process that owns runs.
+"""A SQLite store, opened by a process that owns runs.
 
-A lease is an epoch: taking over a run raises it, and a transaction that bears an older one is
-refused. Letters are delivered as soon as somebody rings, and never looked for otherwise.
+Each lease has an epoch: taking over a run increments it, and a transaction with an older epoch is refused.
+Mailbox messages are delivered when another process sends a wakeup; the store is not polled for them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FEW_RUNS = 8
 
 
 class SqliteLease:
-    """The right to write to one run, until somebody takes it over."""
+    """The right to write to one run, until another process takes it over."""
 
     def __init__(self, store: SqliteStore, run: str, epoch: int) -> None:
         self.run = run
@@ -40,23 +40,23 @@ class SqliteLease:
         self.error: PodiumError | None = None
         self.last_message = 0
         self.deliver: Callable[[MailboxMessage], None] | None = None
-        """Who takes the letters; until there is somebody they stay in the mailbox."""
+        """The receiver of mailbox messages; while it is None, they stay in the mailbox."""
         self._store = store
         self._last: Batch | None = None
 
     def append(self, row: JournalRow, *, survives_power_loss: bool, mail: int | None) -> None:
-        """Queue a row; with `mail`, the letter of that number is taken with it."""
+        """Queue a row; with `mail`, the message with that id is marked as taken in the same transaction."""
         taken = None if mail is None else ("UPDATE mail SET taken = ? WHERE id = ?", (row.seq, mail))
         self.queue_write(Write(self, row=row, after=taken, survives_power_loss=survives_power_loss))
 
     def queue_write(self, write: Write) -> None:
-        """Queue anything that only this lease's holder may write."""
+        """Queue a write that only the holder of this lease may make."""
         if self.error is not None:
             raise self.error
         self._last = self._store.writer.enqueue(write)
 
     async def wait_written(self, *, is_alone: bool = True) -> None:
-        """Return when everything queued so far is written; raise when it could not be."""
+        """Wait until everything queued so far is written. Raises the error if it could not be."""
         if self._last is not None and not self._last.done.is_set():
             if is_alone and self._store.has_few_runs:
                 self._store.writer.start_batch()
@@ -67,7 +67,7 @@ class SqliteLease:
 
 
 class SqliteStore:
-    """A store opened for writing. Inside its block leases are renewed and letters delivered."""
+    """A store opened for writing. Within its block, leases are renewed and mailbox messages delivered."""
 
     def __init__(self, path: Path, *, fault: Callable[[], None] | None = None) -> None:
         self.path = path
@@ -92,7 +92,7 @@ class SqliteStore:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Write what is queued, say goodbye and put everything away."""
+        """Write what is queued, delete this owner and close everything."""
         self._renewal.cancel()
         self._loop.remove_reader(self._wakeup)
         self.writer.enqueue(Write(None, after=("DELETE FROM owner WHERE id = ?", (self._owner,))))
@@ -106,18 +106,18 @@ class SqliteStore:
 
     @property
     def has_few_runs(self) -> bool:
-        """Whether so few runs are under way that waiting for others to share a transaction gains nothing."""
+        """Whether so few runs are active that waiting for others to share a transaction gains nothing."""
         return len(self._leases) <= FEW_RUNS
 
     def begin_run(self, run: str, beside: Statement | None = None) -> SqliteLease:
-        """A new run, owned by this process; `beside` is written in the same transaction."""
+        """Create a run owned by this process; `beside` is executed in the same transaction."""
         lease = self._leases[run] = SqliteLease(self, run, epoch=1)
         insert_run = "INSERT INTO run (id, created, owner, epoch) VALUES (?, ?, ?, 1)"
         lease.queue_write(Write(lease, before=(insert_run, (run, time.time(), self._owner)), after=beside))
         return lease
 
     async def claim_run(self, run: str) -> SqliteLease:
-        """Take over a run that no live process owns."""
+        """Take over a run that no live process owns. Raises RunHeld."""
         if run in self._leases or run in self._claiming:
             raise RunHeld(run, host=socket.gethostname(), pid=os.getpid())
 
@@ -125,7 +125,7 @@ class SqliteStore:
             with translate_sqlite_errors(self.path), closing(open_connection(self.path, create=False)) as connection:
                 return take_over_run(connection, run, self._owner)
 
-        # The store tells processes apart, and not what goes on within one.
+        # The store tells owner processes apart, but not two claims within one process.
         self._claiming.add(run)
         try:
             epoch = await to_thread.run_sync(take_over)
@@ -135,24 +135,24 @@ class SqliteStore:
         return lease
 
     def release_run(self, lease: SqliteLease, *, is_over: bool = False) -> None:
-        """Give the run back; anybody may go on with it once that is settled, unless it is over."""
+        """Release a run: once that is written, another process may claim it, unless the run is over."""
         self._leases.pop(lease.run, None)
         if not is_over:
-            # Not as the lease's holder: one that could not write any more can still let go.
+            # Not written as the lease's holder: a holder that was refused must still be able to release the run.
             let_go = "UPDATE run SET owner = NULL WHERE id = ? AND epoch = ?"
             lease._last = self.writer.enqueue(Write(None, after=(let_go, (lease.run, lease.epoch))))
 
     def read_attachment(self, run: str, digest: str) -> bytes | None:
-        """What came with a message to a run."""
+        """Return the data of an attachment in a run, or None if the run does not have it."""
         with translate_sqlite_errors(self.path):
             return select_attachment(self._connection, run, digest)
 
     def drop_attachments(self, lease: SqliteLease, message: str) -> None:
-        """Drop what came with a message that nobody heard."""
+        """Delete the attachments of a message that no agent received."""
         lease.queue_write(Write(lease, after=build_attachment_delete(lease.run, message)))
 
     async def read_rows(self, run: str) -> list[JournalRow]:
-        """A run's whole timeline."""
+        """Return a run's whole timeline."""
 
         def read_timeline() -> list[JournalRow]:
             with StoreReader(self.path) as reader:
@@ -162,13 +162,13 @@ class SqliteStore:
 
     def _renew_leases(self) -> None:
         self.writer.enqueue(Write(None, before=build_lease_renewal(self._owner)))
-        self._deliver_all_mail()  # in case somebody could not ring
+        self._deliver_all_mail()  # in case a sender could not send its wakeup
         self._renewal = self._loop.call_later(LEASE_SECONDS / 3, self._renew_leases)
 
-    # Letters
+    # Mailbox messages
 
     def deliver_mail(self, lease: SqliteLease) -> None:
-        """Deliver what lies in a run's mailbox."""
+        """Deliver the messages in a run's mailbox."""
         with translate_sqlite_errors(self.path):
             waiting = read_mailbox(self._connection, lease.run, lease.last_message)
         for message in waiting:
@@ -184,7 +184,7 @@ class SqliteStore:
         self._deliver_all_mail()
 
     def _deliver_all_mail(self) -> None:
-        # Letters that cannot be taken now stay where they are, for whoever owns the run next.
+        # Messages that cannot be delivered now stay in the mailbox for the run's next owner.
         with suppress(PodiumError), translate_sqlite_errors(self.path):
             for run in find_runs_with_mail(self._connection):
                 if run in self._leases:

@@ -1,4 +1,4 @@
-"""Locks: what only one process at a time does with a store, each by a file of its own beside it."""
+"""Locks on a store, for work that only one process may do at a time; each is a file beside the store."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .schema import LOCK_SECONDS
 
 @asynccontextmanager
 async def hold_lock(store: Path, what: str, *, doing: str) -> AsyncIterator[int]:
-    """Hold the lock of this name until the block ends; the descriptor that holds it. Raises StoreFailed.
+    """Hold the lock `what` until the block ends, and yield its descriptor.
 
-    `doing` says of another that has held it for too long what it does.
+    Raises StoreFailed if another process holds it for too long; `doing` says in that message what it does.
     """
     name = store.with_name(f"{store.name}-{what}.lock")
     try:
         store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise StoreFailed(f"{name} cannot be opened ({error.strerror}); check its permissions") from error
+        raise StoreFailed(f"cannot open {name} ({error.strerror}); check its permissions") from error
     try:
         await _acquire_lock(lock, name, doing)
         yield lock
@@ -41,7 +41,7 @@ async def _acquire_lock(lock: int, name: Path, doing: str) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > give_up:
-                raise StoreFailed(f"another process has been {doing} for long ({name})") from None
+                raise StoreFailed(f"another process has been {doing} for too long and still locks {name}") from None
             await sleep(0.02)
         else:
             return

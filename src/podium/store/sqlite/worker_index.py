@@ -1,7 +1,7 @@
-"""The workers that were hired: which runs are errands, and which of those are not over.
+"""The worker index: which runs are workers, and which of those have not ended.
 
-What a worker was sent to do, and how far it came, stands on its run's timeline. This list only finds the
-run, so that nobody has to look through all of them.
+A worker's task and progress are on its run's timeline. This index only finds the run, so that callers
+need not search all runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STOP = '{"type":"stop_asked"%'
 
 
 class WorkerRow(NamedTuple):
-    """A run that is an errand. `name` is its branch, or what a reader is called. `is_open` until its end was seen."""
+    """A run that is a worker. `name` is its branch, or a reader's name. `is_open` until its end was seen."""
 
     run: str
     root: str
@@ -29,7 +29,7 @@ class WorkerRow(NamedTuple):
 
 
 def build_worker_insert(run: str, worker_task: WorkerTask) -> Statement:
-    """What puts a worker on the list."""
+    """Return the statement that adds a worker to the index."""
     return (
         "INSERT INTO worker (run, root, branch, is_open) VALUES (?, ?, ?, 1)",
         (run, worker_task.root, worker_task.worker_name),
@@ -37,36 +37,36 @@ def build_worker_insert(run: str, worker_task: WorkerTask) -> Statement:
 
 
 class WorkerIndex:
-    """The workers of a store."""
+    """The workers in a store."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
 
     @asynccontextmanager
     async def hold_delegation_lock(self) -> AsyncIterator[None]:
-        """Nobody else hires a worker in this store meanwhile."""
-        async with hold_lock(self._store, "hiring", doing="hiring workers"):
+        """Keep other processes from starting workers in this store until the block ends."""
+        async with hold_lock(self._store, "hiring", doing="starting workers"):
             yield
 
     def list_open(self) -> list[WorkerRow]:
-        """Those that are not known to be over, in the order in which they were hired."""
+        """Return the workers that are not known to have ended, in the order in which they were started."""
         return self._query_rows("WHERE worker.is_open", ())
 
     def list_all(self, root: str | None = None) -> list[WorkerRow]:
-        """Every worker, or every worker in a repository, in the order in which they were hired."""
+        """Return every worker, of one repository or of all, in the order in which they were started."""
         return self._query_rows("", ()) if root is None else self._query_rows("WHERE worker.root = ?", (root,))
 
     def find_by_name(self, root: str, name: str) -> list[WorkerRow]:
-        """The workers of a branch, and readers of that name, in the order in which they were hired."""
+        """Return the workers on a branch, or readers with that name, in the order in which they were started."""
         return self._query_rows("WHERE worker.root = ? AND worker.branch = ?", (root, name))
 
     def mark_closed(self, run: str) -> None:
-        """Note that a worker's run has ended."""
+        """Record that a worker's run has ended."""
         with translate_sqlite_errors(self._store), closing(open_connection(self._store, create=False)) as connection:
             connection.execute("UPDATE worker SET is_open = 0 WHERE run = ?", (run,))
 
     def list_stop_requested(self) -> set[str]:
-        """The open workers that somebody wants to end."""
+        """Return the open workers that somebody has asked to stop."""
         with translate_sqlite_errors(self._store), closing(open_connection(self._store, create=False)) as connection:
             asked = connection.execute(
                 "SELECT DISTINCT worker.run FROM worker JOIN mail ON mail.run = worker.run"

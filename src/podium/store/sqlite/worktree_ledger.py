@@ -1,7 +1,7 @@
-"""The ledger of worktrees: which folders Podium made, for whom, and how far it got with each.
+"""The worktree ledger: which worktrees Podium created, for which run, and in which state each is.
 
-A worktree is in the ledger before it is on the disk and until after it is gone, so that a crash
-leaves nothing unknown. What is true of the folder itself is for those to say who work with git.
+A worktree is in the ledger from before it exists on disk until after it is gone, so that a crash leaves
+no unknown folder. The state of the files in it is not recorded here; git knows that.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ COLUMNS = "id, path, repository, branch, base, run, git_dir, is_new_branch, stat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorktreeRow:
-    """One worktree in the ledger.
+    """A worktree in the ledger.
 
-    `repository` is the folder of git's that all its worktrees share, `base` the id of the commit that
-    the work began with, `run` the run that it is for, if there is one. `size` is in bytes, as last seen.
+    `repository` is the git directory that all worktrees of a repository share, `base` the id of the commit that
+    the work started from, and `run` the run that it is for, if any. `size` is in bytes, as last measured.
     """
 
     id: int
@@ -48,7 +48,7 @@ class WorktreeRow:
 
 
 class Ledger:
-    """The worktrees in a store. Every change is on the disk when the call returns."""
+    """The worktrees in a store. Every change is on disk when the call returns."""
 
     def __init__(self, store: Path) -> None:
         self.store = store
@@ -56,11 +56,11 @@ class Ledger:
     async def record_new(
         self, path: Path, *, repository: Path, branch: str, base: str, run: str = "", is_new_branch: bool
     ) -> WorktreeRow | None:
-        """Note that a worktree is about to be made. None where one has this path, or this branch, already."""
+        """Record that a worktree is about to be created; return None if its path or branch is taken already."""
 
         def insert_row(connection: sqlite3.Connection) -> WorktreeRow | None:
             values = (str(path), str(repository), branch, base, run, is_new_branch, time.time())
-            # Not an error of the store's: who comes second is told by what is returned.
+            # A conflict is not a store error: the caller learns of it from the return value.
             made = connection.execute(
                 "INSERT OR IGNORE INTO worktree (path, repository, branch, base, run, git_dir, is_new_branch, state,"
                 " created, size) VALUES (?, ?, ?, ?, ?, '', ?, 'making', ?, 0)",
@@ -73,7 +73,7 @@ class Ledger:
     async def record_state(
         self, worktree: WorktreeRow, *, state: WorktreeState, git_dir: Path | None = None, size: int | None = None
     ) -> WorktreeRow:
-        """Note how far it got; the worktree as it stands in the ledger now."""
+        """Record a worktree's new state, and return its updated row."""
 
         def update_state(connection: sqlite3.Connection) -> WorktreeRow:
             connection.execute(
@@ -85,7 +85,7 @@ class Ledger:
         return await self._run_in_thread(update_state, create=True)
 
     async def record_size(self, worktree: WorktreeRow, size: int) -> None:
-        """Note what a worktree takes by now, unless it is being removed."""
+        """Record a worktree's current size, unless it is being removed."""
 
         def update_size(connection: sqlite3.Connection) -> None:
             connection.execute("UPDATE worktree SET size = ? WHERE id = ? AND state = 'ready'", (size, worktree.id))
@@ -93,7 +93,7 @@ class Ledger:
         await self._run_in_thread(update_size, create=False)
 
     async def list_worktrees(self, repository: Path | None = None) -> list[WorktreeRow]:
-        """All that are not gone, of one repository or of every one, the oldest first."""
+        """Return all worktrees that are not gone, of one repository or of all, oldest first."""
         if not self.store.exists():
             return []
 
@@ -106,10 +106,10 @@ class Ledger:
 
     @asynccontextmanager
     async def hold_worktree_lock(self) -> AsyncIterator[int]:
-        """Nobody else makes or removes a worktree of this store meanwhile.
+        """Keep other processes from creating or removing worktrees of this store until the block ends.
 
-        So what is found half made or half removed in this block was left by a process that is gone. The
-        descriptor is for programs that work on worktrees: they keep the lock where we are killed.
+        A worktree that is found half made or half removed in this block was left by a process that is gone.
+        Pass the descriptor to child processes that work on worktrees: they keep the lock if this process is killed.
         """
         async with hold_lock(self.store, "worktrees", doing="making or removing worktrees") as lock:
             yield lock

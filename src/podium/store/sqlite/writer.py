@@ -1,9 +1,9 @@
-"""Writing to a SQLite store: one queue, in order, as few transactions as the moment allows.
+"""Writing to a SQLite store: one queue, in order, in as few transactions as possible.
 
-What gathers during one turn of the event loop, or while a transaction is under way, shares the
-next one. A small transaction takes less time than waking a thread, so it is made on the spot;
-one that is large, must reach the disk or finds the file locked goes to a thread. All state
-belongs to the event loop; the thread only carries batches.
+Writes that are queued during one iteration of the event loop, or while a transaction is under way, share
+the next transaction. A small transaction takes less time than waking a thread, so it is committed on the
+event loop. A batch that is large, must reach the disk or finds the file locked goes to a thread. All state
+belongs to the event loop; the thread only commits batches.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .schema import open_connection, translate_sqlite_errors
 
 SMALL_BATCH_WRITES = 128
 MAX_INLINE_BATCHES = 256
-"""How many transactions in a row are made on the spot before one goes to the thread, which also
-moves what they wrote from the log into the file."""
+"""How many batches in a row are committed on the event loop before one goes to the thread, which also
+runs the checkpoint that moves them from the write-ahead log into the file."""
 
 Statement = tuple[str, tuple[Any, ...]]
 
 
 class LeaseHolder(Protocol):
-    """Who writes to a run: refused when its epoch is not the run's, and for good after a first error."""
+    """The writer of a run. It is refused if its epoch is not the run's, and for good after its first error."""
 
     run: str
     epoch: int
@@ -38,7 +38,7 @@ class LeaseHolder(Protocol):
 
 
 class Write(NamedTuple):
-    """A row with what must go before and after it, all or nothing."""
+    """A row and the statements before and after it, written all or nothing."""
 
     holder: LeaseHolder | None
     before: Statement | None = None
@@ -49,7 +49,7 @@ class Write(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """What is written in one transaction, and who could not write."""
+    """The writes of one transaction, and the holders whose writes were refused."""
 
     writes: list[Write] = field(default_factory=list)
     refused: list[tuple[LeaseHolder, PodiumError]] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Batch:
 
 
 class StoreWriter:
-    """The one way into a store for this process. `written` is called after rows were committed."""
+    """The only writer of a store in this process. `on_written` is called after rows were committed."""
 
     def __init__(self, path: Path, *, on_written: Callable[[], None], fault: Callable[[], None] | None = None) -> None:
         self._path = path
@@ -79,9 +79,9 @@ class StoreWriter:
         self._thread.start()
 
     def enqueue(self, write: Write) -> Batch:
-        """Queue a write; the batch that it will be part of."""
+        """Queue a write, and return the batch that it will be part of."""
         if self._is_closed:
-            raise StoreFailed("this Podium is closed; open another App to go on")
+            raise StoreFailed("this App is closed; open another one to continue")
         if not self._is_due and not self._is_committing:
             self._is_due = True
             self._loop.call_soon(self.start_batch)
@@ -89,7 +89,7 @@ class StoreWriter:
         return self._pending
 
     async def aclose(self) -> None:
-        """Write what is queued, and end."""
+        """Commit what is queued, then close the connections."""
         await self.enqueue(Write(None)).done.wait()
         self._is_closed = True
         self._to_thread.put(None)
@@ -100,12 +100,12 @@ class StoreWriter:
     # On the event loop
 
     def start_batch(self) -> None:
-        """Begin to write what has gathered, unless something is being written."""
+        """Start to commit the queued writes, unless a batch is being committed."""
         self._is_due = False
         if self._is_committing or not self._pending.writes:
             return
         batch, self._pending = self._pending, Batch()
-        # Whoever failed once writes no more, so that no timeline has a gap.
+        # A holder whose write failed once is refused from then on, so that no timeline has a gap.
         batch.writes = [write for write in batch.writes if write.holder is None or write.holder.error is None]
         if self._is_small(batch) and self._try_commit_inline(batch):
             batch.done.set()
@@ -123,7 +123,7 @@ class StoreWriter:
         )
 
     def _try_commit_inline(self, batch: Batch) -> bool:
-        """Whether it could be done at once; where anything stands in the way the thread finds out what."""
+        """Commit a batch on the event loop; return False on any error, so that the thread retries and reports it."""
         try:
             commit_writes(self._loop_connection, batch.writes)
         except (sqlite3.Error, PodiumError):
@@ -152,12 +152,12 @@ class StoreWriter:
             for writes in parts:
                 self._commit_or_split(batch, writes)
             self._notify_written(batch)
-            # Who waits for a batch keeps it, and what was written would keep who wrote it.
+            # The holder keeps its last batch, and the batch's writes would keep the holder alive.
             batch.writes.clear()
             self._loop.call_soon_threadsafe(self._on_batch_done, batch)
 
     def _commit_or_split(self, batch: Batch, writes: Sequence[Write]) -> None:
-        """Commit them together; where that fails each run's alone, so that one's trouble is not another's."""
+        """Commit the writes together; if that fails, each run's separately, so that one failure affects one run."""
         try:
             if self._refusal is not None:
                 raise self._refusal
@@ -179,7 +179,7 @@ class StoreWriter:
 
 
 def commit_writes(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
-    """Write all of it in one transaction, to the disk itself where one of them asks for that."""
+    """Commit all writes in one transaction, synced to disk if any of them requires it."""
     before: list[Statement] = []
     holders: set[tuple[str, int]] = set()
     new_runs: set[tuple[str, int]] = set()
@@ -205,7 +205,7 @@ def commit_writes(connection: sqlite3.Connection, writes: Iterable[Write]) -> No
         connection.execute("BEGIN IMMEDIATE")
         for statement in before:
             connection.execute(*statement)
-        # A run that is made in this transaction is ours, or making it has failed.
+        # Runs that this transaction creates need no check: they are ours, or creating them failed.
         must_own_runs(connection, holders - new_runs if new_runs else holders)
         insert_rows(connection, rows)
         for statement in after:
@@ -221,7 +221,7 @@ def commit_writes(connection: sqlite3.Connection, writes: Iterable[Write]) -> No
 
 
 def must_own_runs(connection: sqlite3.Connection, holders: Collection[tuple[str, int]]) -> None:
-    """Refuse a process that no longer owns one of these runs. Nobody can take a run over before the commit."""
+    """Raise LeaseLost if another process owns one of these runs. No process can take one over before the commit."""
     if not holders:
         return
     if len(holders) == 1:
@@ -236,21 +236,21 @@ def must_own_runs(connection: sqlite3.Connection, holders: Collection[tuple[str,
         return
     epochs = dict(connection.execute("SELECT id, epoch FROM run"))
     lost = next(run for run, epoch in holders if epochs.get(run) != epoch)
-    raise LeaseLost(f"run {lost} was taken over by another process; this one may not write to it any more")
+    raise LeaseLost(f"run {lost} was taken over by another process; this process can no longer write to it")
 
 
 def insert_if_owned(connection: sqlite3.Connection, rows: Sequence[JournalRow], run: str, epoch: int) -> None:
-    """Insert a few rows of one run, if it is still ours, in a single statement that is a transaction by itself."""
+    """Insert a few rows of one run, if we still own it, in a single statement that is a transaction by itself."""
     values = [value for row in rows for value in row]
     if connection.execute(_OWNED_INSERTS[len(rows)], [*values, run, epoch]).rowcount != len(rows):
-        raise LeaseLost(f"run {run} was taken over by another process; this one may not write to it any more")
+        raise LeaseLost(f"run {run} was taken over by another process; this process can no longer write to it")
 
 
 def insert_rows(connection: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
-    """Insert rows, many in one statement.
+    """Insert rows, many per statement.
 
-    A statement lets go of the interpreter lock once. One statement a row would have the thread
-    queue for the lock as often as there are rows, behind an event loop that is busy.
+    Each statement releases the interpreter lock once. With one statement per row, the thread would wait
+    for the lock once per row, behind a busy event loop.
     """
     place = 0
     while place < len(rows):

@@ -1,10 +1,10 @@
-"""Git, as this product calls it: one function, and nothing that a worker wrote is executed by it.
+"""Running git without executing anything that a worker wrote.
 
-An absolute git that is not in the checkout, arguments as lists, an environment of its own, hooks and
-file-system monitors off, no pager, no external diff, no text conversion, no content filter or merge
-driver of the repository, no look into submodules, no remote. The person's own git configuration is
-not read. A `Repository` or a `Checkout` is found once; from then on git is told where everything is
-and discovers nothing, whatever stands in the checkout by then.
+Git is called by an absolute path outside the checkout, with arguments as lists and an environment of its
+own. Hooks, file-system monitors, the pager, external diffs, text conversion, content filters and merge
+drivers of the repository, submodules and remotes are all off. The person's own git configuration is not
+read. A `Repository` or a `Checkout` is located once; from then on git receives all paths explicitly and
+discovers nothing, whatever the checkout contains by then.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SETTINGS = {
     "tag.gpgSign": "false",
     "log.showSignature": "false",
     "merge.verifySignatures": "false",
-    # Looking into a submodule starts another git there, with settings that nobody has looked through.
+    # Looking into a submodule would start another git there, with settings that were not checked.
     "diff.submodule": "short",
     "diff.ignoreSubmodules": "dirty",
     "status.submoduleSummary": "false",
@@ -57,7 +57,7 @@ ENVIRONMENT = {
     "GIT_EDITOR": ":",
     "GIT_SEQUENCE_EDITOR": ":",
     "GIT_LITERAL_PATHSPECS": "0",
-    # A missing object is not fetched: the command that would fetch it is the repository's choice.
+    # A missing object is not fetched: the repository chooses the command that would fetch it.
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ALLOW_PROTOCOL": "none",
 }
@@ -67,7 +67,7 @@ LOOKING_INTO_SUBMODULES = COMPARING | {"status"}
 SETTING_REPLACEMENTS = (
     (r"filter\..*\.(clean|smudge|process)", ""),
     (r"filter\..*\.required", "false"),
-    # A driver that fails is a conflict, a comparison that fails is an error: neither goes unnoticed.
+    # A failing merge driver is a conflict and a failing comparison an error, so neither goes unnoticed.
     (r"merge\..*\.driver", "false"),
     (r"diff\.external|diff\..*\.(command|textconv)", "false"),
     (r"gpg\.program|gpg\..*\.program|gpg\.ssh\.defaultkeycommand", "false"),
@@ -79,17 +79,17 @@ SETTING_REPLACEMENTS = (
     (r"trailer\..*\.(command|cmd)|tar\..*\.command", "false"),
     (r"submodule\..*\.update", "none"),
 )
-"""Settings that name a command, and what is put in their place. Names of settings come in small letters."""
+"""Settings that name a command, and their replacement values. Git reports setting names in lower case."""
 
 STARTING_NOTHING = frozenset(("check-ref-format", "for-each-ref", "merge-base", "rev-parse"))
-"""Commands that look at refs and commits only: they start no program, whatever the repository's settings name."""
+"""Commands that read refs and commits only: they start no program, whatever the repository's settings name."""
 
 DRIVERS = f"^({'|'.join(pattern for pattern, _ in SETTING_REPLACEMENTS)})$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitResult:
-    """What git came back with."""
+    """The exit code and output of a git command."""
 
     code: int
     out: bytes
@@ -97,7 +97,7 @@ class GitResult:
 
 
 def find_trusted_program(name: str, *, outside: Path) -> str | None:
-    """The absolute path of a program that is not in the directory `outside`, where workers write."""
+    """Return the absolute path of a program outside the directory `outside`, where workers can write."""
     kept_out = outside.resolve()
     for folder in (*TRUSTED, *os.environ.get("PATH", "").split(os.pathsep)):
         if not os.path.isabs(folder):  # noqa: PTH117 - an empty entry means the working directory
@@ -110,10 +110,10 @@ def find_trusted_program(name: str, *, outside: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A repository of the person's and the folder that they work in, found once.
+    """A person's repository and the folder that they work in, located once.
 
-    `git_dir` belongs to that folder, `common_dir` to all worktrees; they are one unless `root` is a
-    worktree itself.
+    `git_dir` belongs to that folder, `common_dir` to all worktrees. They are the same unless `root` is
+    itself a worktree.
     """
 
     root: Path
@@ -122,24 +122,24 @@ class Repository:
 
     @classmethod
     def at(cls, path: Path) -> Repository:
-        """The repository that a folder lies in. Read from files, nothing is started. Raises Mistake."""
+        """Return the repository that contains a folder. It reads files and starts no process. Raises Mistake."""
         start = path.resolve()
         for folder in (start, *start.parents):
             if os.path.lexists(folder / ".git"):
                 return _read_repository(folder)
-        raise Mistake(f"{path} is not in a git repository; git init makes one")
+        raise Mistake(f"{path} is not in a git repository; git init creates one")
 
     @property
     def main_folder(self) -> Path:
-        """The folder of the repository itself, wherever in it the person works."""
+        """The folder of the repository itself, even if the person works in one of its worktrees."""
         return self.common_dir.parent if self.common_dir.name == ".git" else self.root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """A worktree of ours, as it was when we made it. `branch` is empty for one that is on none.
+    """A worktree that Podium created, as it was then. `branch` is empty if its HEAD is detached.
 
-    `base` is the id of the commit that it began with.
+    `base` is the id of the commit that it started from.
     """
 
     path: Path
@@ -150,7 +150,7 @@ class Checkout:
 
 
 GitLocation = Path | Repository | Checkout
-"""Where git works. In a mere path it looks for the repository itself, each time anew."""
+"""Where git runs. With a plain path, git discovers the repository itself on every call."""
 
 
 async def call_git(
@@ -161,23 +161,23 @@ async def call_git(
     index: Path | None = None,
     lock: int | None = None,
 ) -> GitResult:
-    """Run git in a place. That git fails is told by what is returned; OutsideFailed, that it could not be run.
+    """Run a git command and return its result, also if git fails. Raises OutsideFailed if git cannot be run.
 
-    `index` is a file to use in place of the checkout's own index. `lock` is a descriptor that git holds,
-    too: where we are killed, what it locks stays locked until git has ended.
+    `index` is an index file to use instead of the checkout's own. `lock` is a descriptor that git inherits:
+    if this process is killed, the lock is held until git has exited.
     """
     if not args or args[0].startswith("-"):
-        raise JournalMismatch(f"git was called with {args[:1]}, which is no command of git's")
+        raise JournalMismatch(f"git was called with {args[:1]}, which is not a git command")
     directory = root_folder(place)
     program = find_trusted_program("git", outside=directory)
     if program is None:
-        raise OutsideFailed("git is needed and is not installed; install it with your system's package manager")
+        raise OutsideFailed("git is not installed; install it with your system's package manager")
     if not isinstance(place, Path):
         _must_match_common_dir(place)
     location = _location_variables(place, index)
     try:
         with fail_after(timeout):
-            # Asked anew each time: a list that is kept could miss what an included file says by now.
+            # Read on every call: a cached list could miss settings from an included file that has changed since.
             settings = dict(SETTINGS)
             if args[0] not in STARTING_NOTHING:
                 listing = ("config", "--name-only", "-z", "--get-regexp", DRIVERS)
@@ -191,7 +191,7 @@ async def call_git(
             environment = _build_environment(program, settings, location)
             return await _run_process(program, directory, environment, _add_safe_options(args), stdin=stdin, lock=lock)
     except TimeoutError:
-        raise OutsideFailed(f"git {args[0]} was stopped after {timeout:g} s", retryable=True) from None
+        raise OutsideFailed(f"git {args[0]} timed out after {timeout:g} s", retryable=True) from None
     except OSError as error:
         raise OutsideFailed(f"git {args[0]} could not be started: {error}") from error
 
@@ -204,7 +204,7 @@ async def read_git_output(
     index: Path | None = None,
     lock: int | None = None,
 ) -> str:
-    """What git says, without the line break at its end. Raises OutsideFailed where git fails."""
+    """Return git's output without its final line break. Raises OutsideFailed if git fails."""
     done = await call_git(place, *args, stdin=stdin, timeout=timeout, index=index, lock=lock)
     if done.code != 0:
         raise OutsideFailed(f"git {args[0]} failed in {root_folder(place)}: {done.err or f'exit code {done.code}'}")
@@ -212,7 +212,7 @@ async def read_git_output(
 
 
 def locate_checkout(directory: Path) -> GitLocation:
-    """A checkout as git is to see it from now on: its repository, found once; the path where it is none's root."""
+    """Return the repository whose root is `directory`, or the path itself if it is not the root of one."""
     with suppress(Mistake):
         found = Repository.at(directory)
         if found.root == directory.resolve():
@@ -221,7 +221,7 @@ def locate_checkout(directory: Path) -> GitLocation:
 
 
 def root_folder(place: GitLocation) -> Path:
-    """The folder with the files."""
+    """Return the folder that contains the files."""
     match place:
         case Repository(root=folder) | Checkout(path=folder):
             return folder
@@ -229,21 +229,23 @@ def root_folder(place: GitLocation) -> Path:
 
 
 def resolve_location(place: GitLocation) -> Repository | Checkout:
-    """The place, found by now. Raises Mistake where a path is in no repository."""
+    """Return the place with its paths located. Raises Mistake if a path is not in a repository."""
     return Repository.at(place) if isinstance(place, Path) else place
 
 
 def split_nul_paths(out: str) -> list[str]:
-    """The paths of an output in which each ends with a zero byte."""
+    """Split output in which each path ends with a zero byte."""
     return [name for name in out.split("\0") if name]
 
 
 def _read_repository(root: Path) -> Repository:
-    """The repository that the `.git` in a folder means, or a Mistake."""
+    """Return the repository that the `.git` in a folder refers to. Raises Mistake."""
     own = root / ".git"
     try:
         if own.is_symlink():
-            raise Mistake(f"{own} is a link, which could lead anywhere; a folder or a worktree's file would do")
+            raise Mistake(
+                f"{own} is a symbolic link, which could lead anywhere; it must be a folder or a worktree's .git file"
+            )
         _must_be_own_file(own)
         if own.is_dir():
             found = Repository(root=root, git_dir=own, common_dir=own)
@@ -252,56 +254,56 @@ def _read_repository(root: Path) -> Repository:
             if git_dir.parent.name == "worktrees":
                 common = git_dir.parent.parent
                 if _read_path_file(git_dir / "gitdir") != own or _read_path_file(git_dir / "commondir") != common:
-                    raise Mistake(f"{own} names {git_dir}, which is not its own; git worktree repair mends that")
+                    raise Mistake(f"{own} names {git_dir}, which belongs elsewhere; git worktree repair fixes that")
                 found = Repository(root=root, git_dir=git_dir, common_dir=common)
             elif any(git_dir.is_relative_to(above / ".git" / "modules") for above in root.parents):
                 found = Repository(root=root, git_dir=git_dir, common_dir=git_dir)
             else:
-                raise Mistake(f"{own} names {git_dir}, which is no worktree or submodule; work in an ordinary clone")
+                raise Mistake(f"{own} names {git_dir}, which is no worktree or submodule; use an ordinary clone")
         _must_be_own_file(found.common_dir)
         if not (found.git_dir / "HEAD").is_file() or not (found.common_dir / "objects").is_dir():
-            raise Mistake(f"{root} is not a git repository: {found.git_dir} is not one of git's; git init makes one")
+            raise Mistake(f"{root} is not a git repository: {found.git_dir} is incomplete; git init creates one")
     except (OSError, ValueError) as error:
-        raise Mistake(f"{root} is not a git repository that can be read: {error}") from error
+        raise Mistake(f"cannot read the git repository {root}: {error}") from error
     return found
 
 
 def _must_be_own_file(path: Path) -> None:
-    """What another user made is not used: they could change it at any moment."""
+    """Raise Mistake if another user owns the path, because they could change it at any moment."""
     owners = {os.geteuid(), int(os.environ.get("SUDO_UID") or 0)} if os.geteuid() == 0 else {os.geteuid()}
     if (owner := path.lstat().st_uid) not in owners:
-        raise Mistake(f"{path} belongs to another user (number {owner}); work in a clone of your own")
+        raise Mistake(f"{path} belongs to another user (uid {owner}); use a clone of your own")
 
 
 def _read_path_file(file: Path, start: str = "") -> Path:
-    """The whole path that one of git's small files names."""
+    """Return the absolute path that one of git's small files contains."""
     if not stat.S_ISREG(file.lstat().st_mode) or file.stat().st_size > LONGEST_PATH:
         raise ValueError(f"{file} is not one of git's files")
     text = os.fsdecode(file.read_bytes()).removesuffix("\n")
     if not text.startswith(start) or "\n" in text or "\0" in text:
-        raise ValueError(f"{file} does not name a folder")
+        raise ValueError(f"{file} does not contain a path")
     return Path(os.path.normpath(file.parent / text.removeprefix(start)))
 
 
 def _must_match_common_dir(place: Repository | Checkout) -> None:
-    """Whatever git is told, it looks for refs in the folder that this file names."""
+    """Raise OutsideFailed if `commondir` was changed: git looks for refs where it points, whatever we pass."""
     file = place.git_dir / "commondir"
     if not place.git_dir.is_dir():
-        raise OutsideFailed(f"{place.git_dir} is gone, so that {root_folder(place)} is no checkout of git's any more")
+        raise OutsideFailed(f"{place.git_dir} no longer exists, so {root_folder(place)} is not a git checkout any more")
     try:
         named = _read_path_file(file)
     except FileNotFoundError:
         named = place.git_dir
     except (OSError, ValueError) as error:
-        raise OutsideFailed(f"{file} cannot be read, and nothing was done: {error}") from error
+        raise OutsideFailed(f"cannot read {file}, and nothing was done: {error}") from error
     if named != place.common_dir:
         raise OutsideFailed(
-            f"{file} was changed and names {named}, which is not {place.common_dir}; nothing was done, mend that file"
+            f"{file} was changed and names {named} instead of {place.common_dir}; nothing was done; restore that file"
         )
 
 
 def _location_variables(place: GitLocation, index: Path | None) -> dict[str, str]:
-    """Where everything is; git discovers nothing where it is told."""
+    """Return the variables that tell git where everything is, so that it discovers nothing."""
     found = {} if index is None else {"GIT_INDEX_FILE": str(index)}
     if isinstance(place, Path):
         return found
@@ -313,21 +315,21 @@ def _location_variables(place: GitLocation, index: Path | None) -> dict[str, str
 
 
 def _add_safe_options(args: tuple[str, ...]) -> tuple[str, ...]:
-    """The arguments; a command that compares does so itself, and stays out of submodules."""
+    """Add options that keep comparing commands from starting programs and from entering submodules."""
     command, *rest = args
     own = ("--no-ext-diff", "--no-textconv") if command in COMPARING else ()
-    # Said here, because a file in the checkout may say otherwise and is heard before the settings.
+    # As an option, because a file in the checkout overrides the setting.
     around = ("--ignore-submodules=dirty",) if command in LOOKING_INTO_SUBMODULES else ()
     return (command, *own, *around, *rest)
 
 
 def _find_replacement(key: str) -> str:
-    """What a setting that names a command is set to instead."""
+    """Return the replacement value of a setting that names a command."""
     return next(value for pattern, value in SETTING_REPLACEMENTS if re.fullmatch(pattern, key, re.DOTALL))
 
 
 def _build_environment(program: str, settings: Mapping[str, str], location: Mapping[str, str]) -> dict[str, str]:
-    """Settings go by environment, because a key may have any character in it."""
+    """Return the environment for git. Settings are passed in it, because a key may contain any character."""
     kept = {name: value for name in ("HOME", "TMPDIR", "USER") if (value := os.environ.get(name))}
     kept["PATH"] = os.pathsep.join((*TRUSTED, str(Path(program).parent)))
     numbered = {
@@ -368,7 +370,7 @@ async def _run_process(
                 into += chunk
                 if len(into) > LARGEST_OUTPUT:
                     raise OutsideFailed(
-                        f"git {args[0]} gave more than {LARGEST_OUTPUT >> 20} MiB; ask for less at once"
+                        f"git {args[0]} printed more than {LARGEST_OUTPUT >> 20} MiB; request less at once"
                     )
 
         assert process.stdout is not None
@@ -378,7 +380,7 @@ async def _run_process(
                 group.start_soon(collect_output, process.stdout, out)
                 group.start_soon(collect_output, process.stderr, err)
                 if process.stdin is not None:
-                    with suppress(BrokenResourceError):  # git ended without hearing all of it, and says why
+                    with suppress(BrokenResourceError):  # git exited before it read all input; its result says why
                         await process.stdin.send(stdin or b"")
                     await process.stdin.aclose()
                 await process.wait()

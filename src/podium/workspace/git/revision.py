@@ -1,6 +1,6 @@
-"""Branches and commits: what a branch stands for right now, what a commit holds, what comes before it.
+"""Revisions: resolving a branch to its commit, a commit to its tree, and comparing histories.
 
-Names move and ids do not, so a name is looked up once and everything after that is said of the id.
+Names move and ids do not, so a name is resolved once and everything after that uses the id.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ SHORT = 12
 
 
 def resolve_location(place: GitLocation) -> Repository | Checkout:
-    """The place, found once, so that git discovers nothing from here on."""
+    """Return the place with its paths located, so that git discovers nothing from here on."""
     return Repository.at(place) if isinstance(place, Path) else place
 
 
 async def tips(repo: GitLocation, branches: Iterable[str]) -> dict[str, str]:
-    """The commits of those of the branches that exist."""
+    """Return the commits of those branches that exist."""
     wanted = {HEADS + branch: branch for branch in branches if branch and branch.isprintable()}
     if not wanted:
         return {}
@@ -32,24 +32,23 @@ async def tips(repo: GitLocation, branches: Iterable[str]) -> dict[str, str]:
 
 
 async def branch_tip(repo: GitLocation, branch: str) -> str:
-    """The commit of a branch. Raises Mistake where there is none of that name."""
+    """Return the commit of a branch. Raises Mistake if there is no such branch."""
     if (found := (await tips(repo, [branch])).get(branch)) is None:
         if not await read_git_output(repo, "for-each-ref", "--count=1", HEADS):
-            raise Mistake(f"{root_folder(repo)} has no commits yet, so that there is no branch; commit first")
+            raise Mistake(f"{root_folder(repo)} has no commits yet, so it has no branches; commit first")
         raise Mistake(
-            f"there is no branch {escape_unprintable(branch)!r} in {root_folder(repo)}; `git branch` "
-            "lists those that are there"
+            f"branch {escape_unprintable(branch)!r} not found in {root_folder(repo)}; `git branch` lists the branches"
         )
     return found
 
 
 async def resolve_tree(repo: GitLocation, commit: str) -> str:
-    """The tree that a commit holds."""
+    """Return the tree of a commit."""
     return await read_git_output(repo, "rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}")
 
 
 async def contains_commit(repo: GitLocation, commit: str, earlier: str) -> bool:
-    """Whether `earlier` is `commit` itself or comes before it."""
+    """Whether `earlier` is `commit` itself or one of its ancestors."""
     done = await call_git(repo, "merge-base", "--is-ancestor", earlier, commit)
     if done.code not in (0, 1):
         raise OutsideFailed(f"git merge-base failed: {escape_unprintable(truncate_text(done.err, 300))}")
@@ -57,18 +56,18 @@ async def contains_commit(repo: GitLocation, commit: str, earlier: str) -> bool:
 
 
 async def must_contain_commits(repo: GitLocation, branch: str, commits: Mapping[str, str]) -> None:
-    """Raise Mistake where a branch exists and lacks one of these commits, each given by what people call it."""
+    """Raise Mistake if a branch exists and lacks one of these commits, which are keyed by their display names."""
     if (now := (await tips(repo, [branch])).get(branch)) is None:
         return
     for name, commit in commits.items():
         if not await contains_commit(repo, now, commit):
             raise Mistake(
-                f"{escape_unprintable(branch)} exists already and has not all of "
-                f"{escape_unprintable(name)}, which it should begin with; "
+                f"{escape_unprintable(branch)} already exists and does not contain all of "
+                f"{escape_unprintable(name)}, which it should start from; "
                 f"merge that into it, or name a new branch"
             )
 
 
 def decode_path(raw: bytes) -> str:
-    """A file's name as text that can be shown and sent; bytes that are no text are written out."""
+    """Decode a file name to text that can be shown and sent; bytes that are not UTF-8 are escaped."""
     return raw.decode(errors="backslashreplace")

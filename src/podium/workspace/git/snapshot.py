@@ -1,7 +1,7 @@
-"""The whole of a working tree as one commit, and a place of its own to try a commit in.
+"""Snapshots of a working tree as one commit, and temporary checkouts of a commit.
 
-A snapshot touches neither the index nor the files nor any ref. What is tried is tried in a folder
-outside the repository that is put away at the end; what a killed process left is put away by the next.
+A snapshot changes neither the index nor the files nor any ref. A temporary checkout is outside the
+repository and removed at the end; what a killed process left is removed by the next.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ AUTHOR = "Podium <podium@localhost>"
 
 
 async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the working tree") -> str:
-    """The id of a commit that holds the working tree: changes, and new files that are not ignored; its parent is HEAD.
+    """Commit the working tree, changes and unignored new files included, on top of HEAD; return the commit's id.
 
-    Repositories and submodules inside are not looked into.
+    Nested repositories and submodules are not included.
     """
     at = resolve_location(place)
     head = await call_git(at, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if head.code != 0:
-        raise Mistake(f"{root_folder(at)} has no commits yet, and a snapshot needs one to begin from; commit first")
+        raise Mistake(f"{root_folder(at)} has no commits yet, and a snapshot needs one to start from; commit first")
     with _lock_new_folder() as (folder, _):
         index = folder / "index"
         own = at.git_dir / "index"
         if own.is_file():
-            # A copy knows which files have not changed, so that they need not be read. It has the time of the original:
-            # git reads a file again that was changed in the moment in which the index was written.
+            # A copy knows which files are unchanged, so that git need not read them. It keeps the original's time
+            # stamp: git re-reads a file that changed at the moment in which the index was written.
             await to_thread.run_sync(shutil.copy2, own, index)
         else:
             await read_git_output(at, "read-tree", "HEAD", index=index)
@@ -63,7 +63,7 @@ async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the w
 
 
 async def write_commit(place: GitLocation, tree: str, parents: list[str], message: str) -> str:
-    """The id of a new commit of ours, which no ref names yet."""
+    """Write a commit authored by Podium that no ref names yet, and return its id."""
     who = f"{AUTHOR} {int(time.time())} +0000"
     lines = [f"tree {tree}", *(f"parent {one}" for one in parents), f"author {who}", f"committer {who}", "", message]
     text = "\n".join((*lines, "")).encode()
@@ -71,13 +71,13 @@ async def write_commit(place: GitLocation, tree: str, parents: list[str], messag
 
 
 async def find_nested_repositories(place: GitLocation) -> list[str]:
-    """Repositories inside that git does not know: a snapshot has nothing of them."""
+    """Return nested repositories that git does not track; a snapshot contains nothing of them."""
     out = await read_git_output(place, "ls-files", "-z", "--others", "--exclude-standard", timeout=SNAPSHOT_SECONDS)
     return [name.rstrip("/") for name in split_nul_paths(out) if name.endswith("/")]
 
 
 async def _list_changes(place: Repository | Checkout, index: Path) -> tuple[list[str], list[str]]:
-    """What the working tree has no more, and what it has new or otherwise than the index."""
+    """Return the paths that are gone from the working tree, and those that are new or differ from the index."""
     listing = ("diff-files", "--name-status", "-z", "--no-renames")
     told = split_nul_paths(await read_git_output(place, *listing, index=index, timeout=SNAPSHOT_SECONDS))
     others = ("ls-files", "-z", "--others", "--exclude-standard")
@@ -88,14 +88,14 @@ async def _list_changes(place: Repository | Checkout, index: Path) -> tuple[list
     def sort_changes() -> tuple[list[str], list[str]]:
         gone = [path for path, state in changed.items() if state == "D" or not _is_storable(root / path)]
         kept = [path for path in changed if path not in set(gone)]
-        # A name with a slash at its end is a repository of its own.
+        # A path that ends with a slash is a nested repository.
         return gone, kept + [path for path in new if not path.endswith("/") and _is_storable(root / path)]
 
     return await to_thread.run_sync(sort_changes)
 
 
 def _is_storable(path: Path) -> bool:
-    """Whether there is something there that git can hold; a folder that it asks about is a submodule."""
+    """Whether git can store what is at a path; a folder that git lists is a submodule."""
     try:
         mode = path.lstat().st_mode
     except OSError:
@@ -112,7 +112,7 @@ async def _update_index(place: GitLocation, index: Path, how: str, paths: list[s
 
 @asynccontextmanager
 async def temporary_checkout(place: GitLocation, commit: str) -> AsyncIterator[Checkout]:
-    """A checkout of a commit in a temporary folder, on no branch; put away when the block ends, however it ends."""
+    """Check a commit out into a temporary folder with a detached HEAD; remove it when the block ends."""
     repository = resolve_location(place)
     base = await resolve_commit(repository, commit)
     await _remove_stale_checkouts(repository)
@@ -126,15 +126,15 @@ async def temporary_checkout(place: GitLocation, commit: str) -> AsyncIterator[C
 
 
 async def resolve_commit(place: GitLocation, name: str) -> str:
-    """The id of the commit that a name means. Raises Mistake."""
+    """Return the id of the commit that a name refers to. Raises Mistake."""
     found = await call_git(place, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     if found.code != 0:
-        raise Mistake(f"{root_folder(place)} has no commit {name!r}; a branch, a tag or a commit's id would do")
+        raise Mistake(f"commit {name!r} not found in {root_folder(place)}; give a branch, a tag or a commit id")
     return found.out.decode().strip()
 
 
 async def find_registered_worktree(place: Repository | Checkout, path: Path, *, branch: str, base: str) -> Checkout:
-    """The worktree at a path, with the folder that git keeps for it. Raises OutsideFailed."""
+    """Return the worktree at a path, with the folder that git keeps for it. Raises OutsideFailed."""
 
     def find_git_dir() -> Path | None:
         for own in sorted((place.common_dir / "worktrees").iterdir()):
@@ -145,15 +145,15 @@ async def find_registered_worktree(place: Repository | Checkout, path: Path, *, 
 
     own = await to_thread.run_sync(find_git_dir)
     if own is None:
-        raise OutsideFailed(f"git made the worktree {path}, but does not list it; git worktree repair may mend that")
+        raise OutsideFailed(f"git created the worktree {path} but does not list it; git worktree repair may fix that")
     return Checkout(path=path, git_dir=own, common_dir=place.common_dir, branch=branch, base=base)
 
 
 async def write_worktree_files(checkout: Checkout, *, lock: int) -> None:
-    """Write the files of a worktree that was made without.
+    """Write the files of a worktree that was added without them.
 
-    Git would do both at once, with settings that hold only in the new worktree and that nobody could
-    have looked through before.
+    Git could do both at once, but then with settings that apply only in the new worktree and that could
+    not be checked before.
     """
     told = ("reset", "--hard", "--no-recurse-submodules", "--quiet")
     await read_git_output(checkout, *told, timeout=SNAPSHOT_SECONDS, lock=lock)
@@ -161,7 +161,7 @@ async def write_worktree_files(checkout: Checkout, *, lock: int) -> None:
 
 async def _add_worktree(place: Repository | Checkout, path: Path, base: str, lock: int) -> Checkout:
     told = ("worktree", "add", "--quiet", "--detach", "--no-checkout", "--", str(path), base)
-    # Not to be interrupted between what git notes and what it makes.
+    # Must not be cancelled between git's own record of the worktree and its creation.
     with CancelScope(shield=True):
         await read_git_output(place, *told, lock=lock)
         checkout = await find_registered_worktree(place, path, branch="", base=base)
@@ -177,12 +177,12 @@ async def _remove_worktree(place: Repository | Checkout, path: Path) -> None:
 
 @contextmanager
 def _lock_new_folder() -> Iterator[tuple[Path, int]]:
-    """A new folder for this process alone, and the lock that says so as long as somebody has it open."""
+    """Create a folder for this process alone, and hold its lock; a child process can inherit the lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
         lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # Somebody who sweeps may have come between.
+        # Another process may have removed the folder as stale before it was locked.
         if (folder / "lock").exists():
             break
         os.close(lock)
@@ -194,7 +194,7 @@ def _lock_new_folder() -> Iterator[tuple[Path, int]]:
 
 
 async def _remove_stale_checkouts(place: Repository | Checkout) -> None:
-    """Put away what processes that were killed have left."""
+    """Remove the temporary checkouts of processes that were killed."""
 
     def remove_stale_folders() -> list[Path]:
         for folder in Path(tempfile.gettempdir()).resolve().glob(f"{PREFIX}*"):
@@ -206,7 +206,7 @@ async def _remove_stale_checkouts(place: Repository | Checkout) -> None:
 
 
 def _remove_if_unlocked(folder: Path) -> None:
-    """Remove a folder of ours that no process holds."""
+    """Remove a temporary folder of this user that no process has locked."""
     with suppress(OSError):
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -220,7 +220,7 @@ def _remove_if_unlocked(folder: Path) -> None:
 
 
 def _list_temporary_worktrees(common: Path) -> list[Path]:
-    """The temporary worktrees that a repository knows."""
+    """Return the temporary worktrees that git lists for a repository."""
     found = []
     for own in (common / "worktrees").glob(f"{PREFIX}*"):
         with suppress(OSError):

@@ -1,1 +1,1 @@
-"""Merging the branches of workers: trial merges, the forecast, the merge train and the target."""
+"""Merging workers' branches: trial merges, overlap forecasts, the merge train and fast-forwarding the target."""

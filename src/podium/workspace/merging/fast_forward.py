@@ -1,7 +1,7 @@
 """Fast-forwarding the target: it moves to exactly what was approved, or not at all.
 
-The approval is bound to a tree and to the commit that the target was at. Where the target is checked
-out, the files there are brought along, and only where nothing of the person's could get lost.
+An approval is bound to a tree and to the commit that the target was at. If the target is checked out, the
+files there are updated too, but only if none of the person's work can be lost.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ REWRITING = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
 
 
 async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_tree: str, expected_old: str) -> None:
-    """Move the branch `target` from `expected_old` to `commit`, which holds `expected_tree`. Raises Mistake.
+    """Move the branch `target` from `expected_old` to `commit`, whose tree must be `expected_tree`. Raises Mistake.
 
-    Nothing happens where it is at `commit` already.
+    If it is at `commit` already, nothing happens.
     """
     place = resolve_location(repo)
     new = await resolve_commit(place, commit)
     if (tree := await resolve_tree(place, new)) != expected_tree:
         raise Mistake(
-            f"{new[:SHORT]} holds the tree {tree[:SHORT]} and {expected_tree[:SHORT]} was approved; "
-            "look at it again and approve what is there now"
+            f"{new[:SHORT]} has the tree {tree[:SHORT]}, but {expected_tree[:SHORT]} was approved; "
+            "review it again and approve what is there now"
         )
     old = await branch_tip(place, target)
     if old == new:
@@ -48,7 +48,7 @@ async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_
         raise Mistake(
             f"{escape_unprintable(target)} was at {expected_old[:SHORT]} when the merge was checked "
             f"and is at {old[:SHORT]} now; "
-            "merge again onto what is there"
+            "merge again onto the current commit"
         )
     if not await contains_commit(place, new, old):
         raise Mistake(
@@ -60,7 +60,7 @@ async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_
         await _move_branch(place, target, old, new)
         return
     await _must_be_safe_to_update(checkout, target, old, new)
-    # Once files change, the branch follows or they change back, whoever presses stop meanwhile.
+    # Once files change, the branch must follow or the files must change back, even if the caller is cancelled.
     with CancelScope(shield=True):
         await _update_checkout_files(checkout, target, old, new)
         try:
@@ -72,7 +72,7 @@ async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_
 
 
 async def _move_branch(place: GitLocation, target: str, old: str, new: str) -> None:
-    """The branch alone. Git compares and moves in one step, so that nobody else's commit is passed over."""
+    """Move the branch alone. Git compares and moves in one step, so that no other commit is overwritten."""
     done = await call_git(place, "update-ref", "-m", "podium: fast-forward", HEADS + target, new, old)
     if done.code != 0:
         raise Mistake(
@@ -82,7 +82,7 @@ async def _move_branch(place: GitLocation, target: str, old: str, new: str) -> N
 
 
 async def _find_branch_checkout(place: Repository | Checkout, target: str) -> Repository | None:
-    """The checkout that has the branch, with its own git folder."""
+    """Return the checkout that is on the branch, with its own git folder. Raises Mistake if it is unusable."""
     listed = await read_git_output(place, "worktree", "list", "--porcelain", "-z")
     having = [
         Path(record[0].removeprefix("worktree "))
@@ -97,17 +97,17 @@ async def _find_branch_checkout(place: Repository | Checkout, target: str) -> Re
     path = having[0]
     if not await to_thread.run_sync(path.exists):
         raise Mistake(
-            f"{escape_unprintable(target)} is checked out in {path}, which is not there; bring it "
-            "back, or run git worktree prune"
+            f"{escape_unprintable(target)} is checked out in {path}, which does not exist; restore "
+            "it, or run git worktree prune"
         )
     found = await to_thread.run_sync(Repository.at, path)
     if found.common_dir != place.common_dir or found.root != path.resolve():
-        raise Mistake(f"{path} says that it belongs to {found.common_dir}; git worktree repair mends that")
+        raise Mistake(f"{path} belongs to the repository {found.common_dir}; git worktree repair fixes that")
     return found
 
 
 def _must_not_be_rebasing(common: Path, target: str) -> None:
-    """A rebase or a bisection works on no branch, and comes back to this one at its end."""
+    """Raise Mistake during a rebase or bisection of the branch: HEAD is detached then, but git returns to it."""
     for own in (common, *common.glob("worktrees/*")):
         for name in REWRITING:
             try:
@@ -117,16 +117,16 @@ def _must_not_be_rebasing(common: Path, target: str) -> None:
             if named.removeprefix(HEADS) == target:
                 what = "bisection" if name == "BISECT_START" else "rebase"
                 raise Mistake(
-                    f"a {what} of {escape_unprintable(target)} is under way; finish it or give it up, then try again"
+                    f"a {what} of {escape_unprintable(target)} is under way; finish or abort it, then try again"
                 )
 
 
 async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, new: str) -> None:
-    """Nothing in the checkout may get lost, or be written otherwise than the person's own git would."""
+    """Raise Mistake if files of the checkout could be lost, or be written differently than by the person's own git."""
     for name, what in UNDER_WAY.items():
         if (checkout.git_dir / name).exists():
-            raise Mistake(f"{what} is under way in {checkout.root}; finish it or give it up, then try again")
-    # Files that were touched and not changed are no changes.
+            raise Mistake(f"{what} is under way in {checkout.root}; finish or abort it, then try again")
+    # Refresh the index first: files that were touched but not changed do not count as changes.
     await call_git(checkout, "update-index", "-q", "--refresh", timeout=LONGEST)
     if await _has_files_of_commit(checkout, new):
         return
@@ -135,39 +135,39 @@ async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, n
     )
     if changed := [entry[3:] for entry in split_nul_paths(status)]:
         raise Mistake(
-            f"{escape_unprintable(target)} is checked out in {checkout.root}, which has changes of its "
-            f"own ({format_paths(changed)}); "
+            f"{escape_unprintable(target)} is checked out in {checkout.root}, which has uncommitted "
+            f"changes ({format_paths(changed)}); "
             "commit or stash them, then try again"
         )
     added, others = await _diff_paths(checkout, old, new)
     if blocking := await to_thread.run_sync(lambda: list(find_blocking_paths(checkout.root, added, others))):
         raise Mistake(
-            f"the merge brings {format_paths(blocking)}, and files that git does not keep stand there "
+            f"the merge adds {format_paths(blocking)}, but untracked or ignored files are in the way "
             f"in {checkout.root}; "
             "move them away, then try again"
         )
     if filtered := await _find_filter_paths(checkout, new, [*added, *others]):
         raise Mistake(
-            f"{format_paths(filtered)} would go through a filter of git's, which Podium does not run; "
-            f"bring {escape_unprintable(target)} along yourself: git merge --ff-only {new[:SHORT]}"
+            f"{format_paths(filtered)} would go through a git filter, which Podium does not run; "
+            f"update {escape_unprintable(target)} yourself: git merge --ff-only {new[:SHORT]}"
         )
 
 
 async def _update_checkout_files(checkout: Repository, target: str, old: str, new: str) -> None:
-    """The files of the checkout, from the old commit to the new one; git refuses as a whole or does it all."""
+    """Update the checkout's files from the old commit to the new one; git updates all of them or none."""
     if await _has_files_of_commit(checkout, new):
         return
     done = await call_git(checkout, "read-tree", "-m", "-u", old, new, timeout=LONGEST)
     if done.code != 0:
         raise Mistake(
             f"{escape_unprintable(target)} is checked out in {checkout.root}, where its files could "
-            "not be brought along: "
-            f"{escape_unprintable(truncate_text(done.err, 300))}; mend that and try again"
+            "not be updated: "
+            f"{escape_unprintable(truncate_text(done.err, 300))}; fix that and try again"
         )
 
 
 async def _has_files_of_commit(checkout: Repository, new: str) -> bool:
-    """Whether the files are those of the new commit: an earlier try ended just before the branch moved."""
+    """Whether the files are those of the new commit already: an earlier try ended just before the branch moved."""
     done = await call_git(checkout, "diff-index", "--quiet", new, timeout=LONGEST)
     staged = await call_git(checkout, "diff-index", "--quiet", "--cached", new, timeout=LONGEST)
     if done.code not in (0, 1):
@@ -176,7 +176,7 @@ async def _has_files_of_commit(checkout: Repository, new: str) -> bool:
 
 
 async def _diff_paths(checkout: Repository, old: str, new: str) -> tuple[list[str], list[str]]:
-    """The paths that are new, and the others that differ."""
+    """Return the paths that are added, and the others that differ."""
     told = split_nul_paths(
         await read_git_output(checkout, "diff-tree", "-r", "-z", "--name-status", "--no-renames", old, new)
     )
@@ -186,9 +186,9 @@ async def _diff_paths(checkout: Repository, old: str, new: str) -> tuple[list[st
 
 
 def find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iterator[str]:
-    """The new paths where something stands that git does not keep.
+    """Yield the added paths where an untracked or ignored file is in the way.
 
-    Git itself spares what is untracked and overwrites what is ignored; we spare both.
+    Git itself spares untracked files and overwrites ignored ones; we spare both.
     """
     kept = frozenset(others)
     for path in added:
@@ -206,7 +206,7 @@ def find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iter
 
 
 def _holds_only_tracked(root: Path, folder: Path, kept: frozenset[str]) -> bool:
-    """Whether all files of a folder are git's, so that it can go."""
+    """Whether git tracks all files of a folder, so that the folder can be replaced."""
     return all(
         os.path.relpath(os.path.join(where, file), root) in kept  # noqa: PTH118 - thousands of them
         for where, _, files in os.walk(folder)
@@ -215,9 +215,9 @@ def _holds_only_tracked(root: Path, folder: Path, kept: frozenset[str]) -> bool:
 
 
 async def _find_filter_paths(checkout: Repository, new: str, paths: list[str]) -> list[str]:
-    """The paths that a filter has a part in, such as large files that are kept elsewhere.
+    """Return the paths that a git filter applies to, such as large files that are stored elsewhere.
 
-    Which filters the person has is in settings that we do not read; that one is named is enough.
+    The person's filters are in settings that we do not read, so it is enough that an attribute names one.
     """
     if not paths:
         return []
@@ -233,6 +233,6 @@ async def _find_filter_paths(checkout: Repository, new: str, paths: list[str]) -
 
 
 def format_paths(paths: list[str]) -> str:
-    """A few of the paths, in a sentence."""
+    """Return the first few paths and the number of the others, for a message."""
     few = ", ".join(escape_unprintable(decode_path(os.fsencode(path))) for path in paths[:NAMES_SHOWN])
     return few if len(paths) <= NAMES_SHOWN else f"{few} and {len(paths) - NAMES_SHOWN} more"

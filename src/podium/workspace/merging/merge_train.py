@@ -1,9 +1,9 @@
-"""The merge train: branches, one after another, onto a new integration branch, each checked where it stands.
+"""The merge train: merge branches one after another onto a new integration branch, and check each merge.
 
-A branch that clashes or fails its check is left out, and so are those that build on it; the others go
-on. No checkout of a person's is touched, and the target does not move: that is for `fast_forward`, on
-a person's word. Until the integration branch is made, nothing refers to what was built, so that a
-train that breaks off leaves no trace and can simply be run again.
+A branch that conflicts or fails its check is left out, and so are those that build on it; the others
+continue. No checkout of a person is touched, and the target does not move: `fast_forward` does that once a
+person approves. Until the integration branch is created, no ref names the merges, so a train that is
+interrupted leaves no trace and can simply be run again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Reason = Literal["conflict", "unresolved", "check", "dependency", "moved", "miss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainBranch:
-    """A branch that wants to go along: the commit that was looked at, and the branches that it builds on."""
+    """A branch to merge: the commit that was reviewed, and the branches that it builds on."""
 
     branch: str
     commit: str
@@ -40,7 +40,7 @@ class TrainBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What came of the checks; where they failed, the command that did and what it printed."""
+    """The result of the checks; if they failed, the command that failed and its output."""
 
     passed: bool
     command: str = ""
@@ -48,12 +48,12 @@ class CheckResult:
 
 
 Check = Callable[[Path], Awaitable[CheckResult]]
-"""Checks what stands in a folder. It runs what workers wrote, so that it is for the caller to fence it in."""
+"""Checks the files in a folder. It runs code that workers wrote, so the caller must sandbox it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedBranch:
-    """A branch that is in: the commit of the train that has it, and the tree that was checked."""
+    """A merged branch: the commit of the train that contains it, and the tree that was checked."""
 
     branch: str
     commit: str
@@ -62,10 +62,10 @@ class MergedBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutBranch:
-    """A branch that is not in, and why.
+    """A branch that was not merged, and why.
 
-    `onto` is the commit that it was tried on, `files` are those that clash or in which marks of a clash are
-    left, and `output` is what the check printed last, or both sides of what clashes.
+    `onto` is the commit that it was tried on, and `files` are those with conflicts or with conflict markers
+    left. `output` is the end of the check's output, or both sides of the conflicts.
     """
 
     branch: str
@@ -79,9 +79,9 @@ class LeftOutBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train:
-    """What came of it. `ref` is the integration branch, or None where no branch is in.
+    """The result of a merge train. `ref` is the integration branch, or None if no branch was merged.
 
-    `base` is the commit of the target that it began with, `commit` and `tree` what it ends with.
+    `base` is the commit of the target that it started from; `commit` and `tree` are the result.
     """
 
     target: str
@@ -96,9 +96,9 @@ class Train:
 async def train(
     repo: GitLocation, branches: Sequence[TrainBranch], *, onto: str, integration: str, check: Check
 ) -> Train:
-    """Merge the cars, in the order of what they build on, onto a new branch that begins where `onto` is.
+    """Merge the branches, each after those that it builds on, onto a new branch that starts at `onto`.
 
-    Where a branch of the name `integration` exists, the new one gets a number.
+    If a branch called `integration` exists, the new branch gets a number.
     """
     place = resolve_location(repo)
     ordered = sort_by_dependency(branches)
@@ -121,7 +121,7 @@ async def train(
 
 
 def sort_by_dependency(branches: Sequence[TrainBranch]) -> list[TrainBranch]:
-    """The cars in the order given, each moved behind those that it builds on. Raises Mistake for a cycle."""
+    """Return the branches in the given order, each moved behind those it builds on. Raises Mistake for a cycle."""
     waiting = {train_branch.branch: train_branch for train_branch in branches}
     if len(waiting) < len(branches):
         twice = next(
@@ -129,7 +129,7 @@ def sort_by_dependency(branches: Sequence[TrainBranch]) -> list[TrainBranch]:
             for train_branch in branches
             if sum(train_branch.branch == other.branch for other in branches) > 1
         )
-        raise Mistake(f"the branch {escape_unprintable(twice)} stands in the train twice; once would be right")
+        raise Mistake(f"the branch {escape_unprintable(twice)} was given more than once; give each branch once")
     ordered: list[TrainBranch] = []
     while waiting:
         ready = next(
@@ -137,13 +137,13 @@ def sort_by_dependency(branches: Sequence[TrainBranch]) -> list[TrainBranch]:
         )
         if ready is None:
             circle = " → ".join(escape_unprintable(branch) for branch in _find_cycle(waiting))
-            raise Mistake(f"these branches wait for each other: {circle}; take one of the dependencies away")
+            raise Mistake(f"these branches depend on each other: {circle}; remove one of the dependencies")
         ordered.append(waiting.pop(ready.branch))
     return ordered
 
 
 def _find_cycle(waiting: Mapping[str, TrainBranch]) -> list[str]:
-    """One way round, in which every car waits for the next."""
+    """Return one cycle, in which every branch waits for the next."""
     way = [next(iter(waiting))]
     while True:
         following = next(branch for branch in waiting[way[-1]].after if branch in waiting)
@@ -153,7 +153,7 @@ def _find_cycle(waiting: Mapping[str, TrainBranch]) -> list[str]:
 
 
 class _TrainBuilder:
-    """A train that is being put together."""
+    """A merge train under construction."""
 
     def __init__(self, place: Repository | Checkout, check: Check, target: MergeSide) -> None:
         self._place = place
@@ -165,26 +165,26 @@ class _TrainBuilder:
         self.left_out: list[LeftOutBranch] = []
 
     async def look_up_tips(self, branches: Sequence[TrainBranch]) -> None:
-        """Find where the branches are, and those that they build on, once for the whole train."""
+        """Resolve the branches, and those that they build on, once for the whole train."""
         self._tips = await tips(
             self._place, {name for train_branch in branches for name in (train_branch.branch, *train_branch.after)}
         )
 
     async def add_branch(self, train_branch: TrainBranch) -> None:
-        """Couple a car, or leave it out and say why."""
+        """Merge a branch, or record why it is left out."""
         left_out = await self._find_obstacle(train_branch) or await self._merge_branch(train_branch)
         if left_out is not None:
             self.left_out.append(left_out)
 
     async def _find_obstacle(self, train_branch: TrainBranch) -> LeftOutBranch | None:
-        """Why a car cannot even be tried."""
+        """Return the reason that a branch cannot even be tried, if there is one."""
         now = self._tips.get(train_branch.branch)
         if now is None:
             return self._leave_out(
-                train_branch, "missing", f"there is no branch {escape_unprintable(train_branch.branch)}"
+                train_branch, "missing", f"branch {escape_unprintable(train_branch.branch)} not found"
             )
         if now != train_branch.commit:
-            moved = f"was looked at as {train_branch.commit[:SHORT]} and is at {now[:SHORT]} by now; look at it again"
+            moved = f"was reviewed at {train_branch.commit[:SHORT]} and is at {now[:SHORT]} now; review it again"
             return self._leave_out(train_branch, "moved", f"{escape_unprintable(train_branch.branch)} {moved}")
         for earlier in train_branch.after:
             if lacking := await self._describe_missing_dependency(earlier):
@@ -196,25 +196,25 @@ class _TrainBuilder:
                 return self._leave_out(
                     train_branch,
                     "unresolved",
-                    "marks of a conflict are left in it, which has to be resolved first",
+                    "it still contains conflict markers; resolve the conflict first",
                     files=files,
                 )
         return None
 
     async def _describe_missing_dependency(self, earlier: str) -> str:
-        """Why what a car builds on is not there; nothing where it is, or where its branch is gone by now."""
+        """Return why a dependency is missing; empty if it is merged, or if its branch no longer exists."""
         if any(one.branch == earlier for one in self.coupled):
             return ""
         if any(one.branch == earlier for one in self.left_out):
             return "was left out"
         commit = self._tips.get(earlier)
-        # Merged some time ago and cleaned up: there is nothing left to wait for.
+        # A branch that no longer exists was merged earlier and cleaned up, so there is nothing to wait for.
         if commit is None or await contains_commit(self._place, self._target.commit, commit):
             return ""
-        return f"is neither in this train nor in {escape_unprintable(self._target.name)}; merge it, too"
+        return f"is neither in this train nor in {escape_unprintable(self._target.name)}; merge it too"
 
     async def _merge_branch(self, train_branch: TrainBranch) -> LeftOutBranch | None:
-        """Merge a car onto the train as it is, and keep that if the check passes."""
+        """Merge a branch onto the train's head, and keep the merge if the check passes."""
         if await contains_commit(self._place, self.head, train_branch.commit):
             self.coupled.append(
                 MergedBranch(
@@ -255,7 +255,7 @@ class _TrainBuilder:
 async def leave_out_conflict(
     place: GitLocation, clash: ConflictingMerge, ours: MergeSide, theirs: MergeSide
 ) -> LeftOutBranch:
-    """The branch of `theirs`, left out because it clashes with `ours`."""
+    """Return the branch of `theirs`, left out because it conflicts with `ours`."""
     why = "; ".join(escape_unprintable(one.text) for one in clash.conflicts) or "it clashes with the train"
     return LeftOutBranch(
         branch=theirs.name,
@@ -269,17 +269,17 @@ async def leave_out_conflict(
 
 
 def describe_merged(target: str, coupled: Sequence[MergedBranch]) -> str:
-    """What a car is merged onto, in words."""
+    """Return a name for what a branch is merged onto: the target and the branches merged so far."""
     return " + ".join((target, *(one.branch for one in coupled)))
 
 
 def tail_output(output: str) -> str:
-    """The end of what a command printed."""
+    """Return the last lines of a command's output."""
     return "\n".join(output.rstrip()[-LONGEST_OUTPUT:].splitlines()[-LINES_KEPT:])
 
 
 def format_conflict(left_out: LeftOutBranch) -> str:
-    """What someone needs to resolve a conflict: the commits, the files, and both sides of what clashes."""
+    """Describe a conflict for its resolver: the commits, the files, and both sides of each conflict."""
     files = "\n".join(f"- {escape_unprintable(file)}" for file in left_out.files) or "- none in particular"
     told = (
         f"Merging {escape_unprintable(left_out.branch)} (commit {left_out.commit}) onto commit "
@@ -292,7 +292,7 @@ def format_conflict(left_out: LeftOutBranch) -> str:
 
 
 def fence_output(output: str) -> str:
-    """What is quoted in a text for an agent, between marks that are not in it."""
+    """Quote output in a text for an agent, between fences that do not occur in it."""
     fence = "`" * max(3, *(len(run) + 1 for run in ("", *re.findall("`+", output))))
     return f"{fence}\n{output}\n{fence}"
 
@@ -301,26 +301,25 @@ async def _must_be_branch_name(place: GitLocation, name: str) -> None:
     done = await call_git(place, "check-ref-format", "--branch", name) if name.isprintable() else None
     if done is None or done.code != 0 or done.out.decode().strip() != name:
         raise Mistake(
-            f"{escape_unprintable(name)!r} cannot be the name of the integration branch; one like "
-            "podium/merge would work"
+            f"{escape_unprintable(name)!r} is not a valid name for the integration branch; use a name like podium/merge"
         )
 
 
 async def _create_branch(place: GitLocation, name: str, commit: str) -> str:
-    """The ref of a new branch at a commit; never one that exists."""
+    """Create a branch at a commit, never one that exists, and return its ref."""
     for number in range(1, MOST_NAMES):
         numbered = name if number == 1 else f"{name}-{number}"
         if numbered in await tips(place, [numbered]):
             continue
-        # An empty old value: git makes the ref only if there is none at that moment.
+        # With an empty old value, git creates the ref only if it does not exist at that moment.
         done = await call_git(place, "update-ref", "-m", "merge train", HEADS + numbered, commit, "")
         if done.code == 0:
             return HEADS + numbered
         if numbered not in await tips(place, [numbered]):
             raise Mistake(
-                f"the branch {escape_unprintable(numbered)} cannot be made: "
+                f"cannot create the branch {escape_unprintable(numbered)}: "
                 f"{escape_unprintable(truncate_text(done.err, 300))}; try another name"
             )
     raise OutsideFailed(
-        f"there are {MOST_NAMES} branches like {escape_unprintable(name)} already; remove those that are done"
+        f"{MOST_NAMES} branches named like {escape_unprintable(name)} exist already; delete those that are done"
     )

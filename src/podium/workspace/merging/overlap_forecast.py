@@ -1,7 +1,7 @@
-"""The overlap forecast: which branches touched the same files, and which of them would not merge.
+"""The overlap forecast: which branches changed the same files, and which of them would not merge.
 
-Tried and not guessed, because two branches may clash without a file in common, and share a file
-without clashing. Nothing is touched; what to do about it is for whoever reads it.
+Each pair is merged in a trial, because two branches may conflict without a common file, and change the same
+file without a conflict. The forecast changes nothing and recommends nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .trial_merge import Conflict, ConflictingMerge, MergeOutcome, MergeSide, tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """What happened to one file; `was` is its name before where that changed."""
+    """The changes to one file; `was` is its previous name if it was renamed."""
 
     path: str
     added: int = 0
@@ -30,7 +30,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchChanges:
-    """What a branch brings: its files, its lines, and its commits, oldest first."""
+    """The changes on a branch: files, lines, and commits, oldest first."""
 
     files: tuple[FileChange, ...]
     added: int
@@ -39,16 +39,16 @@ class BranchChanges:
 
     @property
     def all_paths(self) -> frozenset[str]:
-        """The names of the files; where one was renamed, both."""
+        """The names of all changed files; for a renamed file, both names."""
         return frozenset(name for file in self.files for name in (file.path, file.was) if name is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """Two branches, or a branch and the target: the files that both touched, and what would clash.
+    """Two branches, or a branch and the target: the files that both changed, and the conflicts between them.
 
-    `through` is the branch that one of the two is built on and whose clash this is; empty where it is their own.
-    `is_in` says that the second has all of the first already.
+    `through` is the branch that one of the two is built on and that the conflicts come from; it is empty if
+    the conflicts are their own. `is_in` says that the second branch contains all of the first already.
     """
 
     first: str
@@ -61,15 +61,15 @@ class Overlap:
 
     @property
     def conflict_files(self) -> tuple[str, ...]:
-        """The files that clash, each once."""
+        """The files that conflict, each once."""
         return tuple(dict.fromkeys(file for clash in self.conflicts for file in clash.files))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What is to be expected when these branches come together.
+    """The overlaps and conflicts to expect when these branches are merged.
 
-    `pairs` has the pairs that share files or would not merge; `onto_target` has every branch.
+    `pairs` contains the pairs that share files or would not merge; `onto_target` contains every branch.
     """
 
     onto: str
@@ -79,13 +79,13 @@ class Forecast:
 
 
 async def read_branch_changes(repo: GitLocation, base: str, branch: str) -> BranchChanges:
-    """What `branch` brings since it parted from `base`; all that it has where the two never met."""
+    """Return the changes on `branch` since it forked from `base`; all of its content if they share no history."""
     place = resolve_location(repo)
     return await _read_commit_changes(place, await resolve_commit(place, base), await branch_tip(place, branch))
 
 
 async def forecast(repo: GitLocation, branches: Mapping[str, str], *, onto: str) -> Forecast:
-    """How the branches, each given with its base, would go together with one another and with the branch `onto`."""
+    """Try to merge the branches, given with their bases, with one another and with the branch `onto`."""
     place = resolve_location(repo)
     target = MergeSide(name=onto, commit=await branch_tip(place, onto))
     sides = [MergeSide(name=branch, commit=await branch_tip(place, branch)) for branch in branches]
@@ -118,7 +118,7 @@ async def forecast(repo: GitLocation, branches: Mapping[str, str], *, onto: str)
 def _trace_conflict_origin(
     one: Overlap, clashes: Mapping[frozenset[str], Overlap], below: Mapping[str, Sequence[str]]
 ) -> Overlap:
-    """The overlap with the branch whose clash it is, where one of the two only has it from that."""
+    """Return the overlap with `through` set if its conflicts come from a branch that one side is built on."""
     if one.merges:
         return one
     for built, other in ((one.first, one.second), (one.second, one.first)):
@@ -159,7 +159,7 @@ async def _read_commit_changes(repo: GitLocation, base: str, commit: str) -> Bra
 
 
 def _parse_numstat(numstat: bytes) -> Iterator[FileChange]:
-    """What `--numstat -z` says: both names follow a count whose own name is empty."""
+    """Parse the output of `--numstat -z`: for a rename, the name is empty and both names follow."""
     words = iter(numstat.split(b"\0"))
     while word := next(words, b""):
         added, removed, name = word.split(b"\t", 2)

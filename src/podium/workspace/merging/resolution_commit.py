@@ -1,8 +1,8 @@
-"""A resolution: a merge that clashes or fails a check, laid down as a commit to work on, and what is left of it then.
+"""Resolution commits: a merge that conflicts or fails a check, committed as the starting point for resolving it.
 
-The commit holds what git made of the merge, marks included, and both sides are its parents. So whatever is
-built on it contains both, and its history tells what clashed, to everybody and for good. Who resolves it is
-for others to say; what comes out is a branch like any other, that no train takes while a mark is left in it.
+The commit contains git's merge result, conflict markers included, and has both sides as parents. So anything
+built on it contains both sides, and its history shows for good what conflicted. Who resolves it is decided
+elsewhere. The result is an ordinary branch, which no train merges while conflict markers are left in it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..git.snapshot import write_commit
 from .trial_merge import LONGEST, CleanMerge, ConflictingMerge, MergeSide, try_merge
 
 NOTE = "Podium-Conflict"
-"""How the message of such a commit says what it is."""
+"""The trailer that marks such a commit in its message."""
 
 MARKS = r"^(<{7}|[|]{7}|={7}|>{7})([[:space:]]|$)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolutionStart:
-    """The commit that a resolution begins with, and the two that clash."""
+    """The commit that a resolution starts from, and the two commits that conflict."""
 
     commit: str
     ours: str
@@ -37,9 +37,9 @@ class ResolutionStart:
 async def commit_resolution_start(
     place: GitLocation, tried: ConflictingMerge | CleanMerge, ours: MergeSide, theirs: MergeSide
 ) -> ResolutionStart:
-    """Lay a merge that clashes, or fails a check, down as a commit, which no ref names yet.
+    """Commit a merge that conflicts or fails a check; no ref names the commit yet.
 
-    Raises Mistake where git made nothing of it.
+    Raises Mistake if git produced no merge result.
     """
     if not tried.tree:
         why = (
@@ -48,8 +48,7 @@ async def commit_resolution_start(
             else "it is empty"
         )
         raise Mistake(
-            f"{escape_unprintable(theirs.name)} cannot be given to anybody to resolve: {why}; bring "
-            "them together by hand"
+            f"{escape_unprintable(theirs.name)} cannot be handed over for resolution: {why}; merge them by hand"
         )
     what = "with its conflicts" if isinstance(tried, ConflictingMerge) else "with a check that fails"
     message = f"Merge branch '{theirs.name}' {what}\n\n{NOTE}: to be resolved"
@@ -58,12 +57,12 @@ async def commit_resolution_start(
 
 
 async def find_resolution_starts(place: GitLocation, commit: str, *, beyond: str) -> list[ResolutionStart]:
-    """The resolutions that began in the history of a commit and not in that of `beyond`."""
+    """Return the resolutions that started in the history of `commit` but not in that of `beyond`."""
     return await _list_resolution_starts(place, commit, f"^{beyond}")
 
 
 async def filter_resolution_starts(place: GitLocation, commits: Iterable[str]) -> dict[str, ResolutionStart]:
-    """Those of the commits that a resolution begins with. What is no commit any more is none of them."""
+    """Return those of the commits that a resolution starts from. Commits that no longer exist are ignored."""
     wanted = list(dict.fromkeys(commits))
     found = await _list_resolution_starts(place, "--ignore-missing", "--no-walk=unsorted", *wanted) if wanted else []
     return {one.commit: one for one in found}
@@ -78,20 +77,20 @@ async def _list_resolution_starts(place: GitLocation, *which: str) -> list[Resol
 
 
 async def is_resolution_of(place: GitLocation, start: ResolutionStart, commit: str) -> bool:
-    """Whether a resolution is about a commit: it came in with the side that was to be merged, and not before."""
+    """Whether a resolution is about a commit: the merged side contains it, and the other side does not."""
     return await contains_commit(place, start.theirs, commit) and not await contains_commit(place, start.ours, commit)
 
 
 async def find_marked_files(place: GitLocation, commit: str, start: ResolutionStart) -> frozenset[str]:
-    """The files of a commit in which stand marks that name one of the two sides."""
+    """Return the files of a commit that have conflict markers naming one of the two sides."""
     return frozenset(await _count_matching_lines(place, commit, f"^[<>]+ ({start.ours}|{start.theirs})"))
 
 
 async def find_unresolved_files(place: GitLocation, commit: str, start: ResolutionStart) -> tuple[str, ...]:
-    """The files of a commit in which something of the clash is left: marks, or a name that git gave meanwhile.
+    """Return the files of a commit that are still unresolved: with conflict markers, or with a temporary git name.
 
-    A mark that names a side gives a file away wherever it is. Marks that name none count in the files that
-    clashed, and only those that neither side had: what looks like one may be a heading.
+    A marker that names a side counts in any file. Markers that name none count only in the files that
+    conflicted, and only if neither side had them, because a similar line may be a heading.
     """
     sides = f"({start.ours}|{start.theirs})"
     left = set(await find_marked_files(place, commit, start))
@@ -109,7 +108,7 @@ async def find_unresolved_files(place: GitLocation, commit: str, start: Resoluti
 
 
 async def _count_matching_lines(place: GitLocation, commit: str, pattern: str) -> dict[str, int]:
-    """How many lines of each file of a commit are such; files without are left out."""
+    """Return the number of matching lines in each file of a commit; files without any are left out."""
     how = ("--text", "--no-textconv", "--no-recurse-submodules", "--full-name", "--no-color", "-z", "--count", "-E")
     done = await call_git(place, "grep", *how, "-e", pattern, commit, timeout=LONGEST)
     if done.code not in (0, 1) or (done.code == 1 and done.err):

@@ -1,7 +1,7 @@
-"""Trying a merge: whether two commits go together, the tree that comes out, and what clashes.
+"""Trial merges: whether two commits merge, the resulting tree, and the conflicts.
 
-Nothing is touched. Git leaves loose objects that nothing refers to, and clears them away by itself.
-What is done with the outcome is for others: `forecast` tells of it, `train` builds on it.
+Nothing is changed. Git leaves unreferenced objects, which it removes by itself later. `overlap_forecast`
+reports the outcomes, and `merge_train` builds on them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ LINES_SHOWN = 60
 LONGEST_LINE = 300
 
 USAGE = 129
-"""How git ends when it does not know an option."""
+"""Git's exit code for an option that it does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """One thing that stands in the way of a merge; `kind` is git's word for it, such as `rename/rename`."""
+    """A conflict in a merge; `kind` is git's word for it, such as `rename/rename`."""
 
     kind: str
     files: tuple[str, ...]
@@ -37,14 +37,14 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanMerge:
-    """The two go together, and this tree comes out."""
+    """A merge without conflicts, and its tree."""
 
     tree: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConflictingMerge:
-    """The two do not go together; `tree` has marks where they clash, and is empty where there is none."""
+    """A merge with conflicts; `tree` contains conflict markers, and is empty if git produced no tree."""
 
     tree: str
     files: tuple[str, ...]
@@ -56,19 +56,19 @@ MergeOutcome = CleanMerge | ConflictingMerge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSide:
-    """A commit by the name that people know it by."""
+    """A commit and the name that people know it by."""
 
     name: str
     commit: str
 
 
 async def try_merge(repo: GitLocation, ours: MergeSide, theirs: MergeSide) -> MergeOutcome:
-    """What merging these two would bring."""
+    """Return the outcome of merging two commits."""
     return (await try_merges(repo, [(ours, theirs)]))[0]
 
 
 async def try_merges(repo: GitLocation, pairs: Sequence[tuple[MergeSide, MergeSide]]) -> list[MergeOutcome]:
-    """What merging each pair would bring, in their order."""
+    """Return the outcome of merging each pair, in order."""
     tried: list[MergeOutcome] = []
     remaining = iter(pairs)
     while some := list(islice(remaining, AT_ONCE)):
@@ -77,12 +77,12 @@ async def try_merges(repo: GitLocation, pairs: Sequence[tuple[MergeSide, MergeSi
 
 
 async def _try_merge_batch(repo: GitLocation, pairs: Sequence[tuple[MergeSide, MergeSide]]) -> list[MergeOutcome]:
-    """A few pairs, in one process."""
+    """Try a few pairs in one process."""
     asked = "".join(f"{ours.commit} {theirs.commit}\n" for ours, theirs in pairs)
     done = await call_git(repo, "merge-tree", "--stdin", stdin=asked.encode(), timeout=LONGEST)
     if done.code == 0:
         return [name_conflict_sides(one, *pair) for one, pair in zip(parse_merge_tree(done.out), pairs, strict=True)]
-    if len(pairs) > 1:  # git gives up at the first pair that has nothing in common
+    if len(pairs) > 1:  # git stops at the first pair without common history
         return [one for pair in pairs for one in await _try_merge_batch(repo, [pair])]
     if "unrelated histories" in done.err:
         ours, theirs = pairs[0]
@@ -96,12 +96,12 @@ async def _try_merge_batch(repo: GitLocation, pairs: Sequence[tuple[MergeSide, M
 
 
 def parse_merge_tree(out: bytes) -> Iterator[MergeOutcome]:
-    """What `git merge-tree --stdin` wrote."""
+    """Parse the output of `git merge-tree --stdin`."""
     words = iter(out.split(b"\0"))
     while status := next(words, b""):
         tree = next(words).decode()
         if status == b"1":
-            next(words)  # the end of this outcome
+            next(words)  # the end marker of this outcome
             yield CleanMerge(tree=tree)
             continue
         stages = list(iter(words.__next__, b""))
@@ -110,7 +110,7 @@ def parse_merge_tree(out: bytes) -> Iterator[MergeOutcome]:
 
 
 def _parse_conflicts(words: Iterator[bytes]) -> Iterator[Conflict]:
-    """The messages of one outcome that are about conflicts."""
+    """Yield the messages of one outcome that are about conflicts."""
     while count := next(words):
         files = tuple(decode_path(next(words)) for _ in range(int(count)))
         kind, text = next(words).decode(), next(words).decode(errors="backslashreplace").strip()
@@ -119,7 +119,7 @@ def _parse_conflicts(words: Iterator[bytes]) -> Iterator[Conflict]:
 
 
 def name_conflict_sides(outcome: MergeOutcome, ours: MergeSide, theirs: MergeSide) -> MergeOutcome:
-    """The outcome in words that name the two by their names, since git was told their ids."""
+    """Return the outcome with names in its messages, where git wrote commit ids."""
     if isinstance(outcome, CleanMerge):
         return outcome
     told = tuple(
@@ -130,7 +130,7 @@ def name_conflict_sides(outcome: MergeOutcome, ours: MergeSide, theirs: MergeSid
 
 
 def replace_commit_ids(text: str, *sides: MergeSide) -> str:
-    """`text` with names where git wrote ids."""
+    """Return `text` with names in place of commit ids."""
     for side in sides:
         text = text.replace(side.commit, side.name)
     return text
@@ -139,7 +139,7 @@ def replace_commit_ids(text: str, *sides: MergeSide) -> str:
 async def format_conflict_excerpt(
     repo: GitLocation, clash: ConflictingMerge, ours: MergeSide, theirs: MergeSide
 ) -> str:
-    """Both sides of what clashes, file by file, as git marks them; cut where it is long."""
+    """Return both sides of each conflict, file by file, with git's markers; long excerpts are cut."""
     parts: list[str] = []
     for file in clash.files[:FILES_SHOWN] if clash.tree else ():
         if marked := await _read_conflict_lines(repo, clash.tree, file):
@@ -150,7 +150,7 @@ async def format_conflict_excerpt(
 
 
 async def _read_conflict_lines(repo: GitLocation, tree: str, file: str) -> str:
-    """The lines between the marks of one file; nothing where it has none, or is too large to show."""
+    """Return the lines between the conflict markers of one file; empty if it has none or is too large."""
     try:
         done = await call_git(repo, "cat-file", "blob", f"{tree}:{file}")
     except OutsideFailed:

@@ -1,1 +1,1 @@
-"""The sandbox around a command: mounts, limits, system calls and secret files."""
+"""The command sandbox: mounts, resource limits, system call filter, secret files and self-test."""

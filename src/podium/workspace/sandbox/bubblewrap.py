@@ -1,9 +1,9 @@
-"""The sandbox: what bounds a command, whatever it was told to do.
+"""The sandbox: it limits what a command can do, whatever the command tries.
 
-Bubblewrap gives a command namespaces of its own (users, processes, network, mounts, host name, control
-groups), no capability, a system that it can only read, and a checkout. A filter keeps it from system
-calls that reach around that. When the command ends or we do, all that it started ends with it.
-Whether a command may run at all is for the rules to say; time and output belong to who runs it.
+Bubblewrap gives a command its own namespaces (users, processes, network, mounts, host name, control
+groups), no capabilities, a read-only system, and a checkout. A filter denies system calls that bypass
+these limits. When the command or this process ends, everything that the command started ends too.
+Whether a command may run at all is decided by the policy; timeouts and output are up to the caller.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ Profile = Literal["read-only", "workspace"]
 
 SHELL = "/bin/sh"
 FILTER_DESCRIPTOR = 9
-"""The descriptor that bubblewrap reads the filter from; a shell can name no higher one."""
+"""The descriptor that bubblewrap reads the filter from; shells cannot name a higher one."""
 
 NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
 PROTECTED_NAMES = (
     *(".git", ".podium", ".claude", ".mcp.json", ".envrc", ".githooks", ".husky"),
     *(".bashrc", ".bash_profile", ".bash_login", ".profile", ".zprofile", ".zshrc", ".zshenv"),
 )
-"""What a command cannot make, either. What else is protected is guarded from changes where it exists."""
+"""Paths that a command cannot create either. Other protected paths are read-only if they exist."""
 
 INSTALLERS = (
     ("apt-get", "sudo apt-get install bubblewrap"),
@@ -63,9 +63,9 @@ INSTALLERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Sandbox:
-    """A sandbox around the commands of one checkout. Get one with `find`, which proves that it holds.
+    """A sandbox for the commands of one checkout. Get one from `find`, which tests it.
 
-    `home` is the Podium home; it is never seen from inside, nor is `store`.
+    `home` is the Podium home; neither it nor `store` is visible from inside.
     """
 
     program: str
@@ -91,10 +91,10 @@ class Sandbox:
         shown: Sequence[str] = (),
         limits: SandboxLimits | None = None,
     ) -> Sandbox:
-        """The sandbox for a checkout. A mistake where there is none, or where its self-test finds a hole.
+        """Return the sandbox for a checkout. Raises Mistake if there is none, or if it fails its self-test.
 
-        `readable` are folders outside the checkout that commands may read, `shown` files inside that they
-        may, although files of such names usually hold secrets.
+        `readable` are folders outside the checkout that commands may read. `shown` are files in the checkout
+        that they may read although files with such names usually contain secrets.
         """
         checkout = _resolve_checkout(checkout, profile)
         program = find_bubblewrap(outside=checkout)
@@ -111,27 +111,27 @@ class Sandbox:
             can_disable_users=await can_disable_users(program),
         )
         if failed := await found.self_test():
-            raise Mistake(f"commands need a sandbox, and that of this machine does not hold: {'; '.join(failed)}")
+            raise Mistake(f"commands need a sandbox, and this machine's failed its self-test: {'; '.join(failed)}")
         return found
 
     async def self_test(self) -> list[str]:
-        """What a command could do here and should not; nothing, where the sandbox holds. Done once a process."""
+        """Return what a command could do here but should not; empty if the sandbox passes. Runs once per process."""
         return await find_failures(self)
 
     def wrap(self, argv: list[str], sealed: Mapping[str, bytes] | None = None) -> list[str]:
-        """The command line that runs `argv` in the sandbox, started in a folder that is seen from inside.
+        """Return the command line that runs `argv` in the sandbox; start it in a folder that is visible inside.
 
-        `sealed` are files of the checkout with what they hold for the command, whatever happens to them.
+        `sealed` are files of the checkout with the content that the command sees, even if the files change.
         """
         copies = SealedFiles(self.home / "sandbox").make_copies(self.checkout, sealed or {})
-        # The first process inside stays in the group that is killed with the command; only the command leaves it. With
-        # bubblewrap's own --new-session both would, and a command that is ended while it begins would go on.
+        # The first process inside stays in the process group that is killed with the command; only the command leaves
+        # it. With bubblewrap's --new-session both would, and a command killed while it starts would keep running.
         inside = f'{self.limits.ulimit_script()} && echo >&0 && read -r _ && exec setsid "$@" </dev/null'
         held = self._placeholders.acquire() if self.profile == "workspace" else ()
         bwrap = [
             self.program,
             *self._base_arguments,
-            # What is closed stays closed: of two mounts for one place the last one counts.
+            # The guards come last: of two mounts for one path, the last one counts.
             *build_mount_arguments((*copies.mounts, *self._visible_mounts(held)), size=self.limits.temporary),
             *("--remount-ro", "/dev", "--remount-ro", "/"),
             *("--", SHELL, "-c", inside, "sh", *argv),
@@ -144,7 +144,7 @@ class Sandbox:
         return SandboxedCommand([SHELL, "-c", self._entry_script(), "sh", *bwrap], clean_up)
 
     def remove_placeholders(self) -> None:
-        """Leave nothing of ours in the checkout; it happens by itself a moment after the last command, too."""
+        """Remove our placeholders from the checkout; this also happens shortly after the last command."""
         if self.profile == "workspace":
             self._placeholders.remove()
 
@@ -153,13 +153,13 @@ class Sandbox:
             self._placeholders.release()
 
     def _entry_script(self) -> str:
-        """What a shell does outside: enter the control groups, open the filter, become bubblewrap."""
+        """Return the shell script that enters the control groups, opens the filter and executes bubblewrap."""
         enter = "".join(f"echo 0 >{shlex.quote(file)} && " for file in self._control_group.entrances)
         return f'{enter}exec "$@" {FILTER_DESCRIPTOR}</proc/{os.getpid()}/fd/{seccomp.compile_filter()}'
 
     @cached_property
     def _base_arguments(self) -> list[str]:
-        """What is the same for every command."""
+        """The arguments that are the same for every command."""
         own = choose_sandbox_home(self.environ, self.checkout)
         given = {**self.environ, "HOME": str(own), "TMPDIR": "/tmp"}
         told = [*NAMESPACES, "--unshare-cgroup-try", "--cap-drop", "ALL", "--die-with-parent"]
@@ -183,7 +183,7 @@ class Sandbox:
         )
 
     def _visible_mounts(self, held: Sequence[str]) -> Iterator[Mount]:
-        """All places. Of the Podium home nothing is shown but a checkout that lies in it."""
+        """Yield all mounts. Nothing in the Podium home is visible except a checkout inside it."""
         guards = (*self._guard_mounts(held), Mount("empty", self.home))
         for mount in (*self._base_mounts, *self._anchor_mounts(guards), *guards[:-1]):
             is_checkout = mount.place.is_relative_to(self.checkout) and self.checkout.is_relative_to(self.home)
@@ -192,25 +192,25 @@ class Sandbox:
         yield Mount("empty", self.home)
 
     def _anchor_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
-        """The folders between the checkout and what is closed in it: a mount of its own cannot be moved away."""
+        """Yield mounts for the folders above closed paths in the checkout: a mount point cannot be moved away."""
         if self.profile != "workspace":
             return
         closed = [mount.place for mount in (*guards, *self._interpreter_mounts())]
         closed = [place for place in closed if place.is_relative_to(self.checkout) and place != self.checkout]
         for place in closed:
             for folder in place.parents[: len(place.relative_to(self.checkout).parts) - 1]:
-                # Inside what is closed as a whole, nothing is opened.
+                # Nothing is made writable inside a path that is closed as a whole.
                 if folder.is_dir() and not any(folder.is_relative_to(other) for other in closed):
                     yield Mount("write", folder)
 
     def _interpreter_mounts(self) -> Iterator[Mount]:
-        """What we ourselves run with, where that lies in the checkout: a command must not change it."""
+        """Yield our own Python environment if it is in the checkout: a command must not change it."""
         prefix = Path(sys.prefix).resolve()
         if prefix.is_relative_to(self.checkout) and prefix != self.checkout:
             yield Mount("read", prefix)
 
     def _guard_mounts(self, held: Sequence[str]) -> Iterator[Mount]:
-        """What is protected or secret in the checkout, as it is now. Links are left: they would lead a mount astray."""
+        """Yield the protected and secret paths in the checkout, as of now. Links are skipped: a mount follows them."""
         for name in self._names_to_protect:
             place = self.checkout / name
             if name in held and place.is_dir():
@@ -224,7 +224,7 @@ class Sandbox:
                 yield Mount("empty" if place.is_dir() else "secret", place)
 
     def _store_mounts(self) -> Iterator[Mount]:
-        """A store in the checkout is hidden with the files that come and go beside it; what else is there is shown."""
+        """Hide a store in the checkout, with the files that SQLite keeps beside it; other files there stay visible."""
         if self.store is None:
             return
         folder = self.store.parent
@@ -258,13 +258,13 @@ class Sandbox:
 
 
 def find_bubblewrap(*, outside: Path) -> str:
-    """The absolute path of bubblewrap; a mistake, with what installs it, where it is not there."""
+    """Return the absolute path of bubblewrap. Raises Mistake, with the command that installs it, if it is missing."""
     if sys.platform != "linux":
-        raise Mistake("commands need a sandbox, and there is none for this system; --no-sandbox runs them without")
+        raise Mistake("commands need a sandbox, and there is none for this system; --no-sandbox runs them without one")
     program = find_trusted_program("bwrap", outside=outside)
     if program is None:
         raise Mistake(
-            f"commands need a sandbox, and bubblewrap is not installed; get it with: {_find_install_command()}"
+            f"commands need a sandbox, and bubblewrap is not installed; install it with: {_find_install_command()}"
         )
     return program
 
@@ -275,13 +275,13 @@ def _find_install_command() -> str:
 
 
 def _resolve_checkout(checkout: Path, profile: Profile) -> Path:
-    """The whole path of a checkout; a mistake where no sandbox could protect what it holds."""
+    """Return the absolute path of a checkout. Raises Mistake if no sandbox could protect what it contains."""
     checkout = _resolve_path(checkout)
     homes = [Path(os.environ.get("HOME", "/"))]
     with suppress(KeyError):  # a user without a name
         homes.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
     if checkout in homes or homes[-1].is_relative_to(checkout):
-        raise Mistake(f"{checkout} holds your home folder, which no command may see; run commands in a folder below it")
+        raise Mistake(f"{checkout} contains your home folder, which commands must not see; run them in a subfolder")
     if profile == "workspace" and (checkout / ".git").is_symlink():
         raise Mistake(f"{checkout / '.git'} is a link, which a command could replace; run commands in a worktree")
     return checkout

@@ -1,8 +1,8 @@
-"""Placeholders: empty folders that stand where protected paths would be, while a command runs.
+"""Placeholders: empty folders at protected paths that do not exist, while a command runs.
 
-A sandbox can only write-protect what exists. So what does not exist is put there for as long as a command
-runs: an empty folder, because git shows none, not even one that a crash left behind. The names of those
-that we made are kept in the Podium home; who finds nobody else at work in the checkout takes them away.
+A sandbox can only write-protect what exists. So while a command runs, an empty folder is put at each missing
+path; git does not show empty folders, not even one that a crash left behind. The names of created placeholders
+are recorded in the Podium home. The last process that runs commands in the checkout removes them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from threading import Lock, Timer
 
 RECORD_FOLDER = "sandbox"
 IDLE = 0.2
-"""Seconds without a command after which placeholders go."""
+"""Seconds without a command after which placeholders are removed."""
 
 
 class Placeholders:
     """The placeholders of one checkout, for one sandbox.
 
-    They go a moment after the last command has ended, in a thread: removing folders takes longer than most
-    commands do, and the next command often comes at once. What ends the process removes them, too.
+    They are removed in a thread shortly after the last command has ended: removing folders takes longer than
+    most commands, and the next command often follows at once. They are also removed when the process exits.
     """
 
     def __init__(self, checkout: Path, names: Iterable[str], *, home: Path) -> None:
@@ -38,12 +38,12 @@ class Placeholders:
         self._timer: Timer | None = None
 
     def acquire(self) -> tuple[str, ...]:
-        """Put one wherever nothing is; until `release` they stay. The names of all that are there now."""
+        """Create the missing placeholders, keep them until `release`, and return the names of all that exist."""
         with self._lock:
             self._cancel_timer()
             if self._descriptor is None:
                 self._descriptor = self._open_record()
-                # All that run commands here share it; who takes placeholders away needs it alone.
+                # Processes that run commands here share the lock; removing placeholders needs it exclusively.
                 fcntl.flock(self._descriptor, fcntl.LOCK_SH)
                 atexit.register(self.remove)
             self._holders += 1
@@ -53,7 +53,7 @@ class Placeholders:
             return self._read_record(self._descriptor)
 
     def release(self) -> None:
-        """A command has ended. Where it was the last one, the placeholders go soon."""
+        """Record that a command has ended. After the last one, the placeholders are removed soon."""
         with self._lock:
             self._holders -= 1
             self._cancel_timer()
@@ -63,7 +63,7 @@ class Placeholders:
                 self._timer.start()
 
     def remove(self) -> None:
-        """Take them away now, unless a command runs, here or in another process: then that one will."""
+        """Remove the placeholders now, unless a command still runs here or in another process, which then will."""
         with self._lock:
             if self._holders or self._descriptor is None:
                 return
@@ -71,7 +71,7 @@ class Placeholders:
             with suppress(BlockingIOError):
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 for name in self._read_record(self._descriptor):
-                    with suppress(OSError):  # somebody has made something of it, so it is theirs
+                    with suppress(OSError):  # it is not empty or not a folder any more, so it is not ours
                         (self._checkout / name).rmdir()
                 os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
@@ -79,7 +79,7 @@ class Placeholders:
             atexit.unregister(self.remove)
 
     def remove_stale(self) -> None:
-        """Take away what a process left that was killed, unless a command runs."""
+        """Remove the placeholders that a killed process left, unless a command runs."""
         with self._lock:
             if self._descriptor is None and self._record.exists():
                 self._descriptor = self._open_record()
@@ -95,12 +95,12 @@ class Placeholders:
         return os.open(self._record, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _make_placeholder(self, name: str, record: int) -> None:
-        # Written down first: a folder that is not in the record would stay for ever.
+        # Recorded first: a folder that is not in the record would never be removed.
         os.write(record, f"{name}\n".encode())
-        with suppress(OSError):  # somebody was faster, or nobody can make anything here
+        with suppress(OSError):  # it exists by now, or the checkout is not writable
             (self._checkout / name).mkdir(mode=0o755)
 
     def _read_record(self, record: int) -> tuple[str, ...]:
-        """Those that we or others put here. Whatever else the record holds is not ours to touch."""
+        """Return the recorded placeholders, from this process or others. Other names in the record are ignored."""
         held = os.pread(record, os.fstat(record).st_size, 0).decode(errors="replace")
         return tuple(sorted({name for name in held.splitlines() if name in self._names}))

@@ -1,8 +1,8 @@
-"""How much a command in the sandbox may use: processes, memory, files.
+"""Resource limits: how many processes, how much memory and which file sizes a command in the sandbox may use.
 
-Two means, because neither reaches everywhere. Limits of a process hold for everyone, but the number of
-processes is not counted for root, and memory is counted for each process alone. A control group holds for
-all that run in one checkout together; only root may make one without the system's service manager.
+Two mechanisms are used, because neither covers everything. Process limits apply to every user, but the number
+of processes is not limited for root, and memory is counted per process. A control group covers everything
+that runs in one checkout together, but only root can create one without the system's service manager.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ MIB = 1024 * KIB
 
 
 def _default_memory_limit() -> int:
-    """8 GiB, or three quarters of what the machine has."""
+    """Return 8 GiB, or three quarters of the machine's memory if that is less."""
     return min(8192 * MIB, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """What a command may use at most; sizes in bytes.
+    """The most that a command may use; sizes in bytes.
 
-    `memory` is what a process may write to. What is only reserved does not count, because some interpreters
-    reserve far more than any machine has. `temporary` is the size of each of its private folders.
+    `memory` limits what a process can write to. Memory that is only reserved does not count, because some
+    interpreters reserve far more than any machine has. `temporary` is the size of each private folder.
     """
 
     processes: int = 512
@@ -41,33 +41,33 @@ class SandboxLimits:
     temporary: int = 2048 * MIB
 
     def ulimit_script(self) -> str:
-        """What `/bin/sh` does inside the sandbox before it becomes the command. It fails where a limit does."""
+        """Return what `/bin/sh` runs in the sandbox before it executes the command. It fails if a limit does."""
         processes = _cap_to_hard_limit(self.processes, resource.RLIMIT_NPROC)
         limits = (
             "ulimit -c 0",
             f"ulimit -f {_cap_to_hard_limit(self.file_size, resource.RLIMIT_FSIZE) // 512}",
             f"ulimit -d {_cap_to_hard_limit(self.memory, resource.RLIMIT_DATA) // KIB}",
             f"ulimit -n {_cap_to_hard_limit(self.open_files, resource.RLIMIT_NOFILE)}",
-            # One is what bash understands, the other what dash and busybox do.
+            # bash understands the first form, dash and busybox the second.
             f"{{ ulimit -u {processes} 2>/dev/null || ulimit -p {processes}; }}",
         )
-        # When the machine runs short of memory, what is in a sandbox is ended before anything else.
+        # When the machine runs out of memory, processes in a sandbox are killed first.
         return "{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null; " + " && ".join(limits)
 
 
 def _cap_to_hard_limit(wanted: int, kind: int) -> int:
-    """What is wanted, or the less that we have ourselves."""
+    """Return the wanted limit, or our own hard limit if that is lower."""
     _, hard = resource.getrlimit(kind)
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 class ControlGroup:
-    """Control groups of one sandbox, of either version; none where they cannot be made. They go when this does."""
+    """The control groups of one sandbox, of either version; none if they cannot be made. Removed with this object."""
 
     def __init__(self, limits: SandboxLimits) -> None:
         name = f"{_group_prefix()}{os.getpid()}-{next(_numbers)}"
         self.entrances: list[str] = []
-        """Files that a process writes 0 to, meaning itself, in order to enter."""
+        """Files that a process writes 0 to, meaning itself, to enter a group."""
         for parents, controller in _find_parent_groups() if os.geteuid() == 0 else ():
             for parent in parents:
                 _remove_stale_groups(parent)
@@ -79,14 +79,14 @@ class ControlGroup:
 
 
 def _group_prefix() -> str:
-    """How the groups of this space of process ids are called: elsewhere their owners' ids mean nothing."""
+    """Return the name prefix for groups of this process id namespace; process ids mean nothing in another."""
     return f"podium-{Path('/proc/self/ns/pid').stat().st_ino}-"
 
 
 _numbers = count()
 UNIFIED = "unified"
 ENTRANCES = {UNIFIED: "cgroup.procs"}
-"""Elsewhere it is `tasks`: a single thread that moves itself waits for no other processor, which takes milliseconds."""
+"""Version 1 uses `tasks`: moving a single thread does not wait for other processors, which takes milliseconds."""
 FILES = {
     "pids": {"pids.max": "processes"},
     "memory": {"memory.limit_in_bytes": "memory"},
@@ -95,7 +95,7 @@ FILES = {
 
 
 def _find_parent_groups() -> Iterator[tuple[tuple[Path, ...], str]]:
-    """Where groups may be made for each controller that limits something: below our own group, or beside it."""
+    """Yield, for each controller with a limit, where groups can be created: in our own group, or beside it."""
     with suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
@@ -113,7 +113,7 @@ def _find_mount(mounts: str, controller: str) -> Path | None:
 
 
 def _try_make_group(group: Path, controller: str, limits: SandboxLimits) -> bool:
-    """Whether there is such a group now, with its limits."""
+    """Create a group with its limits; return whether that worked."""
     with suppress(OSError):
         if controller == UNIFIED:
             (group.parent / "cgroup.subtree_control").write_text("+pids +memory")
@@ -128,12 +128,12 @@ def _try_make_group(group: Path, controller: str, limits: SandboxLimits) -> bool
 
 
 def _remove_group(group: Path) -> None:
-    with suppress(OSError):  # a process that is still ending keeps it; the next sandbox sweeps it up
+    with suppress(OSError):  # a process in it is still exiting; the next sandbox removes the group
         group.rmdir()
 
 
 def _remove_stale_groups(parent: Path) -> None:
-    """Remove the groups of processes that are gone. The kernel refuses where anything is still in one."""
+    """Remove the groups of processes that are gone. The kernel refuses if a process is still in one."""
     prefix = _group_prefix()
     for group in parent.glob(f"{prefix}*"):
         owner = group.name.removeprefix(prefix).partition("-")[0]

@@ -1,6 +1,6 @@
-"""Sealed copies: what a command runs is what was approved, whatever happens to the file meanwhile.
+"""Sealed files: a command runs exactly the content that was approved, even if the file changes later.
 
-A copy lies in the Podium home, which no command sees, and is laid over the file inside the sandbox.
+A copy is kept in the Podium home, which no command sees, and mounted over the file inside the sandbox.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .mounts import Mount
 
 @dataclass(frozen=True, slots=True)
 class SealedCopies:
-    """The copies for one command."""
+    """The sealed copies for one command."""
 
     mounts: tuple[Mount, ...] = ()
 
     def remove(self) -> None:
-        """Put them away."""
+        """Delete the copies."""
         for mount in self.mounts:
             with suppress(OSError):
                 if mount.source is not None:
@@ -30,12 +30,12 @@ class SealedCopies:
 
 @dataclass(frozen=True, slots=True)
 class SealedFiles:
-    """Where copies are kept while their command runs."""
+    """The folder for sealed copies while their commands run."""
 
     folder: Path
 
     def make_copies(self, checkout: Path, files: Mapping[str, bytes]) -> SealedCopies:
-        """Copies of these files of a checkout, as they are given."""
+        """Write copies of a checkout's files with the given content."""
         if not files:
             return SealedCopies()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ class SealedFiles:
             copy = self.folder / f"seal-{secrets.token_hex(8)}"
             mounts.append(Mount("read", checkout / name, copy))
             copy.write_bytes(content)
-            # As its original: git would take another mode for a change.
+            # With the original's mode: git would report another mode as a change.
             is_executable = bool(_read_mode(checkout / name) & 0o100)
             copy.chmod(0o555 if is_executable else 0o444)
         return SealedCopies(tuple(mounts))

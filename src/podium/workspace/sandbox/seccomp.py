@@ -1,11 +1,11 @@
 """The system calls that a command in the sandbox cannot make.
 
-All others are allowed: namespaces and missing capabilities bound what they can do. What is denied here
-reaches around those bounds, or is a part of the kernel where most of its holes have been. A denied call
-fails with EPERM, so that programs which only try it go on.
+All others are allowed, because namespaces and missing capabilities limit what they can do. The denied calls
+bypass those limits, or belong to parts of the kernel with many vulnerabilities. A denied call fails with
+EPERM, so that programs which only try it continue.
 
-Arguments are compared by their lower half where the kernel reads no more of them: with rubbish in the
-upper half, a plain comparison would let them pass.
+Where the kernel reads only the lower half of an argument, only that half is compared: otherwise garbage in
+the upper half would get the call past the filter.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pyseccomp import Arg, SyscallFilter  # type: ignore[import-untyped]  # it comes without types
 
 DENIED = (
-    # into other processes
+    # access to other processes
     *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp", "process_madvise"),
-    # rings of requests that no filter sees
+    # request rings that no filter sees
     *("io_uring_setup", "io_uring_enter", "io_uring_register"),
-    # keys, which no namespace separates
+    # keyrings, which no namespace isolates
     *("keyctl", "add_key", "request_key"),
     # mounts and namespaces
     *("mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "fspick"),
@@ -38,22 +38,22 @@ DENIED = (
     *("iopl", "ioperm", "lookup_dcookie", "nfsservctl", "vhangup"),
 )
 ABSENT = ("clone3", "openat2")
-"""Calls whose arguments no filter can read. They seem not to exist, and programs use the older ones."""
+"""Calls whose arguments no filter can read. They fail as if they did not exist, so programs use the older ones."""
 
 NAMESPACES = (0x00000080, 0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
 """CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
 NEWTIME = NAMESPACES[0]
 TERMINAL_INPUT = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX, which type on somebody's terminal."""
+"""TIOCSTI and TIOCLINUX, which inject input into a terminal."""
 FAMILIES = frozenset((0, 2, 10, 16))
-"""Kinds of sockets that may be made: IPv4, IPv6 and netlink, all of which have the sandbox's own network only.
+"""Socket families that are allowed: IPv4, IPv6 and netlink, all of which see only the sandbox's own network.
 
-AF_UNIX reaches sockets of the file system, AF_VSOCK the machine's host. A pair of connected AF_UNIX
-sockets (`socketpair`) leads nowhere but to its maker, and event loops are made of it.
+AF_UNIX reaches sockets in the file system, AF_VSOCK the host of a virtual machine. A connected pair of AF_UNIX
+sockets (`socketpair`) reaches only its creator, and event loops need it.
 """
 HIGHEST_FAMILY = 63
 NEWER = {"process_madvise": 440, "mount_setattr": 442, "fchmodat2": 452, "open_tree_attr": 467}
-"""Calls that the kernel may know and an older library not, by the number that they have everywhere."""
+"""Calls that the kernel may know but an older libseccomp does not, with the number that they have everywhere."""
 UNKNOWN = -1
 LOWER_HALF = 0xFFFFFFFF
 BORROWED_IDENTITY = (stat.S_ISUID, stat.S_ISGID)
@@ -61,13 +61,13 @@ BORROWED_IDENTITY = (stat.S_ISUID, stat.S_ISGID)
 
 @cache
 def compile_filter() -> int:
-    """A descriptor of this process that holds the compiled filter. A mistake where there is no seccomp."""
+    """Return a descriptor of this process that contains the compiled filter. Raises Mistake without libseccomp."""
     try:
-        # Here, because it looks for a library of the system, which only those who run commands need.
+        # Imported here for start-up time: it loads a system library that only commands need.
         import pyseccomp
     except (ImportError, RuntimeError, OSError) as error:
         raise Mistake(
-            f"commands need a sandbox, and libseccomp is not there ({error}); "
+            f"commands need a sandbox, and libseccomp is not available ({error}); "
             "install libseccomp2 (Debian, Ubuntu) or libseccomp with your system's package manager"
         ) from error
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
@@ -93,12 +93,12 @@ def _add_rule(rules: SyscallFilter, number: int, name: str, *arguments: Arg) -> 
 
 
 def _iter_argument_rules() -> Iterator[tuple[str, tuple[Arg, ...]]]:
-    """Calls that are denied with some arguments."""
+    """Yield calls that are denied only with certain arguments."""
     from pyseccomp import MASKED_EQ, Arg
 
     for flag in NAMESPACES:
         yield "unshare", (Arg(0, MASKED_EQ, flag, flag),)
-        # For clone, the lowest byte is a signal; it makes no namespace of time.
+        # For clone, the lowest byte is a signal, and it cannot create time namespaces.
         if flag != NEWTIME:
             yield "clone", (Arg(0, MASKED_EQ, flag, flag),)
     for request in TERMINAL_INPUT:

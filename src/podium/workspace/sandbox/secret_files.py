@@ -1,6 +1,6 @@
-"""Secrets in a checkout: files that usually hold some, and that git does not keep.
+"""Secret files in a checkout: untracked files whose names suggest secrets.
 
-What git keeps is no secret to whoever can read the repository, and tests need their certificates.
+Tracked files are not secret to anybody who can read the repository, and tests need their certificates.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ...values.errors import OutsideFailed
 from ..git.repository import call_git
 
 MOST = 20_000
-"""So many files are looked at, those at the top first."""
+"""The most files that are examined, those closest to the root first."""
 LEFT_OUT = frozenset((".git", ".podium", "node_modules", "__pycache__", ".tox", ".nox", ".mypy_cache", ".ruff_cache"))
 
 
 async def find_secrets(checkout: Path) -> tuple[str, ...]:
-    """Their paths, relative to the checkout; a folder stands for all that is in it."""
+    """Return the paths of secret files, relative to the checkout; a folder includes everything in it."""
     found = await to_thread.run_sync(_find_sensitive_paths, checkout)
     if not found:
         return ()
@@ -39,7 +39,7 @@ def _find_sensitive_paths(checkout: Path) -> list[str]:
             entries = list(os.scandir(folder))
         except OSError:
             continue
-        # What lies in a virtual environment came from a package.
+        # Files in a virtual environment came from packages.
         if any(entry.name == "pyvenv.cfg" for entry in entries):
             continue
         for entry in entries:

@@ -1,6 +1,6 @@
-"""The self-test: a command in the sandbox tries to get out, and from outside we see whether it did.
+"""The self-test: a command in the sandbox tries to break out, and we check from outside whether it did.
 
-It is what makes a sandbox fit for use: nothing is concluded from options that were given.
+A sandbox is used only if it passes; nothing is concluded from the options that were passed to bubblewrap.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ done </proc/self/status
 for place in "$outside" "$home" "$checkout/.git" "$checkout/.podium" "$checkout" /usr /etc /; do
   { : >"$place/$probe"; } 2>/dev/null && echo "wrote: $place"
 done
-{ : >>/proc/sys/kernel/core_pattern; } 2>/dev/null && echo "opened: settings of the kernel"
-[ -e "$outside/seen" ] && echo "saw: a folder of others"
+{ : >>/proc/sys/kernel/core_pattern; } 2>/dev/null && echo "opened: the kernel's settings"
+[ -e "$outside/seen" ] && echo "saw: a folder outside the checkout"
 [ -e "$home/$probe-seen" ] && echo "saw: the Podium home"
 { exec 3<>"/dev/tcp/127.0.0.1/$port"; } 2>/dev/null && echo "reached: the network of this machine"
 echo "tried everything"
@@ -39,11 +39,11 @@ echo "tried everything"
 WANTED = {"CapEff:": 0, "CapPrm:": 0, "CapBnd:": 0, "NoNewPrivs:": 1, "Seccomp:": 2}
 
 _failures_by_sandbox: dict[Sandbox, list[str]] = {}
-"""What was found in this process. A sandbox is a value: an equal one is not tried again."""
+"""The results in this process. Equal sandboxes are tested once."""
 
 
 async def find_failures(sandbox: Sandbox) -> list[str]:
-    """What is wrong with a sandbox, as sentences without an end; nothing, where it holds."""
+    """Return what is wrong with a sandbox, as clauses for a message; empty if it passes."""
     if sandbox not in _failures_by_sandbox:
         _failures_by_sandbox[sandbox] = await _probe_sandbox(sandbox)
     return _failures_by_sandbox[sandbox]
@@ -60,19 +60,17 @@ async def _probe_sandbox(sandbox: Sandbox) -> list[str]:
             port = str(listener.getsockname()[1])
             asked = (folder, str(sandbox.home), port, str(sandbox.checkout), probe)
             said = await _run_for_output(sandbox.wrap([SHELL, "-c", ATTEMPTS, "bash", *asked]), str(sandbox.checkout))
-            # What counts is not only what it says about itself, but what can be seen from here.
+            # What counts is what can be seen from outside, and not only what the command reports.
             seen_here = _find_written_probes(sandbox, outside, probe) + _find_network_access(listener)
         finally:
             seen.unlink(missing_ok=True)
-            with suppress(
-                OSError
-            ):  # it is there only where the trial was cut short, and its file system may be read-only
+            with suppress(OSError):  # it exists only if the test was interrupted, and the file system may be read-only
                 (sandbox.checkout / probe).unlink()
     return list(dict.fromkeys((*seen_here, *_evaluate_output(said, sandbox))))
 
 
 def _find_written_probes(sandbox: Sandbox, outside: Path, probe: str) -> list[str]:
-    """Where the command left something; it is removed."""
+    """Return a failure for each place that the command wrote to but should not have; remove its files."""
     places = [
         outside,
         sandbox.home,
@@ -97,12 +95,12 @@ def _find_network_access(listener: socket.socket) -> list[str]:
 
 
 def _evaluate_output(said: list[str], sandbox: Sandbox) -> list[str]:
-    """What the command itself found that should not be."""
+    """Return the failures that the command itself reported."""
     if END not in said:
-        return [f"{' '.join(said) or 'bubblewrap said nothing'} ({suggest_remedy()})"]
+        return [f"{' '.join(said) or 'bubblewrap printed nothing'} ({suggest_remedy()})"]
     facts = {name: value for name, _, value in (line.partition(" ") for line in said)}
     wrong = [
-        f"{name.removesuffix(':')} is {facts.get(name, 'not told')} in it, and should be {wanted}"
+        f"{name.removesuffix(':')} is {facts.get(name, 'not reported')} in the sandbox, expected {wanted}"
         for name, wanted in WANTED.items()
         if name not in facts or int(facts[name], 16) != wanted
     ]
@@ -121,16 +119,16 @@ SWITCHES = (
 
 
 def suggest_remedy() -> str:
-    """The command that turns on what bubblewrap needs, as far as one can tell."""
+    """Return the command that enables what bubblewrap needs, if a kernel setting shows what is missing."""
     for name, off, on in SWITCHES:
         with suppress(OSError):
             if Path("/proc/sys", name).read_text(encoding="ascii").strip() == off:
                 return f"user namespaces are off; turn them on with: sudo sysctl -w {name.replace('/', '.')}={on}"
-    return "it needs user namespaces and a /proc of its own; inside a container, those have to be allowed"
+    return "it needs user namespaces and its own /proc; in a container, both must be allowed"
 
 
 async def can_disable_users(program: str) -> bool:
-    """Whether this bubblewrap can forbid further user namespaces. Where not, the filter alone does."""
+    """Whether this bubblewrap can forbid further user namespaces. If not, the system call filter alone does."""
     return any("--disable-userns" in line for line in await _run_for_output([program, "--help"], "/"))
 
 
@@ -144,5 +142,5 @@ async def _run_for_output(argv: list[str], directory: str) -> list[str]:
     try:
         await run_process(argv, directory=directory, timeout=TIMEOUT, take=collect_output)
     except OSError as error:
-        return [f"{argv[0]} cannot be started: {error.strerror}"]
+        return [f"cannot start {argv[0]}: {error.strerror}"]
     return said.decode(errors="replace").splitlines()

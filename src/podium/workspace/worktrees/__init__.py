@@ -1,1 +1,1 @@
-"""Worktrees: one checkout for each worker, its state, its size and its removal."""
+"""Worktrees: one checkout for each worker, its status, its disk usage and its removal."""

@@ -1,6 +1,6 @@
-"""Cleaning up: which worktrees there are, whose they are, and which can go.
+"""Cleaning up worktrees: list them, and remove those that are not needed any more.
 
-Only what Podium made is ever removed; every worktree is told of, with the reason.
+Only worktrees that Podium created are removed; every worktree is reported, with the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CleanupAction = Literal["removed", "kept", "left"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorktreeSummary:
-    """A worktree in a list. `foreign` is one that Podium did not make, `missing` one whose folder is not there."""
+    """A worktree in a list. `foreign`: not created by Podium; `missing`: its folder does not exist."""
 
     path: Path
     branch: str
@@ -42,7 +42,7 @@ class WorktreeSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupResult:
-    """What cleaning up does with one worktree, and why."""
+    """What cleaning up did with one worktree, and why."""
 
     path: Path
     branch: str
@@ -51,9 +51,9 @@ class CleanupResult:
 
 
 async def list_worktrees(of: Worktrees) -> list[WorktreeSummary]:
-    """All worktrees of a repository but its own: first ours, the oldest first, then those of others.
+    """Return all worktrees of a repository except its own: first Podium's, oldest first, then the others.
 
-    What ours take is measured, and remembered.
+    The sizes of Podium's worktrees are measured and recorded.
     """
     await measure_worktrees(of.ledger, await of.ledger.list_worktrees(of.repository.common_dir))
     ours = await of.ledger.list_worktrees(of.repository.common_dir)
@@ -69,10 +69,10 @@ async def list_worktrees(of: Worktrees) -> list[WorktreeSummary]:
 async def clean_up_worktrees(
     of: Worktrees, *, busy: Callable[[], Collection[str]] = tuple, force: bool = False, dry_run: bool = False
 ) -> list[CleanupResult]:
-    """Remove what is not needed any more, and say of every worktree what became of it.
+    """Remove the worktrees that are not needed any more, and report for each worktree what happened to it.
 
-    `busy` tells which runs have not ended. With `force` unmerged and uncommitted work is saved, and goes as
-    well; with `dry_run` nothing is touched.
+    `busy` returns the runs that have not ended. With `force`, worktrees with unmerged or uncommitted work are
+    removed too, and that work is saved first; with `dry_run`, nothing is changed.
     """
     lines = []
     if not dry_run:
@@ -80,7 +80,7 @@ async def clean_up_worktrees(
             if not one.path.exists():
                 lines.append(CleanupResult(path=one.path, branch=one.branch, act="removed", why=one.what))
     there = await list_worktrees(of)
-    # Asked only now: a worker that was hired meanwhile may have its worktree among these already.
+    # Read only now: a worker that was started in between may have its worktree in this list already.
     unfinished = busy()
     for worktree in there:
         lines.append(await _clean_up_worktree(of, worktree, busy=unfinished, force=force, dry_run=dry_run))
@@ -94,9 +94,9 @@ async def _clean_up_worktree(
         return CleanupResult(path=one.path, branch=one.branch, act=act, why=why)
 
     if not one.is_ours:
-        return make_result("left", "Podium did not make it")
+        return make_result("left", "not created by Podium")
     if one.state in ("making", "removing"):
-        return make_result("kept", "another process is making or removing it, or died doing so")
+        return make_result("kept", "another process is creating or removing it, or died doing so")
     if why := _reason_to_keep(one, busy, force=force):
         return make_result("kept", why)
     if one.state == "missing":
@@ -104,7 +104,7 @@ async def _clean_up_worktree(
     elif one.status is not None and not one.status.is_clean:
         why = f"forced, with {one.status.describe_unsaved()}"
     else:
-        why = "all of it is committed and merged"
+        why = "everything is committed and merged"
     if dry_run:
         return make_result("removed", why)
     try:
@@ -115,14 +115,14 @@ async def _clean_up_worktree(
 
 
 def _reason_to_keep(one: WorktreeSummary, busy: Collection[str], *, force: bool = False) -> str:
-    """Why a worktree of ours stays; nothing where it can go."""
+    """Return why a Podium worktree is kept; empty if it can be removed."""
     if one.run and one.run in busy:
         return f"its run {one.run} has not ended"
     if one.trouble:
         return one.trouble
     if one.state == "ready" and one.status is not None and not one.status.is_clean and not force:
         return f"it has {one.status.describe_unsaved()}"
-    return "" if one.state in ("ready", "missing") else "it is being made or removed"
+    return "" if one.state in ("ready", "missing") else "it is being created or removed"
 
 
 async def _describe_worktree(of: Worktrees, noted: WorktreeRow) -> WorktreeSummary:

@@ -1,8 +1,8 @@
-"""The quota of worktrees: how much disk those of a store take, and whether there is room for another.
+"""The disk quota of worktrees: how much space those of a store use, and whether another one fits.
 
-The ledger remembers what each took when it was last measured: when it was made, when its worker ended, and
-when it was listed. Before another is made only those are measured that somebody works in, and not for long,
-so that this takes less time than making it. What is merely remembered refuses nobody: then all are measured.
+The ledger stores the size of each from when it was last measured: when it was created, when its worker ended,
+or when it was listed. Before another is created, only those in use are measured, and only briefly, so that this
+takes less time than creating it. If stored sizes exceed the quota, all are measured before one is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MEASURING_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorktreeDiskUsage:
-    """What the worktrees of a store take, the largest first, and how much they may; None is as much as there is."""
+    """The disk usage of a store's worktrees, largest first, and their quota; None means no limit."""
 
     worktrees: tuple[WorktreeRow, ...]
     quota: int | None
@@ -37,33 +37,33 @@ class WorktreeDiskUsage:
 
     @property
     def is_reached(self) -> bool:
-        """Whether there is no room for another."""
+        """Whether there is no room for another worktree."""
         return self.quota is not None and self.total_size >= self.quota
 
     def __str__(self) -> str:
         repositories = len({one.repository for one in self.worktrees})
         where = f" in {repositories} repositories" if repositories > 1 else ""
         of = "" if self.quota is None else f" of the {format_size(self.quota)} that worktrees.quota allows"
-        return f"the worktrees of workers{where} take {format_size(self.total_size)}{of}"
+        return f"the worktrees of workers{where} use {format_size(self.total_size)}{of}"
 
 
 async def read_disk_usage(ledger: Ledger, quota: int | None) -> WorktreeDiskUsage:
-    """What they take, as far as it is remembered."""
+    """Return the disk usage from the sizes in the ledger."""
     there = sorted(await ledger.list_worktrees(), key=lambda one: one.size, reverse=True)
     return WorktreeDiskUsage(worktrees=tuple(there), quota=quota)
 
 
 async def must_be_within_quota(ledger: Ledger, quota: int | None) -> None:
-    """Raises Mistake where the worktrees of a store take all that they may, with those that take most."""
+    """Raise Mistake, naming the largest worktrees, if those of a store have reached their quota."""
     if quota is None:
         return
     there = await read_disk_usage(ledger, quota)
     if not there.is_reached:
-        # By branches, because a checkout that workers share belongs to the run of their team.
+        # By branch, because a checkout that workers share belongs to the run of their team.
         at_work = {hired.name for hired in await to_thread.run_sync(WorkerIndex(ledger.store).list_open)}
         grown = [one for one in there.worktrees if one.branch in at_work or not one.run]
         with move_on_after(MEASURING_SECONDS):
-            # The newest first: of them only is known what they took when they were made.
+            # Newest first: the ledger has only their size at creation.
             await measure_worktrees(ledger, sorted(grown, key=lambda one: one.created, reverse=True))
         there = await read_disk_usage(ledger, quota)
     if there.is_reached:
@@ -72,13 +72,13 @@ async def must_be_within_quota(ledger: Ledger, quota: int | None) -> None:
     if there.is_reached:
         largest = ", ".join(f"{one.path} ({format_size(one.size)})" for one in there.worktrees[:MOST_NAMED])
         raise Mistake(
-            f"no worktree can be made, because {there}; the largest: {largest}; "
-            "podium worktrees cleanup makes room, and a higher quota would do as well"
+            f"cannot create a worktree, because {there}; the largest: {largest}; "
+            "run podium worktrees cleanup to make room, or raise the quota"
         )
 
 
 async def measure_worktrees(ledger: Ledger, worktrees: Iterable[WorktreeRow]) -> None:
-    """Look what these take by now, and remember it."""
+    """Measure these worktrees, and record their sizes."""
     for one in worktrees:
         if one.state == "ready":
             size = await to_thread.run_sync(measure_folder, one.path, abandon_on_cancel=True)
@@ -87,11 +87,11 @@ async def measure_worktrees(ledger: Ledger, worktrees: Iterable[WorktreeRow]) ->
 
 
 def measure_folder(folder: Path) -> int:
-    """The bytes of the files in a folder, without what its links lead to; 0 where there is none."""
+    """Return the size of the files in a folder in bytes, without following links; 0 if it does not exist."""
     total, left = 0, [str(folder)]
     while left:
         path = left.pop()
-        # What a worker removes or closes meanwhile is not counted, nor what lies too deep to have a path.
+        # Files that disappear or become unreadable while measuring are skipped, and so are paths that are too long.
         with suppress(OSError), os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):

@@ -1,4 +1,4 @@
-"""Saved work: what was in a worktree when it was removed all the same, kept under a ref of its own."""
+"""Saved work: the content of a worktree that was removed by force, kept under its own ref."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MOST_TRIES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedWork:
-    """Work under a ref; `commit` holds all files, and its parent the commits."""
+    """Work saved under a ref; `commit` contains all files, and its parents are the worktree's commits."""
 
     ref: str
     commit: str
 
 
 async def save_work(checkout: Checkout) -> SavedWork:
-    """Keep all that is in a worktree: its commits, its changes and its new files."""
+    """Save everything in a worktree: its commits, its changes and its new files."""
     head = await read_git_output(checkout, "rev-parse", "HEAD")
     commit = await take_snapshot(checkout, message=f"Saved from the worktree of {checkout.branch}")
     same = await read_git_output(checkout, "rev-parse", f"{commit}^{{tree}}", f"{head}^{{tree}}")
@@ -32,7 +32,7 @@ async def save_work(checkout: Checkout) -> SavedWork:
 
 
 async def save_head(place: GitLocation, branch: str) -> SavedWork | None:
-    """Keep the commit that a worktree without its folder is at; None where a branch or a remote has it."""
+    """Save the commit at a worktree's HEAD when its folder is gone; return None if a branch or remote has it."""
     head = await read_git_output(place, "rev-parse", "HEAD")
     alone = await read_git_output(place, "rev-list", "--count", head, "--not", "--branches", "--remotes", "--")
     return await _write_saved_ref(place, branch, head) if int(alone) else None
@@ -42,17 +42,17 @@ async def _write_saved_ref(place: GitLocation, branch: str, commit: str) -> Save
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     for number in range(1, MOST_TRIES):
         ref = f"{SAVED_REFS}{branch}/{moment}" + (f"-{number}" if number > 1 else "")
-        # The zeros say that there is no such ref yet; one that exists is never replaced.
+        # The zeros mean that the ref must not exist yet; an existing ref is never replaced.
         done = await call_git(place, "update-ref", ref, commit, "0" * len(commit))
         if done.code == 0:
             return SavedWork(ref=ref, commit=commit)
         if (await call_git(place, "rev-parse", "--verify", "--quiet", ref)).code != 0:
             break
-    raise OutsideFailed(f"the work of {branch} could not be saved under {ref}: {done.err}")
+    raise OutsideFailed(f"cannot save the work of {branch} under {ref}: {done.err}")
 
 
 async def list_saved_work(place: GitLocation) -> list[SavedWork]:
-    """All work that was saved in a repository, the oldest first."""
+    """Return all saved work in a repository, oldest first."""
     listed = await read_git_output(
         place, "for-each-ref", "--sort=creatordate", "--format=%(objectname) %(refname)", SAVED_REFS
     )
@@ -62,5 +62,5 @@ async def list_saved_work(place: GitLocation) -> list[SavedWork]:
 
 
 def restore_command(saved: SavedWork, branch: str) -> str:
-    """The command that brings saved work back, on a branch beside the old one."""
+    """Return the command that restores saved work on a new branch beside the old one."""
     return f"git checkout -b {branch}-saved {saved.ref}"

@@ -1,8 +1,9 @@
-"""Worktrees: a checkout of its own for each worker, beside the repository, on a branch of its own.
+"""Worktrees: a checkout for each worker, beside the repository, on its own branch.
 
-Each is in the ledger before it exists and until it is gone; what a crash left half done is mended by
-the next who makes or removes one. Nothing is lost: what is removed is clean, or was saved before.
-The branch stays, being the worker's result. Commands of the repository's are for the caller to run.
+Each worktree is in the ledger from before it exists until it is gone. What a crash left half done is repaired
+by the next process that creates or removes one. No work is lost: a worktree is removed only if it is clean or
+its work was saved first. The branch stays, because it is the worker's result. Setup and teardown commands of
+the repository are run by the caller.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from .worktree_include import copy_included_files
 from .worktree_status import WorktreeStatus, read_worktree_status
 
 WorktreeHook = Callable[[Checkout], Awaitable[None]]
-"""What a caller does in a worktree, such as the repository's setup after it was trusted."""
+"""What a caller does in a worktree, such as running the setup of a trusted repository."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorktreeRemoval:
-    """A worktree that is gone; `saved` is where its work is, where it had any."""
+    """A removed worktree; `saved` is its saved work, if there was any."""
 
     path: Path
     branch: str
@@ -40,13 +41,13 @@ class WorktreeRemoval:
 
     def __str__(self) -> str:
         if self.saved is None:
-            return f"removed {self.path}; the branch {self.branch} stays"
-        return f"removed {self.path}; its work is saved, and {restore_command(self.saved, self.branch)} brings it back"
+            return f"removed {self.path}; the branch {self.branch} remains"
+        return f"removed {self.path}; its work is saved, and {restore_command(self.saved, self.branch)} restores it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorktreeRepair:
-    """What was found half done, and what became of it."""
+    """A worktree that was found half done, and what happened to it."""
 
     path: Path
     branch: str
@@ -55,9 +56,9 @@ class WorktreeRepair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worktrees:
-    """The worktrees of one repository. `folder` is the pattern of where new ones are made.
+    """The worktrees of one repository. `folder` is the pattern for the paths of new ones.
 
-    `quota` is how many bytes all of the ledger's may take.
+    `quota` is how many bytes all worktrees in the ledger may use together.
     """
 
     repository: Repository
@@ -65,7 +66,7 @@ class Worktrees:
     folder: str = DEFAULT_FOLDER_PATTERN
     quota: int | None = None
     teardown: WorktreeHook | None = None
-    """What is done with each before it goes."""
+    """Runs in each worktree before it is removed."""
 
     async def create(
         self,
@@ -76,9 +77,9 @@ class Worktrees:
         run: str = "",
         setup: WorktreeHook | None = None,
     ) -> Checkout:
-        """A worktree on a new branch that begins at `base`, or on the branch that exists. Raises Mistake.
+        """Create a worktree on a new branch that starts at `base`, or on an existing branch. Raises Mistake.
 
-        `at` is where it was said to be before. Where `setup` fails the worktree is put away again.
+        `at` is the path that was chosen earlier. If `setup` fails, the worktree is removed again.
         """
         await must_be_branch_name(self.repository, branch)
         async with self.ledger.hold_worktree_lock() as lock:
@@ -96,9 +97,7 @@ class Worktrees:
                 is_new_branch=is_new,
             )
             if noted is None:
-                raise Mistake(
-                    f"a worktree for {branch!r}, or in {path}, is managed already; podium worktrees lists all"
-                )
+                raise Mistake(f"a worktree for {branch!r} or in {path} exists already; podium worktrees lists them all")
             try:
                 checkout = await self._add_worktree(noted, lock)
                 size = await to_thread.run_sync(measure_folder, path)
@@ -112,7 +111,7 @@ class Worktrees:
         return checkout
 
     async def must_be_creatable(self, branch: str, *, base: str | None = None) -> Path:
-        """Where a worktree for a branch would be. Raises Mistake where it could not be made."""
+        """Return the path that a branch's worktree would have. Raises Mistake if it could not be created."""
         await must_be_branch_name(self.repository, branch)
         path = self.path_for(branch)
         is_new, _ = await self._find_start(branch, base)
@@ -121,7 +120,7 @@ class Worktrees:
         return path
 
     async def remove(self, branch: str, *, force: bool = False) -> WorktreeRemoval:
-        """Put a worktree of ours away. Raises Mistake where work would be left behind; forced, that is saved first."""
+        """Remove a worktree. Raises Mistake if work would be lost, unless forced; then the work is saved first."""
         checkout = await self.find_checkout(branch)
         if checkout.path.exists():
             await self._must_be_removable(checkout, force=force)
@@ -130,44 +129,44 @@ class Worktrees:
         async with self.ledger.hold_worktree_lock() as lock:
             await self._repair_all(lock)
             noted = await self._find_record(branch)
-            # From here on it is finished even when the caller is cancelled: half of it helps nobody.
+            # From here on the removal finishes even if the caller is cancelled: half of it helps nobody.
             with CancelScope(shield=True):
                 removed = await self._remove_worktree(noted, lock, force=force)
         return removed
 
     async def find_checkout(self, branch: str) -> Checkout:
-        """The worktree of ours for a branch. Raises Mistake."""
+        """Return the Podium worktree for a branch. Raises Mistake."""
         return checkout_from_record(await self._find_record(branch))
 
     async def reconcile(self) -> list[WorktreeRepair]:
-        """Find out what is true of each worktree in the ledger, and mend what a crash left half done."""
+        """Check each worktree in the ledger, and repair what a crash left half done."""
         async with self.ledger.hold_worktree_lock() as lock:
             return await self._repair_all(lock)
 
     async def standing(self, checkout: Checkout) -> WorktreeStatus:
-        """How a worktree of ours stands."""
+        """Return the status of a worktree."""
         return await read_worktree_status(checkout, main=await resolve_commit(self._main_repository, "HEAD"))
 
     def path_for(self, branch: str) -> Path:
-        """Where the worktree for a branch is made. Raises Mistake."""
+        """Return the path where a branch's worktree is created. Raises Mistake."""
         return resolve_worktree_folder(self.folder, main=self.repository.main_folder, branch=branch)
 
     def _resolve_outside(self, path: Path) -> Path:
-        """The folder, also after whatever became a link since it was chosen. Raises Mistake."""
+        """Resolve a path again, because a part of it may have become a link since it was chosen. Raises Mistake."""
         path = path.parent.resolve() / path.name
         must_be_outside_repository(path, self.repository.main_folder, label=str(path))
         return path
 
     @property
     def _main_repository(self) -> Repository:
-        """The repository itself, wherever in it the person works."""
+        """The repository itself, even if the person works in one of its worktrees."""
         common = self.repository.common_dir
         return Repository(root=self.repository.main_folder, git_dir=common, common_dir=common)
 
-    # Making
+    # Creating
 
     async def _find_start(self, branch: str, base: str | None) -> tuple[bool, str]:
-        """Whether the branch is new, and the commit that the work is compared with."""
+        """Return whether the branch is new, and the commit that the work is compared with."""
         start = await resolve_commit(self.repository, base) if base else await self._resolve_head()
         there = await list_branches(self.repository)
         if branch not in there:
@@ -179,28 +178,28 @@ class Worktrees:
         return False, await resolve_commit(self.repository, f"{HEADS}{branch}")
 
     async def _resolve_head(self) -> str:
-        """The commit that is checked out. Raises Mistake where there is none."""
+        """Return the commit at HEAD. Raises Mistake if there is none."""
         head = await call_git(self.repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if head.code != 0:
-            raise Mistake(f"{self.repository.root} has no commits yet, and a worktree begins from one; commit first")
+            raise Mistake(f"{self.repository.root} has no commits yet, and a worktree starts from one; commit first")
         return head.out.decode().strip()
 
     async def _must_be_available(self, branch: str, path: Path, *, is_new: bool) -> None:
         for one in await self.ledger.list_worktrees():
             is_ours = one.repository == self.repository.common_dir
             if is_ours and one.branch == branch:
-                raise Mistake(f"{branch!r} has a worktree already, in {one.path}; podium worktrees lists all")
+                raise Mistake(f"{branch!r} already has a worktree, in {one.path}; podium worktrees lists them all")
             if one.path == path:
                 of = repr(one.branch) if is_ours else f"{one.branch!r} of {one.repository.parent}"
-                raise Mistake(f"{path} is the worktree of {of}; another name than {branch!r} would do")
+                raise Mistake(f"{path} is the worktree of {of}; use another name than {branch!r}")
             if path.is_relative_to(one.path) or one.path.is_relative_to(path):
-                raise Mistake(f"{path} and the worktree {one.path} would be in each other; another pattern would do")
+                raise Mistake(f"{path} and the worktree {one.path} would be nested; use another folder pattern")
         if not is_new:
             for other in await list_git_worktrees(self.repository):
                 if other.branch == branch:
                     raise Mistake(f"{branch!r} is checked out in {other.path}; switch that to another branch first")
         if _path_exists(path):
-            raise Mistake(f"{path} exists and is not a worktree of Podium's; move it away, or name another branch")
+            raise Mistake(f"{path} exists and is not a Podium worktree; move it away, or use another branch")
 
     async def _add_worktree(self, noted: WorktreeRow, lock: int) -> Checkout:
         which = ("--no-track", "-b", noted.branch) if noted.is_new_branch else ()
@@ -221,20 +220,20 @@ class Worktrees:
             raise
 
     async def _undo_create(self, noted: WorktreeRow, lock: int) -> None:
-        """Put away what was never handed to anybody."""
+        """Remove a worktree that was never handed to a caller."""
         try:
             checkout = await find_registered_worktree(self.repository, noted.path, branch=noted.branch, base=noted.base)
         except (OutsideFailed, FileNotFoundError):
-            pass  # git has not got that far
+            pass  # git has not registered it yet
         else:
-            # Without an index no file was written yet.
+            # Without an index, no file has been written yet.
             if (checkout.git_dir / "index").exists() and noted.path.exists():
                 await self._save_changes(checkout, is_kept=False)
             if noted.path.exists():
                 await to_thread.run_sync(remove_folder, noted.path)
             await self._unregister_worktree(noted, lock)
         if noted.is_new_branch:
-            # Only where it is as it was made: with the old value, git checks that itself.
+            # Only if the branch has not moved: given the old value, git checks that itself.
             await call_git(self.repository, "update-ref", "-d", f"{HEADS}{noted.branch}", noted.base)
         await self.ledger.record_state(noted, state="gone")
 
@@ -246,13 +245,15 @@ class Worktrees:
             if one.branch == branch:
                 return one
         if any(other.branch == branch for other in await list_git_worktrees(self.repository)):
-            raise Mistake(f"the worktree of {branch!r} is not one of Podium's; git worktree remove puts it away")
+            raise Mistake(f"the worktree of {branch!r} was not created by Podium; git worktree remove removes it")
         there = ", ".join(one.branch for one in ours)
-        raise Mistake(f"no worktree has the branch {branch!r}; " + (f"there is {there}" if there else "there is none"))
+        raise Mistake(
+            f"no worktree for the branch {branch!r}; " + (f"available: {there}" if there else "there are no worktrees")
+        )
 
     async def _must_be_removable(self, checkout: Checkout, *, force: bool) -> WorktreeStatus:
         if (checkout.git_dir / "locked").exists():
-            raise Mistake(f"{checkout.path} is locked; git worktree unlock {checkout.path} opens it")
+            raise Mistake(f"{checkout.path} is locked; git worktree unlock {checkout.path} unlocks it")
         status = await self.standing(checkout)
         if not status.is_clean and not force:
             raise Mistake(
@@ -261,12 +262,12 @@ class Worktrees:
             )
         if inner := await find_nested_repositories(checkout):
             raise Mistake(
-                f"{checkout.path / inner[0]} is a repository of its own, which cannot be saved; move it elsewhere first"
+                f"{checkout.path / inner[0]} is a nested repository, which cannot be saved; move it elsewhere first"
             )
         return status
 
     async def _remove_worktree(self, noted: WorktreeRow, lock: int, *, force: bool) -> WorktreeRemoval:
-        """Move the folder aside, look once more, save, and only then delete."""
+        """Move the folder aside, check again, save the work, and only then delete."""
         if not noted.path.exists():
             return await self._record_missing(noted, lock)
         await self.ledger.record_state(noted, state="removing")
@@ -284,34 +285,34 @@ class Worktrees:
                 await to_thread.run_sync(aside.rename, noted.path)
             await self.ledger.record_state(noted, state="ready")
             if isinstance(error, OSError):
-                raise OutsideFailed(f"{noted.path} could not be moved aside, and was left: {error.strerror}") from error
+                raise OutsideFailed(f"cannot move {noted.path} aside ({error.strerror}); it was not removed") from error
             raise
         await self._finish_removal(noted, lock)
         return WorktreeRemoval(path=noted.path, branch=noted.branch, saved=saved)
 
     async def _save_changes(self, checkout: Checkout, *, is_kept: bool) -> SavedWork | None:
-        """Save what is in a worktree; with `is_kept` False only where there is anything."""
+        """Save the work in a worktree; with `is_kept` False, only if there is any."""
         if not is_kept and (await self.standing(checkout)).is_clean:
             return None
         return await save_work(checkout)
 
     async def _finish_removal(self, noted: WorktreeRow, lock: int) -> None:
-        """Let git forget the worktree, which says that all is saved, and delete what was moved aside."""
+        """Unregister the worktree from git, which marks its work as saved, and delete the moved folder."""
         await self._unregister_worktree(noted, lock)
         aside = _removal_path(noted.path)
         if aside.exists():
             await to_thread.run_sync(remove_folder, aside)
         if _path_exists(aside):
-            raise OutsideFailed(f"{aside} could not be deleted whole; nothing in it is needed, delete it yourself")
+            raise OutsideFailed(f"{aside} could not be deleted completely; its work is saved, so delete it yourself")
         await self.ledger.record_state(noted, state="gone")
 
     async def _unregister_worktree(self, noted: WorktreeRow, lock: int) -> None:
-        """Let git forget a worktree whose folder is gone or elsewhere."""
+        """Unregister from git a worktree whose folder is gone or moved."""
         told = ("worktree", "remove", "--force", "--force", "--", str(noted.path))
         await read_git_output(self.repository, *told, lock=lock)
 
     async def _record_missing(self, noted: WorktreeRow, lock: int) -> WorktreeRemoval:
-        """The folder is gone already, by somebody else's hand."""
+        """Record a worktree whose folder somebody else removed, and save its commits if nothing else has them."""
         saved = None
         if noted.git_dir.exists():
             saved = await save_head(replace(self._main_repository, git_dir=noted.git_dir), noted.branch)
@@ -319,7 +320,7 @@ class Worktrees:
         await self.ledger.record_state(noted, state="gone")
         return WorktreeRemoval(path=noted.path, branch=noted.branch, saved=saved)
 
-    # Mending
+    # Repairing
 
     async def _repair_all(self, lock: int) -> list[WorktreeRepair]:
         repairs = []
@@ -328,14 +329,14 @@ class Worktrees:
             try:
                 if noted.state == "making":
                     await self._undo_create(noted, lock)
-                    what = "was never finished and is put away"
+                    what = "was never finished and has been removed"
                 elif noted.state == "removing":
                     what = await self._repair_removal(noted, lock)
                 elif not noted.path.exists() and not noted.git_dir.exists():
                     await self.ledger.record_state(noted, state="gone")
                     what = "was removed by somebody else"
             except PodiumError as error:
-                what = f"could not be mended: {error}"
+                what = f"could not be repaired: {error}"
             if what:
                 repairs.append(WorktreeRepair(path=noted.path, branch=noted.branch, what=what))
         return repairs
@@ -344,22 +345,22 @@ class Worktrees:
         aside = _removal_path(noted.path)
         if not aside.exists() and noted.path.exists():
             await self.ledger.record_state(noted, state="ready")
-            return "was about to be removed and is as it was"
+            return "was about to be removed and is unchanged"
         if aside.exists() and noted.git_dir.exists():
-            # Nobody knows whether all was saved: look again, and put it back.
+            # Whether all work was saved is unknown: put it back, so that a removal checks again.
             await to_thread.run_sync(aside.rename, noted.path)
             await self.ledger.record_state(noted, state="ready")
-            return "was about to be removed and is back as it was"
+            return "was about to be removed and has been restored"
         if noted.git_dir.exists():
             await self._unregister_worktree(noted, lock)
         if aside.exists():
             await to_thread.run_sync(remove_folder, aside)
         await self.ledger.record_state(noted, state="gone")
-        return "was saved and is removed"
+        return "was saved and has been removed"
 
 
 def checkout_from_record(noted: WorktreeRow, *, at: Path | None = None) -> Checkout:
-    """The worktree as the ledger has it; the worker could not have changed that."""
+    """Return the checkout as the ledger records it, which no worker could have changed."""
     return Checkout(
         path=at or noted.path,
         git_dir=noted.git_dir,
@@ -370,10 +371,10 @@ def checkout_from_record(noted: WorktreeRow, *, at: Path | None = None) -> Check
 
 
 def _path_exists(path: Path) -> bool:
-    """Whether anything has this path, a link that leads nowhere included."""
+    """Whether anything is at this path, dangling links included."""
     return os.path.lexists(path)
 
 
 def _removal_path(path: Path) -> Path:
-    """Where a worktree waits for its deletion; the name follows from the path, so that it is found after a crash."""
+    """Return where a worktree waits for deletion; it derives from the path, so that it is found after a crash."""
     return path.with_name(f".{path.name}.removing")

@@ -1,7 +1,7 @@
-"""The folder of a worktree, by a pattern that a person may choose.
+"""The folder of a worktree, resolved from a pattern that a person can choose.
 
 `{repo}` is the name of the repository's folder, `{branch}` the branch with dashes for slashes, and `~` the home
-folder. What is not absolute is seen from the repository. Whether a folder is free is for others to say.
+folder. A relative pattern is resolved from the repository. Whether the folder is free is checked elsewhere.
 """
 
 from __future__ import annotations
@@ -18,47 +18,45 @@ LONGEST_NAME = 255
 _FIELD = re.compile(r"\{(repo|branch)\}")
 _BRACED = re.compile(r"\{[^{}]*\}?|\}")
 _ANY = Path("/above/{repo}")
-"""A repository as patterns see it, wherever it is."""
+"""A stand-in for any repository, to check patterns with."""
 
 
 def must_be_folder_pattern(pattern: str) -> None:
-    """Raises Mistake for a pattern that is wrong for every repository."""
+    """Raise Mistake if a pattern is wrong for every repository."""
     if not pattern.isprintable():
-        raise Mistake(f"{pattern!r} has a character in it that does not show; a plain path would be right")
+        raise Mistake(f"{pattern!r} contains an unprintable character; use a plain path")
     if unknown := _BRACED.search(_FIELD.sub("", pattern)):
-        raise Mistake(f"{pattern!r} has {unknown[0]} in it, which stands for nothing; {{repo}} and {{branch}} do")
+        raise Mistake(f"{pattern!r} contains {unknown[0]}, which is not a field; use {{repo}} and {{branch}}")
     if "{branch}" not in os.path.normpath(pattern):
-        raise Mistake(f"{pattern!r} is the same folder for every worktree; one with {{branch}} in it would be right")
+        raise Mistake(f"{pattern!r} is the same folder for every worktree; use a pattern that contains {{branch}}")
     if pattern.startswith("~") and not pattern.startswith("~/"):
-        raise Mistake(f"{pattern!r} is in somebody else's home folder; ~/ is yours")
+        raise Mistake(f"{pattern!r} is in another user's home folder; use ~/ for yours")
     if not pattern.startswith(("~", "/")):
         must_be_outside_repository(Path(os.path.normpath(_ANY / pattern)), _ANY, label=repr(pattern))
 
 
 def resolve_worktree_folder(pattern: str, *, main: Path, branch: str) -> Path:
-    """Where the worktree of a branch is, in the repository whose own folder is `main`. Raises Mistake."""
+    """Return the folder for a branch's worktree, in the repository whose own folder is `main`. Raises Mistake."""
     must_be_folder_pattern(pattern)
     values = {"repo": main.name, "branch": branch.replace("/", "-")}
-    # Where there is no home folder the ~ stays, and is refused below as a folder of the repository.
+    # Without a home folder the ~ stays, and is refused below as a folder inside the repository.
     whole = os.path.expanduser(pattern)  # noqa: PTH111
     expanded = _FIELD.sub(lambda found: values[found[1]], whole)
     path = Path(os.path.normpath(main / expanded))
     path = path.parent.resolve() / path.name
     must_be_outside_repository(path, main, label=str(path))
     if len(os.fsencode(path.name)) > LONGEST_NAME:
-        raise Mistake(f"the folder for {branch!r} would have too long a name; a shorter branch would do")
+        raise Mistake(f"the folder name for {branch!r} would be too long; use a shorter branch name")
     return path
 
 
 def must_be_outside_repository(path: Path, main: Path, *, label: str) -> None:
-    """Raises Mistake for a folder, `told` to the person, in which a worktree would be in a repository's way."""
+    """Raise Mistake if a worktree in this folder would be inside or around a repository; `label` names the folder."""
     if any(part.casefold() in (".git", "git~1") for part in path.parts):
         raise Mistake(
-            f"{label} would be in a folder of git's own; one beside the repository, as "
-            f"{DEFAULT_FOLDER_PATTERN}, would do"
+            f"{label} would be in git's own folder; use one beside the repository, such as {DEFAULT_FOLDER_PATTERN}"
         )
     if path.is_relative_to(main) or main.is_relative_to(path):
         raise Mistake(
-            f"{label} would be inside the repository, or around it; one beside it, as "
-            f"{DEFAULT_FOLDER_PATTERN}, would do"
+            f"{label} would be inside the repository or around it; use one beside it, such as {DEFAULT_FOLDER_PATTERN}"
         )

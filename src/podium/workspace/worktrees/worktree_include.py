@@ -1,7 +1,7 @@
-"""`.worktreeinclude`: which ignored files of a repository go along into a new worktree.
+"""`.worktreeinclude`: which ignored files of a repository are copied into a new worktree.
 
-It is written as `.gitignore` is. Only plain files are copied, no link is followed on either side, and
-nothing that the worktree has already is replaced.
+Its syntax is that of `.gitignore`. Only regular files are copied, no link is followed on either side, and
+no existing file of the worktree is replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LISTING_SECONDS = 300.0
 
 
 async def copy_included_files(repository: Repository, checkout: Checkout) -> list[str]:
-    """Copy what the repository wants in its worktrees; the paths of what was copied."""
+    """Copy the files that `.worktreeinclude` names into a worktree, and return their paths."""
     wanted = await to_thread.run_sync(_read_patterns, repository.root)
     if not wanted:
         return []
@@ -31,7 +31,7 @@ async def copy_included_files(repository: Repository, checkout: Checkout) -> lis
     ignored = split_nul_paths(await read_git_output(repository, *listing, timeout=LISTING_SECONDS))
 
     def copy_matching() -> list[str]:
-        # Only those who have such a file pay for what reads it.
+        # Imported here for start-up time: only repositories with a .worktreeinclude need it.
         from pathspec import GitIgnoreSpec
 
         matching = GitIgnoreSpec.from_lines(wanted)
@@ -43,21 +43,21 @@ async def copy_included_files(repository: Repository, checkout: Checkout) -> lis
 
 
 def _read_patterns(root: Path) -> list[str]:
-    """The lines of the file, where there is a plain one."""
+    """Return the lines of `.worktreeinclude`; empty if there is no such file. Raises Mistake if it is unreadable."""
     try:
         file = os.open(root / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise Mistake(f"{root / NAME} cannot be read: {error.strerror}; a plain file would do") from error
+        raise Mistake(f"cannot read {root / NAME}: {error.strerror}; it must be a regular file") from error
     with os.fdopen(file, "rb") as opened:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise Mistake(f"{root / NAME} is not a plain file; one with a pattern a line would do")
+            raise Mistake(f"{root / NAME} is not a regular file; use a file with one pattern per line")
         return opened.read(LARGEST).decode("utf-8", "replace").splitlines()
 
 
 def _copy_file(source: Path, target: Path, path: str) -> bool:
-    """Copy one file; False where it is no plain file, lies behind a link, or exists there."""
+    """Copy one file; return False if it is not a regular file, is behind a link, or exists in the worktree."""
     *folders, name = PurePosixPath(path).parts
     if ".." in folders or ".git" in {part.casefold() for part in (*folders, name)}:
         return False
@@ -78,7 +78,7 @@ def _copy_file(source: Path, target: Path, path: str) -> bool:
 
 
 def _open_folder(stack: ExitStack, root: Path, folders: list[str], *, is_made: bool) -> int:
-    """A folder below `root`, reached without following a link."""
+    """Open a folder below `root` without following links."""
     at = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     stack.callback(os.close, at)
     for folder in folders:

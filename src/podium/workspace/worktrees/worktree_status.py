@@ -1,4 +1,4 @@
-"""How a worktree stands: what is in it that its branch does not have, and what its branch has that others do not."""
+"""The status of a worktree: its uncommitted files, and its commits that are not merged anywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOOKING_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A commit of the work."""
+    """A commit in a worktree."""
 
     id: str
     subject: str
@@ -21,7 +21,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedFile:
-    """A file that differs from the base; lines are 0 for what is not text."""
+    """A file that differs from the base; line counts are 0 for binary files."""
 
     path: str
     added: int
@@ -30,11 +30,11 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorktreeStatus:
-    """A worktree against its base and against the repository.
+    """A worktree compared with its base and with the repository.
 
-    `ahead` counts commits since the base, `behind` those of the repository's own branch that it lacks,
-    `unmerged` those that neither that branch nor any remote has. `modified` and `untracked` count files
-    that are not committed.
+    `ahead` counts commits since the base, `behind` commits of the repository's own branch that it lacks, and
+    `unmerged` commits that neither that branch nor any remote has. `modified` and `untracked` count uncommitted
+    files.
     """
 
     ahead: int
@@ -55,21 +55,21 @@ class WorktreeStatus:
 
     @property
     def is_clean(self) -> bool:
-        """Whether all of it is in commits that are somewhere else, too."""
+        """Whether all work is in commits that also exist elsewhere."""
         return not (self.modified or self.untracked or self.unmerged)
 
     def describe_unsaved(self) -> str:
-        """What would be left behind, in a few words."""
+        """Describe in a few words the work that would be lost."""
         parts = [
-            (self.modified, "changed file that is not committed", "changed files that are not committed"),
-            (self.untracked, "new file that is not committed", "new files that are not committed"),
-            (self.unmerged, "commit that is not merged", "commits that are not merged"),
+            (self.modified, "uncommitted changed file", "uncommitted changed files"),
+            (self.untracked, "untracked file", "untracked files"),
+            (self.unmerged, "unmerged commit", "unmerged commits"),
         ]
         return " and ".join(f"{number} {one if number == 1 else many}" for number, one, many in parts if number)
 
 
 async def read_worktree_status(checkout: Checkout, *, main: str) -> WorktreeStatus:
-    """How a worktree stands. `main` is the id of the commit that the repository itself is at."""
+    """Return the status of a worktree. `main` is the id of the commit that the repository itself is at."""
     told = split_nul_paths(
         await read_git_output(checkout, "status", "--porcelain=v1", "-z", "--no-renames", timeout=LOOKING_SECONDS)
     )
