@@ -244,7 +244,7 @@ def test_the_same_request_of_several_agents_is_listed_as_the_same(desk: Desk) ->
 
     listed = desk.run_podium("approvals").stdout
 
-    assert listed.count("(one of 3 for the same)") == 3
+    assert listed.count("(one of 3 identical requests)") == 3
     assert not (desk.repo / "count.txt").exists()
 
 

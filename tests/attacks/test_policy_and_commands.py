@@ -171,7 +171,7 @@ def test_a_command_line_keeps_no_rule_that_would_cover_too_much(desk: Desk) -> N
     refused = desk.run_podium("approve", str(one["id"]), "--always")
 
     assert refused.returncode == 2
-    assert "no rule for good can be made" in refused.stderr
+    assert "no safe rule covers it" in refused.stderr
     assert [left["id"] for left in list_waiting_requests(desk)] == [one["id"]]
     assert not (desk.home / "allowed.json").exists()
 

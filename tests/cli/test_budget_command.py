@@ -23,7 +23,7 @@ def test_the_budget_of_a_run_is_changed_from_another_process(desk: Desk) -> None
         said = desk.invoke("budget", run[:8], "turns=5,tokens=300000")
         answer, told = read_until_exit(process)
 
-    assert said.stderr == f"run {run}: tokens=300000,turns=5 holds from the next model call on\n"
+    assert said.stderr == f"run {run}: tokens=300000,turns=5 applies from the next model call\n"
     assert answer == "the answer\n"
     assert f"run {run}: budget changed to tokens=300000,turns=5" in told
     assert desk.invoke("budget", run).stdout.splitlines()[0] == "budget  tokens=300000,turns=5"
@@ -43,9 +43,9 @@ def test_a_limit_below_the_current_usage_ends_the_run_with_partial_results(desk:
 
 
 def test_the_message_says_when_changed_limits_take_effect() -> None:
-    assert describe_effective_time(Budget(turns=5)) == "from the next model call on"
-    assert describe_effective_time(Budget(seconds=5)) == "from now on"
-    assert describe_effective_time(Budget(seconds=5, turns=5)) == "from the next model call on, seconds from now"
+    assert describe_effective_time(Budget(turns=5)) == "from the next model call"
+    assert describe_effective_time(Budget(seconds=5)) == "immediately"
+    assert describe_effective_time(Budget(seconds=5, turns=5)) == "from the next model call, seconds immediately"
 
 
 def test_a_limit_in_seconds_ends_a_run_during_a_model_call(desk: Desk) -> None:
@@ -67,7 +67,7 @@ def test_a_budget_change_for_a_run_without_a_process_applies_on_resume(
     said = desk.invoke("budget", run, "turns=1")
     resumed = desk.invoke("resume", run)
 
-    assert f"nobody works on run {run} now: turns=1 will hold" in said.stderr
+    assert f"run {run} is not running; turns=1 will apply" in said.stderr
     assert resumed.exit_code == 5
     with StoreReader(desk.store) as reader:
         assert [one.event for one in reader.read_entries(run) if isinstance(one.event, BudgetChanged)]
@@ -81,7 +81,7 @@ def test_a_run_that_has_ended_keeps_its_budget(desk: Desk) -> None:
 
     assert said.exit_code == 2
     assert "has ended (failed) and cannot be resumed" in said.stderr
-    assert "it can only be tried again" in said.stderr
+    assert "start a new run to try again" in said.stderr
 
 
 def test_money_is_refused_where_no_price_is_known(desk: Desk) -> None:

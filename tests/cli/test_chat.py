@@ -64,7 +64,10 @@ def test_without_a_terminal_there_is_no_chat(poet: Desk) -> None:
     done = poet.run_podium("chat", "poet", input="hello\n")
 
     assert done.returncode == 2
-    assert done.stderr == "podium: a chat needs a terminal, and this is none; podium run poet REQUEST asks once\n"
+    assert (
+        done.stderr
+        == "podium: podium chat needs a terminal for input and output; use podium run poet REQUEST instead\n"
+    )
 
 
 def test_a_reply_is_shown_while_it_is_streamed(desk: Desk) -> None:
@@ -329,7 +332,7 @@ def test_a_worker_is_started_and_its_request_answered_in_the_chat(worker_desk: D
     terminal = start_chat(worker_desk, "poet")
 
     send_line(terminal, "/delegate feat/a write it")
-    terminal.wait_for("feat/a: a worker is on it")
+    terminal.wait_for("feat/a: delegated to a worker")
     terminal.wait_for("worker on feat/a asks for permission")
     terminal.wait_for("your key>")
     listed = worker_desk.run_podium("approvals").stdout
@@ -354,9 +357,9 @@ def test_delegate_takes_options_and_reports_an_unknown_one(worker_desk: Desk) ->
     send_line(terminal, "/delegate --help")
     terminal.wait_for("--auto-approve TOOL")
     send_line(terminal, '/delegate feat/a "write it" --auto-approve Write --role tests')
-    terminal.wait_for("feat/a: a worker is on it")
+    terminal.wait_for("feat/a: delegated to a worker")
     send_line(terminal, "/delegate feat/b and don't stop --after feat/a --read-only")
-    terminal.wait_for("feat/b: a worker is on it")
+    terminal.wait_for("feat/b: delegated to a worker")
     terminal.process.sendcontrol("d")
 
     assert terminal.wait_exit() == 0
@@ -373,7 +376,7 @@ def test_a_worker_is_cancelled_in_the_chat(worker_desk: Desk) -> None:
     worker_desk.write_agent("worker", SLOW)
     terminal = start_chat(worker_desk, "poet")
     send_line(terminal, "/delegate feat/a write it")
-    terminal.wait_for("feat/a: a worker is on it")
+    terminal.wait_for("feat/a: delegated to a worker")
 
     send_line(terminal, "/workers cancel feat/a")
     terminal.wait_for("feat/a has ended (cancelled)")

@@ -41,7 +41,7 @@ def test_config_alone_takes_the_options_of_show_and_none_before_a_subcommand(des
 
     assert (alone.exit_code, alone.stdout) == (0, shown.stdout)
     assert before.exit_code == 2
-    assert "--json goes after path, and not before it" in before.stderr
+    assert "--json must come after the subcommand: podium config path --json" in before.stderr
 
 
 @pytest.mark.parametrize("arguments", [["config"], ["config", "show"]])
@@ -66,13 +66,13 @@ def test_config_path_lists_the_settings_files(desk: Desk) -> None:
         (str(desk.repo / ".mcp.json"), False),
         (str(desk.home / "config.yaml"), False),
     ]
-    assert for_people.stdout.count("not there") == 2
+    assert for_people.stdout.count("not found") == 2
 
 
 def test_valid_files_have_no_diagnostics(desk: Desk) -> None:
     said = desk.invoke("config", "validate")
 
-    assert (said.exit_code, said.stdout) == (0, "settings: nothing to complain about\n")
+    assert (said.exit_code, said.stdout) == (0, "settings: no problems\n")
 
 
 def test_all_diagnostics_are_listed_at_once_and_errors_make_the_exit_code_1(desk: Desk) -> None:

@@ -69,7 +69,9 @@ def test_a_missing_package_is_named(desk: Desk, tmp_path: Path) -> None:
     said = desk.run_podium("demo", PYTHONPATH=str(tmp_path))
 
     assert said.returncode == 7
-    assert said.stderr == "podium: the Python package rich is missing; pip install --upgrade podium brings it\n"
+    assert said.stderr == (
+        "podium: the Python package rich is not installed; install it with: pip install --upgrade podium\n"
+    )
 
 
 def test_an_internal_error_is_reported_as_one(desk: Desk, tmp_path: Path) -> None:
@@ -79,6 +81,6 @@ def test_an_internal_error_is_reported_as_one(desk: Desk, tmp_path: Path) -> Non
 
     assert said.returncode == 1
     assert said.stderr == (
-        "podium: something went wrong inside Podium: ZeroDivisionError: division by zero; "
-        "podium --debug COMMAND shows where\n"
+        "podium: internal error in Podium: ZeroDivisionError: division by zero; "
+        "podium --debug COMMAND shows the traceback\n"
     )

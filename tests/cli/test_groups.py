@@ -120,7 +120,7 @@ def test_what_is_archived_is_left_out_until_all_is_asked_for(desk: Desk) -> None
     said = desk.invoke("ps")
 
     assert said.stdout.split() == ["RUN", "STATE", "AGENT", "STARTED", "TOOK", "REQUEST"]
-    assert said.stderr == "left out: 2 archived; podium ps --all lists them\n"
+    assert said.stderr == "not shown: 2 archived; podium ps --all lists them\n"
     assert read_ps_json(desk)["runs"] == []
     assert [run["id"] for run in read_ps_json(desk, "--all")["runs"] if run["archived"]] == [there, here]
     assert "lib" not in desk.invoke("group", "list").stdout
@@ -148,7 +148,7 @@ def test_pinned_runs_are_listed_however_old_they_are(desk: Desk) -> None:
 
     assert said.stdout.splitlines()[1].startswith(oldest)
     assert len(said.stdout.splitlines()) == MOST_ENDED + 2
-    assert said.stderr == "left out: 1 older that ended; podium ps --all lists them\n"
+    assert said.stderr == "not shown: 1 older ended; podium ps --all lists them\n"
 
 
 def test_json_output_has_a_flat_list_of_runs_and_a_list_of_groups(desk: Desk) -> None:
@@ -174,7 +174,7 @@ def test_a_run_stays_where_it_was_moved_to(desk: Desk) -> None:
 
     said = desk.invoke("group", "move", run[:6], "default")
 
-    assert said.stderr == f"run {run} is in group 'default' (g1) now\n"
+    assert said.stderr == f"run {run} is now in group 'default' (g1)\n"
     assert [one["group"] for one in read_ps_json(desk)["runs"]] == ["g1"]
     assert [one["group"] for one in read_ps_json(desk)["runs"]] == ["g1"]
 
@@ -186,7 +186,7 @@ def test_deleting_a_group_moves_its_runs_to_the_default_one(desk: Desk) -> None:
 
     assert (said.exit_code, said.stderr) == (
         0,
-        "group 'lib' (g2) is deleted; 1 run of it is in the default group now\n",
+        "group 'lib' (g2) was deleted; 1 run was moved to the default group\n",
     )
     assert [(one["id"], one["group"]) for one in read_ps_json(desk)["runs"]] == [(run, "g1")]
 
@@ -206,7 +206,7 @@ def test_deleting_a_team_ends_its_runs_and_no_list_has_them_again(
         _, told = read_until_exit(running)
 
     assert said.returncode == 0, said.stderr
-    assert said.stderr.endswith("group 'squad' (g3) is deleted; 2 runs of it are in no list any more\n")
+    assert said.stderr.endswith("group 'squad' (g3) was deleted; 2 runs were removed from all lists\n")
     assert "cancelled" in told
     assert [one["id"] for one in read_ps_json(desk, "--all")["runs"]] == [other]
     gone = [run.id for run in desk.runs() if run.id != other]
@@ -222,7 +222,7 @@ def test_a_teams_group_is_not_deleted_without_a_terminal_or_yes(desk: Desk) -> N
     said = desk.invoke("group", "delete", "squad")
 
     assert said.exit_code == 2
-    assert "takes 1 run out of all lists, and nobody can be asked here; give --yes" in said.stderr
+    assert "removes 1 run from all lists, and there is no terminal to confirm it; give --yes" in said.stderr
     assert [one["id"] for one in read_ps_json(desk)["runs"]] == [run]
 
 
@@ -262,7 +262,7 @@ def test_the_person_is_asked_before_a_team_is_deleted(desk: Desk, key: str, code
         (("rename", "lib", "x" * 100_000), "the name may have at most 80 characters, got 100,000"),
         (("rename", "lib", "default"), "is already named 'default'"),
         (("rename", "lib", "g9"), "looks like the id of a group"),
-        (("order",), "name the groups or runs that come first"),
+        (("order",), "name the groups or runs to list first"),
     ],
 )
 def test_an_invalid_change_is_refused_in_one_sentence(desk: Desk, arguments: tuple[str, ...], sentence: str) -> None:

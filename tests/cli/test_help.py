@@ -58,9 +58,9 @@ def test_help_with_a_command_is_that_commands_help(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["workers", "outptu", "feat/a"], "'outptu'; did you mean output? podium workers --help shows what it takes"),
-        (["run", "--mdoel", "x"], "'--mdoel'; did you mean --model? podium run --help shows what it takes"),
-        (["ps", "--repo", "x"], "'--repo'; podium ps --help shows what it takes"),
+        (["workers", "outptu", "feat/a"], "'outptu'; did you mean output? podium workers --help shows its usage"),
+        (["run", "--mdoel", "x"], "'--mdoel'; did you mean --model? podium run --help shows its usage"),
+        (["ps", "--repo", "x"], "'--repo'; podium ps --help shows its usage"),
     ],
 )
 def test_an_unknown_subcommand_or_option_gets_the_closest_one(desk: Desk, words: list[str], sentence: str) -> None:
@@ -75,14 +75,14 @@ def test_an_unknown_command_gets_the_closest_one(desk: Desk) -> None:
     said = desk.run_podium("rnu", "x")
 
     assert said.returncode == 2
-    assert said.stderr == "podium: there is no command 'rnu'; did you mean podium run?\n"
+    assert said.stderr == "podium: unknown command 'rnu'; did you mean podium run?\n"
 
 
 def test_a_command_unlike_any_other_gets_the_list(desk: Desk) -> None:
     said = desk.invoke("xyzzy")
 
     assert said.exit_code == 2
-    assert said.stderr == "podium: there is no command 'xyzzy'; podium --help lists all\n"
+    assert said.stderr == "podium: unknown command 'xyzzy'; podium --help lists all commands\n"
 
 
 def test_the_module_is_the_command(desk: Desk) -> None:

@@ -102,7 +102,7 @@ def test_a_request_that_is_always_allowed_becomes_a_rule(desk: Desk) -> None:
     desk.run_podium("resume", desk.run_id())
     again = desk.run_podium("run", "lister", "go")
 
-    assert "is allowed" in approved.stderr
+    assert "is now always allowed" in approved.stderr
     assert again.returncode == 0
     assert "asks for permission" not in again.stderr
 
@@ -119,7 +119,7 @@ def test_a_question_is_answered_from_the_command_line(desk: Desk) -> None:
     resumed = desk.run_podium("resume", desk.run_id())
 
     assert wrong.returncode == 2
-    assert "has no choice 7; there are 1 (red), 2 (blue), and words are taken as they are" in wrong.stderr
+    assert "has no choice 7; choose from 1 (red), 2 (blue), or answer in words" in wrong.stderr
     assert resumed.stdout == "The end.\n"
     assert '"blue"' in desk.run_podium("logs", desk.run_id()).stdout
     assert listed.stderr.endswith(f"podium answer {one['id']} TEXT\n")
@@ -145,8 +145,8 @@ def test_audit_shows_every_action_with_its_approval(parked_desk: Desk) -> None:
     ("arguments", "words"),
     [
         (("approve", "zzz"), "no open request matches 'zzz'"),
-        (("approve", "zzz", "--run", "--always"), "--run and --always exclude each other"),
-        (("deny", "zzz", "--pause", "--stop"), "either paused or stopped"),
+        (("approve", "zzz", "--run", "--always"), "--run and --always cannot be combined"),
+        (("deny", "zzz", "--pause", "--stop"), "--pause and --stop cannot be combined"),
         (("answer", "zzz", "x"), "no open request matches 'zzz'"),
     ],
 )
@@ -191,5 +191,5 @@ def test_two_processes_that_answer_a_thousand_requests_at_once_give_one_decision
 def test_a_store_without_runs_has_nothing_that_waits(desk: Desk) -> None:
     done = desk.run_podium("approvals")
 
-    assert (done.returncode, done.stderr) == (0, "nothing waits for you\n")
+    assert (done.returncode, done.stderr) == (0, "no open requests\n")
     assert not Path(desk.store).exists()

@@ -115,7 +115,7 @@ def test_show_of_an_unfinished_run_tells_how_to_go_on(desk: Desk, make_interrupt
     shown = desk.invoke("show", run).stdout
 
     assert "unfinished" in shown
-    assert shown.endswith(f"It has not ended. podium resume {run} goes on with it.\n")
+    assert shown.endswith(f"The run has not ended. Resume it with: podium resume {run}\n")
 
 
 def test_show_as_json_has_the_tree_with_usage_rolled_up(desk: Desk) -> None:
@@ -167,7 +167,7 @@ def test_following_a_run_without_a_process_says_so_and_can_be_interrupted(
     run = make_interrupted_run()
 
     with desk.start_podium("logs", run, "-f") as process:
-        wait_for(process.stderr, f"nobody works on run {run} now")
+        wait_for(process.stderr, f"run {run} is not running")
         wait_for(process.stdout, "helper: says")
         process.send_signal(signal.SIGINT)
         _, said = read_until_exit(process)
@@ -184,7 +184,7 @@ def test_a_timeline_that_was_not_touched_is_whole(desk: Desk) -> None:
     found = json.loads(desk.invoke("verify", desk.run_id(), "--json").stdout)
 
     assert said.exit_code == 0
-    assert said.stdout.startswith(f"run {desk.run_id()} is whole: ")
+    assert said.stdout.startswith(f"run {desk.run_id()} is intact: ")
     assert (found["whole"], found["break"], found["entries"]) == (True, None, len(desk.kinds(desk.run_id())))
 
 

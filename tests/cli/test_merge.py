@@ -44,7 +44,7 @@ async def test_all_work_of_workers_is_merged_and_the_target_moves_only_with_yes(
     assert lines[2].startswith("left out: feat/clash: conflict: ")
     assert lines[2].endswith("(base.txt)")
     assert "feat/fails: left aside, since its worker is failed" in asked.stderr
-    assert f"{integration} has what was merged" in asked.stderr
+    assert f"{integration} has the merged result" in asked.stderr
     result = json.loads(agreed.stdout)
     assert f"  podium merge feat/base feat/more --onto main --tree {result['tree']} --yes\n" in asked.stderr
     assert (agreed.exit_code, result["moved"], result["commit"]) == (6, True, lab.repo.tip())
@@ -103,11 +103,13 @@ async def test_on_a_terminal_the_person_is_asked(lab: WorkerLab) -> None:
     desk = Desk(repo=lab.repo.path, home=lab.home, environment=lab.environ)
 
     refusing = Terminal(desk, "merge", "good")
-    refusing.wait_for("as checked? [y/n]:")
+    refusing.wait_for("to the checked tree ")
+    refusing.wait_for("? [y/n]:")
     refusing.process.send("n\r")
     assert (refusing.wait_exit(), lab.repo.tip()) == (4, before)
     agreeing = Terminal(desk, "merge", "good")
-    agreeing.wait_for("as checked? [y/n]:")
+    agreeing.wait_for("to the checked tree ")
+    agreeing.wait_for("? [y/n]:")
     agreeing.process.send("\ry\r")
 
     assert agreeing.wait_exit() == 0
@@ -141,9 +143,9 @@ async def test_what_is_merged_already_needs_nothing(lab: WorkerLab) -> None:
     everything = await invoke_podium(lab, "merge", "--all")
 
     assert (named.exit_code, list_integration_branches(lab)) == (0, [])
-    assert "main has all of it already" in named.stderr
+    assert "main already contains all of it" in named.stderr
     assert everything.exit_code == 0
-    assert everything.stderr == "no worker has brought anything that main does not have\n"
+    assert everything.stderr == "nothing to merge: no worker has changes that main does not have\n"
 
 
 async def test_branches_that_cannot_be_merged_are_refused(lab: WorkerLab) -> None:
@@ -152,7 +154,7 @@ async def test_branches_that_cannot_be_merged_are_refused(lab: WorkerLab) -> Non
     unknown = await invoke_podium(lab, "merge", "nowhere")
 
     assert [one.exit_code for one in (nothing, itself, unknown)] == [2, 2, 2]
-    assert "name the branches to merge, or say --all" in nothing.stderr
+    assert "name the branches to merge, or use --all" in nothing.stderr
     assert "main cannot be merged onto itself" in itself.stderr
     assert "there is no worker 'nowhere' here; there are: none yet" in unknown.stderr
 
@@ -161,7 +163,7 @@ async def test_a_check_that_is_empty_is_refused_before_anything_is_merged(lab: W
     said = await invoke_podium(lab, "merge", "--all", "--check", " ", "--yes")
 
     assert (said.exit_code, said.stdout) == (2, "")
-    assert "an empty --check checks nothing; give a command" in said.stderr
+    assert "--check is empty; give a command that must pass" in said.stderr
 
 
 def test_without_a_commit_there_is_nothing_to_merge_onto(desk: Desk) -> None:

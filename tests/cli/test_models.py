@@ -193,4 +193,4 @@ def test_a_model_without_an_address_is_a_usage_error(desk: Desk) -> None:
     said = desk.invoke("models", "--model", "x")
 
     assert said.exit_code == 2
-    assert "--model goes with --use ADDRESS" in said.stderr
+    assert "--model needs --use ADDRESS; give both" in said.stderr

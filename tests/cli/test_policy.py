@@ -143,7 +143,7 @@ def test_what_always_would_save_is_shown(rules: Desk) -> None:
 def test_a_command_that_cannot_be_parsed_is_shown_as_left_to_a_person(rules: Desk) -> None:
     said = rules.invoke("policy", "explain", "--", "npm run test $(rm -f \x1b[2Jx) > out")
 
-    assert "left to a person: it has" in said.stdout
+    assert "needs a person: it has" in said.stdout
     assert "deny  rm -f" in said.stdout
     assert "\x1b" not in said.stdout
 
@@ -154,7 +154,7 @@ def test_examples_of_all_rules_are_tried(rules: Desk) -> None:
     said = rules.invoke("policy", "test")
     found = json.loads(rules.invoke("policy", "test", "--json").stdout)
 
-    assert (said.exit_code, said.stdout) == (0, "5 rules, 4 examples: all hold\n")
+    assert (said.exit_code, said.stdout) == (0, "5 rules, 4 examples: all passed\n")
     assert (found["rules"], found["examples"], found["failed"]) == (5, 4, [])
 
 
@@ -166,7 +166,7 @@ def test_every_failing_example_is_listed_with_its_file_and_line(desk: Desk) -> N
     found = json.loads(desk.invoke("policy", "test", str(path), "--json").stdout)
 
     assert said.exit_code == 1
-    assert said.stdout.splitlines()[-1] == "2 rules, 4 examples: 4 wrong"
+    assert said.stdout.splitlines()[-1] == "2 rules, 4 examples: 4 failed"
     assert 'podium.yaml:4: the rule "Read(./a)" under deny does not cover its example "b"' in said.stdout
     assert [(one["line"], one["example"]) for one in found["failed"]] == [(3, None), (4, "b"), (4, "c"), (4, "a")]
 

@@ -259,7 +259,7 @@ def test_a_question_is_answered_by_the_number_of_a_choice(desk: Desk) -> None:
     terminal.wait_for("Your answer:")
 
     terminal.process.send("3\r")
-    terminal.wait_for("has no choice 3; there are 1 (red), 2 (blue)")
+    terminal.wait_for("has no choice 3; choose from 1 (red), 2 (blue)")
     terminal.process.send("2\r")
 
     assert terminal.wait_exit() == 0

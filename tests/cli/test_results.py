@@ -98,7 +98,7 @@ def test_a_run_that_was_interrupted_has_results_too(desk: Desk, make_interrupted
     said = desk.invoke("results", run).stdout
 
     assert "There is no answer yet: it has not ended." in said
-    assert f"podium resume {run} goes on with it." in said
+    assert f"Resume it with: podium resume {run}" in said
 
 
 def test_a_run_can_be_looked_into_while_it_works(desk: Desk) -> None:

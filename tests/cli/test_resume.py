@@ -59,7 +59,7 @@ def test_without_an_id_all_interrupted_runs_go_on_the_oldest_first(
     said = desk.invoke("resume")
 
     assert (said.exit_code, said.stdout) == (0, "the answer\n" * 2)
-    assert said.stderr.splitlines()[0] == f"going on with 2 runs: {first}, {second}"
+    assert said.stderr.splitlines()[0] == f"resuming 2 runs: {first}, {second}"
     assert desk.invoke("resume").stderr == "nothing to resume\n"
 
 

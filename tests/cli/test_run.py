@@ -65,7 +65,7 @@ def test_a_number_of_iterations_goes_with_no_other_mode_than_reflect(desk: Desk)
     said = desk.invoke("run", "lead", "do it", "--mode", "broadcast", "--max", "3")
 
     assert said.exit_code == 2
-    assert "--max goes with --reflect, and not with --mode broadcast" in said.stderr
+    assert "--max needs --reflect; --mode broadcast has no iterations" in said.stderr
     assert not desk.store.exists()
 
 
@@ -176,7 +176,7 @@ def test_a_dry_run_asks_no_model_and_tells_what_it_would_take(desk: Desk) -> Non
     assert said.returncode == 0
     assert said.stdout.startswith("[rehearsed] ")
     assert said.stderr.splitlines()[-1].startswith("dry run: 2 model calls and about ")
-    assert "an estimate" in said.stderr.splitlines()[-1]
+    assert "estimated from rehearsed replies" in said.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

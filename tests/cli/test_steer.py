@@ -23,8 +23,8 @@ def test_a_run_is_stopped_from_another_process(desk: Desk) -> None:
 
     assert (stopped.returncode, process.returncode) == (0, 1)
     assert stopped.stderr.splitlines() == [
-        f"run {run} is asked to stop",
-        f"run {run} has ended (cancelled); podium show {run} shows what there is",
+        f"stopping run {run}",
+        f"run {run} has ended (cancelled); podium show {run} shows its results",
     ]
     assert "some advice" in said
     assert said.splitlines()[-1] == "podium: the run was cancelled"
@@ -52,7 +52,7 @@ def test_a_run_is_paused_and_resumed(desk: Desk) -> None:
         _, said = read_until_exit(process)
 
     assert (paused.exit_code, process.returncode) == (0, 1)
-    assert paused.stderr.splitlines()[-1] == said.splitlines()[-1] == f"paused; go on with: podium resume {run}"
+    assert paused.stderr.splitlines()[-1] == said.splitlines()[-1] == f"paused; continue with: podium resume {run}"
     assert desk.invoke("ps").stdout.splitlines()[1].split()[1] == "paused"
     assert desk.invoke("resume").stderr == "nothing to resume\n"
     assert desk.invoke("resume", run).stdout == "the answer\n"
@@ -66,8 +66,8 @@ def test_a_run_without_a_process_is_paused_and_goes_on_only_when_it_is_named(
     first, second = desk.invoke("pause", run), desk.invoke("pause", run)
 
     assert (first.exit_code, second.exit_code) == (0, 0)
-    assert first.stderr == f"paused; go on with: podium resume {run}\n"
-    assert second.stderr == f"run {run} is paused already; go on with: podium resume {run}\n"
+    assert first.stderr == f"paused; continue with: podium resume {run}\n"
+    assert second.stderr == f"run {run} is already paused; continue it with: podium resume {run}\n"
     assert desk.invoke("resume").stderr == "nothing to resume\n"
     assert desk.invoke("resume", run).exit_code == 0
 
@@ -81,7 +81,7 @@ def test_a_message_reaches_the_agent_at_its_next_turn(desk: Desk) -> None:
         sent = desk.invoke("send", f"{desk.run_id()[:8]}/lead", "be brief")
         _, said = read_until_exit(process)
 
-    assert sent.stderr == "lead hears it when its next turn begins\n"
+    assert sent.stderr == "lead receives it at the start of its next turn\n"
     assert 'message for lead: "be brief"' in said
     assert "lead: hears 1 message" in said
 
@@ -92,7 +92,7 @@ def test_a_message_for_a_run_without_a_process_waits(desk: Desk, make_interrupte
     sent = desk.invoke("send", run, "-", input="be brief\n")
     resumed = desk.invoke("resume", run)
 
-    assert sent.stderr == f"nobody works on run {run} now: the message waits until podium resume {run}\n"
+    assert sent.stderr == f"run {run} is not running; the message waits until podium resume {run}\n"
     assert "lead: hears 1 message" in resumed.stderr
     with StoreReader(desk.store) as reader:
         heard = [entry.event for entry in reader.read_entries(run) if isinstance(entry.event, MessageReceived)]
@@ -121,7 +121,7 @@ def test_files_go_with_a_message(desk: Desk, make_interrupted_run: Callable[[], 
     ("to", "text", "why"),
     [
         ("/helpr", "hi", "has no agent 'helpr'; did you mean helper?"),
-        ("/xyz", "hi", "has no agent 'xyz'; there are lead, helper"),
+        ("/xyz", "hi", "has no agent 'xyz'; available: lead, helper"),
         ("/lead", " ", "the text is empty"),
     ],
 )
@@ -151,7 +151,7 @@ def test_a_run_whose_process_dies_before_it_reads_the_stop_is_ended_by_the_comma
         process.send_signal(signal.SIGSTOP)  # alive, and deaf
         run = desk.run_id()
         with desk.start_podium("stop", run) as stopping:
-            wait_for(stopping.stderr, f"run {run} is asked to stop")
+            wait_for(stopping.stderr, f"stopping run {run}")
             process.kill()
             _, said = read_until_exit(stopping)
 
@@ -165,9 +165,9 @@ def test_pause_reports_that_the_process_died_before_it_paused(desk: Desk) -> Non
         wait_for(process.stderr, "lead: thinks")
         run = desk.run_id()
         with desk.start_podium("pause", run) as pausing:
-            wait_for(pausing.stderr, f"run {run} is asked to pause")
+            wait_for(pausing.stderr, f"pausing run {run}")
             process.kill()
             _, said = read_until_exit(pausing)
 
     assert pausing.returncode == 0
-    assert said == f"the process that worked on run {run} is gone; go on with: podium resume {run}\n"
+    assert said == f"the process of run {run} has exited; continue with: podium resume {run}\n"

@@ -183,7 +183,7 @@ def test_a_built_in_team_can_be_saved_in_the_repository(desk: Desk) -> None:
     said = desk.invoke("team", "save", "implement-and-challenge")
 
     assert said.exit_code == 0, said.stderr
-    assert "no place for the lead's prompt, max_iterations, tools and participation" in said.stderr
+    assert "a squad folder cannot store the lead's prompt, max_iterations, tools and participation" in said.stderr
     found = show_team(desk, "implement-and-challenge")
     assert (found["kind"], found["mode"]) == ("squad", "reflect")
     assert [one["name"] for one in found["members"]] == ["implementer", "challenger"]
@@ -197,7 +197,7 @@ def test_another_squad_is_replaced_only_when_that_is_agreed_to(squad_desk: Desk)
     refused = squad_desk.invoke("team", "save", "debate")
 
     assert refused.exit_code == 2
-    assert "The repository's squad is Mission Control with Flight and EECOM; replace it by debate?" in refused.stderr
+    assert "The repository's squad is Mission Control with Flight and EECOM; replace it with debate?" in refused.stderr
     assert read_files(squad_desk.repo) == there
     assert not (squad_desk.home / "presets.json").exists()
     assert squad_desk.invoke("team", "save", "debate", "--yes").exit_code == 0
@@ -221,7 +221,7 @@ def test_a_team_is_exported_to_a_file_and_saved_from_it(squad_desk: Desk, tmp_pa
     assert squad_desk.invoke("team", "export", "mission-control").stdout == file.read_text()
     again = squad_desk.invoke("team", "export", "mission-control", str(file))
     assert again.exit_code == 2
-    assert "is there already" in again.stderr
+    assert "already exists and was not overwritten" in again.stderr
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"name": 1}', '{"name": "x"}', "\x00"])
@@ -238,7 +238,9 @@ def test_a_file_that_holds_no_team_is_refused(desk: Desk, tmp_path: Path, text: 
 def test_a_missing_file_is_reported_without_an_errno(desk: Desk) -> None:
     said = desk.invoke("team", "save", "x", "--from", "nosuch.json")
 
-    sentence = "nosuch.json cannot be read as a team (No such file or directory); podium team export writes such files"
+    sentence = (
+        "nosuch.json cannot be read as a team (No such file or directory); use a file that podium team export wrote"
+    )
     assert said.stderr == f"podium: {sentence}\n"
 
 
@@ -294,7 +296,7 @@ def test_a_member_gets_another_model_and_prompt(squad_desk: Desk) -> None:
         (["debate", "advocate"], "give --model, --prompt, or both"),
         (["debate", "ann", "--model", "opus"], 'member "ann" not found in debate; available: '),
         (["debate", "advocate", "--model", "nowhere:x"], "model provider 'nowhere' not found"),
-        (["debate", "advocate", "--model", "no such model"], '"no such model" is not the name of a model; '),
+        (["debate", "advocate", "--model", "no such model"], '"no such model" is not a model name; '),
         (["triage", "answer", "--model", "opus"], "triage is a router and has no members"),
         (["lead", "answer", "--model", "opus"], "answer of lead is defined in podium/builtin/agents/answer.md"),
     ],
@@ -326,7 +328,10 @@ def test_a_member_at_work_cannot_lose_its_model(desk: Desk, interrupted_team_run
 
     assert said.exit_code == 2
     assert said.stderr.count("\n") == 1
-    assert "a member at work can get a model and cannot lose one; name what it should think with" in said.stderr
+    assert (
+        "--model default is not possible in a run, where a model can be changed but not removed; name a model"
+        in said.stderr
+    )
 
 
 @pytest.mark.parametrize("name", ["lead", ""])
@@ -336,8 +341,8 @@ def test_the_first_agent_of_a_run_is_not_changed_while_it_works(
     said = desk.invoke("team", "set", f"{interrupted_team_run}/{name}", "--model", "opus")
 
     assert said.exit_code == 2
-    assert f"lead has only one part in run {interrupted_team_run}, and cannot be changed while it works" in said.stderr
-    assert "one and two can be" in said.stderr
+    assert f"lead has only one part in run {interrupted_team_run} and cannot be changed during it" in said.stderr
+    assert "you can change one and two" in said.stderr
 
 
 def test_a_member_of_a_run_is_changed(desk: Desk, interrupted_team_run: str) -> None:
@@ -345,7 +350,8 @@ def test_a_member_of_a_run_is_changed(desk: Desk, interrupted_team_run: str) -> 
 
     assert said.exit_code == 0
     assert (
-        f"changed: two of run {interrupted_team_run}, when podium resume {interrupted_team_run} goes on" in said.stderr
+        f"changed: two of run {interrupted_team_run}, when it is resumed with podium resume {interrupted_team_run}"
+        in said.stderr
     )
 
 
@@ -361,7 +367,7 @@ def test_deleting_takes_the_squad_and_nothing_else(squad_desk: Desk) -> None:
     said = squad_desk.invoke("team", "delete", "mission-control", "--yes")
 
     assert said.exit_code == 0, said.stderr
-    assert "your own copy stays" in said.stderr
+    assert "your own copy is kept" in said.stderr
     assert read_files(squad_desk.repo) == {path: text for path, text in there.items() if not path.startswith(".squad/")}
     assert [name for name, team in list_teams(squad_desk).items() if team["source"] == "repo"] == ["older"]
     assert list_own_teams(squad_desk) == ["Mission Control"]
@@ -377,7 +383,7 @@ def test_without_a_terminal_nothing_is_deleted_that_was_not_agreed_to(squad_desk
     said = squad_desk.invoke("team", "delete", "mission-control", input="y\n")
 
     assert said.exit_code == 2
-    assert "--yes agrees to it" in said.stderr
+    assert "give --yes to confirm" in said.stderr
     assert read_files(squad_desk.repo) == there
 
 
@@ -385,7 +391,7 @@ def test_without_a_terminal_nothing_is_deleted_that_was_not_agreed_to(squad_desk
 def test_on_a_terminal_delete_asks_for_confirmation(squad_desk: Desk, key: str, is_there: bool) -> None:
     terminal = Terminal(squad_desk, "team", "delete", "mission-control", columns=200)
 
-    terminal.wait_for("which is the folder .squad with 10 files")
+    terminal.wait_for(": the folder .squad with 10 files")
     terminal.process.sendline(key)
 
     assert terminal.wait_exit() == (130 if is_there else 0)

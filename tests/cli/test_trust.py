@@ -53,8 +53,8 @@ def test_everything_is_listed_in_full_and_nothing_in_it_acts(clone: Desk) -> Non
     assert "new: mcpServers.web (.mcp.json:1)\n" in said.stdout
     assert r'    args: ["a\nb", "\u202e\u001b[2J"]' in said.stdout
     assert '    env: {"TOKEN": "${TOKEN}"}' in said.stdout
-    assert "it gets what agents ask, and your key" in said.stdout
-    assert "ignored whatever you trust: permissions.allow, permissions.mode" in said.stdout
+    assert "which receives the prompts of agents and your key" in said.stdout
+    assert "never applied, even if trusted: permissions.allow, permissions.mode" in said.stdout
     assert said.stdout.endswith(f"{clone.repo}: 4 new\n")
 
 
@@ -68,7 +68,7 @@ def test_without_a_terminal_nothing_is_trusted_that_is_not_named(clone: Desk) ->
     said = clone.run_podium("trust", input="yyyy")
 
     assert said.returncode == 2
-    assert "4 things would have to be asked about, and there is no terminal" in said.stderr
+    assert "4 items to decide, and there is no terminal to ask on" in said.stderr
     assert set(states(clone).values()) == {"new"}
 
 
@@ -111,8 +111,8 @@ def test_trust_in_what_is_no_longer_proposed_can_be_revoked(clone: Desk) -> None
     [
         (["nothing"], "the repository proposes no 'nothing'; there are mcpServers.web, mcpServers.files"),
         (["--revoke", "files"], "'files' is not trusted here; nothing is"),
-        (["--list", "--all"], "--list changes nothing"),
-        (["--list", "files"], "--list changes nothing"),
+        (["--list", "--all"], "--list only shows the items"),
+        (["--list", "files"], "--list only shows the items"),
     ],
 )
 def test_what_makes_no_sense_is_a_usage_error(clone: Desk, arguments: list[str], sentence: str) -> None:
@@ -165,7 +165,7 @@ def press(terminal: Terminal, key: str, until: str) -> list[str]:
 def test_on_a_terminal_each_thing_is_asked_about(clone: Desk) -> None:
     terminal = Terminal(clone, "trust", rows=60, columns=200)
 
-    first = terminal.wait_for("[y] trust it  [n] not now  [q] leave")
+    first = terminal.wait_for("[y] trust it  [n] not now  [q] quit")
     press(terminal, "n", "2 of 4")
     press(terminal, "y", "3 of 4")
     press(terminal, "q", f"{clone.repo}: 1 trusted, 3 new")
@@ -393,6 +393,6 @@ def test_the_folder_that_a_repository_would_write_to_is_shown_before_it_is_trust
     said = desk.invoke("trust", "--list").stdout
     desk.invoke("trust", "worktrees.folder")
 
-    assert "where the checkouts of workers are made, and so where on this machine things are written" in said
+    assert "the folder for the checkouts of workers, so where on this machine files are written" in said
     assert '    "../../trees-{branch}"' in said
     assert states(desk) == {"worktrees.folder": "trusted", "worktrees.setup": "new"}

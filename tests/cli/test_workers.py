@@ -170,8 +170,8 @@ async def test_a_message_is_sent_to_a_worker_by_its_branch(lab: WorkerLab) -> No
     named = await invoke_podium(lab, "send", "feat/a/hand", "be kind")
     nobody = await invoke_podium(lab, "send", "feat/z", "hello?")
 
-    assert f"nobody works on run {run} now" in first.stderr
-    assert f"nobody works on run {run} now" in named.stderr
+    assert f"run {run} is not running" in first.stderr
+    assert f"run {run} is not running" in named.stderr
     assert "run 'feat' not found" in nobody.stderr
 
 
@@ -184,8 +184,8 @@ async def test_a_worker_is_paused_limited_and_stopped_by_its_branch(lab: WorkerL
     stopped = await invoke_podium(lab, "stop", first[:6])
     ended = await invoke_podium(lab, "stop", "feat/a")
 
-    assert f"paused; go on with: podium resume {first}" in paused.stderr
-    assert f"run {first} now: turns=7 will hold" in limited.stderr
+    assert f"paused; continue with: podium resume {first}" in paused.stderr
+    assert f"run {first} is not running; turns=7 will apply" in limited.stderr
     assert f"run {second} has ended (cancelled)" in stopped.stderr
     assert f"run {first} has ended (cancelled)" in ended.stderr
     assert "run 'feat/z' not found" in (await invoke_podium(lab, "stop", "feat/z")).stderr
@@ -344,7 +344,7 @@ async def test_all_workers_of_a_repository_are_summed_up_by_the_agent_worker(lab
         for one in (await invoke_podium_json(lab, "ps"))["runs"]
         if one["request"].startswith("Sum up the report on the workers of repo ")
     ]
-    assert unbegun.stderr == "there is nothing to sum up yet\n"
+    assert unbegun.stderr == "there is nothing to summarize yet\n"
     assert said.returncode == 0, said.stderr
     assert said.stdout.endswith(f"\n\nSynthesis by worker (run {run}):\nfeat/a is ready to merge.\n")
     asked = lab.events(run)[0].request.text
@@ -370,10 +370,13 @@ async def append_events(lab: WorkerLab, run: str, *events: WorkerSent | WorkerRe
     ("words", "sentence"),
     [
         (["--model", "sonnet"], "worker uses a model from anthropic, but ANTHROPIC_API_KEY is not set"),
-        (["--model", " "], "--model is empty; name one, or leave it out"),
-        (["--auto-approve", "Bash(git *),nosuchtool,git_diff,mcp__x__y"], "names nosuchtool, and there is no"),
-        (["--timeout", "nan"], "'nan' is no number of seconds"),
-        (["--timeout", "1e400"], "'1e400' is no number of seconds"),
+        (["--model", " "], "--model is empty; name a model, or omit the option"),
+        (
+            ["--auto-approve", "Bash(git *),nosuchtool,git_diff,mcp__x__y"],
+            "names an unknown tool: nosuchtool; available: Read",
+        ),
+        (["--timeout", "nan"], "'nan' is not a finite number of seconds"),
+        (["--timeout", "1e400"], "'1e400' is not a finite number of seconds"),
     ],
 )
 def test_invalid_worker_options_are_refused_and_no_worker_is_started(

@@ -45,7 +45,7 @@ def test_a_check_without_diagnostics_says_so(repo: Path) -> None:
     result = run_command(check.check_command)
 
     assert result.exit_code == 0
-    assert result.output == f"{SHIPPED + 1} agents: nothing to complain about\n"
+    assert result.output == f"{SHIPPED + 1} agents: no problems\n"
 
 
 def test_a_check_prints_all_diagnostics_at_once_and_fails_when_there_are_errors(repo: Path) -> None:

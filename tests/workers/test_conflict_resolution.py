@@ -97,7 +97,9 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
     assert (code, *merged_and_left_out(result)) == (0, ["feat/two-resolved"], [])
     assert "feat/two: feat/two-resolved goes along in its place, resolved" in told
     assert (lab.repo.path / "a.txt").read_text() == replace_line(0, "one and two")
-    assert (await lab.run_podium("merge", "--all")).stderr == "no worker has brought anything that main does not have\n"
+    assert (
+        await lab.run_podium("merge", "--all")
+    ).stderr == "nothing to merge: no worker has changes that main does not have\n"
     [placed] = lab.events(run, WorkerPlaced)
     assert lab.commits("main", placed.base)[-1] == "Resolve the conflict of feat/two with main + feat/one + feat/other"
     lab.assert_clean_end(run)
@@ -185,7 +187,7 @@ async def test_without_a_conflict_no_resolver_is_started_and_an_unknown_one_is_r
 
     assert (unknown.returncode, alone.returncode) == (2, 2)
     assert 'agent "nobody" not found' in unknown.stderr
-    assert "--resolver says who it is that --resolve sends; give both" in alone.stderr
+    assert "--resolver needs --resolve; give both" in alone.stderr
     assert (code, result["resolving"]) == (0, [])
     assert not lab.store.exists()
 

@@ -46,7 +46,7 @@ async def test_the_checkout_of_a_worker_at_work_is_not_removed(lab: WorkerLab) -
     await lab.wait_ended(run)
 
     assert said.returncode == 2
-    assert "a worker is at work on feat/one" in said.stderr
+    assert "a worker is still using feat/one" in said.stderr
     assert any(isinstance(event, WorkCommitted) for event in lab.events(run))
 
 

@@ -1,4 +1,4 @@
-"""The command line: each command parses, calls one thing, and renders."""
+"""The command line. Each command parses its arguments, makes one call and renders the result."""
 
 import sys
 
@@ -7,13 +7,13 @@ from .terminal.broken_pipe import discard_stdout
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Answer one command; what it gives is the exit code."""
+    """Run one command and return its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments and _is_on_terminal():
         arguments = ["chat"]
     text = answer_help_or_version(arguments)
     if text is None:
-        # Importing what parses and runs commands takes longer than answering without them.
+        # Imported here, because importing click and the commands takes longer than printing the help.
         from .root import podium
 
         return podium.run_command_line(arguments)
@@ -25,5 +25,5 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _is_on_terminal() -> bool:
-    """Whether a person is there to talk to; either stream may be missing, as after `podium >&-`."""
+    """Return whether stdin and stdout are terminals. Either may be None, as after `podium >&-`."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))

@@ -1,7 +1,7 @@
-"""The table of commands, and the help that it gives.
+"""The table of commands, and the text of `podium --help`.
 
-Asking for help must cost no more than starting the interpreter, so this module imports nothing but
-the version. Each command lives in the module of its name; the table only tells of it.
+Printing the help must take no longer than starting the interpreter, so this module imports nothing
+but the version. Each command is implemented in the module of the same name.
 """
 
 from .. import __version__
@@ -10,40 +10,45 @@ SECTIONS = ("Work", "Look", "Steer", "Agents", "Set up")
 
 # name, section, purpose, example
 COMMANDS = (
-    ("chat", "Work", "Talk to an agent; podium alone does the same.", "podium chat triage"),
-    ("run", "Work", "Give a request to an agent and follow it to the answer.", 'podium run triage "Why is it slow?"'),
-    ("resume", "Work", "Go on with a run that was interrupted or paused.", "podium resume 3f2a"),
-    ("delegate", "Work", "Have a worker do a task on a branch of its own.", 'podium delegate feat/csv "Export to CSV"'),
-    ("merge", "Work", "Bring the branches of workers together, checked.", "podium merge --all"),
-    ("demo", "Work", "Watch a team work, die and go on: no key, no network.", "podium demo"),
-    ("ps", "Look", "List the runs and how they stand.", "podium ps --all"),
-    ("group", "Look", "Put the list of runs in order: by repository and by team.", "podium group pin billing"),
+    ("chat", "Work", "Chat with an agent; podium alone does the same.", "podium chat triage"),
+    ("run", "Work", "Send a request to an agent and follow the run.", 'podium run triage "Why is it slow?"'),
+    ("resume", "Work", "Resume a run that was interrupted or paused.", "podium resume 3f2a"),
+    ("delegate", "Work", "Start a worker on a task, on its own branch.", 'podium delegate feat/csv "Export to CSV"'),
+    ("merge", "Work", "Merge the branches of workers and run the checks.", "podium merge --all"),
+    ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
+    ("ps", "Look", "List runs and their states.", "podium ps --all"),
+    ("group", "Look", "Organise runs: rename, pin, move and archive groups.", "podium group pin billing"),
     ("show", "Look", "Show one run: its tree of agents and its answer.", "podium show 3f2a"),
-    ("results", "Look", "Show everything that a run has brought so far.", "podium results 3f2a --markdown"),
-    ("cost", "Look", "Show what the runs cost, or one run, agent by agent.", "podium cost 3f2a"),
-    ("logs", "Look", "Print a run's timeline, and follow it.", "podium logs 3f2a -f"),
-    ("verify", "Look", "Check that a run's timeline is what was once written.", "podium verify 3f2a"),
-    ("audit", "Look", "List who approved what in a run, and what ran.", "podium audit 3f2a"),
-    ("workers", "Look", "List the workers and how they stand; wait, cancel, diff.", "podium workers wait"),
-    ("worktrees", "Look", "List the worktrees of workers, and put them away.", "podium worktrees cleanup --dry-run"),
-    ("send", "Steer", "Say something to an agent of a run.", 'podium send 3f2a/answer "Mention the cost."'),
-    ("pause", "Steer", "Let a run begin nothing more for now.", "podium pause 3f2a"),
-    ("budget", "Steer", "See what a run may use, or change it.", "podium budget 3f2a usd=5,tokens=300000"),
-    ("stop", "Steer", "End a run now, with what there is.", "podium stop 3f2a"),
-    ("approvals", "Steer", "List what agents ask and nobody has answered.", "podium approvals"),
-    ("approve", "Steer", "Allow what an agent asks for.", "podium approve 5f0c"),
-    ("deny", "Steer", "Refuse what an agent asks for.", 'podium deny 5f0c --why "Not on a Friday."'),
-    ("answer", "Steer", "Answer a question of an agent's.", 'podium answer 6a0c "The red one."'),
-    ("agents", "Agents", "List the agents there are, and where each comes from.", "podium agents"),
+    ("results", "Look", "Show the results of a run so far.", "podium results 3f2a --markdown"),
+    ("cost", "Look", "Show the cost of all runs, or of each agent in one run.", "podium cost 3f2a"),
+    ("logs", "Look", "Print or follow the timeline of a run.", "podium logs 3f2a -f"),
+    ("verify", "Look", "Check that the timeline of a run has not been altered.", "podium verify 3f2a"),
+    ("audit", "Look", "List who approved what in a run, and what was executed.", "podium audit 3f2a"),
+    ("workers", "Look", "List workers and their states; wait, cancel, diff.", "podium workers wait"),
+    ("worktrees", "Look", "List and clean up the worktrees of workers.", "podium worktrees cleanup --dry-run"),
+    ("send", "Steer", "Send a message to an agent of a run.", 'podium send 3f2a/answer "Mention the cost."'),
+    ("pause", "Steer", "Pause a run.", "podium pause 3f2a"),
+    ("budget", "Steer", "Show or change the budget of a run.", "podium budget 3f2a usd=5,tokens=300000"),
+    ("stop", "Steer", "Stop a run and keep its partial results.", "podium stop 3f2a"),
+    ("approvals", "Steer", "List open permission requests and questions.", "podium approvals"),
+    ("approve", "Steer", "Approve a permission request.", "podium approve 5f0c"),
+    ("deny", "Steer", "Deny a permission request.", 'podium deny 5f0c --why "Not on a Friday."'),
+    ("answer", "Steer", "Answer a question from an agent.", 'podium answer 6a0c "The red one."'),
+    ("agents", "Agents", "List the available agents and their sources.", "podium agents"),
     ("check", "Agents", "Check agent files and how they fit together.", "podium check .podium/agents/lead.md"),
-    ("graph", "Agents", "Draw the workflow that an agent's file implies.", "podium graph triage"),
-    ("teams", "Agents", "List the teams there are, and where each comes from.", "podium teams"),
+    ("graph", "Agents", "Draw the workflow of an agent.", "podium graph triage"),
+    ("teams", "Agents", "List the available teams and their sources.", "podium teams"),
     ("team", "Agents", "Show, save, change, export or delete a team.", "podium team show pr-review"),
-    ("trust", "Agents", "Decide what of a repository may start or change here.", "podium trust --list"),
-    ("policy", "Set up", "Ask what the rules say about a command, and why.", "podium policy check -- git push"),
-    ("models", "Set up", "List what can think here, and what agents think with.", "podium models"),
-    ("config", "Set up", "Show the settings that hold here, and check their files.", "podium config show"),
-    ("doctor", "Set up", "Say what Podium finds here, and what to do about it.", "podium doctor"),
+    ("trust", "Agents", "Choose which settings of a repository to trust.", "podium trust --list"),
+    (
+        "policy",
+        "Set up",
+        "Show what the permission rules say about a command, and why.",
+        "podium policy check -- git push",
+    ),
+    ("models", "Set up", "List the available models, and which one each agent uses.", "podium models"),
+    ("config", "Set up", "Show the effective settings, and check the settings files.", "podium config show"),
+    ("doctor", "Set up", "Check this machine and repository, and suggest fixes.", "podium doctor"),
 )
 
 NAMES = tuple(name for name, _, _, _ in COMMANDS)
@@ -51,7 +56,7 @@ EXAMPLES = {name: example for name, _, _, example in COMMANDS}
 
 
 def build_help_text() -> str:
-    """What `podium --help` says."""
+    """Return the text of `podium --help`."""
     return f"""\
 Podium runs teams of AI agents on your work, on one durable timeline.
 
@@ -59,20 +64,20 @@ Usage: podium [--debug] COMMAND [ARGUMENTS]
 
 {_format_command_list()}
 Options:
-  --debug     Show where an error comes from (also PODIUM_DEBUG=1).
+  --debug     Show the traceback of an error (also PODIUM_DEBUG=1).
   --version   Show the version.
-  -h, --help  Show this text; after a command, what that command takes.
+  -h, --help  Show this help; after a command, the help of that command.
 
 First steps: podium demo, then podium doctor."""
 
 
 def build_version_text() -> str:
-    """What `podium --version` says."""
+    """Return the text of `podium --version`."""
     return f"podium {__version__}"
 
 
 def answer_help_or_version(arguments: list[str]) -> str | None:
-    """The answer to a question about Podium as a whole; None for everything else."""
+    """Return the text that these arguments ask for if it is the help or the version, otherwise None."""
     match arguments:
         case [] | ["--help" | "-h" | "help"]:
             return build_help_text()

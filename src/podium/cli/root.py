@@ -1,6 +1,6 @@
-"""The `podium` command itself: finds the command that is asked for, and tells what went wrong.
+"""The `podium` root command: finds and runs a command, and reports its errors.
 
-Commands are imported when they are called. Every error of every command ends here.
+Commands are imported when they are called. All errors that a command raises are handled here.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .terminal.text import escape_for_terminal
 
 @dataclass(slots=True)
 class GlobalOptions:
-    """How this call of `podium` behaves, whatever the command."""
+    """Options of `podium` that apply to every command."""
 
     is_debug: bool = False
 
 
 class RootCommandGroup(click.Group):
-    """All commands, none of them imported before it is needed."""
+    """The group of all commands; each is imported when it is first needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(NAMES)
@@ -52,13 +52,13 @@ class RootCommandGroup(click.Group):
             case ["help", *named]:
                 return self.resolve_command(ctx, [*named[:1], "--help"])
             case [name, *_] if name not in NAMES:
-                raise Mistake(f"there is no command {name!r}; {_suggest_command(name)}")
+                raise Mistake(f"unknown command {name!r}; {_suggest_command(name)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             code = super().invoke(ctx)
-            if sys.stdout is not None:  # as after `podium ps >&-`
+            if sys.stdout is not None:  # stdout is None after `podium ps >&-`
                 sys.stdout.flush()
         except BrokenPipeError:
             ctx.exit(discard_stdout())
@@ -68,16 +68,16 @@ class RootCommandGroup(click.Group):
         formatter.write(build_help_text())
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
-        """Answer, and leave the process: what click's own test runner calls."""
+        """Run the command line and exit the process. Click's test runner calls this method."""
         sys.exit(self.run_command_line(args))
 
     def run_command_line(self, args: Sequence[str] | None = None) -> int:
-        """The exit code of one command, after everything was said about it."""
+        """Run one command, print its error if it fails, and return the exit code."""
         options = GlobalOptions()
         for stream in (sys.stdout, sys.stderr):
-            # What a terminal cannot show is shown as an escape, rather than being an error.
+            # Characters that the terminal cannot encode are printed as escapes instead of raising an error.
             with contextlib.suppress(AttributeError):
-                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # tests put others there
+                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # tests replace the streams
         try:
             code = super().main(args, prog_name="podium", obj=options, standalone_mode=False)
             return code if isinstance(code, int) else exit_codes.GOAL_MET
@@ -111,22 +111,22 @@ def _format_error(error: BaseException) -> str:
         case PodiumError():
             return str(error)
         case ModuleNotFoundError(name=str(name)):
-            return f"the Python package {name} is missing; pip install --upgrade podium brings it"
+            return f"the Python package {name} is not installed; install it with: pip install --upgrade podium"
     what = f"{type(error).__name__}: {error}"
-    return f"something went wrong inside Podium: {what}; podium --debug COMMAND shows where"
+    return f"internal error in Podium: {what}; podium --debug COMMAND shows the traceback"
 
 
 def _format_usage_error(error: click.ClickException) -> str:
-    """What was wrong with the call, as one sentence in our own manner."""
-    # Click's own guesses are left out: with nothing close at hand they come down to --help.
+    """Return a usage error of click as one sentence in the style of our own messages."""
+    # Click's own suggestions are dropped: when nothing is similar, they only mention --help.
     text = (error.message if hasattr(error, "possibilities") else error.format_message()).rstrip(".")
     ctx: click.Context | None = getattr(error, "ctx", None)
     command = "podium" if ctx is None else ctx.command_path
-    return f"{text[:1].lower()}{text[1:]}; {_suggest_similar(error, ctx)}{command} --help shows what it takes"
+    return f"{text[:1].lower()}{text[1:]}; {_suggest_similar(error, ctx)}{command} --help shows its usage"
 
 
 def _suggest_similar(error: click.ClickException, ctx: click.Context | None) -> str:
-    """The option or the part of a command that is closest to one that is not there."""
+    """Return a suggestion for a mistyped option or subcommand, or an empty string."""
     if ctx is None:
         return ""
     wrong = getattr(error, "option_name", None) or getattr(error, "command_name", None) or ""
@@ -139,4 +139,4 @@ def _suggest_similar(error: click.ClickException, ctx: click.Context | None) -> 
 
 def _suggest_command(name: str) -> str:
     close = get_close_matches(name.lower(), NAMES, n=1, cutoff=0.5)
-    return f"did you mean podium {close[0]}?" if close else "podium --help lists all"
+    return f"did you mean podium {close[0]}?" if close else "podium --help lists all commands"

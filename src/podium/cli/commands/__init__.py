@@ -1,1 +1,1 @@
-"""One module for each command of `podium`."""
+"""The commands of `podium`, one module each."""

@@ -1,4 +1,4 @@
-"""`podium agents`: who there is, and where each comes from."""
+"""`podium agents`: list the available agents and their sources."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from ..terminal.text import as_json, escape_for_terminal, fit_columns
 
 
 @click.command("agents")
-@click.option(
-    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to look in."
-)
+@click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to look in.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def agents_command(repo: Path | None, is_json: bool) -> None:
-    """List all agents with their sources; those that another of the same name hides come last."""
+    """List all agents with their sources. Agents shadowed by another of the same name come last."""
     home = find_user_home()
     roster = load_roster(repo or find_repo(Path.cwd(), home=home), home)
     click.echo(
@@ -30,7 +28,7 @@ def agents_command(repo: Path | None, is_json: bool) -> None:
 
 
 def format_agents_table(roster: Roster, *, most: int) -> str:
-    """A table of names, sources and descriptions; these are cut to what the terminal leaves of them."""
+    """Return a table of names, sources and descriptions, with descriptions truncated to fit `most` columns."""
     rows: list[tuple[str, str, str]] = [
         (agent.name, agent.source, agent.description) for agent in roster.agents.values()
     ]
@@ -43,13 +41,13 @@ def format_agents_table(roster: Roster, *, most: int) -> str:
 
 
 def format_shadowed_name(roster: Roster, agent: Agent) -> str:
-    """How a shadowed agent is called; its bare name where two folders of one source have it."""
+    """Return the qualified name of a shadowed agent, or its bare name if the qualified one means another agent."""
     name = f"{SOURCE_PREFIXES[agent.source]}:{agent.name}"
     return name if roster.by_qualified_name.get(name) is agent else agent.name
 
 
 def format_agents_json(roster: Roster) -> str:
-    """The same for programs."""
+    """Return the agents as JSON."""
     return as_json(
         {
             "schema": SCHEMA,
@@ -61,7 +59,7 @@ def format_agents_json(roster: Roster) -> str:
 
 
 def agent_fields(agent: Agent) -> dict[str, str]:
-    """What a listing tells about an agent."""
+    """Return the fields of an agent in the JSON list."""
     return {
         "name": agent.name,
         "source": agent.source,

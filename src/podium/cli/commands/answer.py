@@ -1,4 +1,4 @@
-"""`podium answer`: answer a question of an agent's."""
+"""`podium answer`: answer a question from an agent."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ..terminal.options import read_text_argument
 @click.argument("id")
 @click.argument("text")
 def answer_command(id: str, text: str) -> int:
-    """Answer the question that was asked as ID with TEXT, or with the number of a choice.
+    """Answer the question ID with TEXT, or with the number of a choice.
 
     A TEXT of - is read from standard input.
     """
     settings = Settings.load()
     one = find_open_request(settings.store, id)
     if not isinstance(one.asked, QuestionAsked):
-        raise Mistake(f"{one.asked.id} asks for permission; podium approve or podium deny answers it")
+        raise Mistake(f"{one.asked.id} is a permission request, not a question; use podium approve or podium deny")
     words = resolve_choice(one.asked, read_text_argument(text))
     return submit_answer(settings.store, one, QuestionAnswered(id=one.asked.id, text=words, by=get_username()))
 
 
 def resolve_choice(asked: QuestionAsked, text: str) -> str:
-    """The choice whose number this is; other text as it is. Raises Mistake for a number that no choice has."""
+    """Return the choice with this number, or the text itself. Raise Mistake if no choice has the number."""
     word = text.strip()
     if not asked.choices or not word.isdecimal() or word in asked.choices:
         return text
     if not 1 <= int(word) <= len(asked.choices):
         there_are = ", ".join(f"{number} ({choice})" for number, choice in enumerate(asked.choices, 1))
-        raise Mistake(f"{asked.id} has no choice {word}; there are {there_are}, and words are taken as they are")
+        raise Mistake(f"{asked.id} has no choice {word}; choose from {there_are}, or answer in words")
     return asked.choices[int(word) - 1]

@@ -1,4 +1,4 @@
-"""`podium approvals`: what waits for you."""
+"""`podium approvals`: list the open permission requests and questions of all runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..terminal.text import as_json, escape_for_terminal, format_age, print_to_s
 @click.argument("id", required=False)
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def approvals_command(id: str | None, is_json: bool) -> None:
-    """List what agents of all runs ask and nobody has answered, the oldest first; with ID, show it in full."""
+    """List the open permission requests and questions of all runs, oldest first. With ID, show one in full."""
     store = Settings.load().store
     requests = list_open_requests(store) if store.exists() else []
     if id is not None:
@@ -30,7 +30,7 @@ def approvals_command(id: str | None, is_json: bool) -> None:
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "waiting": [request_fields(one) for one in requests]}))
     elif not requests:
-        print_to_stderr("nothing waits for you")
+        print_to_stderr("no open requests")
     elif id is not None:
         click.echo(escape_for_terminal(format_request(requests[0])))
         print_to_stderr(f"answer it with: {format_answer_commands(requests)}")
@@ -42,7 +42,7 @@ def approvals_command(id: str | None, is_json: bool) -> None:
 
 
 def request_fields(one: OpenRequest) -> dict[str, Any]:
-    """A request as a list tells of it."""
+    """Return the fields of a request in the JSON list."""
     return {
         "id": one.asked.id,
         "run": one.summary.id,
@@ -56,13 +56,13 @@ def request_fields(one: OpenRequest) -> dict[str, Any]:
 
 
 def format_request_line(one: OpenRequest, same: int) -> str:
-    """A request on one line."""
+    """Return a request as one line."""
     what = (
         f"{one.asked.action.tool} {_action_subject(one.asked)}"
         if isinstance(one.asked, PermissionAsked)
         else one.asked.text
     )
-    again = f"  (one of {same} for the same)" if same > 1 else ""
+    again = f"  (one of {same} identical requests)" if same > 1 else ""
     asks = f"{format_asker(one.entry, one.worker_name)} in {one.summary.id}"
     return (
         f"{one.asked.id}  {format_age(time.time() - one.entry.at)}  {asks}: "
@@ -71,14 +71,14 @@ def format_request_line(one: OpenRequest, same: int) -> str:
 
 
 def format_request(one: OpenRequest) -> str:
-    """All there is to know about a request."""
+    """Return the full text of a request."""
     if isinstance(one.asked, PermissionAsked):
         return format_permission_request(one.entry, one.asked, one.worker_name, now=time.time()).strip()
     return format_question(one.entry, one.asked, one.worker_name).strip()
 
 
 def format_answer_commands(requests: Sequence[OpenRequest]) -> str:
-    """The commands that answer what waits."""
+    """Return the commands that answer these requests."""
     id = requests[0].asked.id if len(requests) == 1 else "ID"
     kinds = {isinstance(one.asked, PermissionAsked) for one in requests}
     answers = [f"podium approve {id}, podium deny {id} --why TEXT"] if True in kinds else []
@@ -86,7 +86,7 @@ def format_answer_commands(requests: Sequence[OpenRequest]) -> str:
 
 
 def request_key(one: OpenRequest) -> str:
-    """What makes two requests the same."""
+    """Return a key that identical requests share."""
     return one.asked.action.effect_hash if isinstance(one.asked, PermissionAsked) else one.asked.id
 
 

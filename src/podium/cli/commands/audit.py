@@ -1,4 +1,4 @@
-"""`podium audit`: who approved what, by which rule, and what ran."""
+"""`podium audit`: list who or which rule approved what in a run, and what was executed."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from ..terminal.text import as_json, escape_for_terminal, print_to_stderr, trunc
 @click.argument("run")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def audit_command(run: str, is_json: bool) -> None:
-    """List every action of RUN that was allowed or refused: who decided or which rule, and what came of it."""
+    """List every action of RUN that was allowed or denied: the person or rule that decided, and the outcome."""
     with open_reader(Settings.load().store) as reader:
         id = reader.find_run(run)
         acts = list(audit_actions(reader.read_entries(id)))
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "run": id, "actions": acts}))
     elif not acts:
-        print_to_stderr(f"no agent of run {id} did anything that needed leave")
+        print_to_stderr(f"run {id} has no actions that needed permission")
     else:
         for act in acts:
             click.echo(escape_for_terminal(format_action_line(act)))
 
 
 def format_action_line(act: dict[str, Any]) -> str:
-    """An action on one line."""
+    """Return an action as one line."""
     at = time.strftime("%H:%M:%S", time.localtime(act["at"]))
     what = truncate_line(" ".join(str(value) for value in act["arguments"].values()), 80)
     came_to = f" -> {act['outcome']}" if act["outcome"] else ""

@@ -1,4 +1,4 @@
-"""`podium budget`: see what a run may use, or change it while the run works."""
+"""`podium budget`: show or change the budget of a run, also while it is running."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from ..terminal.text import as_json, format_duration, format_usage, print_to_std
 @click.command("budget")
 @click.argument("run")
 @click.argument("limits", required=False, type=BudgetParamType())
-@click.option("--json", "is_json", is_flag=True, help="Print the limits and what is used as JSON.")
+@click.option("--json", "is_json", is_flag=True, help="Print the limits and the usage as JSON.")
 def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
-    """Show what RUN may use and has used; with LIMITS, such as usd=5,tokens=300000, change it.
+    """Show the budget and usage of RUN. With LIMITS, e.g. usd=5,tokens=300000, change the budget.
 
-    New limits hold from the next model call on; those that are not named stay as they are. A limit
-    below what is used already ends the run there, with what it has. RUN may also be the branch or
-    name of a worker in this repository.
+    New limits apply from the next model call. Limits that are not named do not change. If a limit
+    is below the current usage, the run ends at that call with its partial results. RUN may also be
+    the branch or name of a worker in this repository.
     """
     store = Settings.load().store
     with open_reader(store) as reader:
@@ -47,48 +47,48 @@ def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
 
 
 def change_budget(store: Path, summary: RunSummary, limits: Budget) -> str:
-    """Ask for the change, and say what came of it. Raises Mistake where it cannot be made."""
+    """Request the change and return a message with its result. Raise Mistake if it cannot be made."""
     run = summary.id
     if is_over(summary):
         raise Mistake(
-            f"run {run} has ended ({derive_run_state(summary)}) and cannot be resumed, so its budget stays as it was; "
-            "it can only be tried again, as a new run"
+            f"run {run} has ended ({derive_run_state(summary)}) and cannot be resumed, so its budget cannot "
+            "be changed; start a new run to try again"
         )
     change = BudgetChanged(budget=limits)
     post_to_mailbox(store, run, change)
     if derive_run_state(summary) != "running":
         return (
-            f"nobody works on run {run} now: {format_limits(limits)} will hold when it goes on with podium resume {run}"
+            f"run {run} is not running; {format_limits(limits)} will apply when it is resumed with podium resume {run}"
         )
     match anyio.run(wait_for_reply, store, run, summary.last.seq, change):
         case BudgetChanged():
-            return f"run {run}: {format_limits(limits)} holds {describe_effective_time(limits)}"
+            return f"run {run}: {format_limits(limits)} applies {describe_effective_time(limits)}"
         case Noticed(text=text):
             raise Mistake(text)
         case RunEnded(outcome=outcome):
-            raise Mistake(f"run {run} has ended meanwhile ({outcome}), so its budget stays as it was")
+            raise Mistake(f"run {run} has ended ({outcome}), so its budget was not changed")
     return (
-        f"nobody works on run {run} any more: {format_limits(limits)} will hold when it goes on with "
+        f"run {run} is no longer running; {format_limits(limits)} will apply when it is resumed with "
         f"podium resume {run}"
     )
 
 
 def describe_effective_time(limits: Budget) -> str:
-    """From when on changed limits hold: one of seconds does not wait for a call."""
+    """Return when changed limits take effect. A limit in seconds does not wait for the next model call."""
     if limits.seconds is None:
-        return "from the next model call on"
+        return "from the next model call"
     return (
-        "from now on" if limits == Budget(seconds=limits.seconds) else "from the next model call on, seconds from now"
+        "immediately" if limits == Budget(seconds=limits.seconds) else "from the next model call, seconds immediately"
     )
 
 
 async def wait_for_reply(
     store: Path, run: str, after: int, change: BudgetChanged
 ) -> BudgetChanged | Noticed | RunEnded | None:
-    """What the run's process says to a change; None when it is gone and has said nothing."""
+    """Wait for the reply of the run's process to a change; return None if it exits without one."""
     with StoreReader(store) as reader:
         while True:
-            # Entries ring; the death of a process does not, so that it is looked for now and then.
+            # A new entry wakes the follower, but the exit of a process does not, so the state is polled.
             with move_on_after(POLL_SECONDS), Follower(store, run, after) as entries:
                 async for entry in entries:
                     after = entry.seq
@@ -110,7 +110,7 @@ def _match_reply(entry: Entry, change: BudgetChanged) -> BudgetChanged | Noticed
 
 
 def format_budget(report: Report) -> str:
-    """What a run may use, and what it has used."""
+    """Return the budget and the usage of a run as text."""
     return (
         f"budget  {format_limits(report.budget)}\nused    {format_usage(report.usage)} in "
         f"{format_duration(report.seconds)}"
@@ -118,7 +118,7 @@ def format_budget(report: Report) -> str:
 
 
 def budget_fields(report: Report) -> dict[str, Any]:
-    """The same for programs; a limit that there is not is null."""
+    """Return the budget and the usage of a run as JSON fields; a limit that is not set is null."""
     return {
         "schema": SCHEMA,
         "run": report.run,

@@ -1,4 +1,4 @@
-"""`podium chat`: talk to an agent, line by line."""
+"""`podium chat`: chat with an agent, line by line."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ HISTORY = "chat_history"
 
 @click.command("chat")
 @click.argument("agent", default=AGENT)
-@click.option(
-    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to work in."
-)
-@click.option("--model", help="What agents think with that name no model of their own, such as openai:gpt-5-mini.")
+@click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to work in.")
+@click.option("--model", help="Model for agents that do not name one, e.g. openai:gpt-5-mini.")
 @permissions_option
-@click.option("--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; shown and recorded.")
-@click.option("--plain", "is_plain", is_flag=True, help="Plain lines, without a prompt that stays at the bottom.")
+@click.option(
+    "--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; this is shown and recorded."
+)
+@click.option("--plain", "is_plain", is_flag=True, help="Print plain lines, without a prompt fixed at the bottom.")
 def chat_command(
     agent: str, repo: Path | None, model: str | None, permission_mode: str | None, is_bare: bool, is_plain: bool
 ) -> int:
-    """Talk to AGENT; each line goes on with the conversation. podium alone, on a terminal, does the same.
+    """Chat with AGENT; each line continues the conversation. On a terminal, podium alone does the same.
 
-    /help lists what else can be done here: delegating to workers, answering what they ask, looking at
-    runs and costs. Ctrl-C stops the agent, a second one leaves, as Ctrl-D does.
+    /help lists the commands for delegating to workers, answering their requests, and viewing runs
+    and costs. Ctrl-C stops the agent; a second Ctrl-C or Ctrl-D exits.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Mistake(f"a chat needs a terminal, and this is none; podium run {agent} REQUEST asks once")
+        raise Mistake(f"podium chat needs a terminal for input and output; use podium run {agent} REQUEST instead")
     place = find_repo(repo or Path())
     settings = partial(
         Settings.load,
@@ -63,7 +63,7 @@ def chat_command(
 
 
 async def _run_chat(agent: str, place: Path, settings: Callable[[], Settings], is_plain: bool) -> int:
-    """Hold a chat to its end; the exit code."""
+    """Run a chat until it ends and return the exit code."""
     loop = asyncio.get_running_loop()
     chat: ChatSession | None = None
 
@@ -75,7 +75,9 @@ async def _run_chat(agent: str, place: Path, settings: Callable[[], Settings], i
     if is_plain:
         console = PlainConsole()
     else:
-        from ..chat.prompt_console import PromptConsole  # it takes longer to import than the help to answer
+        from ..chat.prompt_console import (
+            PromptConsole,
+        )  # here, because importing it takes longer than printing the help
 
         console = PromptConsole(
             history=settings().home / HISTORY, completions=SlashCompletionSource(place), interrupt=interrupt_chat
@@ -85,7 +87,7 @@ async def _run_chat(agent: str, place: Path, settings: Callable[[], Settings], i
     loop.add_signal_handler(signal.SIGTERM, chat.exit_chat, SIGNALLED + signal.SIGTERM)
     try:
         with console:
-            console.print_line(f"podium {__version__}: you talk to {agent}; /help lists what there is, Ctrl-D leaves")
+            console.print_line(f"podium {__version__}: chatting with {agent}; /help lists the commands, Ctrl-D exits")
             await chat.run_until_exit()
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""`podium check`: everything that is wrong with the agents at a path, at once."""
+"""`podium check`: report all problems of the agents at a path."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..terminal.text import as_json, escape_for_terminal
 
 @click.command("check")
 @click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
-@click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to check.")
-@click.option("--json", "is_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to check.")
+@click.option("--json", "is_json", is_flag=True, help="Print the diagnostics as JSON.")
 def check_command(path: Path | None, repo: Path | None, is_json: bool) -> None:
-    """Check the agents at PATH: a repository (this one by default), a folder of agents, or one file.
+    """Check the agents at PATH: a repository (default: this one), a folder of agents, or one file.
 
-    Prints all findings; the exit code is 1 when there are errors.
+    Prints all diagnostics. The exit code is 1 if there are errors.
     """
     home = find_user_home()
     review_result = check_path(path or repo or find_repo(Path.cwd(), home=home), home)
@@ -31,25 +31,25 @@ def check_command(path: Path | None, repo: Path | None, is_json: bool) -> None:
 
 
 def format_review(found: CheckReport) -> str:
-    """A line for each finding, then the sum."""
+    """Return a line for each diagnostic, then the totals."""
     lines = [escape_for_terminal(f"{finding.severity}: {finding}") for finding in found.diagnostics]
     return "\n".join([*lines, f"{format_count(found.agent_count, 'agent')}: {format_severity_counts(found)}"])
 
 
 def format_severity_counts(found: CheckReport) -> str:
-    """How many findings there are of each severity that occurs."""
+    """Return the number of diagnostics of each severity that occurs."""
     severities = [finding.severity for finding in found.diagnostics]
     counts = [(severities.count(word), word) for word in ("error", "warning", "notice")]
-    return ", ".join(format_count(number, word) for number, word in counts if number) or "nothing to complain about"
+    return ", ".join(format_count(number, word) for number, word in counts if number) or "no problems"
 
 
 def format_count(number: int, word: str) -> str:
-    """`1 agent`, `2 agents`."""
+    """Return the number with its word, e.g. `1 agent` or `2 agents`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def format_review_json(found: CheckReport) -> str:
-    """The same for programs."""
+    """Return the diagnostics as JSON."""
     return as_json(
         {
             "schema": SCHEMA,

@@ -1,4 +1,4 @@
-"""`podium config`: which settings hold here, where each comes from, and whether the files are right."""
+"""`podium config`: show the effective settings and their sources, and check the settings files."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal
 @json_option
 @click.pass_context
 def config_command(ctx: click.Context, repo: Path | None, is_json: bool) -> Any:
-    """Show the settings that hold here, where their files are, or what is wrong with them."""
+    """Show the effective settings, list the settings files, or check them."""
     if ctx.invoked_subcommand is None:
         return ctx.invoke(config_show_command, repo=repo, is_json=is_json)
     if is_json or repo is not None:
         option = "--json" if is_json else "--repo"
-        raise click.UsageError(f"{option} goes after {ctx.invoked_subcommand}, and not before it")
+        raise click.UsageError(
+            f"{option} must come after the subcommand: podium config {ctx.invoked_subcommand} {option}"
+        )
     return None
 
 
@@ -42,7 +44,7 @@ def config_command(ctx: click.Context, repo: Path | None, is_json: bool) -> Any:
 @repo_option
 @json_option
 def config_show_command(repo: Path | None = None, is_json: bool = False) -> None:
-    """Show every setting with its value and its source. Secrets are never shown."""
+    """Show every setting with its source and value. Secrets are never shown."""
     settings = Settings.load(os.environ, _resolve_repo(repo))
     rows = list_effective_settings(settings)
     if is_json:
@@ -64,7 +66,7 @@ def config_show_command(repo: Path | None = None, is_json: bool = False) -> None
 @repo_option
 @json_option
 def config_path_command(repo: Path | None, is_json: bool) -> None:
-    """Show where settings files are looked for, the weakest first, and which of them are there."""
+    """List the settings files, lowest precedence first, and whether each exists."""
     folder = _resolve_repo(repo)
     files = [
         {"source": source, "path": str(place), "exists": place.exists()}
@@ -77,7 +79,7 @@ def config_path_command(repo: Path | None, is_json: bool) -> None:
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "files": files}))
         return
-    rows = [[str(one["path"]), str(one["source"]), "" if one["exists"] else "not there"] for one in files]
+    rows = [[str(one["path"]), str(one["source"]), "" if one["exists"] else "not found"] for one in files]
     click.echo(escape_for_terminal("\n".join("  ".join(row).rstrip() for row in align_columns(rows))))
 
 
@@ -85,7 +87,7 @@ def config_path_command(repo: Path | None, is_json: bool) -> None:
 @repo_option
 @json_option
 def config_validate_command(repo: Path | None, is_json: bool) -> int:
-    """Check the settings files and print all findings; the exit code is 1 when there are errors."""
+    """Check the settings files and print all diagnostics. The exit code is 1 if there are errors."""
     findings = find_settings_problems(find_home_folder(), _resolve_repo(repo))
     severities = [finding.severity for finding in findings]
     if is_json:
@@ -94,12 +96,12 @@ def config_validate_command(repo: Path | None, is_json: bool) -> int:
         counts = [(severities.count(word), word) for word in ("error", "warning", "notice")]
         summed = ", ".join(format_count(number, word) for number, word in counts if number)
         lines = [f"{finding.severity}: {finding}" for finding in findings]
-        click.echo(escape_for_terminal("\n".join([*lines, f"settings: {summed or 'nothing to complain about'}"])))
+        click.echo(escape_for_terminal("\n".join([*lines, f"settings: {summed or 'no problems'}"])))
     return exit_codes.GOAL_NOT_MET if "error" in severities else exit_codes.GOAL_MET
 
 
 def find_settings_problems(home: Path, repo: Path) -> list[Diagnostic]:
-    """Everything that is wrong with the settings files, and how they fit together."""
+    """Return all problems of the settings files, also of their combination."""
     files = read_settings_files(home, repo)
     findings = list(files.findings)
     if not files.errors:
@@ -111,7 +113,7 @@ def find_settings_problems(home: Path, repo: Path) -> list[Diagnostic]:
 
 
 def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
-    """Each key with its value and its source, without anything secret."""
+    """Return each key with its value and source, without secrets."""
     values: dict[str, Any] = {
         "home": str(settings.home),
         "store": str(settings.store),
@@ -154,7 +156,7 @@ def _struct_fields(value: Struct | None) -> dict[str, Any]:
 
 
 def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
-    """What is started or called, without arguments, values of variables and headers, which may be secret."""
+    """Return the command or URL, without arguments or the values of variables and headers, which may be secret."""
     address = without_credentials(fields.get("url", "")).partition("?")[0]
     shown = {"command": fields["command"], "url": address}
     names = {key: sorted(fields[key]) for key in ("env", "headers") if fields.get(key)}
@@ -162,7 +164,7 @@ def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _format_value(value: Any) -> str:
-    """A value on one line."""
+    """Return a value as one line."""
     return value if isinstance(value, str) else json.dumps(to_builtins(value), ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""`podium cost`: what runs cost, by run or by operation."""
+"""`podium cost`: show the cost of all runs, or of each operation of one run."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ NARROWEST_NAME = 8
 
 @click.command("cost")
 @click.argument("run", required=False)
-@click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
+@click.option("--json", "is_json", is_flag=True, help="Print the costs as JSON.")
 def cost_command(run: str | None, is_json: bool) -> None:
-    """Show what RUN cost: calls, tokens, money and time of each agent's part and of all below it.
+    """Show the cost of RUN: calls, tokens, money and time of each operation, including those below it.
 
-    Without RUN, show the totals of all runs, the newest first, and their sum.
+    Without RUN, list all runs with their totals, newest first, and their sum.
     """
     store = Settings.load().store
     most = shutil.get_terminal_size().columns
@@ -67,7 +67,7 @@ def cost_command(run: str | None, is_json: bool) -> None:
 
 
 def format_costs_table(costs: Sequence[RunCost], *, now: float, most: int) -> list[str]:
-    """The runs, then their sum; the agent takes what the others leave of the width."""
+    """Return a table of the runs and their sum. The agent column takes the remaining width."""
     usages = [cost.usage for cost in costs]
     names = [*(cost.run["id"] for cost in costs), f"sum of {format_count(len(costs), 'run')}"]
     started = Column("STARTED", [*(format_age(now - cost.run["started_at"]) for cost in costs), ""], spare=5)
@@ -82,23 +82,23 @@ def format_costs_table(costs: Sequence[RunCost], *, now: float, most: int) -> li
 
 
 class CostLine(NamedTuple):
-    """A line of a run's tree: whose it is, and what was used."""
+    """A line of a run's cost tree: a label and a usage."""
 
     name: TreeLabel
     usage: Usage
 
 
 class TreeLabel(NamedTuple):
-    """Who a line is about, which may be cut, and what stands before that."""
+    """A label in a tree: the guide lines before it, and its text, which may be truncated."""
 
     guide: str
     text: str
 
 
 def format_cost_tree(run_view: RunView, *, now: float, most: int, signs: TreeSymbols) -> list[str]:
-    """The operations with everything below them, and what those used themselves that have something below."""
+    """Return the tree of operations with their total usage, and the own usage of those with children."""
     if run_view.root is None:
-        return [f"run {run_view.run} has not begun, and cost nothing"]
+        return [f"run {run_view.run} has not started and has cost nothing"]
     lines = list(walk_cost_lines(run_view.root, now=now, signs=signs))
     rows = format_usage_table(
         "AGENT", [line.name for line in lines], build_usage_columns([line.usage for line in lines]), most=most
@@ -109,10 +109,10 @@ def format_cost_tree(run_view: RunView, *, now: float, most: int, signs: TreeSym
 def walk_cost_lines(
     node: OperationNode, *, now: float, signs: TreeSymbols, before: str = "", below: str = ""
 ) -> Iterator[CostLine]:
-    """The lines of an operation and all below it."""
+    """Yield the lines of an operation and all operations below it."""
     yield CostLine(TreeLabel(before, escape_for_terminal(node.agent)), node_usage(node, now))
     if node.children and node.own_usage.calls:
-        # Its time is the whole span; how much of it was its own nobody knows.
+        # The time of an operation includes its children, so there is no figure for its own time.
         yield CostLine(TreeLabel(below + signs.through, "own"), node.own_usage)
     for child in node.children:
         corner, side = (signs.last, "   ") if child is node.children[-1] else (signs.between, signs.through)
@@ -123,9 +123,9 @@ def walk_cost_lines(
 
 
 class Column(NamedTuple):
-    """Some cells below a title. A column to `spare` is left out where it is empty, or where there is no room.
+    """A column of a table. One with a `spare` above 0 is dropped if it is empty or does not fit.
 
-    Those with most to spare go first.
+    The columns with the highest `spare` are dropped first.
     """
 
     title: str
@@ -138,7 +138,7 @@ class Column(NamedTuple):
 
 
 def build_usage_columns(usages: Sequence[Usage]) -> list[Column]:
-    """The columns of what was used, a cell for each."""
+    """Return the columns of a usage table, with a cell for each usage."""
     return [
         Column("CALLS", [f"{usage.calls:,}" if usage.calls else "" for usage in usages], spare=4),
         Column("IN", [format_tokens(usage, usage.input_tokens) for usage in usages], spare=1),
@@ -150,12 +150,12 @@ def build_usage_columns(usages: Sequence[Usage]) -> list[Column]:
 
 
 def format_tokens(usage: Usage, count: int) -> str:
-    """So many of its tokens: `1,200`, `~1,200` where they are estimated, nothing where there are none."""
+    """Return a token count: `1,200`, `~1,200` if it is estimated, empty if it is zero."""
     return f"{'~' if usage.estimated else ''}{count:,}" if count else ""
 
 
 def format_cost(usage: Usage) -> str:
-    """`$0.0123`, `~$0.0123` where it is estimated, `unpriced` where nobody knows; nothing where no call was made."""
+    """Return a cost: `$0.0123`, `~$0.0123` if estimated, `unpriced` if unknown, empty without any call."""
     if not usage.calls and not usage.usd:
         return ""
     if usage.unpriced >= usage.calls and not usage.usd:
@@ -165,7 +165,7 @@ def format_cost(usage: Usage) -> str:
 
 
 def format_usage_table(title: str, names: Sequence[TreeLabel], columns: Sequence[Column], *, most: int) -> list[str]:
-    """Names and amounts in at most so many columns of a terminal, as far as that can be."""
+    """Return a table of names and amounts that fits `most` columns if possible."""
     wanted = max(display_width(title), *(display_width(name.guide) + display_width(name.text) for name in names))
     least = max(
         display_width(title),
@@ -183,5 +183,5 @@ def format_usage_table(title: str, names: Sequence[TreeLabel], columns: Sequence
 
 
 def sum_column_widths(columns: Sequence[Column]) -> int:
-    """How much of a line the columns take."""
+    """Return the total width of the columns with their gaps."""
     return sum(column.width + 2 for column in columns)

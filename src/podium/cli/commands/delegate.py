@@ -1,4 +1,4 @@
-"""`podium delegate`: have a worker do a task on a branch of its own, in the background."""
+"""`podium delegate`: start a worker on a task in the background, on its own branch."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ AGENT = "worker"
 
 
 class FiniteSeconds(click.FloatRange):
-    """A time that ends: neither infinite nor no number at all."""
+    """A number of seconds that is neither infinite nor NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds = float(super().convert(value, param, ctx))
-        return seconds if isfinite(seconds) else self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return seconds if isfinite(seconds) else self.fail(f"{value!r} is not a finite number of seconds", param, ctx)
 
 
 @click.command("delegate")
 @click.argument("branch")
 @click.argument("task")
-@click.option("--agent", default=AGENT, show_default=True, help="The agent that does it.")
-@click.option("--model", help="What it thinks with, such as openai:gpt-5-mini.")
-@click.option("--provider", help="The provider of --model: P and M are together P:M.")
-@click.option("--engine", help="The engine that it thinks with.")
-@click.option("--role", help=f"A role of the settings, or one of {', '.join(ROLES)}.")
-@click.option("--auto-approve", "approved", metavar="TOOL,…", help="What it may do without asking: tools, or rules.")
-@click.option("--after", multiple=True, metavar="BRANCH", help="Begin when the worker of this branch has succeeded.")
-@click.option("--base", default="", help="What the branch begins at; by default what is checked out.")
-@click.option("--timeout", type=FiniteSeconds(min=1), help="Seconds until it is ended with what there is.")
-@click.option("--max-turns", type=click.IntRange(min=1), help="So many model calls at most.")
-@click.option("--budget", type=BudgetParamType(), help="What it may use, such as usd=2,tokens=200000.")
-@click.option("--max-restarts", type=click.IntRange(min=0), help="Start it so often again after a crash.")
-@click.option("--read-only", "is_reader", is_flag=True, help="It only reads, and needs no checkout.")
-@no_input_option
+@click.option("--agent", default=AGENT, show_default=True, help="Agent that does the task.")
+@click.option("--model", help="Model for the worker, e.g. openai:gpt-5-mini.")
+@click.option("--provider", help="Provider of --model: --provider P --model M means P:M.")
+@click.option("--engine", help="Engine for the worker.")
+@click.option("--role", help=f"Role from the settings, or one of {', '.join(ROLES)}.")
 @click.option(
-    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to work in."
+    "--auto-approve", "approved", metavar="TOOL,…", help="Tools, or rules about them, to allow without asking."
 )
+@click.option("--after", multiple=True, metavar="BRANCH", help="Start when the worker of BRANCH has succeeded.")
+@click.option("--base", default="", help="Commit that BRANCH starts from; default: the checked-out commit.")
+@click.option("--timeout", type=FiniteSeconds(min=1), help="Stop after this many seconds and keep partial results.")
+@click.option("--max-turns", type=click.IntRange(min=1), help="Maximum number of model calls.")
+@click.option("--budget", type=BudgetParamType(), help="Limits for the worker, e.g. usd=2,tokens=200000.")
+@click.option("--max-restarts", type=click.IntRange(min=0), help="Maximum number of restarts after a crash.")
+@click.option("--read-only", "is_reader", is_flag=True, help="Only read files; the worker gets no checkout.")
+@no_input_option
+@click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to work in.")
 @click.option("--json", "is_json", is_flag=True, help="Print the worker as JSON.")
 def delegate_command(
     branch: str,
@@ -68,25 +68,25 @@ def delegate_command(
     is_json: bool,
     **option_values: Any,
 ) -> None:
-    """Have a worker do TASK on BRANCH, in a process and a checkout of its own. Returns at once with its id.
+    """Start a worker that does TASK on BRANCH, in its own process and checkout, and print its run id.
 
-    A TASK of - is read from standard input. What the worker may not do by itself waits in the inbox:
-    podium approvals. podium workers shows how it stands.
+    The command does not wait for the worker. A TASK of - is read from standard input. Permission
+    requests wait in the inbox: podium approvals. podium workers shows the state of the worker.
     """
     if option_values["model"] is not None and not option_values["model"].strip():
-        raise click.UsageError("--model is empty; name one, or leave it out for what the agent has anyway")
+        raise click.UsageError("--model is empty; name a model, or omit the option to use the agent's own")
     if provider is not None and option_values["model"] is None:
-        raise click.UsageError("--provider says whose --model it is; give both")
+        raise click.UsageError("--provider needs --model; give both")
     if provider is not None and not option_values["model"].startswith(f"{provider}:"):
         option_values["model"] = f"{provider}:{option_values['model']}"
     place = find_repo(repo or Path())
     options = WorkerOptions(**option_values, approved=tuple(filter(None, map(str.strip, (approved or "").split(",")))))
     require_known_tools(options.approved)
-    # A reader's whole team only reads, whatever tools its members have.
+    # With --read-only, plan mode keeps the whole team from writing, whatever tools its members have.
     mode = "plan" if options.is_reader else None
     settings = Settings.load(repo=place, permission_mode=mode)
     if options.model and not settings.model:
-        # A model that was asked for by name is refused where it cannot be reached, and not rehearsed.
+        # With a model given by name, an unreachable provider is an error instead of a rehearsal.
         settings = Settings.load(repo=place, permission_mode=mode, model=options.model)
     settings = allow_approved_rules(settings, options)
     placement = {"branch": branch, "base": base, "follows": after, "max_restarts": max_restarts}
@@ -97,15 +97,15 @@ def delegate_command(
     else:
         click.echo(run)
         print_to_stderr(
-            f"{branch}: a worker is on it; podium workers shows how it stands, podium approvals what it asks"
+            f"{branch}: delegated to a worker; podium workers shows its state, podium approvals its requests"
         )
 
 
 def require_known_tools(rules: Sequence[str]) -> None:
-    """Refuse rules about tools that there are not. Raises Mistake."""
+    """Raise Mistake if a rule names an unknown tool."""
     if not rules:
         return
-    from ...policy.rule import TOOLS  # here, because most workers bring no rules
+    from ...policy.rule import TOOLS  # here, because most workers have no rules
     from ...tools.toolset import CHECKOUT_TOOLS, DELEGATING_TOOLS, PLAIN_TOOLS
 
     others = [name for name in (*CHECKOUT_TOOLS, *PLAIN_TOOLS, *DELEGATING_TOOLS) if name not in TOOLS]
@@ -114,7 +114,7 @@ def require_known_tools(rules: Sequence[str]) -> None:
     if unknown := [name for name in names if name not in known]:
         there_are = ", ".join(dict.fromkeys((*TOOLS.values(), *others)))
         raise Mistake(
-            f"--auto-approve names {', '.join(unknown)}, and there is no such tool; there are {there_are}, and "
+            f"--auto-approve names an unknown tool: {', '.join(unknown)}; available: {there_are}, and "
             "mcp__SERVER__TOOL for tools of MCP servers"
         )
 
@@ -127,7 +127,7 @@ async def _delegate_task(
     options: WorkerOptions,
     placement: dict[str, Any],
 ) -> str:
-    from ...app import App  # here, because the help needs none of it
+    from ...app import App  # here, because the help does not need it
     from ...workers.delegate import delegate_to_worker, start_commander
     from ...workers.provider_keys import announce_keys
 

@@ -1,4 +1,4 @@
-"""`podium demo`: a team at work, its process dying in the middle, and the run going on as if nothing had happened."""
+"""`podium demo`: run a team, kill its process midway, resume the run and check that nothing was lost."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ REQUEST = "May we cache prices for a day without leaking a discount?"
 TEAM = "release"
 GOAL = "Is the price cache ready to ship?"
 PODIUM_PREFIX = "PODIUM_"
-"""How the variables begin that would lead the demo out of its own folder."""
+"""Prefix of the environment variables that are removed so that the demo stays in its own folder."""
 
 
 @click.command("demo")
-@click.option("--keep", "is_kept", is_flag=True, help="Leave the demo's folder in place, to look around in it.")
+@click.option("--keep", "is_kept", is_flag=True, help="Keep the folder of the demo, so that you can look around in it.")
 def demo_command(is_kept: bool) -> int:
-    """Watch a team of six agents work, see its process die in the middle, and resume the run; then a team reflect.
+    """Run a team of six agents, kill its process midway and resume the run; then run a team that reflects.
 
-    Everything happens in a temporary folder, with the rehearsal engine: the flow is real, the words
-    are not. It needs no key and no network, and touches nothing of yours.
+    Everything happens in a temporary folder with the rehearsal engine: the flow is real, the replies
+    are simulated. It needs no key and no network, and changes none of your files.
     """
     console = Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
     with make_demo_folder(is_kept=is_kept) as folder:
@@ -55,7 +55,7 @@ def demo_command(is_kept: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DemoFolder:
-    """A folder with all that the demo needs: a repository and a home for Podium."""
+    """The folder of a demo, with a repository and a home folder for Podium."""
 
     root: Path
 
@@ -72,14 +72,14 @@ class DemoFolder:
         return self.home / "podium.db"
 
     def build_environment(self) -> dict[str, str]:
-        """The variables of a process that stays inside."""
+        """Return the environment for a process that uses only this folder."""
         own = {name: value for name, value in os.environ.items() if not name.startswith(PODIUM_PREFIX)}
         return {**own, "PODIUM_HOME": str(self.home), "PODIUM_MODEL": REHEARSAL}
 
 
 @contextmanager
 def make_demo_folder(*, is_kept: bool) -> Iterator[DemoFolder]:
-    """A stage with its agents; put away at the end unless it is kept."""
+    """Create a folder with the agents of the demo, and delete it at the end unless it is kept."""
     place = DemoFolder(Path(tempfile.mkdtemp(prefix="podium-demo-")))
     try:
         shutil.copytree(AGENTS, place.repo / ".podium" / "agents")
@@ -93,14 +93,14 @@ def make_demo_folder(*, is_kept: bool) -> Iterator[DemoFolder]:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """A process of the demo that is over."""
+    """The exit code and the standard output of a process."""
 
     code: int
     answer: str
 
 
 class Demo:
-    """The play, scene by scene; each says first what it does."""
+    """Runs the demo section by section; each section first prints what it does."""
 
     def __init__(self, console: Console, folder: DemoFolder) -> None:
         self._console = console
@@ -109,63 +109,67 @@ class Demo:
         self._is_successful = True
 
     def run_sections(self, *, is_kept: bool) -> int:
-        """All scenes; the exit code."""
-        self._print_text("A rehearsed team: the flow is real, the words are not. Nothing of yours is touched.")
+        """Run all sections and return the exit code."""
+        self._print_text(
+            "A rehearsed team: the flow is real, the replies are simulated. None of your files are changed."
+        )
         self._start_section(f"Six agents, each a file in {self._folder.repo}/.podium/agents:")
         team = load_roster(self._folder.repo, self._folder.home).resolve_team(LEAD)
         self._print_text(graph({agent.name: agent for agent in team}, LEAD))
 
-        self._start_section("A run without trouble, to compare with.")
+        self._start_section("An uninterrupted run, for comparison.")
         whole = self._run_podium("run", LEAD, REQUEST, "--quiet")
         self._print_text(whole.answer)
         entries = self._read_entries(self._newest_run())
         calls = list_reply_keys(entries)
 
         middle = len(entries) // 2
-        self._start_section(f"The same again, but its process dies right after entry {middle}, as with kill -9.")
+        self._start_section(f"The same run again, but its process dies right after entry {middle}, as with kill -9.")
         died = self._run_podium("run", LEAD, REQUEST, "--plain", fault=middle)
         run = self._newest_run()
         kept = self._read_entries(run)
         self._print_text(
-            f"The process is gone (exit code {died.code}). On the disk: {len(kept)} entries, "
+            f"The process has ended (exit code {died.code}). On disk: {len(kept)} entries, "
             f"with {len(list_reply_keys(kept))} of {len(calls)} model replies."
         )
-        self._check_claim("the process died where it was told to", died.code == EXIT_CODE and len(kept) == middle)
+        self._check_claim("the process died right after that entry", died.code == EXIT_CODE and len(kept) == middle)
 
-        self._start_section("Another process goes on: what was done is read from the timeline, not done again.")
+        self._start_section("Another process resumes the run: finished steps are read from the timeline, not repeated.")
         resumed = self._run_podium("resume", run, "--plain")
         self._print_text(resumed.answer)
 
-        self._start_section("What the timeline says now:")
+        self._start_section("The run according to its timeline:")
         timeline = self._read_entries(run)
         run_view = RunView.from_entries(timeline)
         self._console.print(
             draw_run_tree(run_view, self._console, choose_symbols(self._console.encoding), is_live=False)
         )
         done = list_reply_keys(timeline)
-        self._check_claim("the answer is that of the run without trouble", whole.answer == resumed.answer != "")
-        self._check_claim(f"there are {len(done)} model replies, none of them twice", sorted(done) == sorted(calls))
-        self._check_claim(f"all {len(timeline)} entries are as they were written", self._has_intact_chain(run))
+        self._check_claim(
+            "the answer is the same as that of the uninterrupted run", whole.answer == resumed.answer != ""
+        )
+        self._check_claim(f"there are {len(done)} model replies, none of them repeated", sorted(done) == sorted(calls))
+        self._check_claim(f"all {len(timeline)} entries are unaltered", self._has_intact_chain(run))
 
-        self._start_section("A team that reflects: its lead plans, the members work, the lead judges, and again.")
+        self._start_section("A team that reflects: the lead plans, the members work, the lead evaluates, and so on.")
         reflected = self._run_podium("run", TEAM, GOAL, "--plain")
         loop = [entry.event for entry in self._read_entries(self._newest_run())]
         scores = [f"{event.score:.1f}" for event in loop if isinstance(event, Evaluated)]
         ends = [event.end for event in loop if isinstance(event, ReflectEnded)]
         self._print_text(reflected.answer)
-        self._check_claim(f"judged {', then '.join(scores)}: {', '.join(ends)}", ends == ["goal_met"])
+        self._check_claim(f"scored {', then '.join(scores)}: {', '.join(ends)}", ends == ["goal_met"])
 
-        self._start_section("What the same team would cost you, before any money is spent:")
+        self._start_section("An estimate for the same team, before any money is spent:")
         self._run_podium("run", TEAM, GOAL, "--dry-run", "--quiet")
 
-        self._start_section("To look further:")
+        self._start_section("Next steps:")
         self._print_text("\n".join(f"  {line}" for line in self._suggest_commands(run, is_kept=is_kept)))
         return exit_codes.GOAL_MET if self._is_successful else exit_codes.INTEGRITY
 
     # Processes
 
     def _run_podium(self, *arguments: str, fault: int | None = None) -> CommandResult:
-        """Run a command in a process of its own, and show what it says on the way."""
+        """Run a command in its own process and print its standard error as it arrives."""
         variables = {} if fault is None else {"PODIUM_FAULT": str(fault)}
         self._print_command(variables, arguments)
         with subprocess.Popen(
@@ -185,7 +189,7 @@ class Demo:
             answer = process.stdout.read()
         return CommandResult(code=process.returncode, answer=answer.rstrip("\n"))
 
-    # What is on the disk
+    # Reading the store
 
     def _newest_run(self) -> str:
         with StoreReader(self._folder.store) as reader:
@@ -199,7 +203,7 @@ class Demo:
         with StoreReader(self._folder.store) as reader:
             return find_chain_break(reader.read_rows(run)) is None
 
-    # What is said
+    # Output
 
     def _start_section(self, what: str) -> None:
         self._section += 1
@@ -224,15 +228,15 @@ class Demo:
     def _suggest_commands(self, run: str, *, is_kept: bool) -> list[str]:
         if not is_kept:
             return [
-                "podium demo --keep          the same, and its folder stays to look around in",
-                "podium doctor               what there is on this machine to think with",
-                'podium run triage "..."     a first question of your own, to agents that come with Podium',
-                "podium agents               who they are",
+                "podium demo --keep          the same, but keeps its folder to look around in",
+                "podium doctor               check this machine, e.g. which models are available",
+                'podium run triage "..."     ask the built-in agents a question of your own',
+                "podium agents               list these agents",
             ]
         place = f"cd {self._folder.repo} && export PODIUM_HOME={self._folder.home}"
         return [place, f"podium show {run}", f"podium logs {run}", f"podium verify {run}", "podium ps"]
 
 
 def list_reply_keys(entries: Sequence[Entry]) -> list[str]:
-    """The places of the model calls that were answered."""
+    """Return the step keys of the model calls that got a reply."""
     return [entry.key for entry in entries if isinstance(entry.event, ModelReplied)]

@@ -1,4 +1,4 @@
-"""`podium deny`: refuse what an agent asks for."""
+"""`podium deny`: deny a permission request."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..terminal.answering import get_username, submit_answer
 
 @click.command("deny")
 @click.argument("id")
-@click.option("--why", default="", help="The reason, which the agent is told.")
-@click.option("--pause", "pauses", is_flag=True, help="Pause the run, too.")
-@click.option("--stop", "stops", is_flag=True, help="Stop the run, too.")
+@click.option("--why", default="", help="Reason, which the agent sees.")
+@click.option("--pause", "pauses", is_flag=True, help="Also pause the run.")
+@click.option("--stop", "stops", is_flag=True, help="Also stop the run.")
 def deny_command(id: str, why: str, pauses: bool, stops: bool) -> int:
-    """Refuse the action that was asked for as ID; podium approvals lists what waits."""
+    """Deny the permission request ID. podium approvals lists the open requests."""
     if pauses and stops:
-        raise Mistake("a run is either paused or stopped; give --pause or --stop")
+        raise Mistake("--pause and --stop cannot be combined; give one of them")
     settings = Settings.load()
     one = find_open_request(settings.store, id)
     if not isinstance(one.asked, PermissionAsked):
-        raise Mistake(f"{one.asked.id} is a question; podium answer {one.asked.id} TEXT answers it")
+        raise Mistake(f"{one.asked.id} is a question, not a permission request; use podium answer {one.asked.id} TEXT")
     decision: Decision = "abort" if stops else "deny_and_pause" if pauses else "deny"
     given = PermissionAnswered(id=one.asked.id, decision=decision, by=get_username(), comment=why, at=time.time())
     return submit_answer(settings.store, one, given)

@@ -1,4 +1,4 @@
-"""`podium doctor`: what Podium finds here, and what to do about it."""
+"""`podium doctor`: check this machine and repository, and suggest fixes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal
 
 
 @click.command("doctor")
-@click.option("--json", "is_json", is_flag=True, help="Print the facts as JSON.")
+@click.option("--json", "is_json", is_flag=True, help="Print the results as JSON.")
 def doctor_command(is_json: bool) -> int:
-    """Say what Podium finds here, from settings to agents. The exit code is 1 when something is in the way.
+    """Check everything that Podium needs, from settings to agents. The exit code is 1 if there is a problem.
 
-    It runs nothing of the repository, changes nothing, asks nobody but this machine for models, and
-    shows the names of keys, never keys.
+    It runs nothing from the repository, changes nothing, looks for model servers on this machine
+    only, and shows the names of keys, never the keys.
     """
     facts = list(collect_facts(os.environ, Path.cwd()))
     if is_json:
@@ -30,7 +30,7 @@ def doctor_command(is_json: bool) -> int:
 
 
 def format_facts(facts: list[Fact]) -> list[str]:
-    """A line for each fact."""
+    """Return a line for each fact."""
     marks = {"fine": "ok", "note": "--", "problem": "!!"}
     return [
         escape_for_terminal("  ".join(row))

@@ -1,4 +1,4 @@
-"""`podium graph`: the workflow that agent files imply, drawn."""
+"""`podium graph`: draw the workflow that agent files define."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ from ..terminal.text import as_json, escape_for_terminal
 
 @click.command("graph")
 @click.argument("agent")
-@click.option(
-    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to look in."
-)
+@click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to look in.")
 @click.option("--mermaid", "is_mermaid", is_flag=True, help="Print a Mermaid flowchart.")
-@click.option("--svg", "is_svg", is_flag=True, help="Print a picture, as SVG.")
+@click.option("--svg", "is_svg", is_flag=True, help="Print an SVG image.")
 @click.option("--json", "is_json", is_flag=True, help="Print the graph as JSON.")
 def graph_command(agent: str, repo: Path | None, is_mermaid: bool, is_svg: bool, is_json: bool) -> None:
-    """Draw who works for AGENT, and who may give its final answer."""
+    """Draw the agents that work for AGENT, and show which of them can give its final answer."""
     if is_mermaid + is_svg + is_json > 1:
-        raise click.UsageError("--mermaid, --svg and --json exclude each other")
+        raise click.UsageError("--mermaid, --svg and --json cannot be combined; give one of them")
     home = find_user_home()
     team = load_roster(repo or find_repo(Path.cwd(), home=home), home).resolve_team(agent)
     agents = {member.name: member for member in team}
@@ -46,7 +44,7 @@ def graph_command(agent: str, repo: Path | None, is_mermaid: bool, is_svg: bool,
 
 
 def format_graph_json(agents: Agents, name: str) -> str:
-    """The agents, their edges and who may give the final answer."""
+    """Return the agents, their edges and the agents that can give the final answer, as JSON."""
     owners = find_terminal_agents(agents, name)
     drawn = [
         {

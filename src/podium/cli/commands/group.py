@@ -1,7 +1,7 @@
-"""`podium group`: how runs are listed, and putting that in order.
+"""`podium group`: organise the list of runs into groups.
 
-Wherever a group can be named a run can be too, by the beginning of its id, except where only one
-of them makes sense.
+Most subcommands accept a group or a run, which is named by a prefix of its id. Those that make
+sense for only one of them accept only that.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal, format_
 from .ps import LONGEST_HEADING, format_flags, format_group_origin
 
 MOST_ENDING = 16
-"""How many runs are ended at once; each takes some files."""
+"""Maximum number of runs that are stopped at the same time. Each needs several open files."""
 
 
 @click.group("group", invoke_without_command=True)
 @click.pass_context
 def group_command(ctx: click.Context) -> Any:
-    """Put the list of runs in order: every repository and every team has a group there.
+    """Organise runs: rename, pin, move and archive groups.
 
-    A group is named by its name or its id (g2), a run by the beginning of its id.
+    Each repository and each team has a group. Give a group by its name or id (g2), and a run by a
+    prefix of its id.
     """
     return ctx.invoke(group_list_command) if ctx.invoked_subcommand is None else None
 
 
 @group_command.command("list")
-@click.option("--all", "is_all", is_flag=True, help="Also those that are archived.")
+@click.option("--all", "is_all", is_flag=True, help="Include archived groups.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def group_list_command(is_all: bool = False, is_json: bool = False) -> None:
-    """List the groups, in the order in which podium ps shows them."""
+    """List the groups in the order of podium ps."""
     store = Settings.load().store
     parts: list[GroupSection] = []
     begun: dict[str, float] = {}
@@ -61,28 +62,28 @@ def group_list_command(is_all: bool = False, is_json: bool = False) -> None:
     else:
         click.echo(format_groups_table(listed, begun, now=time.time()))
         if len(listed) < len(parts):
-            print_to_stderr(f"left out: {len(parts) - len(listed)} archived; podium group list --all lists them")
+            print_to_stderr(f"not shown: {len(parts) - len(listed)} archived; podium group list --all lists them")
 
 
 @group_command.command("rename")
 @click.argument("name")
 @click.argument("new", required=False)
 def group_rename_command(name: str, new: str | None) -> None:
-    """Call the group or run NAME something else; without NEW as it was called at first."""
+    """Rename the group or run NAME to NEW; without NEW, restore its original name."""
     with open_groups() as groups:
         thing = groups.load_arrangement().find_group_or_run(name)
         called = groups.rename(thing, new)
     print_to_stderr(
-        f"{describe_target(thing)} is called {called!r} now"
+        f"{describe_target(thing)} is now called {called!r}"
         if called
-        else f"{describe_target(thing)} has no name of its own now"
+        else f"{describe_target(thing)} no longer has a name of its own"
     )
 
 
 @group_command.command("pin")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def group_pin_command(names: tuple[str, ...]) -> None:
-    """Have groups or runs stand before the others."""
+    """Pin groups or runs to the top of the list."""
     with open_groups() as groups:
         for thing in find_groups_and_runs(groups, names):
             groups.pin(thing, is_pinned=True)
@@ -92,7 +93,7 @@ def group_pin_command(names: tuple[str, ...]) -> None:
 @group_command.command("unpin")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def group_unpin_command(names: tuple[str, ...]) -> None:
-    """Have groups or runs stand among the others again."""
+    """Unpin groups or runs."""
     with open_groups() as groups:
         for thing in find_groups_and_runs(groups, names):
             groups.pin(thing, is_pinned=False)
@@ -102,7 +103,7 @@ def group_unpin_command(names: tuple[str, ...]) -> None:
 @group_command.command("archive")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def group_archive_command(names: tuple[str, ...]) -> None:
-    """Leave groups or runs out of lists; --all lists them. A new run brings its group back."""
+    """Hide groups or runs from lists; --all shows them. A new run in an archived group unarchives it."""
     with open_groups() as groups:
         for thing in find_groups_and_runs(groups, names):
             groups.archive(thing, is_archived=True)
@@ -112,7 +113,7 @@ def group_archive_command(names: tuple[str, ...]) -> None:
 @group_command.command("unarchive")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def group_unarchive_command(names: tuple[str, ...]) -> None:
-    """List groups or runs again that were archived."""
+    """Show archived groups or runs in lists again."""
     with open_groups() as groups:
         for thing in find_groups_and_runs(groups, names):
             groups.archive(thing, is_archived=False)
@@ -123,30 +124,32 @@ def group_unarchive_command(names: tuple[str, ...]) -> None:
 @click.argument("run")
 @click.argument("group")
 def group_move_command(run: str, group: str) -> None:
-    """List RUN in GROUP from now on. The runs of a team stay together and cannot be moved."""
+    """Move RUN to GROUP. The runs of a team stay together and cannot be moved."""
     with open_groups() as groups:
         arrangement = groups.load_arrangement()
         grouped_run, target = arrangement.find_run(run), arrangement.find_group(group)
         groups.move(grouped_run, target)
-    print_to_stderr(f"{describe_target(grouped_run)} is in {describe_target(target)} now")
+    print_to_stderr(f"{describe_target(grouped_run)} is now in {describe_target(target)}")
 
 
 @group_command.command("order")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--newest", "is_newest", is_flag=True, help="Forget the order of the groups, or of the runs in a group.")
+@click.option(
+    "--newest", "is_newest", is_flag=True, help="Sort the groups, or the runs in the named groups, newest first."
+)
 def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
-    """Have these groups stand first, in this order; or these runs of one group, in that group.
+    """List the named groups first, in this order; or the named runs of one group first in that group.
 
-    Those that are not named follow, the newest first. What is pinned stands before them all.
+    The others follow, newest first. Pinned groups and runs come before all of them.
     """
     if not names and not is_newest:
-        raise click.UsageError("name the groups or runs that come first, or give --newest")
+        raise click.UsageError("name the groups or runs to list first, or give --newest")
     with open_groups() as groups:
         things = find_groups_and_runs(groups, names)
         named = [thing for thing in things if isinstance(thing, Group)]
         runs = [thing for thing in things if isinstance(thing, GroupedRun)]
         if named and runs:
-            raise Mistake("groups and runs are ordered apart; name only groups, or only runs of one group")
+            raise Mistake("groups and runs cannot be ordered together; name only groups, or only runs of one group")
         if is_newest:
             clear_order(groups, named, runs)
         elif runs:
@@ -155,13 +158,17 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
             groups.order_runs(group, runs)
         else:
             groups.order_groups(named)
-    print_to_stderr("newest first" if is_newest else f"in this order: {', '.join(map(describe_target, things))}")
+    print_to_stderr(
+        "sorted newest first"
+        if is_newest
+        else f"listed first, in this order: {', '.join(map(describe_target, things))}"
+    )
 
 
 def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRun]) -> None:
-    """Let the newest come first again: the groups, or the runs in those that are named."""
+    """Sort the runs in the named groups newest first again, or the groups if none is named."""
     if runs:
-        raise Mistake("--newest is about the runs of a whole group; name the group instead of the run")
+        raise Mistake("--newest sorts all runs of a group; name the group instead of the run")
     for group in named:
         groups.order_runs(group, ())
     if not named:
@@ -170,11 +177,11 @@ def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRu
 
 @group_command.command("delete")
 @click.argument("group")
-@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation.")
 def group_delete_command(group: str, is_agreed: bool) -> int:
-    """Delete GROUP. A team's group goes with its runs: they are stopped, and no list has them again.
+    """Delete GROUP. Deleting the group of a team also stops its runs and removes them from all lists.
 
-    Their timelines stay: podium show reads them. The runs of another group go to the default one.
+    Their timelines are kept: podium show reads them. The runs of any other group move to the default group.
     """
     settings = Settings.load()
     with open_groups(settings) as groups:
@@ -183,42 +190,42 @@ def group_delete_command(group: str, is_agreed: bool) -> int:
         count = sum(grouped_run.group == target.id for grouped_run in arrangement.grouped_runs.values())
         if target.home.kind == "team":
             if not (is_agreed or confirm_delete(target, count, groups.list_unfinished(target))):
-                print_to_stderr("nothing is deleted")
+                print_to_stderr("nothing was deleted")
                 return exit_codes.GOAL_NOT_MET
-            # The group goes last: until then the same command can be given again, whatever happened between.
+            # The group is deleted last, so that the command can be repeated if it is interrupted.
             end_group_runs(settings, groups, target)
         while groups.delete(target):
-            end_group_runs(settings, groups, target)  # one has begun meanwhile
-    what = "in no list any more" if target.home.kind == "team" else "in the default group now"
+            end_group_runs(settings, groups, target)  # a run was started in the group since
+    what = "removed from all lists" if target.home.kind == "team" else "moved to the default group"
     print_to_stderr(
-        f"{describe_target(target)} is deleted"
-        + (f"; {format_count(count, 'run')} of it {'is' if count == 1 else 'are'} {what}" if count else "")
+        f"{describe_target(target)} was deleted"
+        + (f"; {format_count(count, 'run')} {'was' if count == 1 else 'were'} {what}" if count else "")
     )
     return exit_codes.GOAL_MET
 
 
 def confirm_delete(group: Group, count: int, unfinished: Sequence[str]) -> bool:
-    """Whether the person at the terminal wants this. Raises Mistake where nobody can be asked."""
+    """Ask the person at the terminal to confirm the deletion. Raise Mistake if there is no terminal."""
     if not sys.stdin.isatty():
         raise Mistake(
-            f"deleting {describe_target(group)} takes {format_count(count, 'run')} out of all lists, "
-            "and nobody can be asked here; "
-            "give --yes to do it"
+            f"deleting {describe_target(group)} removes {format_count(count, 'run')} from all lists, "
+            "and there is no terminal to confirm it; "
+            "give --yes to confirm"
         )
-    stopped = f", of which {len(unfinished)} must be stopped first" if unfinished else ""
+    stopped = f", stopping {len(unfinished)} of them first" if unfinished else ""
     question = f"Delete {describe_target(group)} with {format_count(count, 'run')}{stopped}? This cannot be undone."
     return click.confirm(escape_for_terminal(question), err=True)
 
 
 def end_group_runs(settings: Settings, groups: Groups, group: Group) -> None:
-    """End what has not ended of a group's runs."""
+    """Stop the unfinished runs of a group."""
     if unfinished := groups.list_unfinished(group):
         end_runs_and_wait(settings, unfinished)
 
 
 def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
-    """End runs, whoever works on them, and wait until they have ended."""
-    # Here, because no other command of this group needs what it takes to work on runs.
+    """Stop runs, whichever process works on them, and wait until they have ended."""
+    # Imported here, because the other subcommands do not need to work on runs.
     import anyio
 
     from ...app import App  # for start-up time: only deleting a group ends runs
@@ -229,7 +236,7 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
     async def end_run(app: App, run: str, limiter: anyio.CapacityLimiter) -> None:
         async with limiter:
             last: object = None
-            # The process of a run may die before it hears of it; then it is ended from here.
+            # The run's process may exit before it handles the request; then this process ends the run.
             while not isinstance(last, RunEnded):
                 try:
                     await app.stop(run)
@@ -246,12 +253,12 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
             for run in runs:
                 group.start_soon(end_run, app, run, limiter)
 
-    print_to_stderr(f"{format_count(len(runs), 'run')} asked to stop")
+    print_to_stderr(f"stopping {format_count(len(runs), 'run')}")
     anyio.run(end_concurrently)
 
 
 def format_groups_table(parts: Sequence[GroupSection], begun: dict[str, float], *, now: float) -> str:
-    """The groups in columns."""
+    """Return a table of the groups."""
     rows = [["GROUP", "NAME", "RUNS", "NEWEST", ""]]
     for group, runs in parts:
         newest = format_age(now - max(begun[run] for run in runs)) if runs else "-"
@@ -262,7 +269,7 @@ def format_groups_table(parts: Sequence[GroupSection], begun: dict[str, float], 
 
 @contextmanager
 def open_groups(settings: Settings | None = None) -> Iterator[Groups]:
-    """The groups of the store; raises NoSuchRun where there is none yet."""
+    """Open the groups of the store. Raise NoSuchRun if there is no store yet."""
     store = (settings or Settings.load()).store
     if not store.exists():
         raise NoSuchRun(NO_RUNS)
@@ -271,7 +278,7 @@ def open_groups(settings: Settings | None = None) -> Iterator[Groups]:
 
 
 def find_groups_and_runs(groups: Groups, names: Sequence[str]) -> list[Group | GroupedRun]:
-    """All that is named, each once; nothing is done where one of them is not there. Raises Mistake."""
+    """Return the named groups and runs, each once. Raise Mistake if one of them does not exist."""
     arrangement = groups.load_arrangement()
     things: list[Group | GroupedRun] = []
     for name in names:
@@ -281,5 +288,5 @@ def find_groups_and_runs(groups: Groups, names: Sequence[str]) -> list[Group | G
 
 
 def describe_target(thing: Group | GroupedRun) -> str:
-    """A group or a run, as sentences speak of it."""
+    """Return how messages refer to a group or a run."""
     return f"run {thing.run}" if isinstance(thing, GroupedRun) else f"group {thing.name!r} ({thing.tag})"

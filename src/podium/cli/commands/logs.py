@@ -1,4 +1,4 @@
-"""`podium logs`: a run's timeline, as it is or as it grows."""
+"""`podium logs`: print or follow the timeline of a run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..terminal.text import print_to_stderr
 
 @click.command("logs")
 @click.argument("run")
-@click.option("-f", "--follow", "is_following", is_flag=True, help="Go on printing until the run ends or pauses.")
-@click.option("--jsonl", "is_jsonl", is_flag=True, help="Print every entry in full, as a JSON object a line.")
-@click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Leave out entries up to this one.")
+@click.option("-f", "--follow", "is_following", is_flag=True, help="Keep printing until the run ends or pauses.")
+@click.option("--jsonl", "is_jsonl", is_flag=True, help="Print every entry in full, one JSON object per line.")
+@click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Skip the entries up to SEQ.")
 def logs_command(run: str, is_following: bool, is_jsonl: bool, after: int) -> None:
-    """Print the timeline of RUN, one line for each change of state; pieces of streamed text only with --jsonl."""
+    """Print the timeline of RUN, one line per state change. Chunks of streamed text appear only with --jsonl."""
     store = Settings.load().store
     with open_reader(store) as reader:
         id = reader.find_run(run)
@@ -31,19 +31,19 @@ def logs_command(run: str, is_following: bool, is_jsonl: bool, after: int) -> No
                 print_entry(entry, is_jsonl=is_jsonl)
             return
         if derive_run_state(reader.read_summary(id)) == "resumable":
-            print_to_stderr(f"nobody works on run {id} now; this waits for somebody to resume it (Ctrl-C leaves)")
+            print_to_stderr(f"run {id} is not running; waiting until it is resumed (Ctrl-C exits)")
     anyio.run(follow_timeline, store, id, after, is_jsonl)
 
 
 async def follow_timeline(store: Path, run: str, after: int, is_jsonl: bool) -> None:
-    """Print what there is and what comes."""
+    """Print the entries so far and then each new one."""
     with Follower(store, run, after) as entries:
         async for entry in entries:
             print_entry(entry, is_jsonl=is_jsonl)
 
 
 def print_entry(entry: Entry, *, is_jsonl: bool) -> None:
-    """Print an entry, if it is one to print."""
+    """Print an entry, unless it has no line of text."""
     if is_jsonl:
         click.echo(format_entry_json(entry))
     elif (said := format_entry(entry)) is not None:

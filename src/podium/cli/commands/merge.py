@@ -1,4 +1,4 @@
-"""`podium merge`: bring the branches of workers together, checked, and offer the target what came out."""
+"""`podium merge`: merge the branches of workers, check each step, and move the target to the result."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Checks = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOutcome:
-    """What was foreseen, and what came of it."""
+    """The forecast, the result of the merge train, and the resolvers that were started."""
 
     forecast: Forecast
     train: Train
@@ -55,13 +55,13 @@ class TrainOutcome:
 
 @click.command("merge")
 @click.argument("branches", metavar="[BRANCH]...", nargs=-1)
-@click.option("--all", "is_all", is_flag=True, help="Every branch whose worker succeeded and that is not merged yet.")
-@click.option("--onto", default="", metavar="TARGET", help="The branch to merge onto; by default what is checked out.")
-@click.option("--check", "commands", multiple=True, metavar="COMMAND", help="A command that has to pass each time.")
-@click.option("--resolve", "is_resolving", is_flag=True, help="Send a worker to each branch that clashes or fails.")
-@click.option("--resolver", metavar="AGENT", help=f"The agent that resolves; by default {AGENT}.")
+@click.option("--all", "is_all", is_flag=True, help="Merge every unmerged branch whose worker succeeded.")
+@click.option("--onto", default="", metavar="TARGET", help="Branch to merge onto; default: the checked-out one.")
+@click.option("--check", "commands", multiple=True, metavar="COMMAND", help="Command that must pass at each step.")
+@click.option("--resolve", "is_resolving", is_flag=True, help="Start a worker for each branch that conflicts or fails.")
+@click.option("--resolver", metavar="AGENT", help=f"Agent for --resolve; default: {AGENT}.")
 @click.option("--yes", "is_agreed", is_flag=True, help="Move the target without asking.")
-@click.option("--tree", metavar="TREE", help="Move it to this tree only, as an earlier merge has told it.")
+@click.option("--tree", metavar="TREE", help="Move the target only to this tree, which an earlier merge reported.")
 @repo_option
 @json_option
 @click.pass_context
@@ -78,21 +78,24 @@ def merge_command(
     repo: Path | None,
     is_json: bool,
 ) -> int:
-    """Merge the branches of workers, one after the other, and run the checks on each step.
+    """Merge the branches of workers one after the other, and run the checks at each step.
 
-    All of it happens on a new branch, podium/merge-…, and in temporary folders; a branch that clashes or fails
-    a check is left out. The target moves to exactly what was checked, after your yes or with --yes; with --tree
-    only where that has the tree that you have looked at.
-    With --resolve, a worker is sent to each that clashes or fails a check, on a branch that is merged in its place.
+    The merge uses a new branch, podium/merge-…, and temporary folders. A branch that conflicts or fails a check
+    is left out. The target then moves to exactly what was checked, once you confirm or with --yes. With --tree,
+    it moves only if the result has the tree that you reviewed.
+    With --resolve, a worker is started for each branch that conflicts or fails a check. It works on a new
+    branch, which is merged in place of the old one.
     """
     if bool(branches) == is_all:
-        raise click.UsageError("name the branches to merge, or say --all" if not is_all else "name branches, or --all")
+        raise click.UsageError(
+            "name the branches to merge, or use --all" if not is_all else "name branches or use --all, not both"
+        )
     if resolver is not None and not is_resolving:
-        raise click.UsageError("--resolver says who it is that --resolve sends; give both")
+        raise click.UsageError("--resolver needs --resolve; give both")
     if not all(text.strip() for text in commands):
-        raise click.UsageError("an empty --check checks nothing; give a command that has to pass, such as 'make test'")
+        raise click.UsageError("--check is empty; give a command that must pass, e.g. 'make test'")
     if tree is not None and len(tree) < SHORT:
-        raise click.UsageError(f"--tree {tree!r} is too short to mean one tree; its first {SHORT} digits would do")
+        raise click.UsageError(f"--tree {tree!r} is too short; give at least {SHORT} digits")
     there = RepoContext(repo) if repo is not None else ctx.find_object(RepoContext) or RepoContext()
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     target = onto or anyio.run(read_current_branch, there.repository)
@@ -102,13 +105,13 @@ def merge_command(
         if candidate.notice:
             print_to_stderr(candidate.notice)
     if not candidates:
-        print_to_stderr(f"no worker has brought anything that {target} does not have")
+        print_to_stderr(f"nothing to merge: no worker has changes that {target} does not have")
         if is_json:
             nothing: dict[str, Any] = {"coupled": [], "left_out": [], "resolving": [], "moved": False}
             click.echo(as_json({"schema": SCHEMA, "target": target, **nothing}))
         return exit_codes.GOAL_MET
     if not checks:
-        print_to_stderr("no checks are set up, so that only merging is tried; --check COMMAND runs one")
+        print_to_stderr("no checks are configured, so the branches are only merged; add one with --check COMMAND")
     outcome = anyio.run(_build_train, there, candidates, target, checks, is_json)
     if not is_json:
         for line in format_train_report(outcome.train):
@@ -125,7 +128,7 @@ def merge_command(
 async def _build_train(
     there: RepoContext, candidates: Sequence[MergeCandidate], target: str, checks: Checks, is_json: bool
 ) -> TrainOutcome:
-    """Foresee, say so, and merge on a branch of its own."""
+    """Print the forecast and merge the branches on an integration branch."""
     place = there.repository
     train_branches = [
         TrainBranch(branch=one.branch, commit=await branch_tip(place, one.branch), after=one.after)
@@ -143,7 +146,7 @@ async def _build_train(
 
 
 class _CheckRunner:
-    """Runs the checks on a step of the train, in the sandbox: workers wrote what they run."""
+    """Runs the checks on a step of the train, in the sandbox, because workers wrote the code that they run."""
 
     def __init__(self, settings: Settings, checks: Checks) -> None:
         self._settings = settings
@@ -174,7 +177,7 @@ class _CheckRunner:
         return CheckResult(passed=True)
 
 
-# What becomes of it
+# Moving the target
 
 
 def _conclude_merge(
@@ -186,46 +189,46 @@ def _conclude_merge(
     tree: str | None,
     is_json: bool,
 ) -> int:
-    """Move the target where somebody agrees; the exit code."""
+    """Move the target if the person agrees, and return the exit code."""
     result = outcome.train
     if result.ref is None:
         return _print_json_result(outcome, is_json, code=_exit_code(result.left_out), is_moved=False)
     if result.commit == result.base:
         anyio.run(_delete_integration_branch, there.repository, result)
-        print_to_stderr(f"{result.target} has all of it already")
+        print_to_stderr(f"{result.target} already contains all of it")
         return _print_json_result(outcome, is_json, code=_exit_code(result.left_out), is_moved=False)
     branch = result.ref.removeprefix(HEADS)
     if tree is not None and not result.tree.startswith(tree):
         print_to_stderr(
-            f"{result.target} stays where it is: what came out has the tree {result.tree[:SHORT]}, not {tree[:SHORT]}"
+            f"{result.target} was not moved: the result has the tree {result.tree[:SHORT]}, not {tree[:SHORT]}"
         )
         print_to_stderr(
-            f"a branch or {result.target} has changed since that was told; look at {branch}, and agree to that"
+            f"a branch or {result.target} has changed since that tree was reported; review {branch} and use its tree"
         )
         return _print_json_result(outcome, is_json, code=exit_codes.CONFLICT, is_moved=False)
     if not is_agreed:
         if is_json or not is_attended():
-            print_to_stderr(f"{result.target} stays where it is, and {branch} has what was merged; this moves it:")
+            print_to_stderr(
+                f"{result.target} was not moved; {branch} has the merged result; to move {result.target}, run:"
+            )
             print_to_stderr(f"  {_format_agree_command(result, commands)}")
             return _print_json_result(outcome, is_json, code=exit_codes.ASKS, is_moved=False)
-        question = f"Move {result.target} from {result.base[:SHORT]} to the tree {result.tree[:SHORT]}, as checked?"
+        question = f"Move {result.target} from {result.base[:SHORT]} to the checked tree {result.tree[:SHORT]}?"
         if not click.confirm(escape_for_terminal(question), default=None, err=True):
-            print_to_stderr(f"{result.target} stays where it is, and {branch} has what was merged")
+            print_to_stderr(f"{result.target} was not moved; {branch} has the merged result")
             return exit_codes.DENIED
     try:
         anyio.run(_move_target, there.repository, result)
     except PodiumError as error:
-        print_to_stderr(f"{branch} has what was merged")
+        print_to_stderr(f"{branch} has the merged result")
         _print_json_result(outcome, is_json, code=0, is_moved=False, error=str(error))
         raise
-    print_to_stderr(
-        f"{result.target} is at {result.commit[:SHORT]} now, with the tree {result.tree[:SHORT]} that was checked"
-    )
+    print_to_stderr(f"{result.target} is now at {result.commit[:SHORT]}, with the checked tree {result.tree[:SHORT]}")
     return _print_json_result(outcome, is_json, code=_exit_code(result.left_out), is_moved=True)
 
 
 def _format_agree_command(result: Train, commands: Sequence[str]) -> str:
-    """The command that merges the same and moves the target, to what was checked now and nothing else."""
+    """Return the command that repeats the merge and moves the target, but only to the tree that was checked."""
     checks = [word for text in commands for word in ("--check", text)]
     branches = [one.branch for one in result.coupled]
     return shlex.join(["podium", "merge", *branches, "--onto", result.target, *checks, "--tree", result.tree, "--yes"])
@@ -243,7 +246,7 @@ async def _move_target(repository: Repository, result: Train) -> None:
 
 
 async def _delete_integration_branch(repository: Repository, result: Train) -> None:
-    """Take the integration branch away: the target has all of it."""
+    """Delete the integration branch, because the target contains all of it."""
     assert result.ref is not None
     await call_git(repository, "update-ref", "-d", result.ref, result.commit)
 
@@ -255,7 +258,7 @@ def _exit_code(left_out: Sequence[LeftOutBranch]) -> int:
 
 
 def format_train_report(result: Train) -> list[str]:
-    """What is in and what is not, and why, line by line."""
+    """Return a line for each branch: merged, or left out with the reason."""
     lines = [f"in: {one.branch} at {one.commit[:SHORT]}" for one in result.coupled]
     for one in result.left_out:
         files = f" ({', '.join(one.files)})" if one.files else ""
@@ -271,7 +274,7 @@ def _print_json_result(outcome: TrainOutcome, is_json: bool, *, code: int, is_mo
 
 
 def merge_fields(outcome: TrainOutcome) -> dict[str, Any]:
-    """What was foreseen and what came of it, for programs."""
+    """Return the forecast and the result of the merge as JSON fields."""
     result = outcome.train
     return {
         "schema": SCHEMA,

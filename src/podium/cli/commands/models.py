@@ -1,4 +1,4 @@
-"""`podium models`: what can think here, and what agents think with that name nothing."""
+"""`podium models`: list the available models and the default one, and choose a local server."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal, print_t
 
 
 @click.command("models")
-@click.option("--use", "address", metavar="ADDRESS", help="Agree to use the local server at ADDRESS, from now on.")
-@click.option("--model", help="With --use: which of the server's models, where it has several.")
-@click.option(
-    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to look in."
-)
+@click.option("--use", "address", metavar="ADDRESS", help="Use the local server at ADDRESS from now on.")
+@click.option("--model", help="With --use: which model of the server, if it has several.")
+@click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to look in.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def models_command(address: str | None, model: str | None, repo: Path | None, is_json: bool) -> None:
-    """List what can think here: providers, roles, local servers and coding agents. Keys are never shown.
+    """List the available models, and which one each agent uses: providers, roles, local servers, coding agents.
 
-    Servers are looked for on this machine only, and none is used before you agree with --use. That
-    makes its model the one that agents think with, in your own settings file.
+    Keys are never shown. Servers are looked for on this machine only, and none is used until you choose
+    it with --use, which sets its model as the default in your own settings file.
     """
     if model and not address:
-        raise click.UsageError("--model goes with --use ADDRESS")
+        raise click.UsageError("--model needs --use ADDRESS; give both")
     environ = os.environ
     settings = Settings.load(environ, repo or find_repo(Path.cwd(), home=find_home_folder()))
     servers = anyio.run(find_servers, list_local_addresses(settings.add_provider_addresses(environ)))
@@ -43,7 +41,7 @@ def models_command(address: str | None, model: str | None, repo: Path | None, is
 
 
 def format_models(found: Mapping[str, Any]) -> str:
-    """The same for people."""
+    """Return the models as text, in sections."""
     default = found["default"]
     first, *rest = default["models"]
     place = f" at {default['host']}" if default["host"] else ""
@@ -55,9 +53,9 @@ def format_models(found: Mapping[str, Any]) -> str:
     )
     lines += _format_section("Aliases", [[name, model] for name, model in found["aliases"].items()])
     lines += _format_section("Roles", [[name, ", then ".join(models)] for name, models in found["roles"].items()])
-    lines += _format_section("Local servers that answer", [_server_row(one) for one in found["servers"]])
+    lines += _format_section("Local servers that respond", [_server_row(one) for one in found["servers"]])
     lines += _format_section(
-        "Coding agents installed", [[name, place] for name, place in found["coding_agents"].items()]
+        "Installed coding agents", [[name, place] for name, place in found["coding_agents"].items()]
     )
     return escape_for_terminal("\n".join(lines))
 
@@ -75,5 +73,5 @@ def _format_key_state(provider: Mapping[str, Any]) -> str:
 def _server_row(server: Mapping[str, Any]) -> list[str]:
     names = server["models"]
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    use = "agreed to" if server["is_confirmed"] else f"use it with: podium models --use {server['url']}"
+    use = "confirmed" if server["is_confirmed"] else f"use it with: podium models --use {server['url']}"
     return [server["provider"], server["url"], f"{', '.join(names[:MOST_NAMES]) or 'no models'}{more}", use]

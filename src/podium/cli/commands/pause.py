@@ -1,4 +1,4 @@
-"""`podium pause`: let a run begin nothing more for now."""
+"""`podium pause`: pause a run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..terminal.text import print_to_stderr
 
 
 async def _pause_idle_run(settings: Settings, run: str) -> bool:
-    """Pause a run that nobody works on; False where somebody does by now."""
-    from ...app import App  # here, because a run that somebody works on needs none of it
+    """Pause a run that no process works on. Return False if a process has taken it up since."""
+    from ...app import App  # here, because pausing a run in another process does not need it
 
     async with App(settings) as app:
         try:
@@ -28,7 +28,7 @@ async def _pause_idle_run(settings: Settings, run: str) -> bool:
 @click.command("pause")
 @click.argument("run")
 def pause_command(run: str) -> None:
-    """Let RUN begin nothing more, and wait until what is under way has ended. podium resume goes on with it.
+    """Pause RUN and wait until its current steps have finished. podium resume continues it.
 
     RUN may also be the branch or name of a worker in this repository.
     """
@@ -38,19 +38,19 @@ def pause_command(run: str) -> None:
         summary = reader.read_summary(find_run_id(store, run))
     id, word = summary.id, derive_run_state(summary)
     if is_over(summary):
-        raise Mistake(f"run {id} has ended ({word}), so there is nothing to pause")
+        raise Mistake(f"run {id} has ended ({word}) and cannot be paused")
     if word == "paused":
-        print_to_stderr(f"run {id} is paused already; go on with: podium resume {id}")
+        print_to_stderr(f"run {id} is already paused; continue it with: podium resume {id}")
         return
     if word != "running" and anyio.run(_pause_idle_run, settings, id):
-        print_to_stderr(f"paused; go on with: podium resume {id}")
+        print_to_stderr(f"paused; continue with: podium resume {id}")
         return
     post_to_mailbox(store, id, PauseAsked())
-    print_to_stderr(f"run {id} is asked to pause; what is under way ends first")
+    print_to_stderr(f"pausing run {id}; its current steps finish first")
     match anyio.run(wait_for_end_or_pause, store, id):
         case RunPaused():
-            print_to_stderr(f"paused; go on with: podium resume {id}")
+            print_to_stderr(f"paused; continue with: podium resume {id}")
         case RunEnded(outcome=outcome):
-            print_to_stderr(f"run {id} has ended meanwhile ({outcome})")
+            print_to_stderr(f"run {id} ended before it could be paused ({outcome})")
         case None:
-            print_to_stderr(f"the process that worked on run {id} is gone; go on with: podium resume {id}")
+            print_to_stderr(f"the process of run {id} has exited; continue with: podium resume {id}")

@@ -1,4 +1,4 @@
-"""`podium policy`: what the rules say about something that an agent might do, and why."""
+"""`podium policy`: show what the permission rules say about an action, and why."""
 
 from __future__ import annotations
 
@@ -34,26 +34,28 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal
 EXITS = {"allow": exit_codes.GOAL_MET, "ask": exit_codes.ASKS, "deny": exit_codes.DENIED}
 MOST_SHOWN = 50
 
-agent_option = click.option("--agent", help="Also apply the rules of this agent's file.")
-mode_option = click.option("--mode", type=click.Choice(MODES), help="The permission mode; by default the settings'.")
+agent_option = click.option("--agent", help="Also apply the rules in the file of this agent.")
+mode_option = click.option(
+    "--mode", type=click.Choice(MODES), help="Permission mode; default: the one in the settings."
+)
 command_argument = click.argument("words", metavar="-- COMMAND", nargs=-1, type=click.UNPROCESSED)
 
 
 @click.group("policy")
 def policy_command() -> None:
-    """Ask what the rules say about a command or a tool, and try the rules' own examples. Nothing is run."""
+    """Show what the rules say about a command or tool, and test the examples of the rules. Nothing is run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveRules:
-    """The rules that hold here, in which mode, and where each of them stands."""
+    """The effective rules, the permission mode, and the places where each rule is written."""
 
     rules: Rules
     mode: Mode
     places: Mapping[str, tuple[str, ...]]
 
     def check_action(self, what: str | Action) -> dict[str, Any]:
-        """The verdict, with the places of the rule behind it."""
+        """Return the verdict on an action, with the places of the rule that decided."""
         verdict = check(what, self.rules, self.mode)
         return {
             "decision": verdict.decision,
@@ -63,13 +65,13 @@ class EffectiveRules:
         }
 
     def _rule_places(self, verdict: Verdict) -> tuple[str, ...]:
-        # Where nobody is asked, a rule that asks denies.
+        # If nobody can be asked, an ask rule denies the action.
         kinds = (verdict.decision, "ask") if verdict.decision == "deny" else (verdict.decision,)
         return next((found for kind in kinds if (found := self.places.get(f"permissions.{kind}.{verdict.rule}"))), ())
 
 
 def load_effective_rules(repo: Path | None, agent: str | None, mode: PermissionMode | None) -> EffectiveRules:
-    """The rules of the person, of the repository, and of the agent."""
+    """Return the combined rules of the person, the repository and the agent."""
     home = find_home_folder()
     place = repo or find_repo(Path.cwd(), home=home)
     files = read_settings_files(home, place)
@@ -91,15 +93,15 @@ def load_effective_rules(repo: Path | None, agent: str | None, mode: PermissionM
 
 
 def _without_allow_rules(lines: Mapping[str, str]) -> dict[str, str]:
-    """What counts of a file that may only tighten."""
+    """Drop the allow rules, for a file that may only tighten the rules."""
     return {key: where for key, where in lines.items() if not key.startswith("permissions.allow.")}
 
 
 @policy_command.command("check")
 @command_argument
-@click.option("--tool", help="Ask about a tool instead of a command, such as edit_file.")
-@click.option("--path", help="With --tool: the path that it is given.")
-@click.option("--url", help="With --tool: the address that it is given.")
+@click.option("--tool", help="Check a tool instead of a command, e.g. edit_file.")
+@click.option("--path", help="With --tool: its path argument.")
+@click.option("--url", help="With --tool: its url argument.")
 @agent_option
 @mode_option
 @repo_option
@@ -114,9 +116,9 @@ def policy_check_command(
     repo: Path | None,
     is_json: bool,
 ) -> int:
-    """Say whether a command, or the use of a tool, is allowed, asked about or denied, and by which rule.
+    """Show whether a command or tool call is allowed, needs permission or is denied, and by which rule.
 
-    The exit code is 0 for allowed, 3 for asked about and 4 for denied.
+    The exit code is 0 if it is allowed, 3 if it needs permission and 4 if it is denied.
     """
     if (tool is None) == (not words) or (tool is None and (path or url)):
         raise click.UsageError("give a command after --, or --tool with --path or --url")
@@ -133,12 +135,12 @@ def policy_check_command(
 
 
 def join_command(words: tuple[str, ...]) -> str:
-    """The command: one word is its whole text, several are its words."""
+    """Return the command line: a single word as it is, several words quoted and joined."""
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
 def format_verdict(verdict: Mapping[str, Any]) -> Iterator[str]:
-    """A verdict for people."""
+    """Yield the lines of a verdict."""
     yield f"{verdict['decision']}: {verdict['reason']}"
     if verdict["rule"] is not None:
         yield f"rule: {verdict['rule']}{''.join(f', {where}' for where in verdict['where'])}"
@@ -153,7 +155,7 @@ def format_verdict(verdict: Mapping[str, Any]) -> Iterator[str]:
 def policy_explain_command(
     words: tuple[str, ...], agent: str | None, mode: PermissionMode | None, repo: Path | None, is_json: bool
 ) -> None:
-    """Show how a command is understood: its parts, each with its own verdict, and what "always" would save."""
+    """Show how a command is parsed: its parts, each with its verdict, and the rule that "always" would save."""
     if not words:
         raise click.UsageError("give a command after --")
     effective, text = load_effective_rules(repo, agent, mode), join_command(words)
@@ -161,7 +163,7 @@ def policy_explain_command(
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "command": text, "agent": agent, "mode": effective.mode, **explained}))
         return
-    # Whatever may be a command is looked for in the rest; of a plain one only what a rule means is of interest.
+    # If the command parses into parts, other text that might be a command is shown only if a rule matches it.
     carried = [one for one in explained["carried"] if one["rule"] or not explained["parts"]]
     rows = [[one["decision"], one["command"], one["reason"]] for one in (*explained["parts"], *carried)]
     lines = (
@@ -170,16 +172,16 @@ def policy_explain_command(
         else []
     )
     if explained["odd"]:
-        lines.append(f"left to a person: {explained['odd']}")
+        lines.append(f"needs a person: {explained['odd']}")
     if explained["writes"]:
         lines.append(f"would write: {', '.join(map(_escape_line_breaks, explained['writes']))}")
     lines += ["", *format_verdict(explained)]
-    lines.append(f'"always" would save: {explained["always"] or "nothing, because no rule says just this safely"}')
+    lines.append(f'"always" would save: {explained["always"] or "nothing, because no safe rule covers exactly this"}')
     click.echo(escape_for_terminal("\n".join(lines).lstrip("\n")))
 
 
 def build_explanation(effective: EffectiveRules, text: str) -> dict[str, Any]:
-    """How a command is read, part by part, and what follows from all of it."""
+    """Return the parts of a command with their verdicts, and the verdict on the whole."""
     found = read_command(text)
     carried = [words for words in found.candidates if words not in found.parts][:MOST_SHOWN]
     return {
@@ -207,9 +209,9 @@ def _escape_line_breaks(text: str) -> str:
 @repo_option
 @json_option
 def policy_test_command(file: Path | None, repo: Path | None, is_json: bool) -> int:
-    """Try the examples of all rules, or of those in FILE; the exit code is 1 when one does not hold.
+    """Test the examples of all rules, or of those in FILE. The exit code is 1 if one fails.
 
-    Without FILE, your own settings, the repository's and all agent files are looked at.
+    Without FILE, this covers your own settings, those of the repository, and all agent files.
     """
     tried = RuleTestRun()
     for path, root in ((file, None),) if file is not None else _find_rule_files(find_home_folder(), repo):
@@ -221,13 +223,13 @@ def policy_test_command(file: Path | None, repo: Path | None, is_json: bool) -> 
     else:
         lines = [f"{one['path']}:{one['line']}: {one['message']}" for one in failed]
         summed = f"{format_count(tried.rules, 'rule')}, {format_count(tried.examples, 'example')}"
-        held = f"{len(failed)} wrong" if failed else "all hold"
+        held = f"{len(failed)} failed" if failed else "all passed"
         click.echo(escape_for_terminal("\n".join([*lines, f"{summed}: {held}"])))
     return exit_codes.GOAL_NOT_MET if failed else exit_codes.GOAL_MET
 
 
 class RuleTestRun:
-    """What came of trying the rules of some files."""
+    """The results of testing the rules in some files."""
 
     def __init__(self) -> None:
         self.rules = 0
@@ -235,7 +237,7 @@ class RuleTestRun:
         self.failed: list[dict[str, Any]] = []
 
     def try_file(self, path: Path, root: Path | None) -> None:
-        """Try all rules of a file, which may not lead out of `root`."""
+        """Test all rules of a file, which must be inside `root` after symlinks are resolved."""
         name = format_path(path)
         for kind, written in find_rule_entries(_read_mapping(path, root)):
             self.rules += 1
@@ -253,7 +255,7 @@ class RuleTestRun:
 
 
 def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path | None]]:
-    """Every file here that may have rules, and the folder that it may not lead out of."""
+    """Yield every file that may have rules, and the folder that its symlinks must not leave."""
     place = repo or find_repo(Path.cwd(), home=home)
     for path, root in ((home / USER_FILE, None), (place / REPO_FILE, place)):
         if path.exists():
@@ -262,11 +264,11 @@ def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path
         try:
             yield from ((path, folder.repo) for path in agent_files(folder))
         except OSError as error:
-            raise Mistake(f"{format_path(folder.path)} cannot be looked into: {error.strerror or error}") from error
+            raise Mistake(f"{format_path(folder.path)} cannot be read: {error.strerror or error}") from error
 
 
 def _read_mapping(path: Path, root: Path | None) -> MappingNode:
-    """The keys of a settings file, or of an agent's."""
+    """Return the keys of a settings file, or of the frontmatter of an agent file."""
     from ...config import settings_reading  # for start-up time: only `policy test` reads files
     from ...roster import agent_file, bounded_file
 

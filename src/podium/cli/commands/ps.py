@@ -1,4 +1,4 @@
-"""`podium ps`: the runs and how they stand, group by group."""
+"""`podium ps`: list runs and their states, by group."""
 
 from __future__ import annotations
 
@@ -33,21 +33,19 @@ LONGEST_HEADING = 40
 
 
 @click.command("ps")
-@click.option(
-    "--all", "is_all", is_flag=True, help=f"All runs: also archived ones, and more than {MOST_ENDED} that ended."
-)
+@click.option("--all", "is_all", is_flag=True, help=f"Include archived runs, and more than {MOST_ENDED} ended ones.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def ps_command(is_all: bool, is_json: bool) -> None:
-    """List the runs, the newest first: running, queued, paused, resumable (interrupted), or how they ended.
+    """List runs, newest first, with their state: running, queued, paused, resumable (interrupted) or outcome.
 
-    Where there is more than one group with runs to list, each has its own part; see podium group.
+    If the runs belong to several groups, each group has its own section; see podium group.
     """
     store = Settings.load().store
     runs: list[RunSummary] = []
     arrangement = Arrangement()
     if store.exists():
         with open_reader(store) as reader, Groups(store) as groups:
-            # The runs first: each of them has its place by the time the groups are read.
+            # The runs are read first, so that each of them is in a group when the groups are read.
             runs, arrangement = reader.list_runs(), groups.load_arrangement()
     runs = [run for run in runs if arrangement.group_of(run.id)]
     listed = runs if is_all else [run for run in runs if not arrangement.is_archived(run.id)]
@@ -64,19 +62,19 @@ def ps_command(is_all: bool, is_json: bool) -> None:
     else:
         click.echo(format_runs_table(short, parts, arrangement, now=now, most=shutil.get_terminal_size().columns))
         if missing := format_omissions(older=len(listed) - len(short), archived=len(runs) - len(listed)):
-            print_to_stderr(f"left out: {missing}; podium ps --all lists them")
+            print_to_stderr(f"not shown: {missing}; podium ps --all lists them")
 
 
 def format_omissions(*, older: int, archived: int) -> str:
-    """What a list does not show, in words."""
-    counts = ((older, "older that ended"), (archived, "archived"))
+    """Return the numbers of runs that the list omits."""
+    counts = ((older, "older ended"), (archived, "archived"))
     return ", ".join(f"{count} {what}" for count, what in counts if count)
 
 
 def format_runs_table(
     runs: list[RunSummary], parts: list[GroupSection], arrangement: Arrangement, *, now: float, most: int
 ) -> str:
-    """The runs in columns; the request takes what the others leave of the width."""
+    """Return a table of the runs. The request column takes the remaining width."""
     listed = {summary.id: run_summary_fields(summary, now) for summary in runs}
     rows = [["RUN", "STATE", "AGENT", "STARTED", "TOOK", ""]] + [
         [
@@ -109,13 +107,13 @@ def format_runs_table(
 
 
 def format_group_heading(group: Group) -> str:
-    """What stands over the runs of a group: its name, and where it comes from."""
+    """Return the heading of a group: its name and origin."""
     name = truncate_line(escape_for_terminal(group.name), LONGEST_HEADING)
     return f"{format_flags(group)}{name}  {escape_for_terminal(format_group_origin(group))}".rstrip()
 
 
 def format_group_origin(group: Group) -> str:
-    """What a group is for, in a few words."""
+    """Return the team or repository that a group belongs to."""
     where = format_path(Path(group.home.repo)) if group.home.repo else ""
     match group.home.kind:
         case "team":
@@ -126,7 +124,7 @@ def format_group_origin(group: Group) -> str:
 
 
 def format_flags(group_or_run: Group | GroupedRun) -> str:
-    """What the person did to it, before its name."""
+    """Return the prefix of the name of a pinned or archived group or run."""
     words = [
         word for word, holds in (("pinned", group_or_run.is_pinned), ("archived", group_or_run.is_archived)) if holds
     ]

@@ -1,4 +1,4 @@
-"""`podium results`: everything that a run has brought so far, whether it goes on, rests or has ended."""
+"""`podium results`: show the results of a run so far, whether it is running, paused or over."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
     "paused": ("‖", "|"),
     None: ("●", "*"),
 }
-"""How a loop ended, as a sign, and as one that every terminal has."""
+"""A symbol for each way in which a loop can end, in Unicode and in ASCII."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultsPage:
-    """A report as programs, people and Markdown have it, and who would sum it up.
+    """A report as JSON fields, text and Markdown, and the agent that would summarize it.
 
-    `nothing` is what is said to people in place of a report that has nothing to show.
+    `empty_message` is printed for people in place of an empty report.
     """
 
     fields: dict[str, Any]
@@ -60,12 +60,12 @@ class ResultsPage:
 
 @click.command("results")
 @click.argument("run", required=False)
-@click.option("--workers", "is_workers", is_flag=True, help="All workers of this repository in one report.")
-@click.option("--synthesis", "is_summed_up", is_flag=True, help="Have the lead sum it up, in a run of its own.")
-@click.option("--agent", help="Who sums it up; by default the lead of RUN, or worker for --workers.")
+@click.option("--workers", "is_workers", is_flag=True, help="Report on all workers of this repository.")
+@click.option("--synthesis", "is_summed_up", is_flag=True, help="Have the lead summarize the report in a new run.")
+@click.option("--agent", help="Agent for --synthesis; default: the lead of RUN, or worker with --workers.")
 @repo_option
-@click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
-@click.option("--markdown", "is_markdown", is_flag=True, help="Print it as Markdown that can be pasted anywhere.")
+@click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--markdown", "is_markdown", is_flag=True, help="Print the report as Markdown that is safe to paste.")
 def results_command(
     run: str | None,
     is_workers: bool,
@@ -75,16 +75,16 @@ def results_command(
     is_json: bool,
     is_markdown: bool,
 ) -> int:
-    """Show everything that RUN has brought so far: the answer or why there is none, and each agent's part.
+    """Show the results of RUN so far: the answer or why there is none, and the part of each agent.
 
-    It can be asked at any time, also while the run is being worked on. Workers that it sent are told of, too.
+    This works at any time, also while the run is running. The report includes workers that the run started.
     """
     if is_json and is_markdown:
-        raise click.UsageError("--json and --markdown exclude each other")
+        raise click.UsageError("--json and --markdown cannot be combined; give one of them")
     if (run is None) != is_workers:
-        raise click.UsageError("name a run, or say --workers for all workers of this repository")
+        raise click.UsageError("name a run, or use --workers for all workers of this repository")
     if agent is not None and not is_summed_up:
-        raise click.UsageError("--agent says who writes the --synthesis; give both")
+        raise click.UsageError("--agent needs --synthesis; give both")
     page = build_workers_page(RepoContext(repo)) if run is None else build_run_page(run, repo)
     author = page.make_author(agent) if is_summed_up else None
     if page.empty_message and not is_json:
@@ -94,14 +94,14 @@ def results_command(
     if author is not None and page.has_results:
         return _print_synthesis(page, author, is_json=is_json, is_markdown=is_markdown)
     if author is not None and not page.empty_message:
-        print_to_stderr("there is nothing to sum up yet")
+        print_to_stderr("there is nothing to summarize yet")
     if is_json:
         click.echo(as_json({**page.fields, "synthesis": None}))
     return exit_codes.GOAL_MET
 
 
 def _print_synthesis(page: ResultsPage, author: SynthesisAuthor, *, is_json: bool, is_markdown: bool) -> int:
-    """Have a report summed up, and show that; the exit code."""
+    """Have a report summarized, print the summary and return the exit code."""
     synthesis = results_synthesis.run_synthesis(author, page.blocks)
     if is_json:
         click.echo(as_json({**page.fields, "synthesis": synthesis.as_fields()}))
@@ -113,7 +113,7 @@ def _print_synthesis(page: ResultsPage, author: SynthesisAuthor, *, is_json: boo
 
 
 def build_run_page(run: str, repo: Path | None) -> ResultsPage:
-    """What a run has brought."""
+    """Build the report of a run."""
     store = Settings.load(repo=repo).store
     with open_reader(store) as reader:
         id = reader.find_run(run)
@@ -135,7 +135,7 @@ def build_run_page(run: str, repo: Path | None) -> ResultsPage:
 
 
 def build_workers_page(context: RepoContext) -> ResultsPage:
-    """What all workers of a repository have brought."""
+    """Build the report of all workers of a repository."""
     workers = build_workers_report(context.store, (worker.run for worker in context.load_workers()))
     return ResultsPage(
         fields={"schema": SCHEMA, "repo": context.root, **workers_report_fields(workers)},
@@ -148,7 +148,7 @@ def build_workers_page(context: RepoContext) -> ResultsPage:
 
 
 def report_fields(run_state: RunState, report: Report) -> dict[str, Any]:
-    """The report for programs, every field of it there."""
+    """Return the report as JSON fields, with defaults written out."""
     values: dict[str, Any] = _to_full_builtins(report)
     values["reflections"] = [
         {**one, "icon": ICONS[reflection.end][0]}
@@ -158,7 +158,7 @@ def report_fields(run_state: RunState, report: Report) -> dict[str, Any]:
 
 
 def _to_full_builtins(value: Any) -> Any:
-    """Plain values with what `to_builtins` would leave out because it is usual."""
+    """Return plain values, including the default values that `to_builtins` would omit."""
     if isinstance(value, Struct):
         return {name: _to_full_builtins(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple):
@@ -167,7 +167,7 @@ def _to_full_builtins(value: Any) -> Any:
 
 
 def choose_icon_index(encoding: str | None) -> int:
-    """Which of the signs can be shown in an encoding: the first ones, or those that every terminal has."""
+    """Return the index of the icons that an encoding supports: 0 for Unicode, 1 for ASCII."""
     try:
         "".join(sign for sign, _ in ICONS.values()).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -175,11 +175,11 @@ def choose_icon_index(encoding: str | None) -> int:
     return 0
 
 
-# For people
+# Plain text
 
 
 def format_report(run_state: RunState, report: Report, icons: int) -> list[str]:
-    """The report in lines."""
+    """Return the report as lines of text."""
     lines = [
         f"run {report.run}  {run_state}",
         f"{report.agent} was asked: {truncate_line(report.request, LONGEST_LINE)}",
@@ -212,7 +212,7 @@ def _format_answer(run_state: RunState, report: Report) -> list[str]:
         return ["Answer:", report.answer.rstrip("\n")]
     lines = [f"There is no answer{' yet' if run_state in UNFINISHED else ''}: {report.why}."]
     if run_state in ("queued", "paused", "resumable"):
-        lines.append(f"podium resume {report.run} goes on with it.")
+        lines.append(f"Resume it with: podium resume {report.run}")
     if report.draft.strip():
         lines += [f"What {report.agent} said last:", report.draft.rstrip("\n")]
     return lines
@@ -294,11 +294,11 @@ def _format_point_label(point: OpenPoint) -> str:
             return f"{point.agent} called it complete, which was held back:"
 
 
-# For pasting
+# Markdown
 
 
 def format_report_markdown(run_state: RunState, report: Report) -> list[str]:
-    """The report as blocks of Markdown. What agents said is quoted and acts on nothing around it."""
+    """Return the report as blocks of Markdown. Text from agents is quoted, so it cannot change the rest."""
     blocks = [
         f"# Run {report.run}: {run_state}",
         f"{escape_inline(report.agent)} was asked:\n{quote_block(report.request)}",

@@ -1,4 +1,4 @@
-"""`podium resume`: go on with runs where they were left."""
+"""`podium resume`: resume runs that were interrupted or paused."""
 
 from __future__ import annotations
 
@@ -26,16 +26,23 @@ from ..workers.resume import format_resumed_workers, resume_workers
 
 @click.command("resume")
 @click.argument("run", required=False)
-@click.option("--park", "parks", is_flag=True, help="Without a terminal, keep what needs leave and pause the run.")
-@click.option("--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; shown and recorded.")
+@click.option(
+    "--park",
+    "parks",
+    is_flag=True,
+    help="Without a terminal, queue permission requests and pause the run instead of denying them.",
+)
+@click.option(
+    "--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; this is shown and recorded."
+)
 @permissions_option
 @no_input_option
 @output_options
 def resume_command(run: str | None, parks: bool, is_bare: bool, permission_mode: str | None, **output: bool) -> int:
-    """Go on with RUN where it was left; without RUN, with every run that was interrupted, the oldest first.
+    """Resume RUN where it stopped; without RUN, resume every interrupted run, oldest first.
 
-    What was done before is not done again: it is read from the timeline. A paused run goes on only
-    when it is named. Workers are gone on with in the background, by their commander.
+    Finished steps are read from the timeline and not repeated. A paused run is resumed only when
+    you name it. Workers are resumed in the background, by their commander.
     """
     shown = OutputOptions(**output)
     overrides: dict[str, Any] = {
@@ -62,7 +69,7 @@ def resume_command(run: str | None, parks: bool, is_bare: bool, permission_mode:
 
 
 def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: dict[str, Any]) -> RunEnding:
-    """What comes of going on with a run, in the settings of its repository and with what was typed."""
+    """Resume a run with the settings of its repository and the given options, and return how it ended."""
     with open_reader(settings.store) as reader:
         past = reader.read_entries(run)
     started = past[0].event
@@ -73,7 +80,7 @@ def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: di
 
 
 def list_resumable_runs(store: Path) -> list[str]:
-    """The runs that were interrupted, the oldest first; workers and those that wait to be begun among them."""
+    """Return the interrupted runs, oldest first, including workers and queued runs."""
     if not store.exists():
         return []
     with open_reader(store) as reader:
@@ -85,7 +92,7 @@ def list_resumable_runs(store: Path) -> list[str]:
 
 
 def _load_workers(store: Path, runs: list[str]) -> list[WorkerState]:
-    """Those of the runs that are workers'."""
+    """Return the states of those runs that belong to workers."""
     if not runs:
         return []
     with open_reader(store) as reader:
@@ -97,11 +104,11 @@ def _worker_id_fields(workers: list[WorkerState]) -> list[dict[str, str]]:
 
 
 def _resume_all_runs(settings: Settings, shown: OutputOptions, overrides: dict[str, Any]) -> int:
-    """Go on with all of them, one after the other; the exit code is that of the first without an answer."""
+    """Resume all runs one after the other; return the exit code of the first that has no answer."""
     resumable_runs = list_resumable_runs(settings.store)
     workers = _load_workers(settings.store, resumable_runs)
     own_runs = [run for run in resumable_runs if run not in {worker.run for worker in workers}]
-    # A commander may have taken some of them up meanwhile.
+    # A commander may have started some of them since.
     workers = [worker for worker in workers if worker.state in INACTIVE_STATUSES]
     if workers:
         resume_workers(settings, workers)
@@ -109,9 +116,7 @@ def _resume_all_runs(settings: Settings, shown: OutputOptions, overrides: dict[s
             print_to_stderr(format_resumed_workers(workers))
     if shown.is_verbose and (own_runs or not workers):
         print_to_stderr(
-            f"going on with {format_count(len(own_runs), 'run')}: {', '.join(own_runs)}"
-            if own_runs
-            else "nothing to resume"
+            f"resuming {format_count(len(own_runs), 'run')}: {', '.join(own_runs)}" if own_runs else "nothing to resume"
         )
     codes: list[int] = []
     results = []

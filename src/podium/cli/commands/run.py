@@ -1,4 +1,4 @@
-"""`podium run`: give a request to an agent and follow it to the answer."""
+"""`podium run`: send a request to an agent and follow the run."""
 
 from __future__ import annotations
 
@@ -25,26 +25,33 @@ from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.text import as_json, print_to_stderr
 
 RUNNABLE_MODES = tuple(mode for mode in MODES if mode != "collaborate")
-"""The modes that a team can work in; the other one is only read as yet."""
+"""The modes that a run can use. `collaborate` is accepted in agent files, but cannot be run yet."""
 
 
 @click.command("run")
 @click.argument("agent")
 @click.argument("request")
+@click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to work in.")
+@click.option("--model", help="Model for agents that do not name one, e.g. openai:gpt-5-mini.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse the whole flow without calling a model.")
+@click.option("--budget", type=BudgetParamType(), help="Limits for the run, e.g. usd=2,tokens=200000,seconds=600.")
 @click.option(
-    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository to work in."
+    "--mode", type=click.Choice(RUNNABLE_MODES), help="Mode of the agent's team, in place of the one in its file."
 )
-@click.option("--model", help="What agents think with that name no model of their own, such as openai:gpt-5-mini.")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse it: the whole flow, and no model is asked.")
-@click.option("--budget", type=BudgetParamType(), help="What the run may use, such as usd=2,tokens=200000,seconds=600.")
-@click.option("--mode", type=click.Choice(RUNNABLE_MODES), help="How the agent's team works, whatever its file says.")
-@click.option("--reflect", "reflects", is_flag=True, help="Work on it again until nothing is missing; also alone.")
-@click.option("--max", "most", type=click.IntRange(min=1), help="So many iterations at most, with --reflect.")
+@click.option("--reflect", "reflects", is_flag=True, help="Repeat until nothing is missing; works without a team, too.")
+@click.option("--max", "most", type=click.IntRange(min=1), help="Maximum number of iterations (with --reflect).")
 @permissions_option
-@click.option("--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; shown and recorded.")
-@click.option("--park", "parks", is_flag=True, help="Without a terminal, keep what needs leave and pause the run.")
 @click.option(
-    "--detach", "is_detached", is_flag=True, help="Work on it in the background, and return at once with its id."
+    "--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; this is shown and recorded."
+)
+@click.option(
+    "--park",
+    "parks",
+    is_flag=True,
+    help="Without a terminal, queue permission requests and pause the run instead of denying them.",
+)
+@click.option(
+    "--detach", "is_detached", is_flag=True, help="Run in the background: print the run id and return at once."
 )
 @no_input_option
 @output_options
@@ -64,11 +71,11 @@ def run_command(
     is_detached: bool,
     **output: bool,
 ) -> int:
-    """Give REQUEST to AGENT and follow the run until it ends. A REQUEST of - is read from standard input.
+    """Send REQUEST to AGENT and follow the run until it ends. A REQUEST of - is read from standard input.
 
     The answer goes to standard output, everything else to standard error. Ctrl-C interrupts the
-    run, which can be resumed; a second Ctrl-C leaves at once. What agents may not do by themselves
-    is asked here; without a terminal it is refused.
+    run, which can be resumed; a second Ctrl-C exits at once. Permission requests are asked on the
+    terminal; without a terminal they are denied.
     """
     shown = OutputOptions(**output)
     text = read_text_argument(request)
@@ -90,7 +97,9 @@ def run_command(
     }
     if is_detached:
         if is_bare or is_dry:
-            raise click.UsageError("--detach works in the background and in the sandbox; it goes with neither of these")
+            raise click.UsageError(
+                "--detach cannot be combined with --no-sandbox or --dry-run; it runs in the background, in the sandbox"
+            )
         return start_detached_run(settings, place, agent, text, run_options, is_json=shown.is_json)
     ending = work_on_run(settings, lambda app: app.start(agent, text, **run_options), shown.make_view)
     code = shown.print_ending(ending)
@@ -100,32 +109,32 @@ def run_command(
         usage = ending.result.usage
         print_to_stderr(
             f"dry run: {format_count(usage.calls, 'model call')} and about {format_count(usage.tokens, 'token')}, "
-            "an estimate at four characters a token from rehearsed replies; no model was asked"
+            "estimated from rehearsed replies at four characters per token; no model was called"
         )
     return code
 
 
 def require_compatible_options(mode: Mode | None, *, reflects: bool, most: int | None) -> None:
-    """Refuse options that contradict each other."""
+    """Raise UsageError if options contradict each other."""
     if reflects and mode not in (None, "reflect"):
-        raise click.UsageError(f"--reflect is the mode reflect; it goes with no --mode {mode}")
+        raise click.UsageError(f"--reflect means --mode reflect; it cannot be combined with --mode {mode}")
     if most is not None and mode not in (None, "reflect"):
-        raise click.UsageError(f"--max goes with --reflect, and not with --mode {mode}, which has no iterations")
+        raise click.UsageError(f"--max needs --reflect; --mode {mode} has no iterations")
 
 
 def start_detached_run(
     settings: Settings, place: Path, agent: str, request: str, run_options: RunOptions, *, is_json: bool
 ) -> int:
-    """Leave a run to the commander, and say which it is."""
+    """Queue a run for the commander and print its id."""
     run = anyio.run(_enqueue_run, settings, place, agent, request, run_options)
     click.echo(as_json({"schema": SCHEMA, "id": run}) if is_json else run)
-    print_to_stderr(f"it works in the background; podium show {run} tells how it stands, podium approvals what it asks")
+    print_to_stderr(f"running in the background; podium show {run} shows its state, podium approvals its requests")
     return exit_codes.GOAL_MET
 
 
 async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str, run_options: RunOptions) -> str:
-    """Write a run down for a commander, which works on it in the repository itself; its id."""
-    from ...app import App  # here, because the help needs none of it
+    """Queue a run, which the commander executes in the repository itself, and return its id."""
+    from ...app import App  # here, because the help does not need it
     from ...values.worker_task import WorkerTask
     from ...workers.delegate import enqueue_worker_run, start_commander
     from ...workers.provider_keys import announce_keys

@@ -1,4 +1,4 @@
-"""`podium send`: say something to an agent of a run."""
+"""`podium send`: send a message to an agent of a run."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from ..terminal.text import print_to_stderr
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="An image or a text file that goes with it; may be given several times.",
+    help="Image or text file to send along; may be repeated.",
 )
 def send_command(run: str, text: str, paths: tuple[Path, ...]) -> None:
-    """Say TEXT to an agent of RUN, the first one by default; it hears it when its next turn begins.
+    """Send TEXT to an agent of RUN (default: the first one), which receives it at the start of its next turn.
 
     A TEXT of - is read from standard input. RUN may also be the branch or name of a worker in this repository.
     """
@@ -47,13 +47,13 @@ def send_command(run: str, text: str, paths: tuple[Path, ...]) -> None:
     )
     post_to_mailbox(store, summary.id, message, files=files)
     if derive_run_state(summary) == "running":
-        print_to_stderr(f"{to} hears it when its next turn begins")
+        print_to_stderr(f"{to} receives it at the start of its next turn")
     else:
-        print_to_stderr(f"nobody works on run {summary.id} now: the message waits until podium resume {summary.id}")
+        print_to_stderr(f"run {summary.id} is not running; the message waits until podium resume {summary.id}")
 
 
 def find_run_and_agent(store: Path, reader: StoreReader, recipient: str) -> tuple[str, str]:
-    """The run that is named, and the agent in it; empty for the first one. A branch may have slashes of its own."""
+    """Return the run id and the agent name, empty for the first agent. Branch names may contain slashes."""
     branch, _, last = recipient.rpartition("/")
     if id := find_worker_run(store, recipient):
         return id, ""
@@ -64,14 +64,16 @@ def find_run_and_agent(store: Path, reader: StoreReader, recipient: str) -> tupl
 
 
 def resolve_recipient(summary: RunSummary, agent: str) -> str:
-    """The agent that is meant; raises Mistake where it cannot hear."""
+    """Return the agent to send to. Raise Mistake if the run has ended or has no such agent."""
     if is_over(summary):
-        raise Mistake(f"run {summary.id} has ended ({derive_run_state(summary)}), and nobody there hears any more")
+        raise Mistake(
+            f"run {summary.id} has ended ({derive_run_state(summary)}), so its agents receive no more messages"
+        )
     started = summary.first.event
     assert isinstance(started, RunStarted)
     names = collect_agent_names(started.agents)
     if not agent or agent in names:
         return agent or started.agent
     close = get_close_matches(agent, names, n=1)
-    there_are = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
+    there_are = f"did you mean {close[0]}?" if close else f"available: {', '.join(names)}"
     raise Mistake(f"run {summary.id} has no agent {agent!r}; {there_are}")

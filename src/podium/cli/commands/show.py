@@ -1,4 +1,4 @@
-"""`podium show`: one run, its tree of agents and its answer."""
+"""`podium show`: show one run, its tree of agents and its answer."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ COLOURS: dict[Style, dict[str, Any]] = {
 
 @click.command("show")
 @click.argument("run")
-@click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
+@click.option("--json", "is_json", is_flag=True, help="Print the run as JSON.")
 def show_command(run: str, is_json: bool) -> None:
-    """Show RUN: how it began, who did what for how much, and the answer, or what there is of one."""
+    """Show RUN: how it started, what each agent did and used, and the answer or the partial results."""
     with open_reader(Settings.load().store) as reader:
         id = reader.find_run(run)
         summary = reader.read_summary(id)
@@ -56,7 +56,7 @@ def show_command(run: str, is_json: bool) -> None:
 
 
 def format_run(run_state: RunState, run_view: RunView) -> list[str]:
-    """The run in lines: its head, its tree, and the answer."""
+    """Return the lines for a run: header, tree and answer."""
     most = max(shutil.get_terminal_size().columns, NARROWEST)
     is_live = run_state == "running"
     now = time.time() if is_live else run_view.at
@@ -73,7 +73,7 @@ def format_run(run_state: RunState, run_view: RunView) -> list[str]:
 
 
 def format_run_header(run_state: RunState, run_view: RunView, *, now: float, most: int) -> list[str]:
-    """What a run is and what it took, a line each."""
+    """Return the header of a run, a line for each fact."""
     started = run_view.started
     assert started is not None
     began = datetime.fromtimestamp(run_view.started_at).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
@@ -93,24 +93,24 @@ def format_run_header(run_state: RunState, run_view: RunView, *, now: float, mos
 
 
 def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
-    """The answer; without one, what there is and what can be done."""
+    """Return the answer, or else the partial results and the next command."""
     if run_view.ended is not None and run_view.ended.outcome == "succeeded":
         return [escape_for_terminal(run_view.build_result().text)]
     so_far = format_parts(run_view.ended.parts if run_view.ended else run_view.collect_parts())
     match run_state:
         case "running":
-            return [f"It is being worked on. podium logs {run_view.run} -f follows it."]
+            return [f"The run is running. Follow it with: podium logs {run_view.run} -f"]
         case "queued" | "paused" | "resumable":
             return [
                 *map(escape_for_terminal, so_far),
-                f"It has not ended. podium resume {run_view.run} goes on with it.",
+                f"The run has not ended. Resume it with: podium resume {run_view.run}",
             ]
     error = run_view.build_result().error
     return [*map(escape_for_terminal, so_far), *([f"error: {escape_for_terminal(error)}"] if error else [])]
 
 
 def run_fields(run_state: RunState, run_view: RunView) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the run as JSON fields."""
     started = run_view.started
     assert started is not None
     return {
@@ -131,7 +131,7 @@ def run_fields(run_state: RunState, run_view: RunView) -> dict[str, Any]:
 
 
 def operation_fields(node: OperationNode) -> dict[str, Any]:
-    """An operation and all below it; its usage is theirs together."""
+    """Return the fields of an operation and all below it. Its usage includes theirs."""
     return {
         "path": node.path,
         "agent": node.agent,
@@ -148,5 +148,5 @@ def operation_fields(node: OperationNode) -> dict[str, Any]:
 
 
 def colour_row(row: Row) -> str:
-    """A row of the tree with its styles as a terminal takes them."""
+    """Return a row of the tree with its styles as terminal escape codes."""
     return "".join(click.style(words, **COLOURS.get(style, {})) for words, style in row)

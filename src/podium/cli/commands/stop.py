@@ -1,4 +1,4 @@
-"""`podium stop`: end a run now, with what there is."""
+"""`podium stop`: stop a run and keep its partial results."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from ..terminal.text import print_to_stderr
 @click.command("stop")
 @click.argument("run")
 def stop_command(run: str) -> None:
-    """End RUN with what there is, whoever works on it, and wait until it has ended.
+    """Stop RUN with its partial results, whichever process works on it, and wait until it has ended.
 
-    A stopped run cannot be resumed. To go on later, pause it, or interrupt it with Ctrl-C.
+    A stopped run cannot be resumed. To continue later, use podium pause, or interrupt the run with Ctrl-C.
     RUN may also be the branch or name of a worker in this repository.
     """
     settings = Settings.load()
     id = find_run_id(settings.store, run)
     ended = anyio.run(stop_run_and_wait, settings, id)
-    print_to_stderr(f"run {id} has ended ({ended.outcome}); podium show {id} shows what there is")
+    print_to_stderr(f"run {id} has ended ({ended.outcome}); podium show {id} shows its results")
 
 
 async def stop_run_and_wait(settings: Settings, run: str) -> RunEnded:
-    """How the run ended, once it has."""
+    """Stop a run, wait until it has ended and return the last event."""
     async with App(settings) as app:
         await app.stop(run)
-        print_to_stderr(f"run {run} is asked to stop")
-        # Its process may die before it hears of it; then nobody is left to end the run but this one.
+        print_to_stderr(f"stopping run {run}")
+        # The run's process may exit before it handles the request; then this process ends the run.
         while not isinstance(last := await wait_for_end_or_pause(settings.store, run), RunEnded):
             with suppress(RunOver):
                 await app.stop(run)

@@ -1,6 +1,6 @@
-"""`podium team`: look at one team, keep it, change it, take it along, or delete it.
+"""`podium team`: show, save, change, export or delete a team.
 
-Each of these lives in a module of its own, which is imported when it is called.
+Each subcommand has its own module, which is imported when it is called.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NAMES = ("show", "save", "set", "export", "delete")
 
 
 class TeamCommandGroup(click.Group):
-    """The commands for one team."""
+    """The subcommands of `podium team`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(NAMES)
@@ -27,4 +27,4 @@ class TeamCommandGroup(click.Group):
 
 @click.group("team", cls=TeamCommandGroup)
 def team_command() -> None:
-    """Show, save, change, export or delete a team. podium teams lists them."""
+    """Show, save, change, export or delete a team. podium teams lists all teams."""

@@ -1,4 +1,4 @@
-"""`podium teams`: which teams there are, and where each comes from."""
+"""`podium teams`: list the available teams and their sources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECTIONS: tuple[tuple[Source, str], ...] = (
 @repo_option
 @json_option
 def teams_command(repo: Path | None, is_json: bool) -> None:
-    """List all teams and routers: the repository's, those that ship with Podium, and your own."""
+    """List all teams and routers: those of the repository, the built-in ones and your own."""
     context = load_team_context(repo)
     rows = list(list_teams(context.roster))
     if is_json:
@@ -41,7 +41,7 @@ def teams_command(repo: Path | None, is_json: bool) -> None:
 
 
 def list_teams(roster: Roster) -> Iterator[dict[str, Any]]:
-    """Every team, those that are hidden last."""
+    """Yield the fields of every team, shadowed teams last."""
     yield from (team_summary_fields(agent, agent.name) for agent in roster.agents.values() if is_team(agent))
     yield from (
         team_summary_fields(agent, format_shadowed_name(roster, agent), True)
@@ -51,7 +51,7 @@ def list_teams(roster: Roster) -> Iterator[dict[str, Any]]:
 
 
 def team_summary_fields(agent: Agent, name: str, is_hidden: bool = False) -> dict[str, Any]:
-    """What a listing tells about a team."""
+    """Return the fields of a team in the JSON list."""
     members = [one.name or one.agent for one in agent.team.members] if agent.team else list(agent.destinations)
     return {
         "name": name,
@@ -66,7 +66,7 @@ def team_summary_fields(agent: Agent, name: str, is_hidden: bool = False) -> dic
 
 
 def format_teams(rows: list[dict[str, Any]], *, most: int) -> Iterator[str]:
-    """The teams in their sections; descriptions are cut to what the terminal leaves of them."""
+    """Yield the teams in sections, with descriptions truncated to fit `most` columns."""
     for source, title in SECTIONS:
         yield title
         cells = [

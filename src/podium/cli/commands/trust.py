@@ -1,7 +1,7 @@
-"""`podium trust`: what a repository would start or change here, and which of it the person trusts.
+"""`podium trust`: show what a repository would start or change, and record what the person trusts.
 
-Whatever is asked about is shown in full, and as JSON in ASCII, so that nothing in it acts on the
-terminal or passes for a line of ours. What is trusted is what was shown, and not what the files say later.
+Each item is shown in full, as ASCII JSON, so that it cannot control the terminal or imitate our own
+output. Trust covers what was shown, not what the files contain later.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ from ..terminal.request_prompt import TerminalKeyboard
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 MEANINGS = {
-    SERVER: "a server of tools, started or called for the agents that have its tools",
-    "engines.": "a program that is started to think in place of a model",
+    SERVER: "a server of tools, started or called for agents that use its tools",
+    "engines.": "a program that is started in place of a model",
     "checks.": "a command that agents may run as a check",
-    "worktrees.folder": "where the checkouts of workers are made, and so where on this machine things are written",
-    "worktrees.quota": "how much disk the worktrees of all workers may take, before no more are made",
-    "worktrees.": "a command that is run in the checkouts of workers, when they are made or before they go",
-    "providers.": "where a provider of models is said to be: it gets what agents ask, and your key",
-    "mcp__": "a tool of a server, which describes it otherwise than when it was trusted",
+    "worktrees.folder": "the folder for the checkouts of workers, so where on this machine files are written",
+    "worktrees.quota": "the disk space that the worktrees of all workers may use before no more are created",
+    "worktrees.": "a command that runs in the checkouts of workers, after they are created or before they are removed",
+    "providers.": "the address of a model provider, which receives the prompts of agents and your key",
+    "mcp__": "a tool that its server now describes differently than when it was trusted",
 }
-"""What trusting a thing means, by the beginning of its key."""
+"""What trusting an item means, by the prefix of its key."""
 
 
 @click.command("trust")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--list", "is_list", is_flag=True, help="Only show what there is.")
-@click.option("--all", "is_all", is_flag=True, help="Trust everything that is listed, without being asked.")
-@click.option("--revoke", "revoked", metavar="NAME", multiple=True, help="Trust this no longer; may be repeated.")
+@click.option("--list", "is_list", is_flag=True, help="Only list the items; change nothing.")
+@click.option("--all", "is_all", is_flag=True, help="Trust every listed item without asking.")
+@click.option("--revoke", "revoked", metavar="NAME", multiple=True, help="Stop trusting NAME; may be repeated.")
 @repo_option
 @json_option
 def trust_command(
     names: tuple[str, ...], is_list: bool, is_all: bool, revoked: tuple[str, ...], repo: Path | None, is_json: bool
 ) -> None:
-    """Show what this repository would start or change, and ask for each thing whether you trust it.
+    """Show what this repository would start or change, and ask for each item whether you trust it.
 
-    With NAME (such as mcpServers.files, or only files) or --all, that is trusted without a question.
-    Trust holds in this repository and for exactly what was shown; whatever changes is asked about anew.
+    With NAME (e.g. mcpServers.files, or just files) or --all, items are trusted without asking.
+    Trust applies to this repository and to exactly what was shown; an item that changes must be trusted again.
     """
     if is_list and (is_all or names or revoked):
-        raise click.UsageError("--list changes nothing, and goes with no name, --all or --revoke")
+        raise click.UsageError("--list only shows the items; it cannot be combined with a name, --all or --revoke")
     home = find_home_folder()
     place = (repo or find_repo(Path.cwd(), home=home)).absolute()
     trust = Trust.load(home)
@@ -90,18 +90,17 @@ def trust_command(
 
 
 def trust_and_report(item: TrustItem, trust: Trust) -> None:
-    """Trust an item, and say so on standard error."""
+    """Trust an item and report it on standard error."""
     trust_item(item, trust)
     print_to_stderr(f"trusted: {_escape_line_breaks(item.key)}")
 
 
 def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
-    """Ask the person at the terminal about each thing that is not decided yet."""
+    """Ask the person at the terminal about each undecided item. Raise Mistake if there is no terminal."""
     if not is_attended():
         raise Mistake(
-            f"{format_count(len(overview.open_items), 'thing')} would have to be asked about, and "
-            "there is no terminal; "
-            "name them, or use --all, or only look with --list"
+            f"{format_count(len(overview.open_items), 'item')} to decide, and there is no terminal to ask on; "
+            "name the items to trust, use --all, or show them with --list"
         )
 
     async def prompt_for_each() -> None:
@@ -117,7 +116,7 @@ def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
                     ]
                 )
             )
-            print_to_stderr("[y] trust it  [n] not now  [q] leave")
+            print_to_stderr("[y] trust it  [n] not now  [q] quit")
             while (key := (await keyboard.read_key()).lower()) not in ("y", "n", "q"):
                 pass
             if key == "q":
@@ -129,33 +128,33 @@ def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
 
 
 def format_overview(overview: TrustOverview) -> Iterator[str]:
-    """Everything there is, for people."""
+    """Yield the lines for all items."""
     for item in overview.items:
         yield from format_item(item)
     if overview.ignored:
-        yield f"ignored whatever you trust: {', '.join(overview.ignored)}"
+        yield f"never applied, even if trusted: {', '.join(overview.ignored)}"
 
 
 def format_state_counts(overview: TrustOverview) -> str:
-    """How much there is, in one line."""
+    """Return the number of items in each state, as one line."""
     words = [(sum(item.state == state for item in overview.items), state) for state in ("trusted", "changed", "new")]
     states = ", ".join(f"{number} {state}" for number, state in words if number)
     return f"{_escape_line_breaks(str(overview.repo))}: {states or 'nothing to trust'}"
 
 
 def format_item(item: TrustItem) -> Iterator[str]:
-    """One thing in full, with what it was where it changed."""
+    """Yield the lines for one item in full, with its old content if it changed."""
     yield f"{item.state}: {_escape_line_breaks(item.key)}{f' ({item.where})' if item.where else ''}"
     yield f"  {next(words for beginning, words in MEANINGS.items() if item.key.startswith(beginning))}"
     if item.state == "changed":
         yield "  it was:"
-        yield from (f"    {line}" for line in (_format_content(item, item.was) if item.was else ["not kept"]))
+        yield from (f"    {line}" for line in (_format_content(item, item.was) if item.was else ["not recorded"]))
         yield "  it is now:"
     yield from (f"    {line}" for line in _format_content(item, item.content))
 
 
 def _format_content(item: TrustItem, content: str) -> list[str]:
-    """JSON in lines that nothing in it can break."""
+    """Return JSON content as lines in which line breaks are escaped."""
     value = _parse_content(item, content)
     if not isinstance(value, dict):
         return [json.dumps(value)]

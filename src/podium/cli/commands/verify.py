@@ -1,4 +1,4 @@
-"""`podium verify`: whether a run's timeline is what was once written."""
+"""`podium verify`: check that the timeline of a run has not been altered."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..terminal.text import as_json, escape_for_terminal
 
 @click.command("verify")
 @click.argument("run")
-@click.option("--json", "is_json", is_flag=True, help="Print the finding as JSON.")
+@click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
 def verify_command(run: str, is_json: bool) -> int:
-    """Check that no entry of RUN was changed, removed, inserted or moved; the exit code is 8 when one was.
+    """Check that no entry of RUN was changed, removed, inserted or moved. The exit code is 8 if one was.
 
-    Entries missing at the very end leave no gap: the last hash, which is printed, tells.
+    Entries removed from the end leave no gap. To detect that, compare the last hash, which is printed.
     """
     with open_reader(Settings.load().store) as reader:
         id = reader.find_run(run)
@@ -29,7 +29,7 @@ def verify_command(run: str, is_json: bool) -> int:
         fields = {"schema": SCHEMA, "run": id, "entries": len(rows), "whole": chain_break is None, "break": chain_break}
         click.echo(as_json({**fields, "hash": last}))
     elif chain_break is None:
-        click.echo(f"run {id} is whole: {len(rows):,} entries, the last with the hash {last[:16]}")
+        click.echo(f"run {id} is intact: {len(rows):,} entries, last hash {last[:16]}")
     else:
-        click.echo(f"run {id} is not what was written: {escape_for_terminal(chain_break)}")
+        click.echo(f"run {id} has been altered or damaged: {escape_for_terminal(chain_break)}")
     return exit_codes.GOAL_MET if chain_break is None else exit_codes.INTEGRITY

@@ -1,6 +1,6 @@
-"""`podium workers`: who works on what in a repository, and how each stands.
+"""`podium workers`: list the workers of a repository and their states.
 
-What else can be done with workers lives in a module of its own each, which is imported when it is called.
+Each subcommand has its own module, which is imported when it is called.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ NAMES = ("status", "wait", "cancel", "logs", "output", "diff", "merge", "cleanup
 MOST_OVER = 20
 NARROWEST_TASK = 12
 OPTIONAL_COLUMNS = ("TOKENS", "TOOL", "COST", "LINES", "WAITS")
-"""What a narrow terminal can do without, from the first on."""
+"""Columns that are dropped on a narrow terminal, in this order."""
 
 
 class WorkersCommandGroup(click.Group):
-    """What can be done with workers."""
+    """The subcommands of `podium workers`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(NAMES)
@@ -42,7 +42,7 @@ class WorkersCommandGroup(click.Group):
         if cmd_name not in NAMES:
             return None
         if cmd_name == "merge":
-            from .merge import merge_command  # here, because it is imported only when it is called
+            from .merge import merge_command  # here, because a command is imported only when it is called
 
             return merge_command
         module = import_module(f"podium.cli.workers.{cmd_name}")
@@ -51,19 +51,21 @@ class WorkersCommandGroup(click.Group):
 
 
 @click.group("workers", cls=WorkersCommandGroup, invoke_without_command=True)
-@click.option("--all", "is_all", is_flag=True, help=f"Of all repositories, and more than {MOST_OVER} that are over.")
+@click.option(
+    "--all", "is_all", is_flag=True, help=f"Include all repositories, and more than {MOST_OVER} finished workers."
+)
 @repo_option
 @json_option
 @click.pass_context
 def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json: bool) -> None:
-    """List the workers of this repository: what each is doing, with what, what it brought and cost.
+    """List the workers of this repository with their state, current tool, changed lines and cost.
 
-    BRANCH, wherever it is asked for, may also be the beginning of the id of a worker's run.
+    In the subcommands, BRANCH may also be a prefix of the run id of a worker.
     """
     ctx.obj = context = RepoContext(repo)
     if ctx.invoked_subcommand is not None:
         if is_json or is_all:
-            raise click.UsageError(f"{'--json' if is_json else '--all'} does not go before {ctx.invoked_subcommand}")
+            raise click.UsageError(f"{'--json' if is_json else '--all'} cannot come before {ctx.invoked_subcommand}")
         return
     workers = (
         load_worker_states(context.store, (row.run for row in WorkerIndex(context.store).list_all()))
@@ -83,18 +85,18 @@ def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json
             escape_for_terminal(format_workers_table(listed, statuses, now=time.time(), most=most, with_place=is_all))
         )
         if missing := len(workers) - len(listed):
-            print_to_stderr(f"left out: {missing} older that are over; podium workers --all lists them")
+            print_to_stderr(f"not shown: {missing} older finished; podium workers --all lists them")
 
 
 def filter_recent_workers(workers: list[WorkerState]) -> list[WorkerState]:
-    """Those that are not over, and the last of those that are."""
+    """Return the unfinished workers and the most recent finished ones."""
     over = [worker.run for worker in workers if worker.is_over]
     old = set(over[: -MOST_OVER or None]) if len(over) > MOST_OVER else set()
     return [worker for worker in workers if worker.run not in old]
 
 
 def format_worker_branch(worker_task: WorkerTask) -> str:
-    """The branch of a worker; what it is instead of on one, where it is on none."""
+    """Return the branch of a worker, or its name and kind if it has no branch."""
     if worker_task.has_checkout:
         return worker_task.branch
     return f"{worker_task.name} {'(here)' if worker_task.is_here else '(reader)'}".lstrip()
@@ -108,7 +110,7 @@ def format_workers_table(
     most: int,
     with_place: bool = False,
 ) -> str:
-    """Workers in columns; the task takes what the others leave of the width, and where that is too little some go."""
+    """Return a table of workers. The task takes the remaining width; on a narrow terminal columns are dropped."""
     rows = [["WORKER", "BRANCH", "STATE", "TOOL", "LINES", "TOKENS", "COST", "WAITS", "TASK"]]
     for worker in workers:
         where = f"{format_path(Path(worker.errand.root))}: " if with_place else ""

@@ -1,4 +1,4 @@
-"""`podium worktrees`: the checkouts of a repository, those of workers and others, and putting them away."""
+"""`podium worktrees`: list, clean up and remove the worktrees of a repository."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from ...workspace.worktrees.worktree import Worktrees
 from ..terminal.options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, drop_columns, escape_for_terminal, format_age, print_to_stderr
 
-NO_WORKTREES = "no worktrees but the repository's own"
-QUOTA_REACHED = "no more are made; podium worktrees cleanup makes room, and a higher quota would do as well"
+NO_WORKTREES = "no worktrees besides the repository itself"
+QUOTA_REACHED = "no more are created; free space with podium worktrees cleanup, or raise the quota"
 OPTIONAL_COLUMNS = ("MADE", "SIZE", "BEHIND")
-"""What a narrow terminal can do without, from the first on."""
+"""Columns that are dropped on a narrow terminal, in this order."""
 
-force_option = click.option("--force", is_flag=True, help="Also what has work in it, which is saved first.")
+force_option = click.option(
+    "--force", is_flag=True, help="Also remove worktrees with unmerged or uncommitted work; it is saved first."
+)
 
 
 @click.group("worktrees", invoke_without_command=True)
@@ -36,11 +38,11 @@ force_option = click.option("--force", is_flag=True, help="Also what has work in
 @json_option
 @click.pass_context
 def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
-    """List the worktrees of a repository and how they stand, or put away what is not needed any more."""
+    """List the worktrees of a repository and their states, or remove those that are no longer needed."""
     ctx.obj = worktrees = open_worktrees(Repository.at(repo or Path.cwd()))
     if ctx.invoked_subcommand is not None:
         if is_json:
-            raise click.UsageError(f"--json goes after {ctx.invoked_subcommand}")
+            raise click.UsageError(f"--json must come after {ctx.invoked_subcommand}")
         return
     summaries, disk_usage = anyio.run(_load_worktrees, worktrees)
     if is_json:
@@ -60,17 +62,17 @@ def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> N
 
 
 async def _load_worktrees(worktrees: Worktrees) -> tuple[list[WorktreeSummary], WorktreeDiskUsage]:
-    """The worktrees of the repository, and then what those of the whole store take."""
+    """Return the worktrees of the repository, and the disk usage of all worktrees in the store."""
     return await list_worktrees(worktrees), await read_disk_usage(worktrees.ledger, worktrees.quota)
 
 
 @worktrees_command.command("cleanup")
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed, and why.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed, and why.")
 @force_option
 @json_option
 @click.pass_obj
 def worktrees_cleanup_command(worktrees: Worktrees, dry_run: bool, force: bool, is_json: bool) -> None:
-    """Remove the worktrees of workers that are not needed any more, and say of each what became of it."""
+    """Remove the worktrees of workers that are no longer needed, and print what was done with each."""
 
     async def run_cleanup() -> list[CleanupResult]:
         return await clean_up_worktrees(
@@ -93,7 +95,7 @@ def worktrees_cleanup_command(worktrees: Worktrees, dry_run: bool, force: bool, 
 @force_option
 @click.pass_obj
 def worktrees_remove_command(worktrees: Worktrees, branch: str, force: bool) -> None:
-    """Remove the worktree of BRANCH; the branch stays."""
+    """Remove the worktree of BRANCH; the branch is kept."""
 
     async def remove_worktree() -> str:
         rows = [
@@ -102,14 +104,14 @@ def worktrees_remove_command(worktrees: Worktrees, branch: str, force: bool) -> 
             if one.branch == branch
         ]
         if rows and rows[0].run in list_unfinished_runs(worktrees.ledger.store):
-            raise Mistake(f"a worker is at work on {branch}; podium workers cancel {branch} ends it first")
+            raise Mistake(f"a worker is still using {branch}; cancel it first with: podium workers cancel {branch}")
         return str(await worktrees.remove(branch, force=force))
 
     click.echo(escape_for_terminal(anyio.run(remove_worktree)))
 
 
 def list_unfinished_runs(store: Path) -> set[str]:
-    """The runs that are at work, or may go on."""
+    """Return the runs that have not ended."""
     if not store.exists():
         return set()
     with open_reader(store) as reader:
@@ -117,7 +119,7 @@ def list_unfinished_runs(store: Path) -> set[str]:
 
 
 def worktree_fields(one: WorktreeSummary) -> dict[str, Any]:
-    """A worktree as a list tells of it."""
+    """Return the fields of a worktree in the JSON list."""
     status = one.status
     values: dict[str, Any] = {
         "branch": one.branch,
@@ -140,7 +142,7 @@ def worktree_fields(one: WorktreeSummary) -> dict[str, Any]:
 
 
 def format_worktrees_table(summaries: list[WorktreeSummary], *, now: float, most: int) -> str:
-    """Worktrees in columns; on a narrow terminal some go, and the folder stays whole."""
+    """Return a table of worktrees. On a narrow terminal columns are dropped; the folder is never truncated."""
     rows = [["BRANCH", "STATE", "AHEAD", "BEHIND", "LINES", "OPEN", "SIZE", "MADE", "FOLDER"]]
     for one in summaries:
         status = one.status

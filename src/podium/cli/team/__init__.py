@@ -1,1 +1,1 @@
-"""The commands of `podium team`."""
+"""The subcommands of `podium team`, one module each."""

@@ -1,4 +1,4 @@
-"""`podium team delete`: take a squad's folder or a preset away, after asking."""
+"""`podium team delete`: delete the folder of a squad, or a preset, after confirmation."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .team_lookup import TeamContext, confirm_action, load_team_context
 
 @click.command("delete")
 @click.argument("name")
-@click.option("--yes", "is_agreed", is_flag=True, help="Delete it without being asked.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation.")
 @repo_option
 def team_delete_command(name: str, is_agreed: bool, repo: Path | None) -> None:
     """Delete the team NAME: the repository's .squad or .ai-team, or a team of your own.
 
-    Teams of agent files are deleted with these files. user:NAME means your own where the
-    repository has one of that name, too.
+    To delete a team that is defined by agent files, delete those files. If the repository has a team of
+    the same name, user:NAME means your own.
     """
     context = load_team_context(repo)
     found = find_team(name, context.roster, repo=context.repo, home=context.home)
@@ -33,20 +33,20 @@ def team_delete_command(name: str, is_agreed: bool, repo: Path | None) -> None:
     delete_team(found, repo=context.repo, home=context.home)
     print_to_stderr(f"deleted: {describe_team_location(found, context)}")
     if found.kind == "squad" and (copy := presets.load_presets(context.home).get(found.name)) is not None:
-        print_to_stderr(f"your own copy stays: podium team delete {copy.name!r} deletes that, too")
+        print_to_stderr(f"your own copy is kept; podium team delete {copy.name!r} deletes it, too")
 
 
 def describe_team(found: TeamDefinition, context: TeamContext) -> str:
-    """What would be gone."""
+    """Return a description of the team for the confirmation prompt."""
     if found.squad is None or found.squad.source is None:
-        return f"the team {found.name} of your own"
+        return f"your own team {found.name}"
     files = sum(len(names) for _, _, names in os.walk(found.squad.source))
     where = format_path(found.squad.source, repo=context.repo)
-    return f"the team {found.name}, which is the folder {where} with {format_count(files, 'file')}, in {context.repo}"
+    return f"the team {found.name}: the folder {where} with {format_count(files, 'file')} in {context.repo}"
 
 
 def describe_team_location(found: TeamDefinition, context: TeamContext) -> str:
-    """What is gone."""
+    """Return where the team was stored."""
     if found.squad is None or found.squad.source is None:
         return f"{found.name} in {format_path(context.home / presets.PRESETS_FILE)}"
     return f"{format_path(found.squad.source, repo=context.repo)} in {context.repo}"

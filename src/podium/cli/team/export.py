@@ -1,4 +1,4 @@
-"""`podium team export`: one team as a file that can be taken along."""
+"""`podium team export`: write a team to a portable file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .team_lookup import load_team_context
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @repo_option
 def team_export_command(name: str, file: Path | None, repo: Path | None) -> None:
-    """Print the team NAME as JSON with all that it needs, or write it to FILE.
+    """Print the team NAME as JSON with everything that it needs, or write it to a new FILE.
 
-    podium team save NAME --from FILE takes it in again, here or elsewhere.
+    Import it on any machine with: podium team save NAME --from FILE.
     """
     context = load_team_context(repo)
     text = format_portable_preset(find_team(name, context.roster, repo=context.repo, home=context.home).as_preset())
@@ -33,12 +33,12 @@ def team_export_command(name: str, file: Path | None, repo: Path | None) -> None
         with file.open("x", encoding="utf-8") as stream:
             stream.write(f"{text}\n")
     except FileExistsError as error:
-        raise Mistake(f"{file} is there already, and is not overwritten; name another file") from error
+        raise Mistake(f"{file} already exists and was not overwritten; name another file") from error
     except OSError as error:
         raise Mistake(f"{file} cannot be written: {error.strerror or error}") from error
     print_to_stderr(f"exported: {file}")
 
 
 def format_portable_preset(preset: Preset) -> str:
-    """A preset without what holds on this machine only."""
+    """Return a preset as JSON, without what applies only to this machine."""
     return as_json(msgspec.structs.replace(preset, source=""))

@@ -1,4 +1,4 @@
-"""`podium team save`: keep a team as the repository's squad, and a copy as one's own."""
+"""`podium team save`: save a team as the squad of the repository, and a copy as a preset."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .team_lookup import confirm_action, load_team_context
 
 @click.command("save")
 @click.argument("name")
-@click.option("--from", "file", metavar="FILE", help="Save the team in FILE, as podium team export wrote it.")
-@click.option("--mine", "is_mine", is_flag=True, help="Keep it as your own, and write nothing in the repository.")
-@click.option("--yes", "is_agreed", is_flag=True, help="Replace another squad of the repository without being asked.")
+@click.option("--from", "file", metavar="FILE", help="Read the team from FILE, which podium team export wrote.")
+@click.option("--mine", "is_mine", is_flag=True, help="Save only your own copy; write nothing to the repository.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Replace another squad of the repository without asking.")
 @repo_option
 def team_save_command(name: str, file: str | None, is_mine: bool, is_agreed: bool, repo: Path | None) -> None:
-    """Write the team NAME as .squad in the repository, and keep a copy of your own.
+    """Save the team NAME as .squad in the repository, and a copy as your own.
 
-    A FILE of - is read from standard input. What else is in .squad stays; a member that is no longer
-    in the team moves to agents/_alumni.
+    A FILE of - is read from standard input. Other files in .squad are kept. A member that is no
+    longer in the team moves to agents/_alumni.
     """
     context = load_team_context(repo)
     team: Team | None = None
@@ -43,30 +43,28 @@ def team_save_command(name: str, file: str | None, is_mine: bool, is_agreed: boo
     if folder is not None:
         print_to_stderr(f"saved: {format_path(folder, repo=context.repo)} in {format_path(context.repo)}")
         if team is None and (unsaved := list_preset_only_settings(preset)):
-            print_to_stderr(
-                f"note: a squad's folder has no place for {join_words(unsaved)}; your own copy has all of it"
-            )
+            print_to_stderr(f"note: a squad folder cannot store {join_words(unsaved)}; your own copy has everything")
     print_to_stderr(f"saved: {preset.name} in {format_path(context.home / PRESETS_FILE)}")
 
 
 def confirm_replacement(preset: Preset, repo: Path, *, is_agreed: bool) -> None:
-    """Ask before another team of the repository is replaced."""
+    """Ask for confirmation if this replaces another team of the repository."""
     existing = discover(repo)
     if existing is not None and slug(existing.name) != slug(preset.name):
         who = join_words([member.name for member in existing.members])
         confirm_action(
-            f"The repository's squad is {existing.name} with {who}; replace it by {preset.name}?", is_agreed=is_agreed
+            f"The repository's squad is {existing.name} with {who}; replace it with {preset.name}?", is_agreed=is_agreed
         )
 
 
 def read_team_file(file: str) -> Preset:
-    """The team in a file. Raises Mistake where there is none."""
+    """Return the team in a file. Raise Mistake if the file has none."""
     try:
         text = read_text_argument("-") if file == "-" else Path(file).read_text(encoding="utf-8")
         preset = msgspec.json.decode(text, type=Preset)
     except (msgspec.MsgspecError, OSError, UnicodeDecodeError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise Mistake(f"{file} cannot be read as a team ({why}); podium team export writes such files") from error
+        raise Mistake(f"{file} cannot be read as a team ({why}); use a file that podium team export wrote") from error
     if not preset.workers:
-        raise Mistake(f"the team in {file} has no workers, so that there is nothing to save; add one")
+        raise Mistake(f"the team in {file} has no workers, so there is nothing to save; add one")
     return msgspec.structs.replace(preset, source="")

@@ -1,4 +1,4 @@
-"""`podium team set`: give a member of a team another model or prompt."""
+"""`podium team set`: change the model or prompt of a team member."""
 
 from __future__ import annotations
 
@@ -33,24 +33,26 @@ DEFAULT_MODEL_WORD = "default"
 @click.command("set")
 @click.argument("name")
 @click.argument("member", metavar="MEMBER", required=False)
-@click.option("--model", help="What the member thinks with, such as sonnet; default takes its model away.")
-@click.option("--prompt", metavar="TEXT", help="The member's prompt; - reads it from standard input.")
+@click.option("--model", help="Model for the member, e.g. sonnet; 'default' removes its own.")
+@click.option("--prompt", metavar="TEXT", help="Prompt for the member; - reads it from standard input.")
 @repo_option
 def team_set_command(name: str, member: str | None, model: str | None, prompt: str | None, repo: Path | None) -> None:
-    """Change the model or the prompt of MEMBER in the team NAME, where the team is kept.
+    """Change the model or the prompt of MEMBER in the stored definition of the team NAME.
 
-    A squad's charter or a preset is changed. A team that ships with Podium becomes one of your own
-    by the same name; agent files are yours to edit. With RUN/MEMBER in place of both, the member of a run
-    that is under way is changed, from its next part on, and no definition is.
+    This edits the charter in a squad, or a preset. A built-in team is copied to a team of your own with the
+    same name. Agent files are not changed; edit them yourself. With RUN/MEMBER in place of both, change
+    the member only in that unfinished run, from its next part on.
     """
     if member is None and "/" not in name:
-        raise click.UsageError("name the team and the member, or RUN/MEMBER")
+        raise click.UsageError("name the team and the member, or give RUN/MEMBER")
     if model is None and prompt is None:
         raise click.UsageError("give --model, --prompt, or both")
     context = load_team_context(repo)
     if member is None:
         if model == DEFAULT_MODEL_WORD:
-            raise Mistake("a member at work can get a model and cannot lose one; name what it should think with")
+            raise Mistake(
+                "--model default is not possible in a run, where a model can be changed but not removed; name a model"
+            )
         words = "" if prompt is None else read_text_argument(prompt)
         change_running_member(
             name, model="" if model is None else validate_model_name(model, context.repo), prompt=words
@@ -70,11 +72,11 @@ def team_set_command(name: str, member: str | None, model: str | None, prompt: s
 
 
 def validate_model_name(model: str, repo: Path) -> str:
-    """A model that there may be; nothing for the default one. Raises Mistake for what names none."""
+    """Return the model name, empty for the default model. Raise Mistake if it is not a valid name."""
     if model == DEFAULT_MODEL_WORD:
         return ""
     if not is_model_name(model):
-        raise Mistake(f"{quote_text(model)} is not the name of a model; sonnet or openai:gpt-5-mini would be one")
+        raise Mistake(f"{quote_text(model)} is not a model name; use e.g. sonnet or openai:gpt-5-mini")
     settings = Settings.load(os.environ, repo)
     for one in resolve_models(model, settings.models).models:
         parse_model(one)
@@ -82,7 +84,7 @@ def validate_model_name(model: str, repo: Path) -> str:
 
 
 def change_running_member(name: str, *, model: str, prompt: str) -> None:
-    """Tell the owner of a run, which is named as RUN/MEMBER. Raises Mistake where there is no such member."""
+    """Post the change of RUN/MEMBER to the mailbox of the run. Raise Mistake if there is no such member."""
     prefix, _, member = name.partition("/")
     store = Settings.load().store
     with open_reader(store) as reader:
@@ -93,17 +95,17 @@ def change_running_member(name: str, *, model: str, prompt: str) -> None:
     when = (
         "from its next part on"
         if derive_run_state(summary) == "running"
-        else f"when podium resume {summary.id} goes on"
+        else f"when it is resumed with podium resume {summary.id}"
     )
     print_to_stderr(f"changed: {to} of run {summary.id}, {when}")
 
 
 def _require_not_first_agent(name: str, summary: RunSummary) -> None:
-    """Refuse to change whom the run was given to, whose part began with it. Raises Mistake."""
+    """Raise Mistake if this is the first agent of the run, whose only part has already started."""
     started = summary.first.event
     assert isinstance(started, RunStarted)
     if name != started.agent:
         return
     others = [one for one in collect_agent_names(started.agents) if one != name]
-    instead = f"{join_words(others)} can be" if others else "change its file, and begin another run"
-    raise Mistake(f"{name} has only one part in run {summary.id}, and cannot be changed while it works; {instead}")
+    instead = f"you can change {join_words(others)}" if others else "edit its file and start another run"
+    raise Mistake(f"{name} has only one part in run {summary.id} and cannot be changed during it; {instead}")

@@ -1,4 +1,4 @@
-"""`podium team show`: one team in full."""
+"""`podium team show`: show one team in full."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NARROWEST = 12
 @repo_option
 @json_option
 def team_show_command(name: str, repo: Path | None, is_json: bool) -> None:
-    """Show the team NAME: its mode, its members with their models and prompts, and what they share."""
+    """Show the team NAME: its mode, its options, and its members with their models and prompts."""
     context = load_team_context(repo)
     fields = team_fields(find_team(name, context.roster, repo=context.repo, home=context.home))
     if is_json:
@@ -35,7 +35,7 @@ def team_show_command(name: str, repo: Path | None, is_json: bool) -> None:
 
 
 def team_fields(found: TeamDefinition) -> dict[str, Any]:
-    """Everything about a team."""
+    """Return all fields of a team for JSON."""
     lead = found.lead
     assert lead.team is not None
     members = [
@@ -66,12 +66,12 @@ def team_fields(found: TeamDefinition) -> dict[str, Any]:
 
 
 def format_team(fields: dict[str, Any], *, most: int) -> Iterator[str]:
-    """The same for people."""
+    """Yield the lines that describe a team."""
     yield escape_for_terminal(f"{fields['name']}  {fields['description']}")
     yield escape_for_terminal(f"{fields['kind']}, {fields['path']}")
-    yield escape_for_terminal(f"mode {fields['mode']}, led with {fields['model'] or 'the default model'}")
+    yield escape_for_terminal(f"mode {fields['mode']}, lead model {fields['model'] or 'default'}")
     if fields["evaluator"]:
-        yield escape_for_terminal(f"judged by {fields['evaluator']}")
+        yield escape_for_terminal(f"evaluated by {fields['evaluator']}")
     for key, value in fields["options"].items():
         is_long = isinstance(value, str) and (len(value) > WIDEST or "\n" in value)
         yield escape_for_terminal(f"{key}: {len(value):,} characters" if is_long else f"{key}: {value}")
@@ -80,7 +80,7 @@ def format_team(fields: dict[str, Any], *, most: int) -> Iterator[str]:
 
 
 def _format_members(members: list[dict[str, Any]], *, most: int) -> list[str]:
-    """A line for each; its role and its prompt share what the terminal leaves of them."""
+    """Return a line for each member. Role and prompt share the remaining width."""
     named = [
         [f"  {escape_for_terminal(one['name'])}", escape_for_terminal(one["model"] or "default")] for one in members
     ]

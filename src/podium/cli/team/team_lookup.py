@@ -1,4 +1,4 @@
-"""Where the `team` commands look: a repository, the person's own folder, and all agents of both."""
+"""The context of the `team` commands: the repository, the home folder and the roster of both."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..terminal.text import print_to_stderr
 
 
 class TeamContext(NamedTuple):
-    """A repository and the person's own folder, with everyone in them."""
+    """A repository, the home folder and all agents in them."""
 
     repo: Path
     home: Path
     roster: Roster
 
     def list_notices(self) -> list[str]:
-        """What is to be said about presets and squads; who gave way to another's name is seen in the list of agents."""
+        """Return the diagnostics of presets and squads, except name clashes, which the list of agents shows."""
         own = format_path(self.home / PRESETS_FILE)
         return [
             f"{diagnostic.severity}: {diagnostic}"
@@ -32,25 +32,25 @@ class TeamContext(NamedTuple):
         ]
 
     def print_notices(self) -> None:
-        """Say it, beside what was asked for."""
+        """Print the notices to standard error."""
         for notice in self.list_notices():
             print_to_stderr(notice)
 
 
 def load_team_context(repo: Path | None) -> TeamContext:
-    """The place that is meant: the repository that was named, or the one around the current folder."""
+    """Load the context for the named repository, or for the one that contains the current folder."""
     home = find_home_folder()
     folder = (repo or find_repo(Path.cwd(), home=home)).absolute()
     return TeamContext(folder, home, load_roster(folder, home))
 
 
 def confirm_action(question: str, *, is_agreed: bool) -> None:
-    """Ask the person at the terminal, who may have agreed with --yes. Raises Mistake where nobody can be asked."""
+    """Ask for confirmation unless --yes was given. Raise Mistake if there is no terminal."""
     if is_agreed:
         return
-    from ..terminal.prompting import is_attended  # here, because nobody else asks
+    from ..terminal.prompting import is_attended  # here, because only this function asks
 
     if not is_attended():
-        raise Mistake(f"{question} There is no terminal to ask at; --yes agrees to it")
+        raise Mistake(f"{question} There is no terminal to ask on; give --yes to confirm")
     if not click.confirm(question, err=True):
         raise click.Abort
