@@ -110,7 +110,7 @@ def test_control_characters_in_a_path_a_diff_and_a_refusal_do_not_act(desk: Desk
 
     first = terminal.wait_for("[y] once")
     terminal.process.send("n")
-    terminal.wait_for("Why not?")
+    terminal.wait_for("Reason for the agent")
     terminal.process.send("no\x1b[2J\r")
     terminal.wait_until(lambda lines: any("c.txt" in line for line in lines))
     terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)

@@ -190,7 +190,7 @@ def test_the_terminal_shows_that_it_was_refused_before(desk: Desk) -> None:
     terminal = Terminal(desk, "run", "sly", "go", rows=50, columns=100)
     terminal.wait_for("[y] once")
     terminal.process.send("n")
-    terminal.wait_for("Why not?")
+    terminal.wait_for("Reason for the agent")
     terminal.process.send("not this\r")
 
     lines = terminal.wait_for("denied this to sly")

@@ -17,7 +17,7 @@ def test_the_budget_of_a_run_is_changed_from_another_process(desk: Desk) -> None
     desk.write_agent("lead", "the answer", advisors=["helper"])
     desk.write_agent("helper", {"says": "some advice", "delay": 1})
     with desk.start_podium("run", "lead", "do it", "--budget", "turns=1") as process:
-        wait_for(process.stderr, "helper: thinks")
+        wait_for(process.stderr, "helper: calling")
         run = desk.run_id()
 
         said = desk.invoke("budget", run[:8], "turns=5,tokens=300000")
@@ -33,7 +33,7 @@ def test_a_limit_below_the_current_usage_ends_the_run_with_partial_results(desk:
     desk.write_agent("lead", "never", advisors=["helper"])
     desk.write_agent("helper", {"says": "some advice", "delay": 1})
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "helper: thinks")
+        wait_for(process.stderr, "helper: calling")
         desk.invoke("budget", desk.run_id(), "turns=1")
         _, said = read_until_exit(process)
 
@@ -51,7 +51,7 @@ def test_the_message_says_when_changed_limits_take_effect() -> None:
 def test_a_limit_in_seconds_ends_a_run_during_a_model_call(desk: Desk) -> None:
     desk.write_agent("lead", SLOW)
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "lead: thinks")
+        wait_for(process.stderr, "lead: calling")
         desk.invoke("budget", desk.run_id(), "seconds=0.5")
         _, said = read_until_exit(process)
 
@@ -89,7 +89,7 @@ def test_money_is_refused_where_no_price_is_known(desk: Desk) -> None:
     desk.write_agent("helper", "x", engine="model", model="openai:nobody-knows-it")
     desk.write_agent("lead", SLOW, agents=["helper"])
     with desk.start_podium("run", "lead", "do it", OPENAI_API_KEY="none") as process:
-        wait_for(process.stderr, "lead: thinks")
+        wait_for(process.stderr, "lead: calling")
 
         said = desk.invoke("budget", desk.run_id(), "usd=5")
 
@@ -112,16 +112,16 @@ def test_programs_get_limits_and_usage(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("limits", "sentence"),
     [
-        ("wishes=3", "there is no limit 'wishes'; there are usd, tokens, seconds, turns, files_changed"),
-        ("bogus", "'bogus' is no budget: usd is a number above zero, and 'bogus' is none; "),
-        ("usd=", "'usd=' is no budget: usd is a number above zero, and '' is none; "),
-        ("usd=inf", "'usd=inf' is no budget: usd is a number above zero, and 'inf' is none; "),
-        ("usd=1,tokens=nan", "tokens is a whole number above zero, and 'nan' is none; "),
-        ("tokens=1.5", "tokens is a whole number above zero, and '1.5' is none; "),
-        ("tokens=1e+26", "tokens is a whole number above zero, up to 1000000000000, and '1e+26' is none; "),
-        ("turns=-1", "turns is a whole number above zero, and '-1' is none; "),
-        ("seconds=0", "seconds is a number above zero, and '0' is none; "),
-        (" , ", "' , ' is no budget: it has no limit; usd=2,tokens=200000 would be one"),
+        ("wishes=3", "unknown limit 'wishes'; available: usd, tokens, seconds, turns, files_changed"),
+        ("bogus", "'bogus' is not a budget: usd must be a number above zero, got 'bogus'; "),
+        ("usd=", "'usd=' is not a budget: usd must be a number above zero, got ''; "),
+        ("usd=inf", "'usd=inf' is not a budget: usd must be a number above zero, got 'inf'; "),
+        ("usd=1,tokens=nan", "tokens must be a whole number above zero, got 'nan'; "),
+        ("tokens=1.5", "tokens must be a whole number above zero, got '1.5'; "),
+        ("tokens=1e+26", "tokens must be a whole number above zero, up to 1000000000000, got '1e+26'; "),
+        ("turns=-1", "turns must be a whole number above zero, got '-1'; "),
+        ("seconds=0", "seconds must be a number above zero, got '0'; "),
+        (" , ", "' , ' is not a budget: it has no limit; use e.g. usd=2,tokens=200000"),
     ],
 )
 def test_an_invalid_budget_is_refused_in_one_sentence(desk: Desk, limits: str, sentence: str) -> None:

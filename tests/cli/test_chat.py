@@ -238,7 +238,7 @@ def test_a_sentence_decides_nothing_in_the_chat(writer: Desk) -> None:
     terminal = start_chat_with_request(writer)
 
     terminal.process.send("tell me why\r")
-    terminal.wait_for("that decides nothing; press Enter, then one of the keys")
+    terminal.wait_for("that is not an answer; press Enter, then one of the keys")
     terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
     terminal.wait_for("your key>")
     terminal.process.send("a")
@@ -253,7 +253,7 @@ def test_a_request_is_refused_with_a_reason(writer: Desk) -> None:
     terminal = start_chat_with_request(writer)
 
     terminal.process.send("n")
-    terminal.wait_for("Why not?")
+    terminal.wait_for("Reason for the agent")
     send_line(terminal, "not now")
     terminal.wait_for("The end.")
     terminal.process.sendcontrol("d")

@@ -197,8 +197,8 @@ def test_deleting_a_team_ends_its_runs_and_no_list_has_them_again(
     other = make_interrupted_run()
     write_team(desk, SLOW)
     with desk.start_podium("run", "squad", "do it") as running, desk.start_podium("run", "squad", "again") as killed:
-        wait_for(running.stderr, "one: thinks")
-        wait_for(killed.stderr, "one: thinks")
+        wait_for(running.stderr, "one: calling")
+        wait_for(killed.stderr, "one: calling")
         killed.send_signal(signal.SIGKILL)
         killed.wait()
 

@@ -41,7 +41,7 @@ def test_ps_shows_the_state_of_runs(desk: Desk, make_interrupted_run: Callable[[
     desk.invoke("run", "good", "a first line\nand a second " + "x" * 200)
     desk.write_agent("slow", SLOW)
     with desk.start_podium("run", "slow", "do it") as process:
-        wait_for(process.stderr, "slow: thinks")
+        wait_for(process.stderr, "slow: calling")
 
         lines = desk.invoke("ps").stdout.splitlines()
 
@@ -139,9 +139,9 @@ def test_logs_print_a_line_for_each_change_of_state(desk: Desk) -> None:
     later = desk.invoke("logs", desk.run_id(), "--after", "3").stdout.splitlines()
 
     assert [line.split(maxsplit=2)[2] for line in lines] == [
-        f'run {desk.run_id()}: lead is asked "do it"',
-        "lead: begins",
-        "lead: thinks with scripted",
+        f'run {desk.run_id()}: started; request to lead: "do it"',
+        "lead: started",
+        "lead: calling scripted",
         'lead: says "the answer"',
         "lead: succeeded",
         f"run {desk.run_id()}: succeeded",
@@ -152,9 +152,9 @@ def test_logs_print_a_line_for_each_change_of_state(desk: Desk) -> None:
 def test_logs_follow_a_run_until_it_ends(desk: Desk) -> None:
     desk.write_agent("lead", {"says": "the answer", "delay": 0.5})
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "lead: thinks")
+        wait_for(process.stderr, "lead: calling")
         with desk.start_podium("logs", "-f", desk.run_id()) as follower:
-            wait_for(follower.stdout, "lead: thinks")
+            wait_for(follower.stdout, "lead: calling")
             rest, said = read_until_exit(follower)
 
     assert (follower.returncode, said) == (0, "")

@@ -39,7 +39,7 @@ def test_a_person_sees_the_whole_action_and_allows_it_with_a_key(writer: Desk) -
     assert any("writer asks for permission" in line and "write_file" in line for line in lines)
     assert any("path: a.txt" in line for line in lines)
     assert any("+new" in line for line in lines)
-    assert not any("nothing changes" in line for line in lines)
+    assert not any("no changes:" in line for line in lines)
     terminal.process.send("y")
     assert terminal.wait_exit() == 0
     assert (writer.repo / "a.txt").read_text() == "new\n"
@@ -52,7 +52,7 @@ def test_enter_and_arrows_decide_nothing(writer: Desk) -> None:
     terminal.process.send("\r")
     terminal.process.send("\x1b[A")
     terminal.process.send("n")
-    terminal.wait_for("Why not?")
+    terminal.wait_for("Reason for the agent")
     terminal.process.send("not now\r")
 
     assert terminal.wait_exit() == 0
@@ -67,7 +67,7 @@ def test_a_write_that_changes_nothing_is_shown_as_such(writer: Desk) -> None:
     terminal.process.send("a")
     terminal.wait_exit()
 
-    assert any("nothing changes: a.txt holds this already" in line for line in lines)
+    assert any("no changes: a.txt already has this content" in line for line in lines)
 
 
 def test_esc_leaves_the_request_open(writer: Desk) -> None:
@@ -75,7 +75,7 @@ def test_esc_leaves_the_request_open(writer: Desk) -> None:
     terminal.wait_for("[y] once")
 
     terminal.process.send("\x1b")
-    terminal.wait_for("is left open; podium approvals lists it.")
+    terminal.wait_for("stays open; podium approvals lists it.")
     [left] = json.loads(writer.invoke("approvals", "--json").stdout)["waiting"]
     writer.invoke("approve", left["id"])
 
@@ -91,16 +91,16 @@ def test_no_piece_of_a_sequence_is_a_key(writer: Desk, pieces: list[str]) -> Non
     for piece in pieces:
         terminal.process.send(piece)
     terminal.process.send("n")
-    terminal.wait_for("Why not?")
+    terminal.wait_for("Reason for the agent")
     terminal.process.send("not now\r")
 
     assert terminal.wait_exit() == 0
-    assert not any("left open" in line for line in terminal.lines)
+    assert not any("stays open" in line for line in terminal.lines)
 
 
 def test_a_question_mark_tells_what_each_key_does(writer: Desk) -> None:
     terminal = Terminal(writer, "run", "writer", "go", rows=60)
-    terminal.wait_for("[?] what these do")
+    terminal.wait_for("[?] help")
 
     terminal.process.send("?y")
     lines = terminal.wait_for("press Enter, then one of the keys")
@@ -111,18 +111,18 @@ def test_a_question_mark_tells_what_each_key_does(writer: Desk) -> None:
 
     shown = "\n".join(lines)
     assert all(f"  {key}    " in shown for key in "yrnxas")
-    assert "Esc  leaves it open" in shown
+    assert "Esc  leave it open" in shown
     assert terminal.wait_exit() == 0
 
 
 @pytest.mark.parametrize(
     ("sandbox", "told"),
     [
-        ("", "sandbox: none around this tool"),
-        ("none", "sandbox: none: the command can do whatever you can, network on"),
-        ("missing", "sandbox: missing here"),
-        ("workspace", "sandbox: workspace: it can write in the checkout only, network off"),
-        ("read-only", "sandbox: read-only: it can write nothing, network off"),
+        ("", "sandbox: not used for this tool"),
+        ("none", "sandbox: none: the command can do anything that you can; network on"),
+        ("missing", "sandbox: not available here"),
+        ("workspace", "sandbox: workspace: can write only in the checkout; network off"),
+        ("read-only", "sandbox: read-only: cannot write anything; network off"),
     ],
 )
 def test_a_request_shows_its_sandbox_and_a_long_wait(sandbox: str, told: str) -> None:
@@ -178,7 +178,7 @@ async def test_a_skipped_request_comes_back_after_the_others_and_is_left_open_wh
 
     def tell(text: str) -> None:
         told.append(text)
-        if "is left open" in text:
+        if "stays open" in text:
             left_open.set()
 
     asking = RequestPrompter(recorder, SilentView(), Typist("sys"), home=tmp_path, tell=tell)
@@ -196,7 +196,7 @@ async def test_a_skipped_request_comes_back_after_the_others_and_is_left_open_wh
     assert ["1st" in text for text in requests] == [True, False, True]
     assert ["[1 more request after this one]" in text for text in requests] == [True, True, False]
     assert recorder.answers == [("2nd", "once")]
-    assert told[-1] == "1st is left open; podium approvals lists it."
+    assert told[-1] == "1st stays open; podium approvals lists it."
 
 
 @pytest.mark.parametrize("pieces", [["tell me why\r"], ["t", "ell me wh", "y", "\r"], ["q", "y", "\r"]])
@@ -206,7 +206,7 @@ def test_a_sentence_decides_nothing_whatever_keys_are_in_it(writer: Desk, pieces
 
     for piece in pieces:
         terminal.process.send(piece)
-    terminal.wait_for("that decides nothing; press Enter, then one of the keys")
+    terminal.wait_for("that is not an answer; press Enter, then one of the keys")
     terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
     terminal.process.send("a")
 
@@ -242,7 +242,7 @@ def test_nothing_in_a_command_acts_on_the_terminal(desk: Desk) -> None:
     assert "sly asks for permission" in shown
     assert "\\x1b[2J\\x1b[1;1Hls \\u202eoops\\u202c; touch evil.txt" in shown
     terminal.process.send("n")
-    terminal.wait_for("Why not?")
+    terminal.wait_for("Reason for the agent")
     terminal.process.send("\r")
     terminal.wait_exit()
     assert not (desk.repo / "evil.txt").exists()

@@ -23,7 +23,7 @@ def make_stopped_run(desk: Desk) -> str:
     desk.write_agent("quick", "# quick\nis <b>done</b>")
     desk.write_agent("slow", SLOW)
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "slow: thinks")
+        wait_for(process.stderr, "slow: calling")
         desk.invoke("stop", desk.run_id())
         read_until_exit(process)
     return desk.run_id()
@@ -106,7 +106,7 @@ def test_a_run_can_be_looked_into_while_it_works(desk: Desk) -> None:
     desk.write_agent("quick", "quick is done")
     desk.write_agent("slow", SLOW)
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "slow: thinks")
+        wait_for(process.stderr, "slow: calling")
 
         said = desk.invoke("results", desk.run_id()).stdout
 
@@ -247,13 +247,13 @@ def test_the_named_agent_sums_up_and_an_unknown_one_is_refused(desk: Desk) -> No
 def test_a_synthesis_can_be_stopped_like_every_run(desk: Desk) -> None:
     run = make_run_for_synthesis(desk, SLOW)
     with desk.start_podium("results", run, "--synthesis") as process:
-        wait_for(process.stderr, "lead: thinks")
+        wait_for(process.stderr, "lead: calling")
         desk.invoke("stop", desk.run_id())
         stdout, _ = read_until_exit(process)
 
     assert process.returncode == 1
     assert stdout.startswith(f"run {run}  ")
-    assert stdout.endswith("There is none: its run was cancelled.\n")
+    assert stdout.endswith("No synthesis: the run was cancelled.\n")
 
 
 def test_without_workers_no_agent_is_asked_to_sum_up(desk: Desk) -> None:
@@ -276,7 +276,7 @@ def test_a_long_report_is_cut_where_it_is_longest(desk: Desk) -> None:
     said = desk.invoke("results", desk.run_id(), "--synthesis", "--json")
 
     left_out = json.loads(said.stdout)["synthesis"]["left_out"]
-    assert f"{left_out:,} characters of it are left out of what lead is given" in said.stderr
+    assert f"{left_out:,} characters are not passed to lead" in said.stderr
     with StoreReader(desk.store) as reader:
         started = reader.read_entries(desk.run_id())[0].event
     assert isinstance(started, RunStarted)

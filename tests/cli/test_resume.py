@@ -14,7 +14,7 @@ def test_a_run_goes_on_where_its_process_died(desk: Desk, make_interrupted_run: 
     said = desk.run_podium("resume", run[:6])
 
     assert (said.returncode, said.stdout) == (0, "the answer\n")
-    assert said.stderr.splitlines()[0].startswith(f"run {run}: process ")
+    assert said.stderr.splitlines()[0].startswith(f"run {run}: resumed by process ")
     assert desk.kinds(run).count("model_replied") == 2
     assert desk.invoke("verify", run).exit_code == 0
 
@@ -23,13 +23,13 @@ def test_a_run_goes_on_after_its_process_was_killed(desk: Desk) -> None:
     desk.write_agent("lead", {"silent": 1, "says": "the answer"}, advisors=["helper"])
     desk.write_agent("helper", "some advice")
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "lead: thinks")
+        wait_for(process.stderr, "lead: calling")
         process.kill()
         process.wait()
 
     desk.write_agent("lead", "another answer")  # a run keeps the agents that it began with
     with desk.start_podium("resume", desk.run_id()) as resumed:
-        wait_for(resumed.stderr, "lead: thinks again")
+        wait_for(resumed.stderr, "lead: resuming its turn")
         resumed.send_signal(signal.SIGINT)
         read_until_exit(resumed)
 
@@ -41,7 +41,7 @@ def test_a_run_goes_on_after_its_process_was_killed(desk: Desk) -> None:
 def test_a_run_goes_on_after_ctrl_c(desk: Desk) -> None:
     desk.write_agent("lead", {"says": "the answer", "delay": 0.5})
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "lead: thinks")
+        wait_for(process.stderr, "lead: calling")
         process.send_signal(signal.SIGINT)
         read_until_exit(process)
 
@@ -74,7 +74,7 @@ def test_all_of_them_as_json_are_one_object(desk: Desk, make_interrupted_run: Ca
 def test_a_run_that_is_worked_on_is_left_to_its_process(desk: Desk) -> None:
     desk.write_agent("lead", SLOW)
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "lead: thinks")
+        wait_for(process.stderr, "lead: calling")
 
         said = desk.run_podium("resume", desk.run_id())
         all_of_them = desk.invoke("resume")

@@ -23,8 +23,8 @@ def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(desk:
 
     run = desk.run_id()
     assert (said.returncode, said.stdout) == (0, "the answer\n")
-    assert said.stderr.splitlines()[0] == f'run {run}: lead is asked "do it"'
-    assert said.stderr.splitlines()[1:3] == ["lead: begins", "lead: thinks with scripted"]
+    assert said.stderr.splitlines()[0] == f'run {run}: started; request to lead: "do it"'
+    assert said.stderr.splitlines()[1:3] == ["lead: started", "lead: calling scripted"]
     assert said.stderr.splitlines()[-1].startswith(f"run {run}: succeeded in ")
 
 
@@ -40,7 +40,7 @@ def test_an_empty_request_is_a_usage_error(desk: Desk, request_: str) -> None:
     said = desk.invoke("run", "answer", request_)
 
     assert said.exit_code == 2
-    assert said.stderr == "podium: the text is empty; say what the agent should do\n"
+    assert said.stderr == "podium: the text is empty; describe what the agent should do\n"
     assert not desk.store.exists()
 
 
@@ -122,7 +122,7 @@ def test_json_and_jsonl_exclude_each_other(desk: Desk) -> None:
     said = desk.invoke("run", "answer", "do it", "--json", "--jsonl")
 
     assert said.exit_code == 2
-    assert "exclude each other" in said.stderr
+    assert "--json and --jsonl cannot be used together" in said.stderr
 
 
 def test_a_failed_run_says_why_and_shows_its_partial_results(desk: Desk) -> None:
@@ -134,7 +134,7 @@ def test_a_failed_run_says_why_and_shows_its_partial_results(desk: Desk) -> None
     assert (said.returncode, said.stdout) == (1, "")
     lines = said.stderr.splitlines()
     assert lines[-4:] == [
-        "There is no answer. What there is of one:",
+        "No answer. Partial results:",
         "--- helper (finished)",
         "some advice",
         "podium: lead: the script answered 400: no more",
@@ -184,13 +184,13 @@ def test_a_signal_leaves_a_run_that_can_be_resumed(desk: Desk, number: signal.Si
     desk.write_agent("lead", {**SLOW, "silent": 1, "says": "the answer"})
 
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "lead: thinks")
+        wait_for(process.stderr, "lead: calling")
         process.send_signal(number)
         _, said = read_until_exit(process)
 
     run = desk.run_id()
     assert process.returncode == code
-    assert said.splitlines()[-1] == f"interrupted; go on with: podium resume {run}"
+    assert said.splitlines()[-1] == f"interrupted; continue with: podium resume {run}"
     assert desk.invoke("ps").stdout.splitlines()[1].split()[:2] == [run, "resumable"]
 
 
@@ -230,7 +230,7 @@ def test_escape_codes_of_agents_are_shown_and_do_not_act(desk: Desk) -> None:
 
     assert "\x1b" not in said.stdout + said.stderr
     assert said.stdout == "\\x1b[31mred [bold]markup[/bold] \\u202e\n"
-    assert 'is asked "\\x1b[31mdo it"' in said.stderr
+    assert 'request to lead: "\\x1b[31mdo it"' in said.stderr
 
 
 def test_escape_codes_do_not_act_in_json_either(desk: Desk) -> None:

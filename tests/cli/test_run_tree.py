@@ -49,7 +49,7 @@ def take_entries_until(entries: list[Entry], text: str) -> list[Entry]:
 
 def test_an_active_run_shows_which_agent_waits_and_which_answers(entries: list[Entry]) -> None:
     assert draw_tree(take_entries_until(entries, "TextStreamed")) == [
-        "● lead waits for last scripted",
+        "● lead waiting for last scripted",
         "├─ ✓ law advice succeeded scripted",
         "├─ ✗ ops advice failed scripted",
         "│ the script answered 400: no more",

@@ -15,7 +15,7 @@ def test_a_run_is_stopped_from_another_process(desk: Desk) -> None:
     desk.write_agent("lead", SLOW, advisors=["helper"])
     desk.write_agent("helper", "some advice")
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "lead: thinks")
+        wait_for(process.stderr, "lead: calling")
         run = desk.run_id()
 
         stopped = desk.run_podium("stop", run[:8])
@@ -45,7 +45,7 @@ def test_a_run_is_paused_and_resumed(desk: Desk) -> None:
     desk.write_agent("lead", "the answer", advisors=["helper"])
     desk.write_agent("helper", {"says": "some advice", "delay": 1})
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "helper: thinks")
+        wait_for(process.stderr, "helper: calling")
         run = desk.run_id()
 
         paused = desk.invoke("pause", run)
@@ -76,14 +76,14 @@ def test_a_message_reaches_the_agent_at_its_next_turn(desk: Desk) -> None:
     desk.write_agent("lead", "the answer", advisors=["helper"])
     desk.write_agent("helper", {"says": "some advice", "delay": 1})
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "helper: thinks")
+        wait_for(process.stderr, "helper: calling")
 
         sent = desk.invoke("send", f"{desk.run_id()[:8]}/lead", "be brief")
         _, said = read_until_exit(process)
 
     assert sent.stderr == "lead receives it at the start of its next turn\n"
     assert 'message for lead: "be brief"' in said
-    assert "lead: hears 1 message" in said
+    assert "lead: received 1 message" in said
 
 
 def test_a_message_for_a_run_without_a_process_waits(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
@@ -93,7 +93,7 @@ def test_a_message_for_a_run_without_a_process_waits(desk: Desk, make_interrupte
     resumed = desk.invoke("resume", run)
 
     assert sent.stderr == f"run {run} is not running; the message waits until podium resume {run}\n"
-    assert "lead: hears 1 message" in resumed.stderr
+    assert "lead: received 1 message" in resumed.stderr
     with StoreReader(desk.store) as reader:
         heard = [entry.event for entry in reader.read_entries(run) if isinstance(entry.event, MessageReceived)]
     assert [(message.to, message.text) for message in heard] == [("lead", "be brief\n")]
@@ -147,7 +147,7 @@ def test_a_message_to_a_run_that_has_ended_is_refused(desk: Desk) -> None:
 def test_a_run_whose_process_dies_before_it_reads_the_stop_is_ended_by_the_command(desk: Desk) -> None:
     desk.write_agent("lead", SLOW)
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "lead: thinks")
+        wait_for(process.stderr, "lead: calling")
         process.send_signal(signal.SIGSTOP)  # alive, and deaf
         run = desk.run_id()
         with desk.start_podium("stop", run) as stopping:
@@ -162,7 +162,7 @@ def test_a_run_whose_process_dies_before_it_reads_the_stop_is_ended_by_the_comma
 def test_pause_reports_that_the_process_died_before_it_paused(desk: Desk) -> None:
     desk.write_agent("lead", SLOW)
     with desk.start_podium("run", "lead", "do it") as process:
-        wait_for(process.stderr, "lead: thinks")
+        wait_for(process.stderr, "lead: calling")
         run = desk.run_id()
         with desk.start_podium("pause", run) as pausing:
             wait_for(pausing.stderr, f"pausing run {run}")

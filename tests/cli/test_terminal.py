@@ -77,17 +77,17 @@ def test_the_tree_of_agents_is_drawn_while_they_work(team: Desk) -> None:
     # The last row of a frame is drawn last.
     waiting = terminal.wait_until(lambda lines: any("last" in line and "thinking" in line for line in lines))
 
-    assert "lead is asked" in waiting[0]
+    assert "request to lead" in waiting[0]
     assert max(map(len, [*speaking, *waiting])) <= 80
     tree = [line.split() for line in waiting[1:6]]
-    assert tree[0][:5] == ["●", "lead", "waits", "for", "last"]
+    assert tree[0][:5] == ["●", "lead", "waiting", "for", "last"]
     assert tree[1][:5] == ["├─", "✓", "legal", "advice", "succeeded"]
     assert tree[2][:5] == ["├─", "✓", "desk", "advice", "succeeded"]
     assert tree[3][:6] == ["│", "└─", "✓", "ops", "route", "succeeded"]
     assert tree[4][:6] == ["└─", "●", "last", "handoff", "thinking", "scripted"]
     terminal.process.sendintr()
     assert terminal.wait_exit() == 130
-    assert terminal.lines[6].startswith("interrupted; go on with: podium resume ")
+    assert terminal.lines[6].startswith("interrupted; continue with: podium resume ")
     assert not terminal.screen.cursor.hidden
 
 
@@ -145,8 +145,8 @@ def test_plain_lines_are_printed_where_nothing_can_be_drawn(desk: Desk, options:
 
     assert terminal.wait_exit() == 0
     assert terminal.lines[1:5] == [
-        "lead: begins",
-        "lead: thinks with scripted",
+        "lead: started",
+        "lead: calling scripted",
         'lead: says "the answer"',
         "lead: succeeded",
     ]
@@ -155,7 +155,7 @@ def test_plain_lines_are_printed_where_nothing_can_be_drawn(desk: Desk, options:
 def test_a_narrow_and_low_terminal_is_enough(team: Desk) -> None:
     terminal = Terminal(team, "run", "lead", "do it", rows=5, columns=30)
 
-    terminal.wait_for("waits")
+    terminal.wait_for("waiting")
     terminal.process.sendintr()
 
     assert terminal.wait_exit() == 130

@@ -1,4 +1,4 @@
-"""Giving an answer from a command, and telling what came of it."""
+"""Submit a person's answer to a request, and report the result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .text import print_to_stderr
 
 
 def submit_answer(store: Path, one: OpenRequest, new_answer: Answer) -> int:
-    """Give the answer and say so; the exit code. Raises Answered where somebody was faster."""
+    """Submit an answer, confirm it and return the exit code. Raises AlreadyAnswered if somebody else answered first."""
     counts = answer_request(store, one, new_answer)
     if counts != new_answer:
         raise as_answered_error(counts)
@@ -20,13 +20,13 @@ def submit_answer(store: Path, one: OpenRequest, new_answer: Answer) -> int:
         print_to_stderr(f"{new_answer.id} is answered")
     else:
         print_to_stderr(
-            f"{new_answer.id} is answered; nobody works on run {one.summary.id} now: podium resume {one.summary.id}"
+            f"{new_answer.id} is answered; run {one.summary.id} is not running: podium resume {one.summary.id}"
         )
     return exit_codes.GOAL_MET
 
 
 def get_username() -> str:
-    """Who answers: the person's name on this machine."""
+    """Return the person's user name on this machine."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""A budget as it is written on the command line, and told there: `usd=2,tokens=200000`."""
+"""Budgets on the command line: parse and format `usd=2,tokens=200000`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from msgspec import structs
 from ...values.agent import MAX_LIMIT, Budget
 
 FRACTIONS = ("usd", "seconds")
-"""Limits that need not be whole numbers."""
+"""Limits that may be fractions."""
 
 
 class BudgetParamType(click.ParamType[Budget]):
-    """Limits by name, with commas between them; a bare number is dollars."""
+    """Limits as `NAME=AMOUNT`, separated by commas. A bare number is an amount in dollars."""
 
     name = "limits"
 
@@ -30,20 +30,20 @@ class BudgetParamType(click.ParamType[Budget]):
 
 
 def parse_budget(text: str) -> Budget:
-    """The budget that a text means. Raises ValueError with the reason."""
+    """Return the budget that a text describes. Raises ValueError with the reason."""
     limits: dict[str, str] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         name, equals, amount = part.partition("=")
         limits[name.strip() or "?" if equals else "usd"] = amount.strip() if equals else name
     known = Budget.__struct_fields__
     if unknown := next((name for name in limits if name not in known), None):
-        raise ValueError(f"there is no limit {unknown!r}; there are {', '.join(known)}")
+        raise ValueError(f"unknown limit {unknown!r}; available: {', '.join(known)}")
     wrong = next(
         (_describe_invalid_limit(name, amount) for name, amount in limits.items() if not _is_valid_limit(name, amount)),
         None,
     )
     if wrong or not limits:
-        raise ValueError(f"{text!r} is no budget: {wrong or 'it has no limit'}; usd=2,tokens=200000 would be one")
+        raise ValueError(f"{text!r} is not a budget: {wrong or 'it has no limit'}; use e.g. usd=2,tokens=200000")
     return msgspec.convert(limits, Budget, strict=False)
 
 
@@ -58,7 +58,7 @@ def _is_valid_limit(name: str, amount: str) -> bool:
 def _describe_invalid_limit(name: str, amount: str) -> str:
     kind = "a number" if name in FRACTIONS else "a whole number"
     most = f", up to {MAX_LIMIT}" if _is_huge(amount) else ""
-    return f"{name} is {kind} above zero{most}, and {amount!r} is none"
+    return f"{name} must be {kind} above zero{most}, got {amount!r}"
 
 
 def _is_huge(amount: str) -> bool:
@@ -69,6 +69,6 @@ def _is_huge(amount: str) -> bool:
 
 
 def format_limits(budget: Budget | None) -> str:
-    """The limits of a budget as they would be written; `none` where there are none."""
+    """Return the limits of a budget as they are written on the command line, or `none`."""
     limits = {} if budget is None else structs.asdict(budget)
     return ",".join(f"{name}={limit:.15g}" for name, limit in limits.items() if limit is not None) or "none"

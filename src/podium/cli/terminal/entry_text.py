@@ -1,4 +1,4 @@
-"""An entry as one line for people, and as one line for programs."""
+"""Timeline entries as text: one line for people, or one line of JSON for programs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ LONGEST_QUOTE = 72
 
 
 def format_entry(entry: Entry) -> str | None:
-    """What happened, for people; None for what is no change of state, such as a piece of text."""
+    """Describe an entry in one line; return None if it does not change any state, such as a piece of streamed text."""
     text = _format_run_event(entry)
     if text is None and (text := _format_operation_event(entry)) is not None:
         text = f"{parse_agent_name(entry.operation) or f'run {entry.run}'}: {text}"
@@ -72,7 +72,7 @@ def format_entry(entry: Entry) -> str | None:
 
 
 def format_entry_json(entry: Entry) -> str:
-    """The entry for programs, in ASCII, so that nothing in it acts on a terminal."""
+    """Return an entry as one line of ASCII JSON, which cannot contain terminal control characters."""
     fields: dict[str, Any] = to_builtins(entry)
     event = fields.pop("event")
     top = {"type": event.pop("type"), "seq": entry.seq, "schema": entry.schema}
@@ -82,9 +82,9 @@ def format_entry_json(entry: Entry) -> str:
 def _format_run_event(entry: Entry) -> str | None:
     match entry.event:
         case RunStarted() as event:
-            return f"run {entry.run}: {event.agent} is asked {_quote_text(event.request.text)}"
+            return f"run {entry.run}: started; request to {event.agent}: {_quote_text(event.request.text)}"
         case RunResumed() as event:
-            return f"run {entry.run}: process {event.pid} on {event.host} goes on with it"
+            return f"run {entry.run}: resumed by process {event.pid} on {event.host}"
         case RunPaused():
             return f"run {entry.run}: paused"
         case RunEnded(failure=None) as event:
@@ -92,9 +92,9 @@ def _format_run_event(entry: Entry) -> str | None:
         case RunEnded() as event:
             return f"run {entry.run}: {event.outcome}: {event.failure}"
         case StopAsked() as event:
-            return f"run {entry.run}: stop asked{_format_author(event.by)}"
+            return f"run {entry.run}: stop requested{_format_author(event.by)}"
         case PauseAsked() as event:
-            return f"run {entry.run}: pause asked{_format_author(event.by)}; what is under way ends first"
+            return f"run {entry.run}: pause requested{_format_author(event.by)}; current steps finish first"
         case BudgetChanged() as event:
             return f"run {entry.run}: budget changed{_format_author(event.by)} to {format_limits(event.budget)}"
         case MessageReceived() as event:
@@ -115,31 +115,31 @@ def _format_run_event(entry: Entry) -> str | None:
 def _format_operation_event(entry: Entry) -> str | None:
     match entry.event:
         case OperationStarted(trigger="request"):
-            return "begins"
+            return "started"
         case OperationStarted() as event:
-            return f"begins ({event.trigger} for {parse_agent_name(_find_parent_path(entry.operation))})"
+            return f"started ({event.trigger} for {parse_agent_name(_find_parent_path(entry.operation))})"
         case OperationEnded(failure=None) as event:
             return event.outcome
         case OperationEnded() as event:
             return f"{event.outcome}: {event.failure}"
         case TurnStarted() as event:
-            return f"thinks with {event.engine}"
+            return f"calling {event.engine}"
         case TurnResumed():
-            return "thinks again; its process died meanwhile"
+            return "resuming its turn; the previous process died"
         case TurnEnded(failure=None) as event:
-            return f"says {_quote_text(event.text)}" if event.text.strip() else "has thought"
+            return f"says {_quote_text(event.text)}" if event.text.strip() else "turn ended without text"
         case SessionRevived() as event:
-            return f"is asked again: {event.reason}"
+            return f"asked again in a new engine session: {event.reason}"
         case MessagesDelivered() as event:
-            return f"hears {format_count(len(event.ids), 'message')}"
+            return f"received {format_count(len(event.ids), 'message')}"
         case CallFailed(wait=None) as event:
             return f"model call failed: {event.message}"
         case CallFailed() as event:
-            return f"model call failed: {event.message}; next try in {event.wait:.3g} s"
+            return f"model call failed: {event.message}; retrying in {event.wait:.3g} s"
         case ToolCalled() as event:
             return f"uses {event.action.tool} {_format_arguments(event.action)}"
         case ToolAnswered(is_error=True) as event:
-            return f"is told by the tool: {truncate_line(event.text, LONGEST_QUOTE)}"
+            return f"tool error: {truncate_line(event.text, LONGEST_QUOTE)}"
         case PermissionAsked() as event:
             return (
                 f"asks for permission ({event.id}): {event.action.tool} "
@@ -150,16 +150,18 @@ def _format_operation_event(entry: Entry) -> str | None:
         case StatusReported() as event:
             return f"reports: {event.text}"
         case ContextCompacted() as event:
-            return f"sums up the first {format_count(event.replaced, 'message')} of its conversation"
+            return f"summarized the first {format_count(event.replaced, 'message')} of its conversation"
         case Advised() as event:
-            missing = f"; without {', '.join(part.agent for part in event.unavailable)}" if event.unavailable else ""
-            return f"is advised by {', '.join(event.heard) or 'nobody'}{missing}"
+            missing = (
+                f"; unavailable: {', '.join(part.agent for part in event.unavailable)}" if event.unavailable else ""
+            )
+            return f"advised by {', '.join(event.heard) or 'nobody'}{missing}"
         case RouteRefused() as event:
-            return f"names {event.chosen or 'nobody'}, which is none of {', '.join(event.destinations)}"
+            return f"chose {event.chosen or 'nobody'}, which is not one of {', '.join(event.destinations)}"
         case Routed() as event:
-            return f"{'falls back on' if event.is_fallback else 'chooses'} {event.agent}: {_quote_text(event.reason)}"
+            return f"{'falls back to' if event.is_fallback else 'chooses'} {event.agent}: {_quote_text(event.reason)}"
         case HandedOff() as event:
-            return f"hands over to {event.receiver}"
+            return f"hands off to {event.receiver}"
     return _format_team_event(entry)
 
 
@@ -167,20 +169,23 @@ def _format_team_event(entry: Entry) -> str | None:
     match entry.event:
         case TeamPlanned() as event:
             names = ", ".join(dict.fromkeys(one.worker for one in event.assignments)) or "nobody"
-            rest = f"; not: {'; '.join(event.skipped)}" if event.skipped else ""
+            rest = f"; skipped: {'; '.join(event.skipped)}" if event.skipped else ""
             return f"plans iteration {event.iteration} for {names}{rest}"
         case Evaluated() as event:
             verdict = "complete" if event.is_complete else event.held_back or "not complete"
-            return f"iteration {event.iteration} is judged {event.score:.2g} by {event.by} ({event.trend}): {verdict}"
+            return f"iteration {event.iteration} scored {event.score:.2g} by {event.by} ({event.trend}): {verdict}"
         case Checked() as event:
-            return f"checks {'pass' if event.passed else 'do not pass'}: {_quote_text(', '.join(event.commands))}"
+            return f"checks {'passed' if event.passed else 'failed'}: {_quote_text(', '.join(event.commands))}"
         case AdjustmentProposed() as event:
             return f"{'applies' if event.is_applied else 'proposes'}: {event.text}" + (
                 f" ({event.member}: {event.model})" if event.model else ""
             )
         case MemberChanged() as event:
-            what = [f"the model {event.model}"] * bool(event.model) + ["another prompt"] * bool(event.prompt)
-            return f"changed{_format_author(event.by)}: {event.member} gets {' and '.join(what)} from its next part on"
+            what = [f"model {event.model}"] * bool(event.model) + ["a new prompt"] * bool(event.prompt)
+            return (
+                f"changed{_format_author(event.by)}: {event.member} gets {' and '.join(what)} "
+                "from its next operation on"
+            )
         case IterationFailed() as event:
             return f"iteration {event.iteration} failed: {event.message}"
         case ReflectEnded() as event:
@@ -192,23 +197,23 @@ def _format_team_event(entry: Entry) -> str | None:
                 f"{event.author} is {'ready' if event.ready else 'not ready'} to conclude: {_quote_text(event.reason)}"
             )
         case RoundEnded() as event:
-            return f"round {event.round} is over" + (f"; without {', '.join(event.missing)}" if event.missing else "")
+            return f"round {event.round} ended" + (f"; missing: {', '.join(event.missing)}" if event.missing else "")
         case DiscussionEnded() as event:
-            return f"the discussion is over after {format_count(event.rounds, 'round')}: {event.by}"
+            return f"the discussion ended after {format_count(event.rounds, 'round')}: {event.by}"
         case WorkerPlaced() as event:
             return f"works on {event.branch} in {event.path}, from {event.base[:12]}"
         case WorkCommitted() as event:
             files = format_count(len(event.files), "file")
-            return f"leaves {files} changed on {event.branch} at {event.commit[:12]} (+{event.added} -{event.removed})"
+            return f"{files} changed on {event.branch} at {event.commit[:12]} (+{event.added} -{event.removed})"
         case WorkerSent() as event:
-            return f"sends a worker, run {event.run}" + (f", to {event.branch}" if event.branch else "")
+            return f"sends a worker (run {event.run})" + (f" to {event.branch}" if event.branch else "")
         case WorkerReturned() as event:
-            return f"its worker, run {event.run}, {event.outcome}" + (f": {event.error}" if event.error else "")
+            return f"worker run {event.run} {event.outcome}" + (f": {event.error}" if event.error else "")
     return None
 
 
 def _find_parent_path(operation: str) -> str:
-    """The operation that started this one: what is left without the places in between, such as turns and tool calls."""
+    """Return the operation that started this one, without the scopes in between, such as turns and tool calls."""
     parent = operation.rpartition("/")[0]
     while parent.partition("/")[1] and ":" not in parent.rpartition("/")[2]:
         parent = parent.rpartition("/")[0]

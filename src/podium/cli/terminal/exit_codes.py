@@ -1,4 +1,4 @@
-"""Exit codes: what a command came to, for the program that called it."""
+"""Exit codes of commands."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CONFLICT = 6
 MISSING = 7
 INTEGRITY = 8
 SIGNALLED = 128
-"""Plus the number of the signal: 130 for SIGINT, 143 for SIGTERM."""
+"""The base for signals, to which the signal's number is added: 130 for SIGINT, 143 for SIGTERM."""
 
-# The first that fits counts.
+# The first match wins.
 _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (Mistake, USAGE),
     (AlreadyAnswered, CONFLICT),
@@ -41,7 +41,7 @@ _LIMITS: frozenset[FailureKind] = frozenset({"timed_out", "limit", "budget"})
 
 
 def run_exit_code(outcome: Outcome, failure: Failure | None) -> int:
-    """The exit code of a run that came to this."""
+    """Return the exit code for a run with this outcome."""
     if outcome == "succeeded":
         return GOAL_MET
     is_limit = outcome == "timed_out" or (failure is not None and failure.kind in _LIMITS)
@@ -49,7 +49,7 @@ def run_exit_code(outcome: Outcome, failure: Failure | None) -> int:
 
 
 def error_exit_code(error: BaseException) -> int:
-    """The exit code of a command that raised this."""
+    """Return the exit code of a command that raised this error."""
     if isinstance(error, AgentFailed):
         return run_exit_code(error.failure.outcome, error.failure)
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), GOAL_NOT_MET)

@@ -1,4 +1,4 @@
-"""Working on a run from a command: what is opened, shown, interrupted, and what it came to."""
+"""Work on a run from a command: start or resume it, show it, handle signals, and return how it ended."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ OpenRun = Callable[[App], AbstractAsyncContextManager[Run]]
 
 @dataclass(slots=True)
 class RunEnding:
-    """What came of working on a run; without a result the run did not even begin.
+    """How work on a run ended. `result` is None if the run did not start.
 
-    `trouble` is the error that kept this process from going on.
+    `error` is the error that kept this process from continuing.
     """
 
     result: Result | None = None
@@ -51,9 +51,9 @@ class RunEnding:
 def work_on_run(
     settings: Settings, open_run: OpenRun, make_view: Callable[[RunView], ProgressView], *, past: Sequence[Entry] = ()
 ) -> RunEnding:
-    """Work on the run that `opening` gives until it ends, pauses or is interrupted.
+    """Work on the run that `open_run` opens until it ends, pauses or is interrupted.
 
-    `past` is the part of its timeline that is not to be shown again.
+    `past` is the part of its timeline that is not shown again.
     """
     is_fast = find_spec("uvloop") is not None
     work = partial(_work_on_run, settings, open_run, make_view, past=past)
@@ -72,8 +72,8 @@ async def _work_on_run(
                 with make_view(run_view) as view:
                     await _follow_run(run, run_view, view, past, settings)
             except Exception as error:
-                # Leaving the block would stop the run for good. A reader that went away is no reason
-                # for that: being cancelled leaves the run resumable.
+                # Leaving the block would stop the run. That is not wanted if only the reader of the
+                # output has gone away: cancelling leaves the run resumable.
                 cause = find_first_error(error)
                 scope.cancel()
                 await checkpoint()
@@ -92,7 +92,7 @@ async def _work_on_run(
 async def _follow_run(
     run: Run, run_view: RunView, view: ProgressView, past: Sequence[Entry], settings: Settings
 ) -> None:
-    """Show the run, and put to the person what its agents ask, until this process has stopped working on it."""
+    """Show the run and prompt for its requests until this process stops working on it."""
     prompter = RunPrompter(run, view, settings) if is_attended() else None
 
     async def refresh_periodically() -> None:
@@ -120,21 +120,21 @@ SHOW_CURSOR = b"\x1b[?25h\n"
 
 @dataclass(slots=True)
 class Interruption:
-    """The signal that interrupted the work; None while there was none."""
+    """The signal that interrupted the work, or None."""
 
     signal: int | None = None
 
 
 @contextmanager
 def cancel_on_signal(scope: CancelScope) -> Iterator[Interruption]:
-    """Let a signal cancel `scope`, and a second one end the process on the spot."""
+    """Cancel `scope` on the first signal, and exit at once on the second."""
     interruption = Interruption()
     loop = asyncio.get_running_loop()
 
     def handle_first_signal(number: int) -> None:
         interruption.signal = number
         for each in _SIGNALS:
-            # Not through the loop: what the first signal has set off may keep it busy.
+            # Not through the event loop: the cancellation may keep it busy.
             loop.remove_signal_handler(each)
             signal.signal(each, _exit_at_once)
         scope.cancel()
@@ -160,7 +160,7 @@ def _exit_at_once(number: int, frame: FrameType | None) -> None:
 
 
 class RunPrompter:
-    """Somebody at the terminal, for as long as a run is worked on."""
+    """Prompts for the requests of a run and of its workers while a person is at the terminal."""
 
     def __init__(self, run: Run, view: ProgressView, settings: Settings) -> None:
         self._run = run
@@ -170,21 +170,21 @@ class RunPrompter:
         self._has_workers = Event()
 
     def handle_entry(self, entry: Entry) -> None:
-        """Take in an entry of the run."""
+        """Handle an entry of the run."""
         if isinstance(entry.event, WorkerSent):
             self._has_workers.set()
         self._prompter.handle_entry(entry)
 
     async def serve_requests(self) -> None:
-        """Ask whatever there is to ask, for ever."""
+        """Prompt for requests as they arrive, until cancelled."""
         async with create_task_group() as group:
             group.start_soon(self._prompter.serve_requests)
-            # Most runs send nobody; then nobody looks for what others ask.
+            # Most runs send no workers; then there is nothing to watch.
             await self._has_workers.wait()
             await self._watcher.watch_requests()
 
     async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
-        """Decide on what an agent of the run, or of a worker, wants to do."""
+        """Answer a permission request of the run or of one of its workers."""
         receiver = self._answer_mailbox if self._answer_mailbox.has_request(id) else self._run
         return await receiver.answer(id, decision, by=by, comment=comment, rule=rule)
 

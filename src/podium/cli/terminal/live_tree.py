@@ -1,4 +1,4 @@
-"""The tree of agents on a terminal, as it grows."""
+"""The tree of a run's operations, drawn live on a terminal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SCROLLS_ABOVE = (
 
 
 class LiveTree:
-    """Shows the picture of a run, drawn anew at every tick, and above it what the tree does not tell."""
+    """A view that redraws the tree of a run at every tick and prints above it what the tree does not show."""
 
     def __init__(self, run_view: RunView, *, console: Console | None = None) -> None:
         self._run_view = run_view
@@ -91,12 +91,15 @@ class LiveTree:
 
 
 def make_stderr_console() -> Console:
-    """The person's terminal. Nothing that is printed there is read as markup."""
+    """Return a console for standard error. Printed text is never interpreted as markup."""
     return Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
 def draw_run_tree(run_view: RunView, console: Console, signs: TreeSymbols, *, is_live: bool) -> Group:
-    """The tree of a run for a console; while it grows, no taller than need be to fit."""
+    """Draw the tree of a run for a console.
+
+    While the run is active, ended operations are omitted if the tree is too tall.
+    """
     draw = partial(build_tree_rows, run_view, now=time.time(), most=console.width, symbols=signs, is_live=is_live)
     rows = draw()
     if is_live and len(rows) >= console.height:
@@ -105,7 +108,7 @@ def draw_run_tree(run_view: RunView, console: Console, signs: TreeSymbols, *, is
 
 
 def style_row(row: Row) -> Text:
-    """A row with its styles, on one line whatever the width."""
+    """Return a row with its styles, on one line whatever the width."""
     text = Text(no_wrap=True, overflow="ellipsis")
     for words, style in row:
         text.append(words, STYLES.get(style, ""))

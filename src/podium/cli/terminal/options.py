@@ -1,4 +1,4 @@
-"""What the person says to agents, from an argument or from standard input."""
+"""Options that several commands share, and text from an argument or from standard input."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ...values.errors import Mistake
 
 
 def read_text_argument(argument: str) -> str:
-    """The words that an argument gives; those on standard input where it is `-`."""
+    """Return the text of an argument, or of standard input if the argument is `-`."""
     text = sys.stdin.buffer.read() if argument == "-" else argument.encode(errors="surrogateescape")
     try:
         content = text.decode()
     except UnicodeDecodeError as error:
         raise Mistake(f"the text is not UTF-8 (byte {error.start}); convert it first") from error
     if not content.strip():
-        raise Mistake("the text is empty; say what the agent should do")
+        raise Mistake("the text is empty; describe what the agent should do")
     return content
 
 
@@ -27,10 +27,12 @@ permissions_option = click.option(
     "--permissions",
     "permission_mode",
     type=click.Choice(MODES),
-    help="How much agents may do without asking; see the page on permissions.",
+    help="What agents may do without asking; see the page on permissions.",
 )
 
 repo_option = click.option(
-    "--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The repository; by default this one."
+    "--repo",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The repository to use instead of the current one.",
 )
-json_option = click.option("--json", "is_json", is_flag=True, help="Print it as JSON.")
+json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON.")

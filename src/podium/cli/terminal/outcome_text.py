@@ -1,4 +1,4 @@
-"""What a run came to, as programs and as people read it."""
+"""The result of a run, as JSON fields and as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...values.result import Result
 
 
 def result_fields(result: Result | None) -> dict[str, Any] | None:
-    """A result for programs, its amounts in full; None for a run that did not begin."""
+    """Return a result as JSON fields with exact amounts, or None for a run that did not start."""
     if result is None:
         return None
     fields: dict[str, Any] = to_builtins(result)
@@ -20,10 +20,10 @@ def result_fields(result: Result | None) -> dict[str, Any] | None:
 
 
 def format_parts(parts: tuple[Part, ...]) -> list[str]:
-    """What there is without an answer, marked as what it is."""
+    """Return the partial results of a run without an answer, each labelled with its agent and outcome."""
     lines = []
     for part in parts:
         if part.text.strip():
             how = "finished" if part.outcome == "succeeded" else f"{part.outcome}, not finished"
             lines += [f"--- {part.agent} ({how})", part.text.rstrip("\n")]
-    return ["There is no answer. What there is of one:", *lines] if lines else []
+    return ["No answer. Partial results:", *lines] if lines else []

@@ -1,4 +1,4 @@
-"""Whether a person at the terminal may be asked, and `--no-input`, which says that nobody is there."""
+"""Whether a person at the terminal can be prompted, and the option `--no-input`, which disables prompts."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ NO_INPUT_KEY = "podium.no_input"
 
 
 def no_input_option(command: F) -> F:
-    """Give a command the option `--no-input`."""
+    """Add the option `--no-input` to a command."""
 
     def record_flag(ctx: click.Context, _: click.Parameter, is_set: bool) -> None:
         ctx.find_root().meta[NO_INPUT_KEY] = is_set
 
-    what = "Ask nothing: what agents may not do by themselves is denied at once."
+    what = "Do not prompt: deny whatever would need permission."
     return click.option("--no-input", is_flag=True, expose_value=False, callback=record_flag, help=what)(command)
 
 
 def is_input_disabled() -> bool:
-    """Whether the command line says that nobody is to be asked."""
+    """Return whether the command line disables prompts."""
     ctx = click.get_current_context(silent=True)
     return ctx is not None and bool(ctx.find_root().meta.get(NO_INPUT_KEY))
 
 
 def is_attended() -> bool:
-    """Whether somebody is there to answer."""
+    """Return whether a person is at the terminal to answer prompts."""
     return sys.stdin.isatty() and sys.stderr.isatty() and not is_input_disabled()

@@ -1,4 +1,4 @@
-"""Markdown that can be pasted anywhere: what agents said is quoted in it and acts on nothing around it."""
+"""Markdown that is safe to paste anywhere: text from agents is quoted and cannot affect what surrounds it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from .text import escape_for_terminal
 
 _SIGNS = re.compile(r"([\\`*_{}\[\]<>#|!@~$&])")
 _WITHIN = r"^((?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*)"
-"""What may stand before a heading in a list or in a quotation."""
+"""What may come before a heading in a list or a block quote."""
 _HEADING = re.compile(_WITHIN + r"(#{1,6}(?:\s|$)|=+\s*$|-+\s*$)")
 _DEFINITION = re.compile(_WITHIN + r"(\[[^\]]*\]:)")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 def format_bullets(lines: Iterable[str]) -> list[str]:
-    """Lines as one block, a point each; no block for no lines."""
+    """Return lines as one bulleted list in a single block, or no block if there are no lines."""
     points = [f"- {escape_inline(line)}" for line in lines]
     return ["\n".join(points)] if points else []
 
 
 def escape_inline(text: str) -> str:
-    """Some words as one line in which no sign means anything to Markdown."""
+    """Return a text as one line in which no character has a meaning in Markdown."""
     return _SIGNS.sub(r"\\\1", escape_for_terminal(" ".join(text.split())))
 
 
 def quote_block(text: str) -> str:
-    """A text quoted line by line, without headings, tags, pictures that are fetched and links for other lines."""
+    """Return a text as a block quote, with headings, tags, images and link definitions escaped."""
     lines = [_escape_block_syntax(line) for line in escape_for_terminal(text).strip("\n").splitlines()]
     return quote_lines("\n".join(lines)).lstrip("\n")
 

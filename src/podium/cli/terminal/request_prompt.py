@@ -1,10 +1,10 @@
-"""Asking the person at the terminal: what agents want to do or know, one thing at a time, and the answers.
+"""Prompts for the person at the terminal: the permission requests and questions of agents, one at a time.
 
-Whatever is asked is shown in full, with every sign that a terminal would act on made visible. Keys
-that were typed before the question stood there do not count, and Enter alone decides nothing. After any
-other key that decides nothing, nothing does up to Enter, so that no letter within a sentence answers.
-Esc leaves the question open. What somebody answers elsewhere meanwhile is told. What is put off comes again
-after the others that wait.
+Each request is shown in full, with control characters made visible. Keys typed before the prompt appeared are
+discarded, and Enter alone decides nothing. After any other key that is not an answer, input is ignored up to
+the next Enter, so that no character in the middle of a sentence counts as an answer. Esc leaves the request
+open. An answer that was given elsewhere withdraws the prompt, and the person is notified. Requests that are
+put off are asked again after the others.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from .text import as_json, escape_for_terminal, format_duration
 
 KEYS: dict[str, tuple[Decision, str]] = {
     "y": ("once", "once"),
-    "r": ("run", "this very action for the whole run"),
-    "p": ("always", "for good"),
+    "r": ("run", "this exact action for the whole run"),
+    "p": ("always", "always"),
     "n": ("deny", "no"),
     "x": ("deny_and_pause", "no, and pause"),
     "a": ("abort", "no, and stop"),
@@ -43,57 +43,57 @@ LATER = "s"
 HELP = "?"
 ESC = "\x1b"
 KEY_ROWS = ("yrp", f"nxa{LATER}{HELP}")
-"""The keys as they are shown: those that allow it, and those that do not."""
+"""The keys as they are shown: first those that allow the action, then those that do not."""
 HELP_LINES = {
-    "y": "allows it now; the next time it is asked again",
-    "r": "allows this very action until the run ends",
-    "p": "allows all that the rule covers, in every run from now on",
-    "n": "refuses it; the agent is told why, and goes on",
-    "x": "refuses it, and pauses the run; podium resume goes on with it",
-    "a": "refuses it, and stops the run",
-    LATER: "puts it off until the others that wait are answered",
+    "y": "allow it this time; ask again next time",
+    "r": "allow this exact action until the run ends",
+    "p": "allow everything that the rule covers, in every run from now on",
+    "n": "deny it; the agent sees your reason and continues",
+    "x": "deny it and pause the run; podium resume continues it",
+    "a": "deny it and stop the run",
+    LATER: "put it off until the other requests are answered",
 }
-"""What each key does."""
+"""The description of each key."""
 SANDBOXES = {
-    "": "none around this tool",
-    "none": "none: the command can do whatever you can, network on",
-    "missing": "missing here, so that the command is refused even if you allow it",
-    "workspace": "workspace: it can write in the checkout only, network off",
-    "read-only": "read-only: it can write nothing, network off",
+    "": "not used for this tool",
+    "none": "none: the command can do anything that you can; network on",
+    "missing": "not available here; the command is refused even if you allow it",
+    "workspace": "workspace: can write only in the checkout; network off",
+    "read-only": "read-only: cannot write anything; network off",
 }
-"""What an action's sandbox means."""
+"""The description of each sandbox that an action may run in."""
 BY = "terminal"
 GUARD_SECONDS = 0.5
 SEQUENCE_SECONDS = 0.1
-"""How far apart the signs of one key come at most."""
+"""The maximum time between the characters of one key."""
 LONG_SECONDS = 5.0
-"""A request that waits for longer tells so."""
+"""A request that has waited for longer than this shows its waiting time."""
 AT_A_GLANCE = 72
-NO_ANSWER = "that decides nothing; press Enter, then one of the keys"
+NO_ANSWER = "that is not an answer; press Enter, then one of the keys"
 
 
 class Keyboard(Protocol):
-    """Where answers are typed."""
+    """The source of typed answers."""
 
     def discard_input(self) -> None:
-        """Let what was typed so far not count."""
+        """Discard what was typed so far."""
         ...
 
     async def read_key(self) -> str:
-        """The next key."""
+        """Return the next key."""
         ...
 
     async def discard_line(self) -> None:
-        """Let what else is typed of the last key's line not count, up to Enter."""
+        """Discard the rest of the line that the last key belongs to, up to Enter."""
         ...
 
     async def read_line(self) -> str:
-        """The next line."""
+        """Return the next line."""
         ...
 
 
 class AnswerReceiver(Protocol):
-    """Where answers go, such as a run. Both calls give False where somebody else was faster."""
+    """The receiver of answers, such as a run. Both methods return False if somebody else answered first."""
 
     async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool: ...
 
@@ -101,18 +101,18 @@ class AnswerReceiver(Protocol):
 
 
 PromptOutcome = Literal["answered", "later", "open"]
-"""What became of a question: it has its answer, comes again after the others, or is left to whoever answers it."""
+"""The outcome of a prompt: answered, to be asked again after the others, or left open."""
 
 
 class QueuedRequest(NamedTuple):
-    """What is to be put to the person; `worker` is who asks it from elsewhere."""
+    """A request to show to the person. `worker` is the name of the worker that it comes from, if any."""
 
     entry: Entry
     worker: str
 
 
 class RequestPrompter:
-    """Puts to the person what agents ask, with `tell`; `view` rests meanwhile."""
+    """Shows requests to the person with `tell` and submits the answers. `view` is suspended during a prompt."""
 
     def __init__(
         self,
@@ -135,11 +135,11 @@ class RequestPrompter:
 
     @property
     def is_asking(self) -> bool:
-        """Whether the person is being asked something."""
+        """Whether a prompt is open."""
         return self._current is not None
 
     def handle_entry(self, entry: Entry, worker: str = "") -> None:
-        """Take in an entry of a run, or of a worker."""
+        """Handle an entry of a run or of a worker."""
         match entry.event:
             case PermissionAsked(id=id) | QuestionAsked(id=id):
                 self._queue[id] = QueuedRequest(entry, worker)
@@ -148,19 +148,19 @@ class RequestPrompter:
                 self.withdraw_request(id, by)
 
     def withdraw_request(self, id: str, by: str) -> None:
-        """Ask this no longer: it was answered by somebody, or by nobody in time."""
+        """Withdraw a request that was answered elsewhere, or that timed out."""
         self._queue.pop(id, None)
         self._answered_by[id] = by
         if self._current is not None and self._current[0] == id:
             self._current[1].cancel()
 
     def leave_open(self) -> None:
-        """Leave what is being asked to whoever answers it later."""
+        """Close the current prompt and leave its request open."""
         if self._current is not None:
             self._current[1].cancel()
 
     async def serve_requests(self) -> None:
-        """Ask whatever there is to ask, for ever."""
+        """Prompt for requests as they arrive, until cancelled."""
         while True:
             await self._has_requests.wait()
             self._has_requests.clear()
@@ -178,14 +178,14 @@ class RequestPrompter:
                     self._tell(self._explain_withdrawal(id))
 
     def _explain_withdrawal(self, id: str) -> str:
-        """Why something is not asked any more that nobody has answered here."""
+        """Return why a prompt closed without an answer."""
         if id not in self._answered_by:
-            return f"{id} is left open; podium approvals lists it."
+            return f"{id} stays open; podium approvals lists it."
         by = self._answered_by[id]
-        return f"{id}: time is over." if by == "podium" else f"{id} was answered by {by or 'somebody'}."
+        return f"{id} timed out." if by == "podium" else f"{id} was answered by {by or 'somebody'}."
 
     async def _prompt_for(self, one: QueuedRequest) -> PromptOutcome:
-        """Ask, and take the answer where there is one."""
+        """Show a request and submit the answer, if there is one."""
         self._keyboard.discard_input()
         entry, others = one.entry, len(self._queue) - 1
         match entry.event:
@@ -201,7 +201,7 @@ class RequestPrompter:
         return "answered"
 
     async def _read_answer(self, asked: QuestionAsked) -> str:
-        """The first line that answers a question."""
+        """Return the first line that answers the question."""
         while True:
             try:
                 return resolve_choice(asked, (await self._keyboard.read_line()).strip())
@@ -209,9 +209,9 @@ class RequestPrompter:
                 self._tell(f"{error}\nYour answer:")
 
     async def _read_decision_key(self, offered: Mapping[str, str]) -> str:
-        """The first key that answers, puts off or leaves."""
+        """Return the first key that answers the request, puts it off or leaves it open."""
         while True:
-            # A key that is still held down from the last answer decides nothing, nor does what follows a pasted line.
+            # A key still held down from the last answer must not decide this one, nor the rest of pasted text.
             await sleep(GUARD_SECONDS)
             self._keyboard.discard_input()
             self._tell(
@@ -228,25 +228,25 @@ class RequestPrompter:
         decision, words = KEYS[key]
         comment = ""
         if decision in ("deny", "deny_and_pause"):
-            self._tell("Why not? It is told to the agent. (Enter for no reason)")
+            self._tell("Reason for the agent (press Enter for none):")
             comment = (await self._keyboard.read_line()).strip()
         self._tell(f"{words}.")
         rule = asked.always if decision == "always" else ""
         if not await self._receiver.answer(asked.id, decision, by=BY, comment=comment, rule=rule):
-            self._tell(f"{asked.id} was answered elsewhere before.")
+            self._tell(f"{asked.id} was already answered elsewhere.")
         elif rule:
             save_allowed_rule(self._home, AllowedRule(rule=rule, at=time.time(), by=BY, run=run))
 
 
 def format_asker(entry: Entry, worker: str) -> str:
-    """Who asks something, with what people call the worker, where it is one."""
+    """Return the name of the agent that asks, with the name of its worker, if any."""
     return f"{parse_agent_name(entry.operation)} on {worker}" if worker else parse_agent_name(entry.operation)
 
 
 def format_permission_request(
     entry: Entry, asked: PermissionAsked, worker: str = "", *, now: float, others: int = 0
 ) -> str:
-    """The whole action, for a person who decides on it."""
+    """Return the complete description of an action that a person decides on."""
     action, waited = asked.action, now - entry.at
     since = f", waiting {format_duration(waited)}" if waited >= LONG_SECONDS else ""
     lines = [
@@ -259,32 +259,32 @@ def format_permission_request(
     if asked.shown:
         lines += ["", *(f"  {line}" for line in asked.shown.split("\n")), ""]
     if action.outputs and action.outputs == {path: action.inputs.get(path) for path in action.outputs}:
-        lines.append(f"  nothing changes: {', '.join(action.outputs)} holds this already")
+        lines.append(f"  no changes: {', '.join(action.outputs)} already has this content")
     lines += [f"  {denial}" for denial in asked.denied]
     if asked.always:
-        lines.append(f"  for good would mean the rule {asked.always}")
+        lines.append(f"  always adds the rule {asked.always}")
     return "\n".join(lines)
 
 
 def list_answer_keys(asked: PermissionAsked) -> dict[str, str]:
-    """The keys that answer a request, put it off or explain themselves, and what they mean."""
+    """Return the keys that apply to a request, with their labels."""
     answers = {key: words for key, (_, words) in KEYS.items() if key != "p" or asked.always}
-    return answers | {LATER: "later", HELP: "what these do"}
+    return answers | {LATER: "later", HELP: "help"}
 
 
 def format_key_help(offered: Mapping[str, str]) -> str:
-    """What each key does that is offered, a line each."""
+    """Return the help for the offered keys, one line each."""
     lines = [f"  {key}    {HELP_LINES[key]}" for row in KEY_ROWS for key in row if key in offered and key in HELP_LINES]
-    return "\n".join([*lines, "  Esc  leaves it open, for podium approvals", NO_ANSWER])
+    return "\n".join([*lines, "  Esc  leave it open, for podium approvals", NO_ANSWER])
 
 
 def _is_printable_key(key: str) -> bool:
-    """Whether a key may begin a sentence, as Enter and the arrows do not."""
+    """Return whether a key could begin a sentence, unlike Enter and the arrow keys."""
     return bool(key) and key.isprintable()
 
 
 def format_question(entry: Entry, asked: QuestionAsked, worker: str = "", *, others: int = 0) -> str:
-    """A question, with its choices by number."""
+    """Return a question with its numbered choices."""
     choices = [f"  {number}. {choice}" for number, choice in enumerate(asked.choices, 1)]
     return "\n".join(
         [*_format_queue_length(others), f"{format_asker(entry, worker)} asks ({asked.id}): {asked.text}", *choices]
@@ -292,26 +292,26 @@ def format_question(entry: Entry, asked: QuestionAsked, worker: str = "", *, oth
 
 
 def _format_queue_length(others: int) -> list[str]:
-    """How much else waits for an answer, after a line that is free."""
+    """Return a blank line and, if there are any, the number of requests that are waiting."""
     return ["", f"[{format_count(others, 'more request')} after this one]"] if others else [""]
 
 
 _SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")
-"""So many spaces would move what follows them out of sight."""
+"""A run of spaces long enough to move the text after it out of sight."""
 
 
 def print_request(text: str) -> None:
-    """Show text on the terminal; nothing in it acts there."""
+    """Print text to standard error with control characters escaped."""
     click.echo(escape_hidden_text(text), err=True)
 
 
 def escape_hidden_text(text: str) -> str:
-    """Text in which nothing acts on a terminal, and nothing is out of sight."""
+    """Escape control characters in a text, and replace long runs of spaces by their length."""
     return _SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", escape_for_terminal(text))
 
 
 def _format_length(value: object) -> str:
-    """How long a text is, where that is not seen at a glance."""
+    """Return the length of a text that is too long to judge at a glance."""
     return f" ({len(value)} characters)" if isinstance(value, str) and len(value) > AT_A_GLANCE else ""
 
 
@@ -322,7 +322,7 @@ def _format_argument(value: object) -> str:
 
 _ENTER = re.compile(r"[\r\n]")
 _SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|[^\[O])", re.DOTALL)
-"""What a key sends that is no sign, such as an arrow, or a sign with Alt."""
+"""The escape sequence of a key that is not a character, such as an arrow key, or of a character with Alt."""
 
 
 class TerminalKeyboard:
@@ -333,21 +333,21 @@ class TerminalKeyboard:
         self._typed = ""
 
     def discard_input(self) -> None:
-        import termios  # here, because not every system has it
+        import termios  # imported here, because not every system has it
 
         self._typed = ""
         termios.tcflush(self._input, termios.TCIFLUSH)
 
     async def read_key(self) -> str:
         with self._cbreak_mode():
-            # One key may be several signs, and what was pasted comes all at once.
+            # One key may send several characters, and pasted text arrives all at once.
             await self._read_input()
             if not self._typed.startswith(ESC):
                 return self._typed[:1]
             await self._read_sequence()
             if not self._typed.strip(ESC):
                 return ESC
-            # Of half a sequence the second sign is taken, which begins a text that decides nothing.
+            # Of an incomplete sequence, return the second character: it is not Esc, so it does not close the prompt.
             return "" if _SEQUENCE.match(self._typed) else self._typed[1]
 
     async def discard_line(self) -> None:
@@ -360,7 +360,7 @@ class TerminalKeyboard:
         self._typed = os.read(self._input, 4096).decode(errors="replace")
 
     async def _read_sequence(self) -> None:
-        """Take what else comes of a sequence that has begun."""
+        """Read the rest of an escape sequence."""
         is_more = True
         while is_more and not _SEQUENCE.match(self._typed):
             begun, is_more = self._typed, False

@@ -1,4 +1,4 @@
-"""A synthesis of results: who is asked for it, in a run of its own, and how it is shown."""
+"""Syntheses of results: choose the agent that writes one, run it, and show its text."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .text import print_to_stderr
 
 DEFAULT_AGENT = "worker"
 MODEL_SETTINGS = ("model", "base_url", "models")
-"""What a run remembers that says what its agents think with."""
+"""The recorded settings of a run that decide which models its agents use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynthesisAuthor:
-    """Who writes a synthesis, about what, where, and with which settings.
+    """The agent that writes a synthesis, what it is about, and the repository and settings to use.
 
-    `place` is None where the repository is gone.
+    `repo` is None if the repository no longer exists.
     """
 
     agent: Agent
@@ -39,7 +39,7 @@ class SynthesisAuthor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synthesis:
-    """What came of asking for one; without a `run` it did not even begin."""
+    """A synthesis and its outcome. `run` is empty if the run could not be started."""
 
     by: str
     outcome: Outcome
@@ -50,7 +50,7 @@ class Synthesis:
     left_out: int = 0
 
     def as_fields(self) -> dict[str, Any]:
-        """All of it for programs."""
+        """Return the synthesis as JSON fields."""
         return {
             "run": self.run or None,
             "agent": self.by,
@@ -61,14 +61,14 @@ class Synthesis:
         }
 
     def format_lines(self) -> list[str]:
-        """It in lines."""
-        return [f"{self._title}:", f"There is none: {self.error}." if self.error else self.text.rstrip("\n")]
+        """Return the synthesis as lines of text."""
+        return [f"{self._title}:", f"No synthesis: {self.error}." if self.error else self.text.rstrip("\n")]
 
     def format_markdown(self) -> list[str]:
-        """It as blocks of Markdown."""
+        """Return the synthesis as blocks of Markdown."""
         return [
             f"## {escape_inline(self._title)}",
-            f"There is none: {escape_inline(self.error)}." if self.error else quote_block(self.text),
+            f"No synthesis: {escape_inline(self.error)}." if self.error else quote_block(self.text),
         ]
 
     @property
@@ -77,7 +77,7 @@ class Synthesis:
 
 
 def choose_run_author(entries: Sequence[Entry], agent_name: str | None) -> SynthesisAuthor:
-    """The first agent of a run as it was at the end, or the one that is named. Raises Mistake."""
+    """Return the named agent, or else the first agent of the run as it was at the end. Raises Mistake."""
     started = entries[0].event
     assert isinstance(started, RunStarted)
     at = Path(started.repo if started.errand is None else started.errand.root)
@@ -92,7 +92,7 @@ def choose_run_author(entries: Sequence[Entry], agent_name: str | None) -> Synth
 
 
 def _apply_member_changes(entries: Iterable[Entry], agent: Agent) -> Agent:
-    """An agent of a run with the changes that were made to it on the way."""
+    """Return an agent of a run with the changes that were made to it during the run."""
     for entry in entries:
         if isinstance(entry.event, MemberChanged) and entry.event.member == agent.name:
             agent = apply_change(agent, entry.event)
@@ -100,14 +100,14 @@ def _apply_member_changes(entries: Iterable[Entry], agent: Agent) -> Agent:
 
 
 def choose_workers_author(place: Path, agent_name: str | None) -> SynthesisAuthor:
-    """The agent that is named, or the one that workers are by default. Raises Mistake."""
+    """Return the named agent, or else the default agent for workers. Raises Mistake."""
     settings = _load_readonly_settings(place)
     agent = _find_agent(place, settings, agent_name or DEFAULT_AGENT)
     return SynthesisAuthor(agent=agent, about=f"the workers of {place.name}", repo=place, settings=settings)
 
 
 def _load_readonly_settings(place: Path | None) -> Settings:
-    # Nothing is to be changed, whatever engine it thinks with.
+    # A synthesis must not change anything, whatever engine the agent uses.
     return Settings.load(repo=place, permission_mode="plan")
 
 
@@ -116,8 +116,8 @@ def _find_agent(place: Path, settings: Settings, name: str) -> Agent:
 
 
 def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
-    """Ask for a synthesis of a report and follow it to its end. That it failed is told, and is no error here."""
-    # Here, because most reports are not summed up.
+    """Run an agent that summarizes a report and wait for it. A failure is reported in the result, not raised."""
+    # Imported here for start-up time: most reports need no synthesis.
     from ...patterns.synthesis import as_writer, make_synthesis_request
     from .follow_run import work_on_run
     from .run_output import OutputOptions
@@ -125,8 +125,8 @@ def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
     by, agent = author.agent.name, as_writer(author.agent)
     request = make_synthesis_request(author.agent, report, about=author.about)
     if request.left_out:
-        print_to_stderr(f"the report is long: {request.left_out:,} characters of it are left out of what {by} is given")
-    # As for JSON, because the text is shown by whoever shows the report.
+        print_to_stderr(f"the report is too long: {request.left_out:,} characters are not passed to {by}")
+    # As with --json, because the caller prints the text together with the report.
     output = OutputOptions(is_json=True)
     try:
         ending = work_on_run(
@@ -140,13 +140,13 @@ def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
         return Synthesis(by=by, outcome="failed", error=str(cause), code=exit_codes.error_exit_code(cause))
     code, result = output.print_ending(ending), ending.result
     if result is None:
-        return Synthesis(by=by, outcome="interrupted", error="it was interrupted before it began", code=code)
+        return Synthesis(by=by, outcome="interrupted", error="interrupted before the run started", code=code)
     return Synthesis(
         by=by,
         run=result.run_id,
         outcome=result.outcome,
         text=result.text,
-        error="" if result.succeeded else result.error or f"its run was {result.outcome}",
+        error="" if result.succeeded else result.error or f"the run was {result.outcome}",
         code=code,
         left_out=request.left_out,
     )

@@ -1,4 +1,4 @@
-"""What is shown of a run while this process works on it."""
+"""Views that show a run while this process works on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .entry_text import format_entry, format_entry_json
 
 
 class ProgressView(Protocol):
-    """Shows a run's entries as they come; inside its block the terminal is its own."""
+    """A view that shows the entries of a run as they arrive. Inside its block it owns the terminal."""
 
     def __enter__(self) -> Self: ...
 
@@ -22,20 +22,20 @@ class ProgressView(Protocol):
     ) -> None: ...
 
     def show_entry(self, entry: Entry) -> None:
-        """Take in the next entry."""
+        """Show the next entry."""
         ...
 
     def refresh(self) -> None:
-        """Time has passed."""
+        """Redraw what depends on the time."""
         ...
 
     def suspend(self) -> AbstractContextManager[object]:
-        """A block in which it leaves the terminal to others."""
+        """Return a block in which others may use the terminal."""
         ...
 
 
 class SilentView:
-    """Shows nothing."""
+    """A view that shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +56,7 @@ class SilentView:
 
 
 class LineView(SilentView):
-    """A plain line on standard error for each change of state; how it ended is told by others."""
+    """A view that prints a line to standard error for each change of state. The caller reports how the run ended."""
 
     def show_entry(self, entry: Entry) -> None:
         if not isinstance(entry.event, RunEnded | RunPaused) and (text := format_entry(entry)) is not None:
@@ -64,7 +64,7 @@ class LineView(SilentView):
 
 
 class JsonLinesView(SilentView):
-    """The whole timeline on standard output, an object a line."""
+    """A view that prints the whole timeline to standard output, one JSON object per line."""
 
     def show_entry(self, entry: Entry) -> None:
         click.echo(format_entry_json(entry))

@@ -1,4 +1,4 @@
-"""What `run` and `resume` print: the answer on standard output, everything else on standard error."""
+"""Output of `run` and `resume`: the answer on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputOptions:
-    """What the person wants to see."""
+    """The output options of a command."""
 
     is_json: bool = False
     is_jsonl: bool = False
@@ -32,15 +32,15 @@ class OutputOptions:
 
     def __post_init__(self) -> None:
         if self.is_json and self.is_jsonl:
-            raise click.UsageError("--json and --jsonl exclude each other")
+            raise click.UsageError("--json and --jsonl cannot be used together")
 
     @property
     def is_verbose(self) -> bool:
-        """Whether people are told how it goes."""
+        """Whether to report progress to a person."""
         return not self.is_quiet and not self.is_jsonl
 
     def make_view(self, run_view: RunView) -> ProgressView:
-        """What shows the run while it goes on."""
+        """Return the view that shows the run while it is active."""
         if self.is_jsonl:
             return JsonLinesView()
         if self.is_quiet:
@@ -52,10 +52,10 @@ class OutputOptions:
         return LiveTree(run_view)
 
     def print_ending(self, ending: RunEnding) -> int:
-        """Say what came of it, all but the object that `--json` asks for; the exit code."""
+        """Print how the run ended, except for the object that `--json` prints, and return the exit code."""
         result = ending.result
         if result is None:
-            print_to_stderr("interrupted before the run began")
+            print_to_stderr("interrupted before the run started")
             return exit_codes.SIGNALLED + (ending.signal or 0)
         if result.outcome not in ("interrupted", "paused") and self.is_verbose:
             print_to_stderr(
@@ -71,11 +71,13 @@ class OutputOptions:
 
 
 def output_options(command: F) -> F:
-    """The options of every command that works on runs; they arrive as `is_json` and so on."""
+    """Add the output options to a command that works on runs; they are passed as `is_json` and so on."""
     for option in (
         click.option("--quiet", "is_quiet", is_flag=True, help="Print only the answer and errors."),
-        click.option("--plain", "is_plain", is_flag=True, help="Print lines instead of drawing a tree."),
-        click.option("--jsonl", "is_jsonl", is_flag=True, help="Print the timeline as it happens, an object a line."),
+        click.option("--plain", "is_plain", is_flag=True, help="Print lines instead of a live tree."),
+        click.option(
+            "--jsonl", "is_jsonl", is_flag=True, help="Print the timeline as it happens, one JSON object per line."
+        ),
         click.option("--json", "is_json", is_flag=True, help="Print the result as one JSON object."),
     ):
         command = option(command)
@@ -83,8 +85,8 @@ def output_options(command: F) -> F:
 
 
 def _print_follow_up(result: Result, ending: RunEnding) -> int:
-    """Say why there is no answer, and how there may still be one; the exit code."""
-    go_on = f"go on with: podium resume {result.run_id}"
+    """Print why there is no answer and how to continue, and return the exit code."""
+    go_on = f"continue with: podium resume {result.run_id}"
     match result.outcome:
         case "paused":
             print_to_stderr(f"paused; {go_on}")

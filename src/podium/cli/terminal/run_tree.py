@@ -1,4 +1,4 @@
-"""The tree of a run's operations, as rows of styled words that any terminal can show."""
+"""The tree of a run's operations, as rows of styled text for a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Style = Literal["", "name", "good", "bad", "busy", "dim"]
 
 
 class StyledText(NamedTuple):
-    """Some words in one style."""
+    """A piece of text in one style."""
 
     text: str
     style: Style = ""
@@ -27,7 +27,7 @@ Row = tuple[StyledText, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeSymbols:
-    """What a tree is drawn with."""
+    """The characters that a tree is drawn with."""
 
     between: str = "├─ "
     last: str = "└─ "
@@ -42,7 +42,7 @@ ASCII_SYMBOLS = TreeSymbols(between="|- ", last="`- ", through="|  ", done="+", 
 
 
 def choose_symbols(encoding: str | None) -> TreeSymbols:
-    """What can be shown in an encoding."""
+    """Return the symbols that an encoding can represent."""
     try:
         "├└│✓✗●…".encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -51,17 +51,17 @@ def choose_symbols(encoding: str | None) -> TreeSymbols:
 
 
 def format_plain_row(row: Row) -> str:
-    """A row without its styles."""
+    """Return a row as text without styles."""
     return "".join(words.text for words in row).rstrip()
 
 
 def build_tree_rows(
     run_view: RunView, *, now: float, most: int, symbols: TreeSymbols, is_live: bool, is_brief: bool = False
 ) -> list[Row]:
-    """A row for each operation, and below those at work or failed what there is to say about them.
+    """Return a row for each operation, with a second row for details of those that are active or have failed.
 
-    `most` is how many columns a row may take. Without `is_live` nobody works on the run now; with
-    `is_brief` operations that have ended are left out.
+    `most` is the maximum width of a row in columns. Pass `is_live=False` if no process works on the run. With
+    `is_brief`, operations that have ended are omitted.
     """
     if run_view.root is None:
         return []
@@ -78,7 +78,7 @@ def build_tree_rows(
 
 
 class _TreePosition(NamedTuple):
-    """A node with what is drawn before it, and before what stands below it."""
+    """A node, the prefix of its own row, and the prefix of the rows below it."""
 
     before: str
     below: str
@@ -125,17 +125,17 @@ def _style_cells(position: _TreePosition, cells: list[str], is_live: bool) -> Ro
 
 
 def describe_activity(node: OperationNode, *, is_live: bool) -> str:
-    """What an operation is at, in a few words."""
+    """Return what an operation is doing, in a few words."""
     if node.ended is not None:
         return node.outcome or "ended"
     if not is_live:
         return "unfinished"
     waiting = [child.agent for child in node.children if child.ended is None]
-    return f"waits for {', '.join(waiting)}" if waiting else node.activity
+    return f"waiting for {', '.join(waiting)}" if waiting else node.activity
 
 
 def _format_detail(node: OperationNode, most: int, is_live: bool) -> StyledText | None:
-    """Why it failed, where no operation below says the same; or the end of what it is saying."""
+    """Return why an operation failed, unless a child reports the same, or else the end of its streamed text."""
     if (failure := node.failure) is not None:
         if any(child.failure and child.failure.message in failure.message for child in node.children):
             return None

@@ -1,4 +1,4 @@
-"""Text on a terminal: what came from files, models and other programs is shown and never acts."""
+"""Text for terminals. Control characters in text from files, models and programs are escaped, never executed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def escape_for_terminal(text: str) -> str:
-    """`text` with every sign that a terminal would act on or hide as an escape; line breaks and tabs stay."""
+    """Return `text` with control and invisible characters escaped. Line breaks and tabs are kept."""
     return text if text.isprintable() else "".join(map(_escape_character, text))
 
 
@@ -31,12 +31,12 @@ def _escape_character(character: str) -> str:
 
 
 def as_json(value: Any) -> str:
-    """`value` as JSON for people and programs, in ASCII, so that nothing in it acts on a terminal."""
+    """Return `value` as indented ASCII JSON, which cannot contain terminal control characters."""
     return json.dumps(to_builtins(value), indent=2)
 
 
 def print_to_stderr(sentence: str) -> None:
-    """Tell people something, on standard error."""
+    """Print a message to standard error."""
     click.echo(escape_for_terminal(sentence), err=True)
 
 
@@ -44,7 +44,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
 def format_duration(seconds: float) -> str:
-    """How long something took: `0.4s`, `12s`, `3m 05s`, `2h 10m`, `3d 4h`."""
+    """Return a duration as text: `0.4s`, `12s`, `3m 05s`, `2h 10m`, `3d 4h`."""
     seconds = max(0.0, seconds)
     if seconds < 10:
         return f"{seconds:.1f}s"
@@ -59,7 +59,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """How long ago something was, roughly: `just now`, `3m ago`."""
+    """Return roughly how long ago something happened: `just now`, `3m ago`."""
     for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1, "s")):
         if seconds >= size:
             return f"{int(seconds // size)}{unit} ago"
@@ -67,20 +67,20 @@ def format_age(seconds: float) -> str:
 
 
 def format_usage(usage: Usage) -> str:
-    """What thinking cost, in a few words."""
+    """Return model usage as text: calls, tokens and cost."""
     words = f"{format_count(usage.calls, 'model call')}, {format_count(usage.tokens, 'token')}"
     return f"{words}, ${usage.usd:.4f}" if usage.usd else words
 
 
 def display_width(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """Return how many terminal columns a text takes."""
     if text.isascii():
         return len(text)
     return sum(_character_width(sign) for sign in text)
 
 
 def truncate_line(text: str, most: int) -> str:
-    """A text as one line of at most so many columns."""
+    """Return a text as one line of at most `most` columns."""
     line = " ".join(text.split())
     if display_width(line) <= most:
         return line
@@ -93,8 +93,8 @@ def truncate_line(text: str, most: int) -> str:
 
 
 def truncate_start(text: str, most: int) -> str:
-    """The end of a text as one line of at most so many columns."""
-    # Only the end is looked at: the text may be long, and is looked at often.
+    """Return the end of a text as one line of at most `most` columns."""
+    # Only the end is processed: the text may be long, and this is called often.
     line = " ".join(text[-4 * most :].split())
     taken, kept = 0, len(line)
     while kept and (taken := taken + _character_width(line[kept - 1])) < most:
@@ -103,7 +103,7 @@ def truncate_start(text: str, most: int) -> str:
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Each cell padded to the width of its column, except for the last of a row."""
+    """Pad each cell to the width of its column, except for the last cell of a row."""
     widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
     return [
         [cell + " " * (wide - display_width(cell)) for cell, wide in zip(row[:-1], widths, strict=False)] + [row[-1]]
@@ -112,16 +112,16 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def fit_columns(rows: Sequence[Sequence[str]], *, most: int, least: int = 20) -> list[str]:
-    """Rows in columns, a line each; the last cell is cut to what the others leave of the width, or to `least`."""
+    """Return rows as aligned lines. The last cell is cut to the remaining width, or to `least` columns."""
     padded = align_columns(rows)
     room = max([least, *(most - display_width("  ".join([*row[:-1], ""])) for row in padded[:1])])
     return ["  ".join([*row[:-1], truncate_line(row[-1], room)]).rstrip() for row in padded]
 
 
 def drop_columns(rows: Sequence[Sequence[str]], *, most: int, spare: Sequence[str]) -> list[list[str]]:
-    """Rows under a head without as many of the columns `spare`, in that order, as it takes to fit.
+    """Drop columns named in `spare`, in that order, until the rows fit into `most` columns.
 
-    Those that say nothing in any row go first.
+    The first row is the header. Columns without any values are dropped first.
     """
     kept = [list(column) for column in zip(*rows, strict=True)]
     empty = [head for head, *cells in kept if head in spare and set(cells) <= {"-"}]
