@@ -1,4 +1,4 @@
-"""Podium in one call: open it, use it, close it. For many runs, open an `App` once."""
+"""One-call functions: each opens Podium, uses it and closes it. For many runs, open an `App` once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from .values.result import Result
 async def run(
     agent: str | Agent, request: str, *, settings: Settings | None = None, **options: Unpack[RunOptions]
 ) -> Result:
-    """Give a request to an agent and wait for what comes of it.
+    """Send a request to an agent and wait for the result.
 
-    `agent` is a name that the repository, the user or Podium itself has a file for, or an Agent;
-    `agents` are those built in code that it refers to. With a `repo` its agents work on the files
-    there, as far as rules allow; `tools` are functions that they may call; `budget` limits all of it.
+    `agent` is an Agent, or the name of one that has a file in the repository, in the user's home or in Podium
+    itself. `agents` are further agents built in code that it refers to. With a `repo`, agents work on the
+    files there as far as the rules allow. `tools` are functions that agents may call. `budget` limits the
+    whole run.
     """
     async with App(settings or _load_settings(options)) as app:
         return await app.run(agent, request, **options)
@@ -32,9 +33,9 @@ async def run(
 async def start(
     agent: str | Agent, request: str, *, settings: Settings | None = None, **options: Unpack[RunOptions]
 ) -> AsyncIterator[Run]:
-    """Give a request to an agent and watch what comes of it; leaving the block early stops the run.
+    """Send a request to an agent and yield the run. Leaving the block early stops the run.
 
-    With `is_attended`, what agents ask is waited for: answer it with the run's `answer` and `reply`.
+    With `is_attended`, the run waits when agents ask something: answer with the run's `answer` and `reply`.
     """
     async with App(settings or _load_settings(options)) as app, app.start(agent, request, **options) as started:
         yield started

@@ -1,4 +1,4 @@
-"""The composition root: it builds the real parts of a running Podium and hands them to each other.
+"""The composition root: it builds the parts of a running Podium and connects them.
 
 Programs and surfaces open an App and start, resume or stop runs with it.
 """
@@ -38,11 +38,11 @@ __all__ = ["App", "RunOptions"]
 class App:
     """A running Podium: one store, its engines, and the runs that this process works on.
 
-    `engines` are engines of your own, by the name that an agent's `engine` gives.
+    `engines` are custom engines by the name that an agent's `engine` uses.
     """
 
     launcher: RunLauncher
-    """Starts, takes over and ends the runs of the store, while the App is open."""
+    """Starts, takes over and ends the runs of the store while the App is open."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ class App:
         await self._exit_stack.aclose()
 
     async def run(self, agent: str | Agent, request: str, **options: Unpack[RunOptions]) -> Result:
-        """Give a request to an agent and wait for the result."""
+        """Send a request to an agent and wait for the result."""
         return await (await self.launcher.create_run(agent, request, options)).drive()
 
     @asynccontextmanager
     async def start(self, agent: str | Agent, request: str, **options: Unpack[RunOptions]) -> AsyncIterator[Run]:
-        """Give a request to an agent and watch the run. Leaving the block before the end stops the run."""
+        """Send a request to an agent and yield the run. Leaving the block before the end stops the run."""
         async with drive_run(await self.launcher.create_run(agent, request, options)) as run:
             yield run
 
@@ -106,7 +106,7 @@ class App:
         is_attended: bool = False,
         on_discussion: Callable[[Discussion], object] | None = None,
     ) -> AsyncIterator[Run]:
-        """Continue a run that was interrupted or paused."""
+        """Resume a run that was interrupted or paused."""
         claimed = await self.launcher.take_over_run(
             run, tools=tools, is_attended=is_attended, on_discussion=on_discussion
         )
@@ -114,7 +114,7 @@ class App:
             yield resumed
 
     async def stop(self, run: str, by: str = "") -> None:
-        """End a run with what it has so far, in whatever process it is worked on."""
+        """Stop a run and keep its partial results, whichever process works on it."""
         await self.launcher.stop_run(run, by)
 
     def _start_in_thread(self, work: Callable[[], None]) -> None:
@@ -144,7 +144,7 @@ async def _commit_work(timeline: Timeline, started: RunStarted, settings: Settin
 
 
 def make_provider_throttle(settings: Settings, provider: str) -> ProviderThrottle:
-    """Return a throttle with the limits that the settings give for a provider."""
+    """Return a throttle with the limits that the settings define for a provider."""
     limits = settings.providers.get(provider)
     if limits is None:
         return ProviderThrottle()

@@ -99,7 +99,7 @@ def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(desk: Desk) -> None:
     desk.write_agent("poet", SLOW, "There once was a cat")
     terminal = start_chat(desk, "poet")
     send_line(terminal, "write a poem")
-    terminal.wait_for("(poet thinks")
+    terminal.wait_for("(poet is thinking")
 
     terminal.process.sendcontrol("c")
     terminal.wait_for("  stopped")
@@ -126,12 +126,12 @@ def test_leaving_in_the_middle_leaves_a_run_that_can_be_resumed(desk: Desk) -> N
     desk.write_agent("poet", SLOW)
     terminal = start_chat(desk, "poet")
     send_line(terminal, "write a poem")
-    terminal.wait_for("(poet thinks")
+    terminal.wait_for("(poet is thinking")
 
     send_line(terminal, "/quit")
 
     assert terminal.wait_exit() == 0
-    assert any(f"go on with: podium resume {desk.run_id()}" in line for line in terminal.lines)
+    assert any(f"continue with: podium resume {desk.run_id()}" in line for line in terminal.lines)
 
 
 def test_a_line_sent_during_a_turn_is_delivered_at_the_next_step(desk: Desk) -> None:
@@ -147,7 +147,7 @@ def test_a_line_sent_during_a_turn_is_delivered_at_the_next_step(desk: Desk) -> 
     terminal.wait_for("> read it")
 
     send_line(terminal, "and mind the end")
-    terminal.wait_for("it is heard at the next step")
+    terminal.wait_for("the agent receives it at its next step")
     terminal.wait_for("done")
     terminal.process.sendcontrol("d")
 
@@ -160,7 +160,7 @@ def test_an_undelivered_line_becomes_the_next_request(desk: Desk) -> None:
     desk.write_agent("poet", {"says": "a poem", "delay": 1.0}, "a shorter poem")
     terminal = start_chat(desk, "poet")
     send_line(terminal, "write a poem")
-    terminal.wait_for("(poet thinks")
+    terminal.wait_for("(poet is thinking")
 
     send_line(terminal, "shorter")
     terminal.wait_for("a shorter poem")
@@ -381,7 +381,7 @@ def test_a_worker_is_cancelled_in_the_chat(worker_desk: Desk) -> None:
     send_line(terminal, "/workers cancel feat/a")
     terminal.wait_for("feat/a has ended (cancelled)")
     send_line(terminal, "/workers cancel feat/a")
-    terminal.wait_for("feat/a is over already")
+    terminal.wait_for("feat/a has already ended")
     terminal.process.sendcontrol("d")
 
     assert terminal.wait_exit() == 0
@@ -447,7 +447,7 @@ def test_another_agent_goes_on_with_the_conversation_until_it_is_cleared(poet: D
     send_line(terminal, "well?")
     terminal.wait_for("a fine poem")
     send_line(terminal, "/clear")
-    terminal.wait_for("is forgotten")
+    terminal.wait_for("started a new conversation")
     send_line(terminal, "well?")
     terminal.wait_for("unused")
     terminal.process.sendcontrol("d")
@@ -510,7 +510,7 @@ def test_ctrl_c_stops_a_turn_in_plain_lines(desk: Desk) -> None:
     desk.write_agent("poet", SLOW)
     terminal = start_chat(desk, "poet", kind="dumb")
     send_line(terminal, "write a poem")
-    terminal.wait_for("(poet thinks)")
+    terminal.wait_for("(poet is thinking)")
 
     terminal.process.sendintr()
     terminal.wait_for("  stopped")

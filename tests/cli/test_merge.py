@@ -38,7 +38,7 @@ async def test_all_work_of_workers_is_merged_and_the_target_moves_only_with_yes(
     [integration] = list_integration_branches(lab)
     agreed = await invoke_podium(lab, "merge", "--all", "--yes", "--json")
 
-    assert "forecast: feat/base and feat/clash both touch base.txt; they would clash in base.txt" in asked.stdout
+    assert "forecast: feat/base and feat/clash both change base.txt; they would conflict in base.txt" in asked.stdout
     lines = [line for line in asked.stdout.splitlines() if line.startswith(("in:", "left out:"))]
     assert [line.split()[1] for line in lines[:2]] == ["feat/base", "feat/more"]
     assert lines[2].startswith("left out: feat/clash: conflict: ")

@@ -40,7 +40,7 @@ async def test_without_workers_it_says_so_and_makes_nothing(lab: WorkerLab) -> N
     said = await invoke_podium(lab, "workers")
 
     assert (said.exit_code, said.stdout) == (0, "")
-    assert said.stderr == 'no workers yet; podium delegate BRANCH "task" hires one\n'
+    assert said.stderr == 'no workers yet; start one with: podium delegate BRANCH "task"\n'
     assert not lab.store.exists()
 
 
@@ -93,7 +93,7 @@ async def test_what_is_on_the_branch_of_a_worker_is_shown_when_its_folder_is_gon
     said = await invoke_podium(lab, "workers", "diff", "feat/a")
 
     assert "+one" in said.stdout
-    assert said.stderr == f"feat/a: its folder {folder} is gone; this is what its branch has\n"
+    assert said.stderr == f"feat/a: its folder {folder} is gone; showing its branch instead\n"
 
 
 async def test_a_worker_that_asks_can_be_cancelled_and_its_successor_fails(lab: WorkerLab) -> None:
@@ -118,7 +118,7 @@ async def test_a_worker_that_asks_can_be_cancelled_and_its_successor_fails(lab: 
     assert "feat/a has no answer (cancelled)" in output.stderr
     again = await invoke_podium(lab, "workers", "cancel", "feat/a")
     assert again.exit_code == 2
-    assert "feat/a is over already (cancelled)" in again.stderr
+    assert "feat/a has already ended (cancelled)" in again.stderr
 
 
 async def test_resume_leaves_workers_to_the_commander(lab: WorkerLab) -> None:
@@ -141,7 +141,7 @@ async def test_resume_leaves_workers_to_the_commander(lab: WorkerLab) -> None:
     waited = await invoke_podium(lab, "workers", "wait", "feat/a")
 
     assert (resumed.exit_code, resumed.stdout) == (0, "")
-    assert resumed.stderr.startswith("the commander goes on with feat/a in the background")
+    assert resumed.stderr.startswith("resuming feat/a in the background")
     assert waited.exit_code == 0, waited.stderr
     assert (await invoke_podium_json(lab, "workers", "status", "feat/a"))["restarts"] == 1
 
@@ -229,7 +229,7 @@ async def test_cancelling_a_worker_that_has_just_ended_says_that_it_is_over(
     lab.start_commander()
     await lab.wait_ended(run)
 
-    with pytest.raises(Mistake, match=r"^feat/a is over already \(complete\), so there is nothing to cancel$"):
+    with pytest.raises(Mistake, match=r"^feat/a has already ended \(complete\), so there is nothing to cancel$"):
         await to_thread.run_sync(cancel_worker, RepoContext(lab.repo.path), seen)
 
     assert seen.state == "queued"
@@ -251,7 +251,7 @@ async def test_the_workers_of_other_repositories_are_listed_only_when_asked_for(
     here = await invoke_podium(lab, "workers", "--repo", str(other))
     everywhere = await invoke_podium(lab, "workers", "--repo", str(other), "--all")
 
-    assert (here.stdout, here.stderr) == ("", 'no workers yet; podium delegate BRANCH "task" hires one\n')
+    assert (here.stdout, here.stderr) == ("", 'no workers yet; start one with: podium delegate BRANCH "task"\n')
     assert "feat/a" in everywhere.stdout
 
 
@@ -313,8 +313,8 @@ async def test_results_include_workers_of_workers_and_those_that_could_not_be_st
 
     assert [one["id"] for one in program["workers"]] == [child, grandchild]
     assert program["unsent"] == [{"id": "lost", "branch": "feat/a", "task": "write it again", "why": why}]
-    assert f"--- worker feat/a: not sent\n  task: write it again\nno answer: {why}" in said
-    assert "### feat/a: not sent" in markdown
+    assert f"--- worker feat/a: not started\n  task: write it again\nno answer: {why}" in said
+    assert "### feat/a: not started" in markdown
 
 
 async def test_what_a_worker_has_in_its_checkout_so_far_is_in_the_report(lab: WorkerLab) -> None:

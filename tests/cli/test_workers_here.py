@@ -28,7 +28,7 @@ async def test_a_detached_run_is_shown_as_working_in_the_repository_itself(lab: 
     assert (await invoke_podium(lab, "workers")).stdout.splitlines()[1].split()[:3] == [run, "(here)", "complete"]
     status = (await invoke_podium(lab, "workers", "status", run)).stdout
     assert f"works in: {lab.root}, the repository itself\n" in status
-    assert "reads only" not in status
+    assert "read-only" not in status
     assert (await invoke_podium_json(lab, "workers", "status", run))["reader"] is False
     assert "works in the repository itself" in (await invoke_podium(lab, "workers", "diff", run)).stderr
 

@@ -71,7 +71,7 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
     [line] = [line for line in said.stdout.splitlines() if line.startswith("resolving: ")]
     run = line.split()[3]
     assert line == f"resolving: feat/two: worker {run} on feat/two-resolved"
-    assert "when it is done, podium merge feat/two-resolved takes it in place of feat/two" in said.stderr
+    assert "when it is complete, podium merge feat/two-resolved merges it in place of feat/two" in said.stderr
     asked = await lab.wait_asked(run)
     assert "<<<<<<< " in (lab.worktree_path("feat/two-resolved") / "a.txt").read_text()
     task = lab.events(run)[0].request.text
@@ -92,7 +92,7 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
     await lab.wait_no_processes()
 
     _, result, told = await merge_as_json(lab, "feat/two", "--resolve")
-    assert "feat/two: feat/two-resolved has it resolved; podium merge feat/two-resolved takes that" in told
+    assert "feat/two: already resolved on feat/two-resolved; merge it with: podium merge feat/two-resolved" in told
     code, result, told = await merge_as_json(lab, "--all", "--yes")
     assert (code, *merged_and_left_out(result)) == (0, ["feat/two-resolved"], [])
     assert "feat/two: feat/two-resolved goes along in its place, resolved" in told

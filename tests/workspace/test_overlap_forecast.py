@@ -153,7 +153,7 @@ async def test_a_conflict_is_attributed_to_the_branch_that_it_comes_from(repo: R
         ("feat/b", "feat/d", (), "feat/a"),
     ]
     assert list(format_forecast(told))[-1] == (
-        "feat/b and feat/d share no file; they would clash in a.txt, which is the clash of feat/a"
+        "feat/b and feat/d have no files in common; they would conflict in a.txt, because of the conflict of feat/a"
     )
 
 
@@ -163,7 +163,7 @@ async def test_a_branch_that_the_target_contains_is_reported_as_such(repo: Repo)
 
     told = await forecast(repo.path, {"feat": "main~1"}, onto="main")
 
-    assert list(format_forecast(told)) == ["feat: 1 file, +1 -1, 1 commit; main has it already"]
+    assert list(format_forecast(told)) == ["feat: 1 file, +1 -1, 1 commit; already in main"]
 
 
 async def test_the_forecast_for_twenty_branches_is_what_git_merges(repo: Repo) -> None:

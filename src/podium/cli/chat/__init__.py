@@ -1,1 +1,1 @@
-"""The chat: reading lines, slash commands, and showing what a run says."""
+"""The chat: consoles, slash commands, and the output of runs."""

@@ -1,7 +1,7 @@
-"""What a run says in a chat: the answer as it comes, and a line for whatever else happens.
+"""The output of a run in a chat: the answer as it is streamed, and a line for each other event.
 
-Where one agent answers, its words are shown while it says them. Where several work side by side,
-each says what it does in lines of its own, and the answer comes at the end.
+If a single agent answers, its text is shown while it is streamed. If several agents work in parallel, each
+event is printed on its own line and the answer follows at the end.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from .console import ChatConsole
 HIDDEN_EVENTS = (
     RunStarted | RunEnded | RunPaused | TurnStarted | MessageReceived | PermissionAsked | QuestionAsked | StopAsked
 )
-"""What the person knows without being told, or is told in other words."""
+"""Events that the person already knows about, or that are reported in another way."""
 
 
 class LineWrapper:
-    """Text that comes in pieces, as lines of at most so many columns."""
+    """Wraps text that arrives in pieces into lines of limited width."""
 
     def __init__(self, columns: Callable[[], int]) -> None:
         self.partial_line = ""
-        """The beginning of a line that is not whole yet."""
+        """The beginning of a line that is not complete yet."""
         self._columns = columns
 
     def add_text(self, text: str) -> list[str]:
-        """The lines that are whole with this."""
+        """Add text and return the lines that it completes."""
         *whole, last = (self.partial_line + text).split("\n")
         lines = [part for line in whole for part in self._wrap_line(line)]
         *full, self.partial_line = self._wrap_line(last)
         return lines + full
 
     def _wrap_line(self, line: str) -> list[str]:
-        """A line in parts that fit, broken between words where it can be."""
+        """Split a line into parts that fit, between words if possible."""
         most = max(self._columns() - 1, 1)
         parts = []
         while display_width(line) > most:
@@ -68,19 +68,19 @@ class LineWrapper:
         return [*parts, line]
 
     def take_last_line(self) -> list[str]:
-        """What there is of a last line."""
+        """Return and clear the incomplete last line, if any."""
         rest, self.partial_line = self.partial_line, ""
         return [rest] if rest.strip() else []
 
 
 class TranscriptPrinter:
-    """Shows one run on a console. `known` are notices that need not be repeated, and gets those that are new."""
+    """Prints one run on a console. `known` holds the notices printed before; new ones are added to it."""
 
     def __init__(self, console: ChatConsole, *, columns: Callable[[], int], known: set[str]) -> None:
         self.answer = ""
-        """What the first agent answered in the end."""
+        """The final answer of the first agent."""
         self.has_streamed = False
-        """Whether any of it was shown as it was said."""
+        """Whether any text was shown while it was streamed."""
         self._console = console
         self._wrapper = LineWrapper(columns)
         self._known = known
@@ -90,10 +90,10 @@ class TranscriptPrinter:
         self._last_text = ""
 
     def handle_entry(self, entry: Entry) -> None:
-        """Take in the next entry of the run."""
+        """Handle the next entry of the run."""
         event = entry.event
         if isinstance(event, TurnStarted):
-            self._console.show_activity(f"{event.agent} thinks")
+            self._console.show_activity(f"{event.agent} is thinking")
         if isinstance(event, RunStarted):
             self._root, self._agents = event.agent, {agent.name: agent for agent in event.agents}
         if isinstance(event, OperationEnded) and entry.operation == self._root:
@@ -104,12 +104,12 @@ class TranscriptPrinter:
             self._end_line()
             self._console.print_line(f"  {said}")
         if isinstance(event, ToolCalled):
-            self._console.show_activity(f"{parse_agent_name(entry.operation)} uses {event.action.tool}")
+            self._console.show_activity(f"{parse_agent_name(entry.operation)} is using {event.action.tool}")
         elif isinstance(event, ToolAnswered):
-            self._console.show_activity(f"{parse_agent_name(entry.operation)} thinks")
+            self._console.show_activity(f"{parse_agent_name(entry.operation)} is thinking")
 
     def finish_transcript(self) -> None:
-        """Show what there is of a last line, and the answer where it was not shown as it was said."""
+        """Print an incomplete last line, and the answer if it was not streamed."""
         self._console.show_activity("")
         self._end_line()
         if self.answer and self.answer != self._last_text:
@@ -126,7 +126,7 @@ class TranscriptPrinter:
             case TextSuperseded() | TurnResumed() | SessionRevived():
                 self._streamed = ""
                 self._end_line()
-                self._console.print_line("  (what was said last is said again)")
+                self._console.print_line("  (the last reply is repeated)")
 
     def _print_streamed_text(self, text: str) -> None:
         if text:
@@ -138,13 +138,16 @@ class TranscriptPrinter:
             self._console.show_partial_line(self._wrapper.partial_line)
 
     def _end_line(self) -> None:
-        """End the line that is being said."""
+        """End the line that is being streamed."""
         for rest in self._wrapper.take_last_line():
             self._console.print_line(rest)
         self._console.show_partial_line("")
 
     def _is_answering(self, operation: str) -> bool:
-        """Whether what is said there is the answer: by the first agent, or by whoever it is routed to, alone."""
+        """Return whether the text of this operation is the answer:
+
+        the first agent alone answers, or the one it routed to.
+        """
         first, *below = operation.split("/")
         agent = self._agents.get(parse_agent_name(operation))
         if first != self._root or agent is None or not all(place.startswith("route:") for place in below):
@@ -169,7 +172,7 @@ class TranscriptPrinter:
 
 
 def skip_printed_text(printed: str, text: str) -> str:
-    """What of a text was not said yet, where its beginning is the end of what was said."""
+    """Return the part of a text that was not printed yet, if the end of `printed` is the beginning of the text."""
     for size in range(min(len(printed), len(text)), 0, -1):
         if printed.endswith(text[:size]):
             return text[size:]

@@ -1,8 +1,8 @@
-"""A chat: a person and an agent, line by line.
+"""A chat between a person and an agent.
 
-Every line is a run of its own, which goes on with the conversation of the one before it; so each is
-in the lists, can be looked into, and survives this process. What is said while an agent works goes
-to that agent; what it did not hear becomes the next line.
+Every message is a run of its own that continues the conversation of the previous run. So each message is
+listed, can be inspected, and survives this process. A message that is sent while an agent works goes to that
+agent; if the agent does not receive it, it becomes the next message.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .slash_commands import (
 
 
 class ChatSession:
-    """A person and an agent. `settings` are read anew for each line, so that what was allowed for good holds."""
+    """A chat with an agent. `settings` are loaded again for each message, so that newly allowed rules apply."""
 
     def __init__(self, console: ChatConsole, *, agent: str, place: Path, settings: Callable[[], Settings]) -> None:
         self.code = exit_codes.GOAL_MET
@@ -64,9 +64,9 @@ class ChatSession:
         self._watcher = WorkerRequestWatcher(current.store, self._prompter, self._answer_mailbox)
         self._one_at_a_time = Lock()
         self._last_run = ""
-        """The run whose conversation goes on."""
+        """The run whose conversation continues."""
         self._queue: list[str] = []
-        """What the person has said and no agent was given yet."""
+        """Messages that no agent has received yet."""
         self._has_messages = Flag()
         self._turn: ChatTurn | None = None
         self._is_leaving = False
@@ -76,7 +76,7 @@ class ChatSession:
         self._group: TaskGroup | None = None
 
     async def run_until_exit(self) -> None:
-        """Talk until the person leaves."""
+        """Chat until the person leaves."""
         async with create_task_group() as group:
             self._group = group
             group.start_soon(self._prompter.serve_requests)
@@ -87,24 +87,24 @@ class ChatSession:
                 await self._handle_line(line)
             group.cancel_scope.cancel()
         if self._turn is not None and self._turn.run is not None:
-            self._console.print_line(f"interrupted; go on with: podium resume {self._turn.run.id}")
+            self._console.print_line(f"interrupted; continue with: podium resume {self._turn.run.id}")
 
     def handle_interrupt(self) -> None:
-        """What Ctrl-C does: leave a request open, then stop the turn, then leave."""
+        """Handle Ctrl-C: leave an open request unanswered, or else stop the turn, or else exit."""
         if self._prompter.is_asking:
             self._prompter.leave_open()
         elif self._turn is not None and not self._turn.is_stopping:
-            self._console.print_line("  stopping; Ctrl-C again leaves at once")
+            self._console.print_line("  stopping; press Ctrl-C again to leave at once")
             assert self._group is not None
             self._group.start_soon(self._turn.stop_run)
         elif self._turn is None and not self._is_leaving:
             self._is_leaving = True
-            self._console.print_line("  Ctrl-C again, or Ctrl-D, leaves")
+            self._console.print_line("  press Ctrl-C again or Ctrl-D to leave")
         else:
             self.exit_chat(exit_codes.SIGNALLED + 2)
 
     def exit_chat(self, code: int = exit_codes.GOAL_MET) -> None:
-        """End the chat; what is under way stays resumable."""
+        """End the chat. An active run stays resumable."""
         self.code = code
         if self._group is not None:
             self._group.cancel_scope.cancel()
@@ -128,7 +128,7 @@ class ChatSession:
         self._has_messages.set()
 
     async def _run_turns(self) -> None:
-        """One turn after the other, for ever."""
+        """Run one turn after another, until cancelled."""
         while True:
             self._console.show_prompt(self._agent)
             await self._has_messages.wait()
@@ -163,7 +163,7 @@ class ChatSession:
     # Commands
 
     async def _run_slash_command(self, line: str) -> None:
-        """Do what a slash command asks for."""
+        """Run a slash command and print its output."""
         name, _, rest = line[1:].partition(" ")
         try:
             async with self._one_at_a_time:
@@ -182,7 +182,7 @@ class ChatSession:
             case "clear":
                 self._last_run = ""
                 self._console.clear_screen()
-                self._console.print_line("  what was said before is forgotten; the runs stay")
+                self._console.print_line("  started a new conversation; the earlier runs are kept")
                 return
             case "quit":
                 self.exit_chat()
@@ -203,11 +203,11 @@ class ChatSession:
             return
         load_roster(self._place, self._home).resolve_team(name)
         self._agent = name
-        self._console.print_line(f"  {name} goes on with the conversation; /clear begins anew")
+        self._console.print_line(f"  {name} continues the conversation; /clear starts a new one")
 
 
 class ChatTurn:
-    """One line and what comes of it."""
+    """One message and the run that answers it."""
 
     def __init__(self, console: ChatConsole, prompter: RequestPrompter, answer_mailbox: AnswerMailbox) -> None:
         self.run: Run | None = None
@@ -221,11 +221,11 @@ class ChatTurn:
 
     @property
     def pending_messages(self) -> list[str]:
-        """What was said meanwhile and the agent has not heard."""
+        """The messages sent during the turn that the agent has not received."""
         return [*self._received.values(), *self._sent]
 
     async def follow_run(self, run: Run, printer: TranscriptPrinter) -> Result:
-        """What came of the run, after all of it was shown."""
+        """Show the run until it ends and return its result."""
         self.run = run
         if self.is_stopping:
             await run.stop(by=BY)
@@ -239,19 +239,19 @@ class ChatTurn:
         return await run.result()
 
     async def send_message(self, text: str) -> bool:
-        """Say something to the agent while it works; False where it cannot hear it."""
+        """Send a message to the agent while it works. Return False if the run cannot receive it."""
         if self.run is None or self.run.is_over or self.is_stopping:
             return False
         self._sent.append(text)
         try:
             await self.run.send(text, by=BY)
         except Mistake:
-            return True  # its end came first, so it is among what was not heard
-        self._console.print_line("  it is heard at the next step")
+            return True  # the run ended first, so the message stays pending
+        self._console.print_line("  the agent receives it at its next step")
         return True
 
     async def stop_run(self) -> None:
-        """End the run with what there is."""
+        """Stop the run and keep its partial results."""
         self.is_stopping = True
         if self.run is not None and not self.run.is_over:
             await self.run.stop(by=BY)
@@ -270,13 +270,13 @@ class ChatTurn:
 
 
 def format_turn_end(result: Result, printer: TranscriptPrinter) -> list[str]:
-    """What there is to say at the end of a turn."""
+    """Return the lines to print at the end of a turn."""
     facts = f"  {format_duration(result.usage.seconds)}, {format_usage(result.usage)}"
     match result.outcome:
         case "succeeded":
             return [facts]
         case "paused":
-            return [f"  paused; podium resume {result.run_id} goes on with it"]
+            return [f"  paused; continue with: podium resume {result.run_id}"]
     parts = [] if printer.has_streamed else format_parts(result.parts)
     why = result.error or f"the run was {result.outcome}"
     return [*parts, f"podium: {why}" if result.outcome != "cancelled" else "  stopped", facts]

@@ -1,7 +1,7 @@
-"""Where a person sits and talks: what a chat needs of a terminal.
+"""The interface between a chat and its terminal.
 
-There are two: a prompt that stays at the bottom while others speak above it, and plain lines for
-terminals that can do no more.
+There are two implementations: a prompt that stays at the bottom while output scrolls above it, and plain
+lines for terminals that cannot do that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..terminal.request_prompt import Keyboard
 
 
 class ChatConsole(Keyboard, Protocol):
-    """A terminal to talk at, and to answer at; inside its block the terminal is its own."""
+    """A terminal for chatting and for answering requests. Inside its block it owns the terminal."""
 
     def __enter__(self) -> Self: ...
 
@@ -22,25 +22,25 @@ class ChatConsole(Keyboard, Protocol):
     ) -> None: ...
 
     async def read_message(self) -> str | None:
-        """The next line that the person says; None when there will be no more."""
+        """Return the next line that the person enters, or None at the end of input."""
         ...
 
     def print_line(self, text: str) -> None:
-        """Show text, which ends a line. Nothing in it acts on the terminal."""
+        """Print a text and end the line. Control characters are escaped."""
         ...
 
     def show_partial_line(self, text: str) -> None:
-        """Show the beginning of a line of which more will come; nothing, where there is none."""
+        """Show the beginning of an unfinished line, or nothing if the text is empty."""
         ...
 
     def show_activity(self, activity: str) -> None:
-        """Show what is being done and for how long already; nothing, where nothing is."""
+        """Show an activity and how long it has taken so far, or nothing if the text is empty."""
         ...
 
     def show_prompt(self, name: str) -> None:
-        """Say that the next line goes to the agent of this name, which waits for it."""
+        """Show that the agent of this name is waiting for the next line."""
         ...
 
     def clear_screen(self) -> None:
-        """Empty the screen."""
+        """Clear the screen."""
         ...

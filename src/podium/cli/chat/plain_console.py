@@ -1,6 +1,6 @@
-"""A chat in plain lines, for a terminal on which nothing can be drawn.
+"""A chat console in plain lines, for terminals on which nothing can be drawn.
 
-Lines are edited by the terminal itself, and keys are answered as lines: `y`, then Enter.
+The terminal itself edits the lines, and keys are entered as lines: `y`, then Enter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EOF = b""
 
 
 class PlainConsole:
-    """Reads lines and prints lines."""
+    """A console that reads and prints lines."""
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
@@ -59,10 +59,10 @@ class PlainConsole:
         click.echo(f"{self._end_prompt_line()}{escape_for_terminal(text)}", file=self._output)
 
     def show_partial_line(self, text: str) -> None:
-        """A line is shown when it is whole."""
+        """Do nothing: only complete lines are printed."""
 
     def show_activity(self, activity: str) -> None:
-        """Only the beginning is shown: what is shown once cannot be taken back."""
+        """Print only the first activity: printed text cannot be taken back."""
         if activity and not self._is_busy:
             self.print_line(f"  ({activity})")
         self._is_busy = bool(activity)
@@ -76,12 +76,12 @@ class PlainConsole:
         return "\n" if was_prompted else ""
 
     def clear_screen(self) -> None:
-        """A screen that is not drawn on cannot be emptied."""
+        """Do nothing: this console does not draw on the screen."""
 
     # Answers
 
     def discard_input(self) -> None:
-        import termios  # here, because not every system has it
+        import termios  # imported here, because not every system has it
 
         termios.tcflush(self._input, termios.TCIFLUSH)
         self._buffer = EOF
@@ -91,7 +91,7 @@ class PlainConsole:
         return said if len(said) == 1 else ""
 
     async def discard_line(self) -> None:
-        """A key was a whole line."""
+        """Do nothing: a key was read as a whole line."""
 
     async def read_line(self) -> str:
         self._answers = Queue()

@@ -1,7 +1,7 @@
-"""A prompt that stays at the bottom of the terminal, while everything that is said scrolls above it.
+"""A console with a prompt that stays at the bottom of the terminal while output scrolls above it.
 
-A request for permission takes the next key, but never one that was meant for a line: it waits until
-the line is empty and the keyboard has been quiet for a moment.
+A permission request reads the next key, but never one that was meant for a line of text: it waits until the
+line is empty and no key has been pressed for a moment.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ TICK_SECONDS = 0.5
 ENTER = ("\r", "\n")
 
 CompletionSource = Callable[[str], Iterable[str]]
-"""What the last word of a line may become."""
+"""Returns the completions for the last word of a line."""
 
 
 class PromptConsole:
-    """Reads lines at the bottom, and shows what is told above."""
+    """A console that reads lines at the bottom of the terminal and prints output above them."""
 
     def __init__(self, *, history: Path, completions: CompletionSource, interrupt: Callable[[], object]) -> None:
         self._stdout = sys.stdout
@@ -57,7 +57,7 @@ class PromptConsole:
         self._last_key = 0.0
         self._history = ChatHistory(history, is_kept=lambda: self._mode == "talk")
         output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
-        # Asking the terminal for the cursor's place brings an answer among the keys, or none at all.
+        # The terminal's reply to a cursor position request would arrive among the keys, or never.
         output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(
             self._format_prompt,
@@ -73,7 +73,7 @@ class PromptConsole:
         self._session.app.key_processor.before_key_press += self._record_key_time
 
     def __enter__(self) -> Self:
-        # Also between two lines, so that the terminal itself makes nothing of a Ctrl-C or Ctrl-D.
+        # Raw mode also between two lines, so that the terminal never handles Ctrl-C or Ctrl-D itself.
         self._raw = self._session.input.raw_mode()
         self._raw.__enter__()
         return self
@@ -102,7 +102,7 @@ class PromptConsole:
     def print_line(self, text: str) -> None:
         app = self._session.app
         if app.is_running:
-            # Not with the terminal's own line editing for a moment, which would swallow a Ctrl-D.
+            # Not with run_in_terminal: it enables the terminal's line editing for a moment, which swallows a Ctrl-D.
             app.renderer.erase()
         click.echo(escape_for_terminal(text).replace("\n", "\r\n") + "\r\n", file=self._stdout, nl=False)
         app.invalidate()
@@ -116,7 +116,7 @@ class PromptConsole:
         self._redraw_while_busy()
 
     def _redraw_while_busy(self) -> None:
-        """Draw the prompt anew, and again and again while something is being done."""
+        """Redraw the prompt, and schedule the next redraw while there is an activity."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = (
@@ -141,7 +141,7 @@ class PromptConsole:
             case "line":
                 return [*above, ("bold", "your answer> ")]
         if self._has_open_request and self._session.default_buffer.text:
-            above.append(("", "(somebody waits for your answer; send or clear this line first)\n"))
+            above.append(("", "(a request is waiting for your answer; send or clear this line first)\n"))
         return [*above, ("bold", f"{self._name}> ")]
 
     # Answering
@@ -165,7 +165,7 @@ class PromptConsole:
 
     @asynccontextmanager
     async def _capture_answer(self, mode: Literal["key", "line"]) -> AsyncIterator[None]:
-        """The block in which what is typed is an answer. The first of a request waits until nothing else is typed."""
+        """Treat what is typed in the block as an answer. The first answer of a request waits until typing stops."""
         self._has_open_request = True
         try:
             if not self._is_answering:
@@ -193,7 +193,7 @@ class PromptConsole:
 
         @bindings.add(Keys.Any, filter=wants_key, eager=True)
         def _(event: KeyPressEvent) -> None:
-            # What is pasted is no key, whatever it begins with.
+            # Pasted text is not a key press, whatever it begins with.
             if event.key_sequence[0].key != Keys.BracketedPaste:
                 self._keys.put_nowait(event.data)
 
@@ -222,7 +222,7 @@ class LineCompleter(Completer):
 
 
 class ChatHistory(FileHistory):
-    """What the person said before, in a file that only they can read; answers to requests stay out of it."""
+    """The lines entered so far, in a file that only its owner can read. Answers to requests are not saved."""
 
     def __init__(self, path: Path, *, is_kept: Callable[[], bool]) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

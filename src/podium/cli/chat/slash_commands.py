@@ -1,6 +1,7 @@
-"""Slash commands: what a person can ask for in a chat beside talking.
+"""Slash commands: the commands that a person can enter in a chat.
 
-Most of them are commands of `podium`, called as they are on the command line and shown in the chat.
+Most of them call the command of `podium` with the same arguments as on the command line, and print its
+output.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ...workspace.git.repository import Repository
 from ..terminal.text import align_columns
 
 ENDLESS = frozenset({"wait", "-f", "--follow"})
-"""What of `podium workers` would not come back before something else has happened."""
+"""Arguments with which `podium workers` would block until something else happens."""
 
 _OPTION = re.compile(r"(?:^|\s)--[A-Za-z]")
 _QUOTED = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|'[^']*')(?=\s+--[A-Za-z]|\s*$)""", re.DOTALL)
@@ -35,9 +36,10 @@ _QUOTED = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|'[^']*')(?=\s+--[A-Za-z]|\s*$)""",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlashCommand:
-    """A slash command: what it takes, what it does, and what `podium` is called with for it.
+    """A slash command: its arguments, its description, and the `podium` call that it maps to.
 
-    Without `calls` it is the chat's own. With `is_local` it is about the repository of the chat.
+    A command without `calls` is handled by the chat itself. A command with `is_local` applies to the chat's
+    repository.
     """
 
     takes: str = ""
@@ -47,9 +49,10 @@ class SlashCommand:
 
 
 def _parse_delegate(rest: str) -> list[str]:
-    """A call of `podium delegate`, whose task needs no quotes here: it is all that stands before the first option.
+    """Return the arguments for `podium delegate`. The task needs no quotes: it is the text before the first option.
 
-    What stands behind `--` has no options. A line that begins otherwise is read as on the command line.
+    Text after `--` has no options. A line that begins with an option or a quote is parsed as on the command
+    line.
     """
     branch, _, text = rest.partition(" ")
     text = text.strip()
@@ -62,7 +65,7 @@ def _parse_delegate(rest: str) -> list[str]:
         return ["delegate", *shlex.split(rest)]
     if not task or task == "-":
         example = "/delegate feat/csv export the report to CSV"
-        raise Mistake(f"/delegate takes a branch and a task, as in {example}; /delegate --help shows its options")
+        raise Mistake(f"/delegate needs a branch and a task, e.g. {example}; /delegate --help shows its options")
     if quoted:
         [task] = shlex.split(task)
     if option is None:
@@ -83,92 +86,94 @@ SLASH_COMMANDS = {
     "help": SlashCommand(does="list these commands"),
     "delegate": SlashCommand(
         takes="BRANCH TASK [OPTIONS]",
-        does="have a worker do a task on its own branch",
+        does="delegate a task to a worker on its own branch",
         calls=_parse_delegate,
         is_local=True,
     ),
     "workers": SlashCommand(
         takes="[COMMAND]",
-        does="the workers and how they stand",
+        does="list the workers and their states",
         calls=_make_word_parser("workers"),
         is_local=True,
     ),
     "worktrees": SlashCommand(
         takes="[COMMAND]",
-        does="the worktrees of workers; as podium worktrees",
+        does="list the worktrees of workers, like podium worktrees",
         calls=_make_word_parser("worktrees"),
         is_local=True,
     ),
-    "approve": SlashCommand(takes="ID", does="allow what an agent asks for", calls=_make_word_parser("approve")),
-    "deny": SlashCommand(takes="ID [WHY]", does="refuse what an agent asks for", calls=_parse_deny),
+    "approve": SlashCommand(
+        takes="ID", does="allow the action that an agent asks for", calls=_make_word_parser("approve")
+    ),
+    "deny": SlashCommand(takes="ID [WHY]", does="deny the action that an agent asks for", calls=_parse_deny),
     "status": SlashCommand(
         takes="[RUN]",
-        does="the runs and how they stand, or one of them",
+        does="list the runs and their states, or show one of them",
         calls=lambda rest: _make_word_parser("show" if rest else "ps")(rest),
     ),
     "cost": SlashCommand(
-        takes="[RUN]", does="what this chat has used, and what runs cost", calls=_make_word_parser("cost")
+        takes="[RUN]", does="show the usage of this chat and the cost of runs", calls=_make_word_parser("cost")
     ),
     "team": SlashCommand(
         takes="[NAME]",
-        does="the teams there are, or one of them",
+        does="list the teams, or show one of them",
         calls=lambda rest: _make_word_parser("team", "show")(rest) if rest else ["teams"],
         is_local=True,
     ),
-    "agent": SlashCommand(takes="[NAME]", does="talk to another agent, or list them"),
-    "clear": SlashCommand(does="forget what was said, and begin anew"),
-    "quit": SlashCommand(does="leave, as Ctrl-D does"),
+    "agent": SlashCommand(takes="[NAME]", does="switch to another agent, or list the agents"),
+    "clear": SlashCommand(does="start a new conversation"),
+    "quit": SlashCommand(does="leave the chat, like Ctrl-D"),
 }
 
 
 def format_slash_help() -> list[str]:
-    """All slash commands, for people."""
+    """Return the help for all slash commands."""
     rows = [[f"/{name} {slash.takes}".strip(), slash.does] for name, slash in SLASH_COMMANDS.items()]
     return [
         *("  ".join(["", *row]) for row in align_columns(rows)),
-        "Ctrl-C stops the agent, twice it leaves.",
-        "What you say while an agent works reaches it at its next step.",
-        "A line that begins with // goes to the agent with one slash.",
+        "Ctrl-C stops the agent; a second Ctrl-C leaves the chat.",
+        "A message that you send while an agent works reaches it at its next step.",
+        "A line that begins with // is sent to the agent with one slash.",
     ]
 
 
 def find_slash_command(name: str) -> SlashCommand:
-    """The slash command of this name. Raises Mistake."""
+    """Return the slash command of this name. Raises Mistake."""
     if name in SLASH_COMMANDS:
         return SLASH_COMMANDS[name]
     close = get_close_matches(name, SLASH_COMMANDS, n=1, cutoff=0.5)
-    near = f"did you mean /{close[0]}?" if close else "/help lists all"
+    near = f"did you mean /{close[0]}?" if close else "/help lists all commands"
     raise Mistake(
-        f"there is no command /{name}; {near}{' ' if close else ', and '}//{name} goes to the agent with one slash"
+        f"unknown command /{name}; {near}{' ' if close else ', and '}//{name} is sent to the agent with one slash"
     )
 
 
 def build_arguments(slash: SlashCommand, rest: str, *, place: Path) -> list[str]:
-    """What `podium` is called with in a chat about this place. Raises Mistake."""
+    """Return the `podium` arguments for a slash command in a chat about this repository. Raises Mistake."""
     assert slash.calls is not None
     if not rest and slash.takes.startswith("ID"):
-        raise Mistake("it takes the id of a request, which stands in brackets where an agent asks for something")
+        raise Mistake("missing the id of a request; it is shown in brackets where an agent asks for something")
     try:
         words = slash.calls(rest)
     except ValueError as error:
-        raise Mistake(f"{rest!r} cannot be read: {error}") from error
+        raise Mistake(f"cannot parse {rest!r}: {error}") from error
     if words[0] == "workers" and (endless := ENDLESS & set(words)):
-        raise Mistake(f"{min(endless)} would keep the chat waiting; call podium {shlex.join(words)} elsewhere")
+        raise Mistake(f"{min(endless)} would block the chat; run podium {shlex.join(words)} in another terminal")
     return add_repo_option(words, place) if slash.is_local else words
 
 
 def add_repo_option(words: list[str], place: Path) -> list[str]:
-    """A call of `podium` that is about this repository, whatever the current folder is."""
+    """Add the option `--repo` to a `podium` call, so that it does not depend on the current folder."""
     command = 2 if words[:2] == ["team", "show"] else 1
     return [*words[:command], f"--repo={place}", *words[command:]]
 
 
 def capture_podium_output(words: list[str]) -> str:
-    """What `podium` says when it is called so. Nobody is there to answer it.
+    """Call `podium` with these arguments and return its output. Its standard input is empty.
 
-    While it runs, standard streams are its own, also for every other thread.
+    While it runs, the standard streams are redirected for every thread of the process.
     """
-    from ..root import podium  # here, because root finds its commands by importing modules like this one
+    from ..root import podium  # imported here, because root finds its commands by importing modules like this one
 
     output, stdin = io.StringIO(), sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO())
@@ -181,7 +186,7 @@ def capture_podium_output(words: list[str]) -> str:
 
 
 class SlashCompletionSource:
-    """What the last word of a line may become: slash commands, and what they are about."""
+    """Completes slash commands and their arguments."""
 
     def __init__(self, place: Path) -> None:
         self._place = place

@@ -1,1 +1,1 @@
-"""The commands of `podium workers`, and what several commands need of workers."""
+"""The commands of `podium workers`, and text about workers that several commands share."""

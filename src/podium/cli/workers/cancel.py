@@ -1,4 +1,4 @@
-"""`podium workers cancel`: end a worker now, with what there is."""
+"""`podium workers cancel`: stop a worker now and keep its partial results."""
 
 from __future__ import annotations
 
@@ -18,28 +18,27 @@ from ..terminal.text import print_to_stderr
 @click.argument("branch")
 @click.pass_obj
 def workers_cancel_command(context: RepoContext, branch: str) -> int:
-    """End the worker of BRANCH, whether it works or waits, and wait until it has ended.
+    """Stop the worker of BRANCH and wait until it has ended.
 
-    What it has changed until then is committed on its branch. The exit code is 1 where it came to another
-    end meanwhile.
+    Its changes so far are committed on its branch. The exit code is 1 if it ended in another way first.
     """
     return cancel_worker(context, context.find_worker(branch))
 
 
 def cancel_worker(context: RepoContext, worker: WorkerState) -> int:
-    """End a worker that was seen so, and tell how it ended. Raises Mistake for one that is over."""
+    """Stop a worker and report how it ended. Raises Mistake if it is already over."""
     _require_not_over(worker)
     try:
         ended = anyio.run(stop_run_and_wait, context.settings, worker.run)
     except RunOver:
         _require_not_over(*load_worker_states(context.store, [worker.run]))
         raise
-    # A commander would note it as well, and there may be none.
+    # A commander would record this too, but there may be none.
     WorkerIndex(context.store).mark_closed(worker.run)
-    print_to_stderr(f"{worker.name} has ended ({ended.outcome}); podium workers diff {worker.name} shows what there is")
+    print_to_stderr(f"{worker.name} has ended ({ended.outcome}); podium workers diff {worker.name} shows its changes")
     return exit_codes.GOAL_MET if ended.outcome == "cancelled" else exit_codes.GOAL_NOT_MET
 
 
 def _require_not_over(worker: WorkerState) -> None:
     if worker.is_over:
-        raise Mistake(f"{worker.name} is over already ({worker.state}), so there is nothing to cancel")
+        raise Mistake(f"{worker.name} has already ended ({worker.state}), so there is nothing to cancel")

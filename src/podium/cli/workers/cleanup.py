@@ -1,4 +1,4 @@
-"""`podium workers cleanup`: put away the checkouts of workers that are over."""
+"""`podium workers cleanup`: remove the worktrees of workers that have ended."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..commands import worktrees
 @click.command("cleanup", params=worktrees.worktrees_cleanup_command.params)
 @click.pass_context
 def workers_cleanup_command(ctx: click.Context, /, **option_values: Any) -> None:
-    """Remove the worktrees of workers that are over, and say of each what became of it.
+    """Remove the worktrees of workers that have ended, and report the result for each.
 
-    The same as podium worktrees cleanup: what has work in it that is neither committed nor merged stays.
+    Same as podium worktrees cleanup: worktrees with uncommitted or unmerged work are kept.
     """
     context: RepoContext = ctx.obj
     ctx.obj = context.worktrees

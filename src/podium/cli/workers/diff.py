@@ -1,4 +1,4 @@
-"""`podium workers diff`: what a worker changed."""
+"""`podium workers diff`: show what a worker changed."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ DIFF_TIMEOUT_SECONDS = 300.0
 
 @click.command("diff")
 @click.argument("branch")
-@click.option("--stat", "is_stat", is_flag=True, help="Only the files, and how many lines changed in each.")
+@click.option("--stat", "is_stat", is_flag=True, help="Show only the files and how many lines changed in each.")
 @click.pass_obj
 def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> None:
-    """Print what the worker of BRANCH changed since its base: its branch, or its checkout while it is not over."""
+    """Print what the worker of BRANCH changed since its base: on its branch, or in its checkout until it ends."""
     worker = context.find_worker(branch)
     if worker.errand.is_reader:
-        raise Mistake(f"{worker.name} only reads, so there is nothing that it changed; podium workers output shows it")
+        raise Mistake(f"{worker.name} is read-only and has no changes; podium workers output shows its answer")
     if worker.errand.is_here:
-        raise Mistake(f"{worker.name} works in the repository itself, on no branch of its own; git diff shows it")
+        raise Mistake(f"{worker.name} works in the repository itself, without its own branch; use git diff")
     if not worker.base:
-        raise Mistake(f"{worker.name} has no checkout yet ({worker.state}), so there is nothing that it changed")
+        raise Mistake(f"{worker.name} has no checkout yet ({worker.state}), so it has no changes")
     is_gone = not Path(worker.errand.path).is_dir()
     text = anyio.run(diff_worker, context, worker, is_stat, not worker.is_over and not is_gone)
     if is_gone and not worker.is_over:
-        print_to_stderr(f"{worker.name}: its folder {worker.errand.path} is gone; this is what its branch has")
+        print_to_stderr(f"{worker.name}: its folder {worker.errand.path} is gone; showing its branch instead")
     if not text:
-        print_to_stderr(f"{worker.name} has changed nothing{'' if worker.is_over else ' so far'}")
+        print_to_stderr(f"{worker.name} has no changes{'' if worker.is_over else ' so far'}")
     elif sys.stdout.isatty():
         click.echo(escape_for_terminal(text))
     else:
-        click.echo(os.fsencode(text))  # as it is, so that git apply can take it
+        click.echo(os.fsencode(text))  # unescaped, so that git apply accepts it
 
 
 async def diff_worker(context: RepoContext, worker: WorkerState, is_stat: bool, in_checkout: bool) -> str:
-    """The difference between where the work began and what there is of it, in its checkout or on its branch."""
+    """Return the diff between the worker's base and its work, in its checkout or on its branch."""
     location: GitLocation = context.repository
     if not in_checkout:
         now = await branch_tip(location, worker.errand.branch)

@@ -1,4 +1,4 @@
-"""The overlap forecast of workers' branches, as people and programs read it."""
+"""The overlap forecast of workers' branches as text."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ MOST_FILES = 5
 
 
 def format_forecast(merge_forecast: Forecast) -> Iterator[str]:
-    """The forecast for people: each branch, then what two of them share."""
+    """Describe the forecast in lines: each branch first, then each pair of branches."""
     for one in merge_forecast.onto_target:
         change = merge_forecast.changes[one.first]
         files, commits = format_count(len(change.files), "file"), format_count(len(change.commits), "commit")
         how = (
             f"merges onto {merge_forecast.onto}"
             if one.merges
-            else f"would clash with {merge_forecast.onto}{_format_conflict(one)}"
+            else f"would conflict with {merge_forecast.onto}{_format_conflict(one)}"
         )
-        how = f"{merge_forecast.onto} has it already" if one.is_in else how
+        how = f"already in {merge_forecast.onto}" if one.is_in else how
         yield f"{one.first}: {files}, +{change.added} -{change.removed}, {commits}; {how}"
     for one in merge_forecast.pairs:
-        shared = f"both touch {_format_file_list(one.files)}" if one.files else "share no file"
-        how = "would merge" if one.merges else f"would clash{_format_conflict(one)}"
+        shared = f"both change {_format_file_list(one.files)}" if one.files else "have no files in common"
+        how = "would merge" if one.merges else f"would conflict{_format_conflict(one)}"
         yield f"{one.first} and {one.second} {shared}; they {how}"
 
 
 def _format_conflict(one: Overlap) -> str:
     where = f" in {_format_file_list(one.conflict_files)}" if one.conflict_files else ""
-    return f"{where}, which is the clash of {one.through}" if one.through else where
+    return f"{where}, because of the conflict of {one.through}" if one.through else where
 
 
 def _format_file_list(files: tuple[str, ...]) -> str:

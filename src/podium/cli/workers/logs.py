@@ -1,4 +1,4 @@
-"""`podium workers logs`: the timeline of a worker."""
+"""`podium workers logs`: print the timeline of a worker."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..commands import logs
 
 @click.command("logs")
 @click.argument("branch")
-@click.option("-f", "--follow", "is_following", is_flag=True, help="Go on printing until it is over or paused.")
-@click.option("--jsonl", "is_jsonl", is_flag=True, help="Print every entry in full, as a JSON object a line.")
+@click.option("-f", "--follow", "is_following", is_flag=True, help="Keep printing until the worker ends or pauses.")
+@click.option("--jsonl", "is_jsonl", is_flag=True, help="Print every entry in full, one JSON object per line.")
 @click.pass_context
 def workers_logs_command(ctx: click.Context, branch: str, is_following: bool, is_jsonl: bool) -> None:
-    """Print the timeline of the worker of BRANCH, one line for each change of state."""
+    """Print the timeline of the worker of BRANCH, one line per change of state."""
     context: RepoContext = ctx.obj
     run = context.find_worker(branch).run
     ctx.invoke(logs.logs_command, run=run, is_following=is_following, is_jsonl=is_jsonl, after=0)

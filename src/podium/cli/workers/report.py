@@ -1,4 +1,4 @@
-"""What workers brought, each and together, as people and programs read it."""
+"""The results of workers, each and in total, as text and as Markdown."""
 
 from __future__ import annotations
 
@@ -21,27 +21,30 @@ MOST_FILES = 50
 
 
 def format_workers_report(report: WorkersReport) -> list[str]:
-    """The workers in lines, then what they come to together."""
+    """Return the report as lines: each worker, then the summary."""
     lines = [""] if report.summary.workers or report.not_started else []
     for worker in report.summary.workers:
         lines += [f"--- worker {worker.name} (run {worker.run}): {worker.state}", f"  task: {_format_task(worker)}"]
         lines += [f"  {fact}" for fact in _format_facts(worker, report.statuses.get(worker.run))]
         lines += [_format_answer(worker).rstrip("\n")]
     for one in report.not_started:
-        lines += [f"--- worker {one.branch or one.run}: not sent", f"  task: {truncate_line(one.task, LONGEST_TASK)}"]
+        lines += [
+            f"--- worker {one.branch or one.run}: not started",
+            f"  task: {truncate_line(one.task, LONGEST_TASK)}",
+        ]
         lines += [f"no answer: {_reason_not_started(one)}"]
     return lines + [f"  {line}" if number else f"{line}:" for number, line in enumerate(_format_summary(report))]
 
 
 def format_workers_markdown(report: WorkersReport) -> list[str]:
-    """The same as blocks of Markdown."""
+    """Return the report as blocks of Markdown."""
     blocks = ["## Workers"] if report.summary.workers or report.not_started else []
     for worker in report.summary.workers:
-        blocks += [f"### {escape_inline(worker.name)}: {worker.state}", f"Its task:\n{quote_block(worker.task)}"]
+        blocks += [f"### {escape_inline(worker.name)}: {worker.state}", f"Task:\n{quote_block(worker.task)}"]
         blocks += format_bullets(_format_facts(worker, report.statuses.get(worker.run)))
         blocks += [quote_block(worker.answer) if worker.answer is not None else escape_inline(_format_answer(worker))]
     for one in report.not_started:
-        blocks += [f"### {escape_inline(one.branch or one.run)}: not sent", f"Its task:\n{quote_block(one.task)}"]
+        blocks += [f"### {escape_inline(one.branch or one.run)}: not started", f"Task:\n{quote_block(one.task)}"]
         blocks += [escape_inline(f"no answer: {_reason_not_started(one)}")]
     together = list(_format_summary(report))
     return blocks + ([f"## {together[0]}", *format_bullets(together[1:])] if together else [])
@@ -56,7 +59,7 @@ def _format_answer(worker: WorkerState) -> str:
 
 
 def _format_facts(worker: WorkerState, status: WorktreeStatus | None) -> Iterator[str]:
-    """What a worker did, in a few lines; `standing` is what it has in its checkout so far."""
+    """Yield what a worker did, in a few lines. `status` describes its checkout so far."""
     yield f"used {format_usage(worker.usage)} in {format_duration(worker.seconds)}"
     if worker.commit:
         commits = format_count(len(worker.commits), "commit")
@@ -76,11 +79,11 @@ def _format_facts(worker: WorkerState, status: WorktreeStatus | None) -> Iterato
 
 
 def _format_summary(report: WorkersReport) -> Iterator[str]:
-    """What several workers come to, and what is to be expected of merging; nothing for no workers."""
+    """Yield the totals of all workers and the merge forecast; nothing if there are no workers."""
     summary = report.summary
     if not summary.workers:
         return
-    yield "Together"
+    yield "Total"
     workers = format_count(len(summary.workers), "worker")
     yield (
         f"{workers}, +{summary.added} -{summary.removed}, {format_usage(summary.usage)} in "
@@ -91,4 +94,4 @@ def _format_summary(report: WorkersReport) -> Iterator[str]:
     if report.forecast is not None:
         yield from format_forecast(report.forecast)
     if report.forecast_error:
-        yield f"whether the branches would merge could not be tried: {report.forecast_error}"
+        yield f"the branches could not be tried for merging: {report.forecast_error}"

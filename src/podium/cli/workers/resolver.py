@@ -1,4 +1,4 @@
-"""Resolvers: the workers that `podium merge --resolve` sends to the branches that clash or fail a check."""
+"""Resolvers: workers that `podium merge --resolve` starts for branches that conflict or fail a check."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ if TYPE_CHECKING:
 
 
 def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
-    """The agent that resolves, then those that it needs. Raises Mistake where there is none of that name."""
+    """Return the agent that resolves, followed by the agents that it needs.
+
+    Raises Mistake if there is no such agent.
+    """
     first, *others = load_roster(context.folder, context.settings.home).resolve_team(name)
     return apply_worker_options(first, WorkerOptions(), context.settings), *others
 
 
 async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent, ...]) -> list[ResolverRun]:
-    """A worker for each branch that clashes or fails a check, where none has resolved it or is about to."""
+    """Start a worker for each branch that conflicts or fails a check and that nobody has resolved or is resolving."""
     unresolved_branches = [one for one in result.left_out if one.reason in ("conflict", "check")]
     if not unresolved_branches:
         return []
-    from ...app import App  # here, because most merges need none of it
+    from ...app import App  # imported here for start-up time: most merges need none of it
     from ...workers.conflict_resolution import delegate_resolution
     from ...workers.delegate import start_commander
     from ...workers.provider_keys import announce_keys
@@ -53,31 +56,31 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
                     resolver_runs.append(await resolver_run)
                     start_commander(context.settings, delivery=delivery)
             except PodiumError as error:
-                print_to_stderr(f"{one.branch}: nobody is sent to resolve it: {error}")
+                print_to_stderr(f"{one.branch}: no worker was started to resolve it: {error}")
     return resolver_runs
 
 
 async def _reason_to_skip(
     context: RepoContext, left_out: LeftOutBranch, resolvers_by_branch: Mapping[str, Resolver]
 ) -> str:
-    """Why nobody needs to be sent to a branch; empty where somebody does."""
+    """Return why a branch needs no resolver, or an empty string if it does."""
     for branch, resolver in reversed(list(resolvers_by_branch.items())):
         if resolver.resolves.theirs != left_out.commit:
             continue
         if not resolver.worker.is_over:
-            return f"{left_out.branch}: a worker is on it already; podium workers shows {branch}"
+            return f"{left_out.branch}: a worker is already resolving it; podium workers shows {branch}"
         at = (await tips(context.repository, [branch])).get(branch)
         if resolver.worker.state != "complete" or at is None:
             continue
         if not await find_unresolved_files(context.repository, at, resolver.resolves):
-            return f"{left_out.branch}: {branch} has it resolved; podium merge {branch} takes that"
+            return f"{left_out.branch}: already resolved on {branch}; merge it with: podium merge {branch}"
     return ""
 
 
 def print_resolvers(resolver_runs: Iterable[ResolverRun], *, is_json: bool) -> None:
-    """Say who was sent to what, and what to do then."""
+    """Print which workers were started and what to do when they are done."""
     for one in resolver_runs:
         if not is_json:
             click.echo(escape_for_terminal(f"resolving: {one.branch}: worker {one.run} on {one.on}"))
-        print_to_stderr(f"{one.on}: podium workers shows how it stands, podium approvals what it asks;")
-        print_to_stderr(f"  when it is done, podium merge {one.on} takes it in place of {one.branch}")
+        print_to_stderr(f"{one.on}: podium workers shows its state, podium approvals its requests;")
+        print_to_stderr(f"  when it is complete, podium merge {one.on} merges it in place of {one.branch}")

@@ -1,4 +1,4 @@
-"""`podium workers resume`: have a commander go on with workers that were left."""
+"""`podium workers resume`: let a commander continue workers that were interrupted."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ..terminal.text import as_json, print_to_stderr
 @json_option
 @click.pass_obj
 def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_json: bool) -> None:
-    """Have a commander go on with what was left: with the workers that nobody works on.
+    """Start a commander that continues the workers that no process works on.
 
-    A paused worker goes on only when it is named.
+    A paused worker is continued only if it is named.
     """
     named = [context.find_worker(branch) for branch in branches]
     to_resume = named or [worker for worker in context.load_workers() if worker.state in ("queued", "resumable")]
@@ -36,37 +36,37 @@ def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_j
         items = [{"id": worker.run, "branch": worker.errand.branch} for worker in resumed]
         click.echo(as_json({"schema": SCHEMA, "workers": items}))
     elif not resumed:
-        print_to_stderr("no worker was left; podium workers shows how they stand")
+        print_to_stderr("no worker to resume; podium workers lists them all")
     else:
         print_to_stderr(format_resumed_workers(resumed))
 
 
 def format_resumed_workers(workers: Iterable[WorkerState]) -> str:
-    """What becomes of workers that are gone on with."""
+    """Return the message about workers that are being resumed."""
     names = ", ".join(worker.name for worker in workers)
-    return f"the commander goes on with {names} in the background; podium workers shows how it stands"
+    return f"resuming {names} in the background; podium workers shows the state"
 
 
 def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> list[WorkerState]:
-    """Have a commander go on with these workers, paused ones too. Raises Mistake for one that is over or at work."""
-    from ...workers.delegate import start_commander  # here, because asking for help needs none of it
+    """Start a commander that continues these workers, paused ones too. Raises Mistake if one has ended or is active."""
+    from ...workers.delegate import start_commander  # imported here for start-up time: --help needs none of it
 
     selected = list(workers)
     for worker in selected:
         if worker.is_over:
-            raise Mistake(f"{worker.name} is over ({worker.state}); podium delegate hires another worker")
+            raise Mistake(f"{worker.name} has ended ({worker.state}); start another worker with podium delegate")
         if worker.state not in INACTIVE_STATUSES:
-            raise Mistake(f"{worker.name} is at work ({worker.state}); podium workers logs {worker.name} -f follows it")
+            raise Mistake(f"{worker.name} is active ({worker.state}); podium workers logs {worker.name} -f follows it")
     if paused := [worker.run for worker in selected if worker.state == "paused"]:
         anyio.run(mark_runs_resumed, settings.store, paused)
     if selected:
-        send_wakeup(ensure_socket_folder(settings.store), "owner")  # for a commander that is there already
+        send_wakeup(ensure_socket_folder(settings.store), "owner")  # for a commander that is already running
         start_commander(settings)
     return selected
 
 
 async def mark_runs_resumed(store: Path, runs: list[str]) -> None:
-    """Note that runs are paused no longer, and leave them to whoever works on them. Raises RunOver."""
+    """Record that paused runs are resumed, and release them for a commander. Raises RunOver."""
     from ...core.timeline import Timeline  # for start-up time: listing needs none of it
     from ...setup.preflight import require_not_ended
     from ...store.sqlite.store import SqliteStore
@@ -76,7 +76,7 @@ async def mark_runs_resumed(store: Path, runs: list[str]) -> None:
             lease = await opened.claim_run(run)
             try:
                 rows = await opened.read_rows(run)
-                require_not_ended(run, decode_entry(rows[-1].line))  # somebody may have cancelled it meanwhile
+                require_not_ended(run, decode_entry(rows[-1].line))  # it may have been cancelled since
                 timeline = Timeline(run, lease)
                 timeline.load(rows)
                 timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")

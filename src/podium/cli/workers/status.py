@@ -1,4 +1,4 @@
-"""`podium workers status`: one worker in detail."""
+"""`podium workers status`: show one worker in detail."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LONGEST_TASK = 300
 @json_option
 @click.pass_obj
 def workers_status_command(context: RepoContext, branch: str | None, is_json: bool) -> None:
-    """Tell of the worker of BRANCH in detail; without BRANCH, of each that is not over."""
+    """Show the worker of BRANCH in detail; without BRANCH, every worker that has not ended."""
     named = [context.find_worker(branch)] if branch else [one for one in context.load_workers() if not one.is_over]
     statuses = anyio.run(read_worktree_statuses, context.store, named)
     if is_json:
@@ -41,7 +41,7 @@ def workers_status_command(context: RepoContext, branch: str | None, is_json: bo
         click.echo(as_json({"schema": SCHEMA, **(items[0] if branch else {"workers": items})}))
         return
     if not named:
-        print_to_stderr("no worker is at work here; podium workers lists those that are over")
+        print_to_stderr("no active workers; podium workers lists those that have ended")
     for number, worker in enumerate(named):
         before = {one.run: one.name for one in load_worker_states(context.store, worker.errand.after)}
         lines = format_worker_details(worker, statuses.get(worker.run), before, now=time.time())
@@ -51,12 +51,12 @@ def workers_status_command(context: RepoContext, branch: str | None, is_json: bo
 def format_worker_details(
     worker: WorkerState, status: WorktreeStatus | None, before: dict[str, str], *, now: float
 ) -> Iterator[str]:
-    """A worker in lines. `before` has the names of those that it follows."""
+    """Yield the details of a worker in lines. `before` has the names of the workers that it waits for."""
     worker_task = worker.errand
     yield f"{worker.name}  {worker.state}  (run {worker.run})"
     yield f"task:     {truncate_line(worker.task, LONGEST_TASK)}"
     role = f", role {worker_task.role}" if worker_task.role else ""
-    yield f"agent:    {worker.agent}{role}{', reads only' if worker_task.is_reader else ''}"
+    yield f"agent:    {worker.agent}{role}{', read-only' if worker_task.is_reader else ''}"
     where = ", the repository itself" if worker_task.is_here else f", from {worker.base[:12]}" if worker.base else ""
     yield f"works in: {worker_task.path}{where}"
     if worker_task.after:
@@ -70,11 +70,11 @@ def format_worker_details(
     for check in worker.checks:
         yield f"checks:   {check.name} {'passed' if check.passed else 'failed'}"
     yield f"used:     {format_usage(worker.usage)}"
-    again = f", started again {format_count(worker.restarts, 'time')}" if worker.restarts else ""
-    yield f"time:     hired {format_age(now - worker.hired_at)}, {format_duration(worker.seconds)} of work{again}"
+    again = f", restarted {format_count(worker.restarts, 'time')}" if worker.restarts else ""
+    yield f"time:     delegated {format_age(now - worker.hired_at)}, {format_duration(worker.seconds)} of work{again}"
     if worker.waiting_since:
         asked = ", ".join(f"podium approvals {id}" for id in worker.waiting_for)
-        yield f"waits:    for your answer since {format_duration(now - worker.waiting_since)}: {asked}"
+        yield f"waiting:  for your answer for {format_duration(now - worker.waiting_since)}: {asked}"
     if worker.answer is not None:
         yield "answer:"
         yield worker.answer.rstrip("\n")

@@ -1,4 +1,4 @@
-"""`podium workers wait`: wait until workers are over."""
+"""`podium workers wait`: wait until workers have ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 POLL_SECONDS = 1.0
 COMMANDER_START_SECONDS = 5.0
-"""How long no commander may be there before one is started once more."""
+"""How long to wait for a commander before starting another one."""
 MAX_COMMANDER_STARTS = 3
 
 RUN_STATUSES: Mapping[WorkerStatus, RunStatus] = {
@@ -37,20 +37,23 @@ RUN_STATUSES: Mapping[WorkerStatus, RunStatus] = {
 
 @click.command("wait")
 @click.argument("branches", metavar="[BRANCH]...", nargs=-1)
-@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait at most; then the exit code is 5.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), help="Maximum number of seconds to wait; then the exit code is 5."
+)
 @json_option
 @click.pass_obj
 def workers_wait_command(context: RepoContext, branches: tuple[str, ...], timeout: float | None, is_json: bool) -> int:
-    """Wait until the workers of BRANCH are over; without BRANCH, all of this repository.
+    """Wait until the workers of BRANCH have ended; without BRANCH, all workers of this repository.
 
-    The exit code is 0 when all of them succeeded, and 1 otherwise. Where nobody works on them, a commander is
-    started. A paused worker, and one that waits for it, is not waited for. Leaving with Ctrl-C stops no worker.
+    The exit code is 0 if all of them succeeded, and 1 otherwise. If no process works on them, a commander is
+    started. Paused workers, and those that depend on them, are not waited for. Ctrl-C stops waiting, not the
+    workers.
     """
     named = [context.find_worker(branch) for branch in branches] or [
         one for one in context.load_workers() if not one.is_over
     ]
     if not named:
-        print_to_stderr("no worker is at work here; podium workers lists those that are over")
+        print_to_stderr("no active workers; podium workers lists those that have ended")
     waiter = WorkerWaiter(context.settings, [worker.run for worker in named])
     try:
         is_late = anyio.run(waiter.wait_until_over, timeout) if named else False
@@ -62,13 +65,13 @@ def workers_wait_command(context: RepoContext, branches: tuple[str, ...], timeou
     for worker in ended if not is_json else ():
         click.echo(escape_for_terminal(f"{worker.name}: {worker.state}{f', {worker.why}' if worker.why else ''}"))
     if is_late:
-        print_to_stderr(f"not over after {timeout:g} s; they go on in the background")
+        print_to_stderr(f"timed out after {timeout:g} s; the workers continue in the background")
         return exit_codes.LIMIT
     return exit_codes.GOAL_MET if all(worker.state == "complete" for worker in ended) else exit_codes.GOAL_NOT_MET
 
 
 class WorkerWaiter:
-    """Some workers, until they are over; and all that they may have to wait for."""
+    """Waits for workers to end, and tracks all workers that they may depend on."""
 
     def __init__(self, settings: Settings, runs: Iterable[str]) -> None:
         self._settings = settings
@@ -86,16 +89,16 @@ class WorkerWaiter:
             self._reader.close()
 
     def get_wanted_states(self) -> list[WorkerState]:
-        """How those that are waited for stand by now."""
+        """Return the current states of the workers to wait for."""
         return [self._states[run] for run in self._wanted]
 
     async def wait_until_over(self, timeout: float | None) -> bool:
-        """Wait until no more is to be expected of them; whether the time was over before that."""
+        """Wait until the workers cannot make further progress. Return whether the timeout came first."""
         folder = ensure_socket_folder(self._store)
         wakeup = WakeupSocket(folder, "follower")
         try:
-            send_wakeup(folder, "owner")  # so that they ring back
-            self._states = await to_thread.run_sync(self._load_states)  # however short the time is
+            send_wakeup(folder, "owner")  # so that owners wake us in turn
+            self._states = await to_thread.run_sync(self._load_states)  # at least once, however short the timeout is
             with move_on_after(timeout) as limit:
                 while True:
                     wakeup.drain()
@@ -105,7 +108,7 @@ class WorkerWaiter:
                         return False
                     if not self._ensure_commander():
                         return False
-                    # Entries ring; the death of a process does not, so that it is looked for now and then.
+                    # New entries wake us, but the death of a process does not, so poll for it.
                     with move_on_after(POLL_SECONDS):
                         await wait_readable(wakeup)
             return limit.cancelled_caught
@@ -113,7 +116,7 @@ class WorkerWaiter:
             wakeup.close()
 
     def _load_states(self) -> dict[str, WorkerState]:
-        """How everybody stands who is waited for, is at work, or comes before one of these."""
+        """Return the states of the workers to wait for, of all open workers, and of those that either depend on."""
         assert self._reader is not None
         runs = [*self._wanted, *(row.run for row in WorkerIndex(self._store).list_open())]
         states: dict[str, WorkerState] = {}
@@ -134,11 +137,11 @@ class WorkerWaiter:
         return builder.build_state(owner_alive=owner is not None and owner.is_alive)
 
     def _ensure_commander(self) -> bool:
-        """Start one where there is work and nobody at it; False where nobody could do any."""
+        """Start a commander if there is work and none is running. Return False if no worker can make progress."""
         if not can_progress(self._states.values()):
             return False
         now = current_time()
-        # Who makes a checkout for long has no worker at work meanwhile.
+        # A commander that is still creating a checkout has no active worker yet.
         if any(_is_live(worker) for worker in self._states.values()) or is_commander_listening(
             commander_socket_path(self._store)
         ):
@@ -146,32 +149,32 @@ class WorkerWaiter:
         elif self._quiet_since is None or now - self._quiet_since > COMMANDER_START_SECONDS:
             if self._starts == MAX_COMMANDER_STARTS:
                 raise OutsideFailed(
-                    f"no commander comes up, though it was started {MAX_COMMANDER_STARTS} times; logs/commander.log in "
+                    f"the commander did not start after {MAX_COMMANDER_STARTS} attempts; logs/commander.log in "
                     "Podium's home may say why"
                 )
-            from ...workers.delegate import start_commander  # here, because there mostly is one
+            from ...workers.delegate import start_commander  # imported here for start-up time: usually one is running
 
             start_commander(self._settings)
             self._starts, self._quiet_since = self._starts + 1, now
         return True
 
     def _print_changes(self) -> None:
-        """Say what is new with those that are waited for, so far as it matters to who waits."""
+        """Print the changes of state that matter to the person who waits."""
         is_over = all(worker.is_over for worker in self.get_wanted_states())
         for run in self._wanted:
             now, was = self._states[run], self._reported.get(run)
             self._reported[run] = now
             if now.is_over and (is_over or was is None):
-                continue  # how it ended is told at the end
+                continue  # how it ended is printed at the end
             if was is not None and (was.state == now.state or not _is_notable_change(was.state, now.state)):
                 continue
             tool = f" ({now.tool})" if now.tool else ""
-            hint = "; podium approvals shows what it asks" if now.state == "waiting_permission" else ""
+            hint = "; podium approvals shows its request" if now.state == "waiting_permission" else ""
             print_to_stderr(f"{now.name}: {now.state}{tool}{hint}")
 
 
 def can_progress(workers: Collection[WorkerState]) -> bool:
-    """Whether anybody works, could be started now, or has to be told that it never will be."""
+    """Return whether any worker is active, could be started now, or has to be marked as unstartable."""
     jobs = [Job(worker.run, worker.name, worker.errand.after) for worker in workers if not worker.is_over]
     statuses: dict[str, RunStatus] = {worker.run: RUN_STATUSES.get(worker.state, "open") for worker in workers}
     live = [worker.run for worker in workers if _is_live(worker)]
