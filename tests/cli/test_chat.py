@@ -299,8 +299,8 @@ def test_a_request_that_is_left_open_can_be_answered_later(writer: Desk) -> None
     terminal = start_chat_with_request(writer)
 
     terminal.process.sendcontrol("c")
-    lines = terminal.wait_for("is left open")
-    id = next(line.split()[0] for line in lines if "is left open" in line)
+    lines = terminal.wait_for("stays open")
+    id = next(line.split()[0] for line in lines if "stays open" in line)
     send_line(terminal, f"/deny {id} no need for it")
     terminal.wait_for("The end.")
     terminal.process.sendcontrol("d")
@@ -430,7 +430,7 @@ def test_slash_commands_print_what_the_podium_commands_print(poet: Desk) -> None
     send_line(terminal, "/statsu")
     terminal.wait_for("did you mean /status?")
     send_line(terminal, "/workers wait")
-    terminal.wait_for("would keep the chat waiting")
+    terminal.wait_for("would block the chat")
     terminal.process.sendcontrol("d")
 
     assert terminal.wait_exit() == 0
@@ -463,7 +463,7 @@ def test_a_tab_completes_commands_and_agents(poet: Desk) -> None:
     terminal.process.send(" poe\t")
     terminal.wait_for("poet> /agent poet")
     terminal.process.send("\r")
-    terminal.wait_for("poet goes on")
+    terminal.wait_for("poet continues")
     terminal.process.sendcontrol("d")
 
     assert terminal.wait_exit() == 0

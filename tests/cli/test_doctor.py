@@ -69,7 +69,7 @@ def test_agents_with_errors_are_a_problem(desk: Desk) -> None:
     said = desk.invoke("doctor")
 
     assert said.exit_code == 1
-    assert "1 finding; podium check shows them" in said.stdout
+    assert "1 diagnostic; podium check shows them" in said.stdout
 
 
 def test_nothing_of_the_repository_is_run(desk: Desk) -> None:
@@ -91,7 +91,7 @@ def test_a_missing_program_comes_with_the_way_to_get_it(desk: Desk, tmp_path: Pa
     said = desk.run_podium("doctor", PATH=str(tmp_path))
 
     assert said.returncode == 0
-    assert "get it with: sudo apt-get install git" in said.stdout
+    assert "install it with: sudo apt-get install git" in said.stdout
     (tmp_path / "apt-get").unlink()
     bare = desk.run_podium("doctor", PATH=str(tmp_path))
     assert "not found; install it with your system's package manager" in bare.stdout
@@ -101,7 +101,7 @@ def test_runs_to_resume_are_named(desk: Desk) -> None:
     desk.write_agent("lead", "the answer")
     desk.run_podium("run", "lead", "do it", PODIUM_FAULT="4")
 
-    assert f"{desk.run_id()}; podium resume goes on with them" in desk.invoke("doctor").stdout
+    assert f"{desk.run_id()}; continue them with podium resume" in desk.invoke("doctor").stdout
 
 
 def test_settings_files_are_reported_with_their_diagnostics(desk: Desk) -> None:
@@ -113,7 +113,7 @@ def test_settings_files_are_reported_with_their_diagnostics(desk: Desk) -> None:
 
     assert noted.exit_code == 0
     assert parse_facts(noted.stdout)["settings"]["level"] == "note"
-    assert "1 finding, the first: podium.yaml:1: modle: is not" in parse_facts(noted.stdout)["settings"]["text"]
+    assert "1 diagnostic, first: podium.yaml:1: modle: is not" in parse_facts(noted.stdout)["settings"]["text"]
     assert broken.exit_code == 1
     assert parse_facts(broken.stdout)["settings"]["level"] == "problem"
     assert 'config.yaml:1: workers: "many" is text' in parse_facts(broken.stdout)["settings"]["text"]
@@ -127,6 +127,6 @@ async def test_local_servers_and_coding_agents_are_reported(desk: Desk, tmp_path
         doctor = partial(desk.run_podium, "doctor", "--json", VLLM_BASE_URL=server.url, PATH=str(tmp_path))
         found = parse_facts((await to_thread.run_sync(doctor)).stdout)
 
-    assert found["local servers"]["text"].startswith(f"vllm at {server.url} (1 model); podium models tells")
+    assert found["local servers"]["text"].startswith(f"vllm at {server.url} (1 model); podium models shows")
     assert found["coding agents"]["text"] == "goose"
     assert found["engine"]["text"].startswith("rehearsal")

@@ -300,7 +300,7 @@ def test_a_folder_with_a_hostile_name_is_shown_and_does_not_act(desk: Desk) -> N
 
 
 def test_without_any_runs_there_is_nothing_to_arrange(desk: Desk) -> None:
-    assert desk.invoke("group").stderr == 'no runs yet; podium run AGENT "request" begins one\n'
+    assert desk.invoke("group").stderr == 'no runs yet; start one with: podium run AGENT "request"\n'
     assert json.loads(desk.invoke("group", "list", "--json").stdout)["groups"] == []
     assert desk.invoke("group", "pin", "x").exit_code == 2
     assert not Path(desk.store).exists()

@@ -21,7 +21,7 @@ def test_without_any_runs_ps_says_so_and_makes_nothing(desk: Desk) -> None:
     said = desk.run_podium("ps")
 
     assert (said.returncode, said.stdout) == (0, "")
-    assert said.stderr == 'no runs yet; podium run AGENT "request" begins one\n'
+    assert said.stderr == 'no runs yet; start one with: podium run AGENT "request"\n'
     assert sorted(desk.home.rglob("*")) == before
     assert json.loads(desk.invoke("ps", "--json").stdout)["runs"] == []
 

@@ -43,7 +43,7 @@ async def test_all_work_of_workers_is_merged_and_the_target_moves_only_with_yes(
     assert [line.split()[1] for line in lines[:2]] == ["feat/base", "feat/more"]
     assert lines[2].startswith("left out: feat/clash: conflict: ")
     assert lines[2].endswith("(base.txt)")
-    assert "feat/fails: left aside, since its worker is failed" in asked.stderr
+    assert "feat/fails: skipped, because its worker is failed" in asked.stderr
     assert f"{integration} has the merged result" in asked.stderr
     result = json.loads(agreed.stdout)
     assert f"  podium merge feat/base feat/more --onto main --tree {result['tree']} --yes\n" in asked.stderr
@@ -78,7 +78,7 @@ async def test_a_branch_that_fails_a_check_is_left_out_and_checks_reach_nothing_
     )
 
     assert said.exit_code == 1, said.stderr
-    assert "bad: no worker was on it; it is merged as it is" in said.stderr
+    assert "bad: not a worker's branch; merging it as it is" in said.stderr
     assert "left out: bad: check: " in said.stdout
     assert "    no" in said.stdout.splitlines()
     assert (lab.repo.path / "good.txt").exists()
@@ -156,7 +156,7 @@ async def test_branches_that_cannot_be_merged_are_refused(lab: WorkerLab) -> Non
     assert [one.exit_code for one in (nothing, itself, unknown)] == [2, 2, 2]
     assert "name the branches to merge, or use --all" in nothing.stderr
     assert "main cannot be merged onto itself" in itself.stderr
-    assert "there is no worker 'nowhere' here; there are: none yet" in unknown.stderr
+    assert "worker 'nowhere' not found here; available: none yet" in unknown.stderr
 
 
 async def test_a_check_that_is_empty_is_refused_before_anything_is_merged(lab: WorkerLab) -> None:

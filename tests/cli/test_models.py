@@ -84,7 +84,7 @@ async def test_roles_are_listed_with_their_fallbacks(offline_desk: Desk) -> None
 
     assert found["roles"] == {"fast": ["groq", "haiku"]}
     assert found["default"]["models"] == ["groq", "haiku"]
-    assert found["default"]["because"] == "the repository's podium.yaml says so"
+    assert found["default"]["because"] == "the repository's podium.yaml sets it"
 
 
 async def test_a_server_is_found_and_used_only_once_the_person_agrees(offline_desk: Desk) -> None:
@@ -100,7 +100,7 @@ async def test_a_server_is_found_and_used_only_once_the_person_agrees(offline_de
     ]
     assert before["default"]["models"] == ["rehearsal"]
     assert agreed.returncode == 0, agreed.stderr
-    assert f"think with ollama:small at {server.url} from now on" in agreed.stderr
+    assert f"now use ollama:small at {server.url}; saved in" in agreed.stderr
     assert after["default"]["models"] == ["ollama:small"]
     assert after["servers"][0]["is_confirmed"]
     assert load_confirmed_servers(offline_desk.home) == (
@@ -120,7 +120,7 @@ async def test_of_several_models_one_has_to_be_named(offline_desk: Desk) -> None
     assert which.returncode == wrong.returncode == nobody.returncode == 2
     assert "has 2 models (small, large); name one with --model" in which.stderr
     assert "has no model 'huge'; it has small, large" in wrong.stderr
-    assert f"no local server answers at lmstudio; of those looked for: vllm at {server.url}" in nobody.stderr
+    assert f"no local server responds at lmstudio; found: vllm at {server.url}" in nobody.stderr
     assert "vllm:large" in named.stderr
 
 

@@ -384,7 +384,7 @@ async def test_a_change_of_an_unknown_member_is_a_mistake(studio: Studio) -> Non
     add_lead(studio, "reflect", "a", says=[plan(("a", "x")), f"one\n{DONE}"])
 
     async with studio.start("lead", "go") as run:
-        with pytest.raises(Mistake, match="no agent 'b'; there are lead, a"):
+        with pytest.raises(Mistake, match="no agent 'b'; available: lead, a"):
             await run.change_member("b", model="m")
         await run.result()
 
@@ -399,7 +399,7 @@ async def test_a_change_that_cannot_be_made_is_refused_by_the_owner_and_the_run_
     result = await studio.resume(died.run_id)
 
     assert result.succeeded
-    assert any("nobody stays as it is" in event.text for event in studio.events(result, Noticed))
+    assert any("nobody was not changed" in event.text for event in studio.events(result, Noticed))
 
 
 async def test_a_message_sent_while_a_run_is_stopped_is_delivered_wherever_the_run_had_stopped(studio: Studio) -> None:

@@ -365,12 +365,12 @@ async def test_messages_to_an_unknown_agent_and_to_a_run_that_has_ended_are_refu
     studio.agent("solo", says=["done"])
 
     async with studio.start("solo", "go") as run:
-        with pytest.raises(Mistake, match="has no agent 'nobdy'; there are solo"):
+        with pytest.raises(Mistake, match="has no agent 'nobdy'; available: solo"):
             await run.send("hi", to="nobdy")
         await run.result()
         with pytest.raises(Mistake, match=r"has ended \(succeeded\)"):
             await run.send("hi")
-        with pytest.raises(Mistake, match="nobody works on run"):
+        with pytest.raises(Mistake, match="is not active here any more"):
             await run.stop()
 
 

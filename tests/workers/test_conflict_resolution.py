@@ -83,7 +83,7 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
 
     code, result, told = await merge_as_json(lab, "--all", "--resolve")
     assert (code, result["coupled"], result["left_out"], result["resolving"]) == (0, [], [], [])
-    assert "feat/two: left aside, since feat/two-resolved is to resolve it and is not done" in told
+    assert "feat/two: skipped, because a worker is still resolving it on feat/two-resolved" in told
     _, result, told = await merge_as_json(lab, "feat/two", "--resolve")
     assert result["resolving"] == []
     assert "feat/two: a worker is on it already" in told
@@ -95,7 +95,7 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
     assert "feat/two: already resolved on feat/two-resolved; merge it with: podium merge feat/two-resolved" in told
     code, result, told = await merge_as_json(lab, "--all", "--yes")
     assert (code, *merged_and_left_out(result)) == (0, ["feat/two-resolved"], [])
-    assert "feat/two: feat/two-resolved goes along in its place, resolved" in told
+    assert "feat/two: feat/two-resolved is merged in its place, with the conflict resolved" in told
     assert (lab.repo.path / "a.txt").read_text() == replace_line(0, "one and two")
     assert (
         await lab.run_podium("merge", "--all")
@@ -119,7 +119,7 @@ async def test_conflict_markers_that_a_resolver_leaves_never_reach_the_target_an
     assert (named, *merged_and_left_out(result)) == (6, [], [("feat/two-resolved", "unresolved")])
     assert result["left_out"][0]["files"] == ["a.txt"]
     assert (code, *merged_and_left_out(rest)) == (6, [], [("feat/two", "conflict")])
-    assert "feat/two-resolved: left aside, since marks of its conflict are left in a.txt\n" in said
+    assert "feat/two-resolved: skipped, because conflict markers are left in a.txt\n" in said
     assert "in its place" not in said
     assert lab.repo.tip() == before
     write_resolver(lab, write("a.txt", replace_line(0, "both")), "kept both")
@@ -171,7 +171,7 @@ async def test_branches_built_on_a_resolved_branch_come_after_it_and_unmerged_co
 
     assert merged_and_left_out(together) == (["feat/one", on, "feat/more"], [])
     assert merged_and_left_out(alone) == ([on], [])
-    assert f"{on}: it was resolved on top of " in told
+    assert f"{on}: resolved on top of " in told
     assert {file for one in alone["forecast"]["branches"] for file in one["files"]} == {"a.txt"}
     assert (code, *merged_and_left_out(result)) == (0, ["feat/one", on, "feat/two", "feat/more"], [])
     assert lab.repo.git("merge-base", "--is-ancestor", added, "main") == ""

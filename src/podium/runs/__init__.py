@@ -1,1 +1,1 @@
-"""What surfaces share: a run in this process, looking up runs, and the inbox."""
+"""What surfaces share: handles of runs in this process, lookups in the store, and the inbox."""

@@ -1,4 +1,4 @@
-"""The overlap forecast of workers' branches: made for a repository, and as JSON fields."""
+"""The overlap forecast of workers' branches in a repository, and its JSON fields."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..workspace.merging.overlap_forecast import Forecast, Overlap, forecast
 
 
 async def read_current_branch(repository: Repository) -> str:
-    """The branch that is checked out in the repository itself. Raises Mistake where there is none."""
+    """Return the branch that is checked out in the repository itself. Raises Mistake if there is none."""
     done = await call_git(Repository.at(repository.main_folder), "symbolic-ref", "--quiet", "--short", "HEAD")
     if done.code != 0:
-        raise Mistake(f"no branch is checked out in {repository.main_folder}; --onto BRANCH says which one is meant")
+        raise Mistake(f"no branch is checked out in {repository.main_folder}; choose one with --onto BRANCH")
     return done.out.decode().strip()
 
 
 async def forecast_branches(root: Path, branches: Mapping[str, str], *, onto: str = "") -> Forecast | None:
-    """How branches, each given with its base, would go together, so far as they are there; None where none is."""
+    """Forecast how branches, given with their bases, would merge. Return None if none of them exists."""
     repository = Repository.at(root)
     target = onto or await read_current_branch(repository)
     existing = await tips(repository, branches)
@@ -30,7 +30,7 @@ async def forecast_branches(root: Path, branches: Mapping[str, str], *, onto: st
 
 
 def forecast_fields(merge_forecast: Forecast) -> dict[str, Any]:
-    """The forecast for programs."""
+    """Return the forecast as JSON fields."""
     return {
         "onto": merge_forecast.onto,
         "branches": [

@@ -1,4 +1,4 @@
-"""Health checks: what Podium finds in this environment, and what to do about it."""
+"""Health checks: the state of this environment, and how to fix problems."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ VERSION_SECONDS = 5.0
 
 
 class Fact(NamedTuple):
-    """One thing that was looked at: `fine`, good to know (`note`), or in the way of working (`problem`)."""
+    """The result of one check: `fine`, a `note`, or a `problem` that prevents work."""
 
     what: str
     level: Literal["fine", "note", "problem"]
@@ -52,7 +52,7 @@ class Fact(NamedTuple):
 
 
 def collect_facts(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
-    """Everything there is to say about this machine and folder."""
+    """Run all checks for this machine and folder."""
     repo = find_repo(folder, home=find_home_folder(environ))
     files = read_settings_files(find_home_folder(environ), repo)
     try:
@@ -74,13 +74,13 @@ def collect_facts(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
 
 
 def check_store(store: Path) -> Iterator[Fact]:
-    """Whether the store opens and can be written, and what waits in it."""
+    """Check whether the store can be opened and written, and whether it has resumable runs."""
     if not store.exists():
         above = next(place for place in store.absolute().parents if place.exists())
         if os.access(above, os.W_OK):
-            yield Fact("store", "fine", f"{store}, which the first run makes")
+            yield Fact("store", "fine", f"{store}, created by the first run")
         else:
-            yield Fact("store", "problem", f"{store} cannot be made: {above} is not yours to write; set PODIUM_HOME")
+            yield Fact("store", "problem", f"cannot create {store}: {above} is not writable; set PODIUM_HOME")
         return
     try:
         with StoreReader(store) as reader:
@@ -89,88 +89,88 @@ def check_store(store: Path) -> Iterator[Fact]:
         yield Fact("store", "problem", str(error))
         return
     if not os.access(store, os.W_OK) or not os.access(store.parent, os.W_OK):
-        yield Fact("store", "problem", f"{store} cannot be written; check its permissions, or set PODIUM_HOME")
+        yield Fact("store", "problem", f"{store} is not writable; check its permissions, or set PODIUM_HOME")
     else:
         yield Fact("store", "fine", f"{store}, {format_count(len(runs), 'run')}")
     waiting = [summary.id for summary in runs if derive_run_state(summary) == "resumable"]
     if waiting:
-        yield Fact("to resume", "note", f"{', '.join(waiting)}; podium resume goes on with them")
+        yield Fact("to resume", "note", f"{', '.join(waiting)}; continue them with podium resume")
 
 
 def check_settings(files: SettingsFiles, wrong: str) -> Fact:
-    """Which settings files were read, and what is to be said about them."""
+    """Report which settings files were read, and their diagnostics."""
     if wrong:
-        return Fact("settings", "problem", f"{wrong}; the rest is told as if there were no settings files")
+        return Fact("settings", "problem", f"{wrong}; the other checks ignore the settings files")
     if not files.paths:
-        return Fact("settings", "fine", "no settings files; podium config path tells where they would be")
+        return Fact("settings", "fine", "no settings files; podium config path shows where they go")
     if not files.findings:
         return Fact("settings", "fine", ", ".join(files.paths))
-    said = f"{', '.join(files.paths)}, {format_count(len(files.findings), 'finding')}, the first: {files.findings[0]}"
+    said = f"{', '.join(files.paths)}, {format_count(len(files.findings), 'diagnostic')}, first: {files.findings[0]}"
     return Fact("settings", "note", f"{said}; podium config validate shows all")
 
 
 def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
-    """What agents think with that name nothing themselves, and why."""
+    """Report the model for agents that do not name one, and why it is used."""
     default = default_model_fields(settings, environ)
     first, because = default["models"][0], default["because"]
     if first == REHEARSAL:
-        return Fact("engine", "note", f"rehearsal, because {because}: runs show the flow, and no model is asked")
+        return Fact("engine", "note", f"rehearsal, because {because}: runs show the flow without calling a model")
     return Fact("engine", "fine", f"{first} at {default['host']}, because {because}")
 
 
 def check_local_servers(settings: Settings, environ: Mapping[str, str]) -> Fact:
-    """Which servers of models answer on this machine."""
+    """Report which model servers respond on this machine."""
     servers = anyio.run(find_servers, list_local_addresses(settings.add_provider_addresses(environ)))
     if not servers:
-        return Fact("local servers", "note", "none answers; Ollama and others are found when they run")
+        return Fact("local servers", "note", "none found; Ollama and others are detected while they run")
     found = ", ".join(f"{one.provider} at {one.url} ({format_count(len(one.models), 'model')})" for one in servers)
-    return Fact("local servers", "fine", f"{found}; podium models tells how to use them")
+    return Fact("local servers", "fine", f"{found}; podium models shows how to use them")
 
 
 def check_coding_agents(environ: Mapping[str, str]) -> Fact:
-    """Which coding agents are installed."""
+    """Report which coding agents are installed."""
     names = ", ".join(find_coding_agents(environ))
-    return Fact("coding agents", "fine" if names else "note", names or "none on the path")
+    return Fact("coding agents", "fine" if names else "note", names or "none found on PATH")
 
 
 def check_keys(environ: Mapping[str, str]) -> Fact:
-    """Which keys are in the environment, by name."""
+    """Report the names of the API keys in the environment."""
     names = [name for name in KEYS if environ.get(name)]
     if not names:
-        return Fact("keys", "note", f"none; any of {', '.join(KEYS)} is used when it is set")
+        return Fact("keys", "note", f"none; set one of {', '.join(KEYS)} to use a provider")
     return Fact("keys", "fine", ", ".join(names))
 
 
 def check_git(repo: Path) -> Fact:
-    """Git's version. Workers will need git; what runs today does not."""
+    """Report Git's version. Workers need git; other runs do not."""
     git = shutil.which("git")
     if git is None:
         return Fact("git", "note", f"not found; {_format_install_hint('git')}")
     path = Path(git).resolve()
     if not Path(git).is_absolute() or path.is_relative_to(repo.resolve()):
-        return Fact("git", "problem", f"PATH finds it inside the repository ({git}), so it was not run; mend PATH")
+        return Fact("git", "problem", f"PATH resolves it inside the repository ({git}), so it was not run; fix PATH")
     try:
-        # From the root, so that nothing of the repository is read.
+        # Run in the root folder, so that git reads nothing of the repository.
         said = subprocess.run([git, "--version"], cwd="/", capture_output=True, text=True, timeout=VERSION_SECONDS)
     except (OSError, subprocess.SubprocessError) as error:
-        return Fact("git", "note", f"{git} does not answer: {error}")
+        return Fact("git", "note", f"{git} does not respond: {error}")
     version = re.search(r"\d+\.\d+[.\d]*", said.stdout)
     return Fact("git", "fine", f"{version[0] if version else 'unknown version'}, {git}")
 
 
 def check_sandbox(repo: Path, settings: Settings) -> Fact:
-    """Whether commands can be run here, shown by running some in the sandbox that they would get."""
-    from ..setup.sandbox_choice import choose_sandbox  # here, because it brings much along
+    """Check whether commands can run here, by running some in the sandbox that they would get."""
+    from ..setup.sandbox_choice import choose_sandbox  # imported here for start-up time
 
     sandbox = anyio.run(partial(choose_sandbox, repo, settings.home, settings.store, is_wanted=settings.sandbox))
     sandbox.clean_up()
     if sandbox.name in ("none", "missing"):
         return Fact("sandbox", "note", sandbox.notice)
-    return Fact("sandbox", "fine", f"bubblewrap holds here; commands get the profile {sandbox.name}")
+    return Fact("sandbox", "fine", f"bubblewrap works here; commands run with the profile {sandbox.name}")
 
 
 def check_agents(repo: Path, home: Path) -> Fact:
-    """How many agents there are, and what is wrong with them."""
+    """Report how many agents there are, and their diagnostics."""
     roster = load_roster(repo, home)
     findings = (*roster.diagnostics, *roster.check())
     own = sum(agent.source != "built-in" for agent in roster.agents.values())
@@ -178,11 +178,11 @@ def check_agents(repo: Path, home: Path) -> Fact:
     if not findings:
         return Fact("agents", "fine", text)
     level: Literal["note", "problem"] = "problem" if filter_errors(findings) else "note"
-    return Fact("agents", level, f"{text}, {format_count(len(findings), 'finding')}; podium check shows them")
+    return Fact("agents", level, f"{text}, {format_count(len(findings), 'diagnostic')}; podium check shows them")
 
 
 def _format_install_hint(package: str) -> str:
     command = next((how for program, how in INSTALLERS if shutil.which(program)), None)
     if command is None:
         return "install it with your system's package manager"
-    return f"get it with: {command.format(package)}"
+    return f"install it with: {command.format(package)}"

@@ -1,7 +1,6 @@
-"""What agents ask while a person is at the terminal: those of the run there, and workers, and the answers.
+"""The inbox: requests of a run and of workers while a person is at the terminal, and the answers to them.
 
-Answers go into the mailbox of the run that asks, as they do from everywhere else; of two answers
-the first counts.
+Answers go into the mailbox of the run that asked, as from everywhere else. Of two answers the first counts.
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ from ..values.event import Decision, Entry, PermissionAnswered, QuestionAnswered
 from ..values.request import replace_surrogates
 
 LOOK_SECONDS = 0.5
-"""A look goes through all runs; workers that say much do not bring about more of them than this."""
+"""The minimum time between two scans of all runs, however much the workers write."""
 
 ANSWERED = ("permission_answered", "question_answered")
 
 
 class AnswerMailbox:
-    """Answers to requests, by the id of the request."""
+    """Posts answers to the run that asked, by the id of the request."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
         self._runs: dict[str, str] = {}
 
     def register_request(self, id: str, run: str) -> None:
-        """Remember which run has asked something."""
+        """Remember which run made a request."""
         self._runs[id] = run
 
     def has_request(self, id: str) -> bool:
-        """Whether it is known who has asked this."""
+        """Return whether the run that made this request is known."""
         return id in self._runs
 
     async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
@@ -61,19 +60,19 @@ class AnswerMailbox:
 
 
 class RequestListener(Protocol):
-    """Receives the requests of workers, and learns when one needs no answer any more."""
+    """Receives the requests of workers, and learns when one no longer needs an answer."""
 
     def handle_entry(self, entry: Entry, worker: str = "") -> None:
-        """Take in an entry that asks a person something."""
+        """Handle an entry that asks a person something."""
         ...
 
     def withdraw_request(self, id: str, by: str) -> None:
-        """Drop a request that somebody else has answered."""
+        """Withdraw a request that somebody else has answered."""
         ...
 
 
 class WorkerRequestWatcher:
-    """Watches what the workers of a store ask, or those of one run, and hands it to a listener."""
+    """Watches the requests of a store's workers, or of one run's workers, and passes them to a listener."""
 
     def __init__(
         self, store: Path, listener: RequestListener, answer_mailbox: AnswerMailbox, *, sent_by: str = ""
@@ -83,12 +82,12 @@ class WorkerRequestWatcher:
         self._listener = listener
         self._answer_mailbox = answer_mailbox
         self._open: dict[str, str] = {}
-        """What was asked and had no answer at the last look, and by which run."""
+        """The requests that were open at the last scan, with their runs."""
 
     async def watch_requests(self) -> None:
-        """Watch for ever. It waits for a bell, and looks when that rang.
+        """Scan for requests at every wakeup, until cancelled.
 
-        Only who sees what all workers ask counts as one who is there to answer them.
+        Only a watcher of all workers counts as a client that can answer them.
         """
         folder = ensure_socket_folder(self._store)
         wakeup = WakeupSocket(folder, "follower")
@@ -108,7 +107,7 @@ class WorkerRequestWatcher:
             wakeup.close()
 
     def _list_worker_requests(self) -> dict[str, OpenRequest]:
-        """What workers ask, by its id."""
+        """Return the open requests of workers by id."""
         workers = {row.run for row in WorkerIndex(self._store).list_open()}
         if not workers:
             return {}
@@ -119,9 +118,9 @@ class WorkerRequestWatcher:
         return {one.asked.id: one for one in asked}
 
     def _find_answerers(self, gone: set[str]) -> dict[str, str]:
-        """Who has answered what is not open any more; `podium` where its run has ended without an answer.
+        """Return who answered the requests that are no longer open, or `podium` if the run ended without an answer.
 
-        What is answered and not on the timeline yet is told at a later look.
+        An answer that is not on the timeline yet is reported by a later scan.
         """
         by: dict[str, str] = {}
         with StoreReader(self._store) as reader:
@@ -144,7 +143,7 @@ class WorkerRequestWatcher:
 
 
 def walk_parent_runs(reader: StoreReader, summary: RunSummary) -> Iterator[str]:
-    """The run that sent a worker, the one that sent that, and so on."""
+    """Yield the run that sent a worker, the run that sent that one, and so on."""
     while isinstance(started := summary.first.event, RunStarted) and started.errand and started.errand.parent:
         yield started.errand.parent
         summary = reader.read_summary(started.errand.parent)

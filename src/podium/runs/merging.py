@@ -1,4 +1,4 @@
-"""Wagons: the branches that are to go along in a merge train, as the person means them."""
+"""Merge candidates: which branches go into a merge train, and in which order."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .worker_lookup import RepoContext, load_worker_states
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeCandidate:
-    """A branch that is to go along: where it began, the branches that it builds on, and what to know about it.
+    """A branch to merge: its base, the branches that it builds on, and a notice for the person.
 
-    `resolves` is the conflict that its worker was sent to.
+    `resolves` is the conflict that its worker was started to resolve.
     """
 
     branch: str
@@ -34,14 +34,14 @@ class MergeCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolver:
-    """A worker that was sent to a conflict."""
+    """A worker that was started to resolve a conflict."""
 
     worker: WorkerState
     resolves: ResolutionStart
 
 
 async def find_resolvers(context: RepoContext) -> dict[str, Resolver]:
-    """The workers that were sent to conflicts, by their branches, in the order in which they were hired."""
+    """Return the workers that were started to resolve conflicts, by branch and in the order of their start."""
     workers = {worker.errand.branch: worker for worker in context.load_workers() if worker.errand.base}
     starts_by_base = await filter_resolution_starts(
         context.repository, (worker.errand.base for worker in workers.values())
@@ -56,7 +56,7 @@ async def find_resolvers(context: RepoContext) -> dict[str, Resolver]:
 async def find_merge_candidates(
     context: RepoContext, names: Sequence[str], target: str, *, notice: Callable[[str], object]
 ) -> list[MergeCandidate]:
-    """What goes along: the branches that the person named, or all that are ready. Raises Mistake."""
+    """Return the branches to merge: those that the person named, or all that are ready. Raises Mistake."""
     resolvers_by_branch = await find_resolvers(context)
     if names:
         candidates = [await _find_named_candidate(context, name, target, resolvers_by_branch) for name in names]
@@ -68,24 +68,24 @@ async def find_merge_candidates(
 async def _find_named_candidate(
     context: RepoContext, name: str, target: str, resolvers_by_branch: Mapping[str, Resolver]
 ) -> MergeCandidate:
-    """A branch that the person named: that of a worker, or any other."""
+    """Return the candidate for a named branch, whether a worker was on it or not."""
     if name == target:
-        raise Mistake(f"{name} cannot be merged onto itself; --onto TARGET says what it is merged onto")
+        raise Mistake(f"{name} cannot be merged onto itself; choose another target with --onto TARGET")
     newest = _find_newest_workers(context).get(name)
     if newest is None and name in await tips(context.repository, [name]):
-        return MergeCandidate(branch=name, base=target, notice=f"{name}: no worker was on it; it is merged as it is")
+        return MergeCandidate(branch=name, base=target, notice=f"{name}: not a worker's branch; merging it as it is")
     worker = newest or context.find_worker(name)
     notice = ""
     if worker.state != "complete":
-        what = "has not succeeded" if worker.is_over else "is not over"
-        notice = f"{worker.name}: its worker {what} ({worker.state}); what the branch has by now is merged"
+        what = "did not succeed" if worker.is_over else "has not ended"
+        notice = f"{worker.name}: its worker {what} ({worker.state}); merging the branch as it is now"
     return await _make_candidate(context, worker, target, resolvers_by_branch, notice=notice)
 
 
 async def _find_ready_candidates(
     context: RepoContext, target: str, resolvers_by_branch: Mapping[str, Resolver], notice: Callable[[str], object]
 ) -> list[MergeCandidate]:
-    """The branches whose newest workers succeeded and that the target does not have."""
+    """Return the branches whose newest worker succeeded and that are not merged into the target yet."""
     newest = _find_newest_workers(context)
     tips_by_branch = await tips(context.repository, newest)
     target_tip = await branch_tip(context.repository, target)
@@ -102,23 +102,26 @@ async def _find_ready_candidates(
             continue  # the conflict was resolved in another way
         if worker.state != "complete":
             notice(
-                f"{branch}: left aside, since its worker is {worker.state}; podium merge {branch} takes it all the same"
+                f"{branch}: skipped, because its worker is {worker.state}; merge it anyway with: podium merge {branch}"
             )
         elif other := await _find_resolving_branch(
             context.repository, tips_by_branch[branch], resolver, resolvers_by_branch
         ):
-            notice(f"{branch}: left aside, since {other} is to resolve it and is not done")
+            notice(f"{branch}: skipped, because a worker is still resolving it on {other}")
         elif resolver is not None and (
             files := await find_unresolved_files(context.repository, tips_by_branch[branch], resolver.resolves)
         ):
-            notice(f"{branch}: left aside, since marks of its conflict are left in {', '.join(files)}")
+            notice(f"{branch}: skipped, because conflict markers are left in {', '.join(files)}")
         else:
             ready.append(await _make_candidate(context, worker, target, resolvers_by_branch))
     return ready
 
 
 def _find_newest_workers(context: RepoContext) -> dict[str, WorkerState]:
-    """The newest worker of each branch; one that came to its end without a checkout says nothing of the branch."""
+    """Return the newest worker of each branch.
+
+    A worker that ended without a checkout does not replace an earlier one.
+    """
     newest: dict[str, WorkerState] = {}
     for worker in context.load_workers():
         branch, has_been_there = worker.errand.branch, bool(worker.base)
@@ -130,7 +133,10 @@ def _find_newest_workers(context: RepoContext) -> dict[str, WorkerState]:
 async def _find_resolving_branch(
     repository: Repository, commit: str, resolver: Resolver | None, resolvers_by_branch: Mapping[str, Resolver]
 ) -> str:
-    """The branch on which somebody works on the conflict of a commit, or on the same one anew; empty if on none."""
+    """Return the branch on which an active worker resolves the conflict of a commit, or an empty string.
+
+    A branch that resolves a conflict is superseded by an active resolver of the same conflict.
+    """
     for branch, other in resolvers_by_branch.items():
         if other.worker.is_over:
             continue
@@ -155,22 +161,22 @@ async def _make_candidate(
         return MergeCandidate(branch=worker.name, base=worker.base or target, after=after, notice=notice)
     target_tip, ours = await branch_tip(context.repository, target), resolver.resolves.ours
     if not await contains_commit(context.repository, target_tip, ours):
-        more = f"{worker.name}: it was resolved on top of {ours[:SHORT]}, and what {target} lacks of that goes along"
+        more = f"{worker.name}: resolved on top of {ours[:SHORT]}; the commits of it that {target} lacks are merged too"
         notice = f"{notice}\n{more}" if notice else more
-    # Its worker began where both sides were in already; what it brings is all that the target lacks.
+    # The worker started from a merge of both sides, so its changes are everything that the target lacks.
     return MergeCandidate(branch=worker.name, base=target, after=after, notice=notice, resolves=resolver.resolves)
 
 
 async def _order_candidates(
     repository: Repository, candidates: Sequence[MergeCandidate], notice: Callable[[str], object]
 ) -> list[MergeCandidate]:
-    """The wagons without those in whose place another one goes; what builds on those goes behind that one."""
+    """Drop the candidates that another one replaces, and order those that build on them after the replacement."""
     if all(candidate.resolves is None for candidate in candidates):
         return list(candidates)
     tips_by_branch = await tips(repository, [candidate.branch for candidate in candidates])
     replacements = await _find_replacements(repository, candidates, tips_by_branch)
     for branch, other in replacements.items():
-        notice(f"{branch}: {other} goes along in its place, resolved")
+        notice(f"{branch}: {other} is merged in its place, with the conflict resolved")
     going = [
         candidate
         for candidate in candidates
@@ -178,7 +184,7 @@ async def _order_candidates(
     ]
     ordered: list[MergeCandidate] = [candidate for candidate in candidates if candidate.branch not in tips_by_branch]
     for candidate in going:
-        # What was added to a branch after its conflict went to somebody fits onto what came out of that.
+        # Commits added to a branch after a resolver was started apply on top of the resolution.
         first = [
             other
             for other in going
@@ -195,7 +201,7 @@ async def _order_candidates(
 async def _find_replacements(
     repository: Repository, candidates: Sequence[MergeCandidate], tips_by_branch: Mapping[str, str]
 ) -> dict[str, str]:
-    """The branches in whose place another one goes, and which: it resolves their conflict, or the same one anew."""
+    """Return the branches that another one replaces, because it resolves their conflict or the same conflict later."""
     replacements: dict[str, str] = {}
     for place, candidate in enumerate(candidates):
         for other_place, other in enumerate(candidates):

@@ -1,4 +1,4 @@
-"""Which models are available here, which one agents use by default, and choosing another."""
+"""The available models, the default model of agents, and choosing another one."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MOST_NAMES = 8
 
 
 def choose_server(servers: Sequence[LocalServer], address: str, model: str | None) -> ConfirmedServer:
-    """The server that answers at an address, with the model that is meant. Raises Mistake."""
+    """Return the server that responds at an address, with the chosen model. Raises Mistake."""
     server = next((server for server in servers if address in _server_names(server)), None)
     if server is None:
-        there = ", ".join(f"{one.provider} at {one.url}" for one in servers) or "none does; start it first"
-        raise Mistake(f"no local server answers at {without_credentials(address)}; of those looked for: {there}")
+        there = ", ".join(f"{one.provider} at {one.url}" for one in servers) or "none; start one first"
+        raise Mistake(f"no local server responds at {without_credentials(address)}; found: {there}")
     names = ", ".join(server.models[:MOST_NAMES])
     if model is None and len(server.models) != 1:
-        what = f"has {len(server.models)} models ({names}); name one with --model" if names else "has no model yet"
+        what = f"has {len(server.models)} models ({names}); name one with --model" if names else "has no models yet"
         raise Mistake(f"{server.provider} at {server.url} {what}")
     if model is not None and model not in server.models:
         raise Mistake(f"{server.provider} at {server.url} has no model {model!r}; it has {names or 'none'}")
@@ -34,19 +34,19 @@ def choose_server(servers: Sequence[LocalServer], address: str, model: str | Non
 
 
 def use_server(settings: Settings, server: ConfirmedServer) -> str:
-    """Remember that a server may be used, and make its model the person's; what was done."""
-    from ..config.settings_edit import set_model  # what reads YAML takes longer to import than the rest of this
+    """Record that a server may be used, make its model the default, and return what was done."""
+    from ..config.settings_edit import set_model  # imported here for start-up time: the YAML library is slow to import
 
     file = settings.home / USER_FILE
     name = f"{server.provider}:{server.model}"
-    # The model first: an address that is agreed to without being named would change what is thought with.
+    # The model first: a confirmed server without a configured model would change the default model by itself.
     set_model(file, name)
     save_confirmed_server(settings.home, server)
-    return f"agents that name no model think with {name} at {server.url} from now on; {format_path(file)} says so"
+    return f"agents that do not name a model now use {name} at {server.url}; saved in {format_path(file)}"
 
 
 def models_fields(settings: Settings, environ: Mapping[str, str], servers: Sequence[LocalServer]) -> dict[str, Any]:
-    """All there is to say, for programs."""
+    """Return the available models as JSON fields."""
     moved = settings.add_provider_addresses(environ)
     agreed = {one.url for one in load_confirmed_servers(settings.home)}
     return {
@@ -78,21 +78,21 @@ def models_fields(settings: Settings, environ: Mapping[str, str], servers: Seque
 
 
 def default_model_fields(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
-    """What agents think with that name nothing: the models in order, where the first is, and why."""
+    """Return the default models in order, the host of the first one, and why they are used."""
     models = resolve_models(settings.model, settings.models).models if settings.model else (REHEARSAL,)
     at = urlsplit(settings.base_url).hostname or ""
     return {"models": list(models), "host": at, "because": explain_default_model(settings, environ)}
 
 
 def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str:
-    """Why agents think with that."""
+    """Return why the default model is used."""
     match settings.sources.get("model", "default"):
         case "user file":
-            return f"{format_path(settings.home / USER_FILE)} says so"
+            return f"{format_path(settings.home / USER_FILE)} sets it"
         case "repository file":
-            return "the repository's podium.yaml says so"
+            return "the repository's podium.yaml sets it"
         case "confirmed server":
-            return "you agreed to use that server"
+            return "you chose that server"
         case "environment" if environ.get("PODIUM_MODEL"):
             return "PODIUM_MODEL is set"
         case "environment":
@@ -100,10 +100,10 @@ def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str
             names = (provider.key_name or "", provider.url_name)
             return f"{next(name for name in names if environ.get(name, '').strip())} is set"
         case "flag":
-            return "it was asked for"
+            return "it was chosen explicitly"
     return "no provider's key or address is set, no settings file names a model, and no PODIUM_MODEL"
 
 
 def _server_names(server: LocalServer) -> set[str]:
-    """How a person may name a server."""
+    """Return the names by which a person may refer to a server."""
     return {server.url, server.url.removesuffix("/v1"), f"{server.url}/", urlsplit(server.url).netloc, server.provider}

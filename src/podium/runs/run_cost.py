@@ -1,4 +1,4 @@
-"""What runs cost: read from their timelines, in total or by operation, and as JSON fields."""
+"""The cost of runs, read from their timelines, in total or by operation, and its JSON fields."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .run_lookup import RunState
 
 
 class RunCost(NamedTuple):
-    """A run as a list tells of it, and what it used, from its beginning to its end."""
+    """The list fields of a run, and its total usage."""
 
     run: dict[str, Any]
     usage: Usage
 
 
 def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> RunCost:
-    """What a run used. Only what says so is read, which is little of a long timeline."""
+    """Return the usage of a run. Only the entries with usage are decoded, a small part of a long timeline."""
     run = run_fields(summary, now)
     rows = reader.read_rows(summary.id)
     usage = sum_usage(usage_of_event(decode_entry(row.line).event) for row in rows if row.kind in USAGE_KINDS)
@@ -31,7 +31,7 @@ def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> Ru
 
 
 def costs_fields(costs: Sequence[RunCost]) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the costs of several runs as JSON fields."""
     return {
         "schema": SCHEMA,
         "runs": [{**cost.run, "usage": structs.asdict(cost.usage)} for cost in costs],
@@ -40,12 +40,12 @@ def costs_fields(costs: Sequence[RunCost]) -> dict[str, Any]:
 
 
 def node_usage(node: OperationNode, now: float) -> Usage:
-    """What an operation and all below it used, from its beginning to its end."""
+    """Return the usage of an operation and everything below it."""
     return structs.replace(node.usage, seconds=(now if node.ended is None else node.ended) - node.started)
 
 
 def cost_tree_fields(word: RunState, run_view: RunView, *, now: float) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the costs of one run by operation as JSON fields."""
     started = run_view.started
     assert started is not None
     return {
@@ -60,7 +60,7 @@ def cost_tree_fields(word: RunState, run_view: RunView, *, now: float) -> dict[s
 
 
 def cost_node_fields(node: OperationNode, now: float) -> dict[str, Any]:
-    """What an operation used itself, and with all below it."""
+    """Return an operation's own usage and its total usage as JSON fields."""
     return {
         "path": node.path,
         "agent": node.agent,

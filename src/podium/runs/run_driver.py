@@ -1,7 +1,7 @@
-"""Driving a run: this process works on it until it ends, pauses or is interrupted.
+"""Drive a run: this process works on it until it ends, pauses or is interrupted.
 
-The driver gives the run's operations their timeline, takes messages from the run's mailbox, and records how the run
-ended. Everything that a person does to a run reaches it through the mailbox.
+The driver gives the run's operations their timeline, takes messages from the run's mailbox, and records how
+the run ended. Everything that a person does to a run reaches it through the mailbox.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ RELEASE_SECONDS = 5.0
 
 
 class RunDriver:
-    """A run that this process holds the lease of and works on."""
+    """A run whose lease this process holds and that it works on."""
 
     def __init__(
         self,
@@ -69,14 +69,14 @@ class RunDriver:
         self.context = context
         self._tools = tools
         self._before_end = before_end
-        """What is done before the run ends, with or without success; it says what went wrong with that."""
+        """Called before the run ends, with whether it succeeded; returns what went wrong, if anything."""
         self.agent = first.event.agent
         self._agents = collect_agent_names(first.event.agents)
         self._request = first.event.request
         self._worker_task = first.event.errand
         self._started_at = first.at
         self._timeout = PausableTimeout(inf)
-        """The block in which the run is worked on, and the time that it has."""
+        """The scope in which the run is worked on, and its remaining time."""
         self._followers: list[Follower] = []
         self.result: Result | None = None
         self._finished = Event()
@@ -86,7 +86,7 @@ class RunDriver:
 
     @property
     def is_over(self) -> bool:
-        """Whether this process has stopped working on it."""
+        """Whether this process has stopped working on the run."""
         return self._finished.is_set()
 
     def follow_entries(self, after: int) -> Follower:
@@ -98,13 +98,16 @@ class RunDriver:
         return follower
 
     async def wait_result(self) -> Result:
-        """What the run came to; waits for its end."""
+        """Wait for the end of the run and return its result."""
         await self._finished.wait()
         assert self.result is not None
         return self.result
 
     def explain_refusal(self, change: MemberChanged) -> str:
-        """Why an agent cannot be changed so; empty where it can. Only the owner knows what can think here."""
+        """Return why an agent cannot be changed like this, or an empty string.
+
+        Only the owner knows the available models.
+        """
         try:
             self.require_agent(change.member)
             if change.model:
@@ -116,35 +119,35 @@ class RunDriver:
 
     def require_agent(self, agent: str) -> None:
         if agent not in self._agents:
-            raise Mistake(f"run {self.id} has no agent {agent!r}; there are {', '.join(self._agents)}")
+            raise Mistake(f"run {self.id} has no agent {agent!r}; available: {', '.join(self._agents)}")
 
     def check_budget(self, budget: Budget) -> None:
-        """Refuse limits that are none, or that this run cannot keep. Raises Mistake."""
+        """Raise Mistake if limits are invalid, or if this run cannot enforce them."""
         validate_budget(budget)
         if budget.usd is not None:
             require_prices(self.context.agents.values(), self.context.engine_for)
 
     def record_checkout(self, base: str) -> None:
-        """Note where a worker has its checkout, once; `base` is the commit that its branch began at."""
+        """Record the path of a worker's checkout, once. `base` is the commit that its branch started at."""
         key = f"/{KINDS[WorkerPlaced]}#1"
         if self._worker_task is not None and base and not self.timeline.has_outcome(key):
             placed = WorkerPlaced(path=self._worker_task.path, branch=self._worker_task.branch, base=base)
             self.timeline.append(placed, scope="", key=key)
 
     async def release(self) -> None:
-        """Leave a run that has only been written down to whoever works on it."""
+        """Release a run that was only created, so that another process can work on it."""
         self.store.release_run(self.lease)
         await self.timeline.wait_written()
 
     async def record_pause(self) -> None:
-        """Pause a run that nobody works on."""
+        """Pause a run that no process works on."""
         self.lease.deliver = None
         self.timeline.append(RunPaused(), scope="")
         self.store.release_run(self.lease)
         await self.timeline.wait_written()
 
     async def record_failure(self, why: str) -> None:
-        """End the run for a reason that lies outside its work."""
+        """End the run as failed for a reason outside its own work."""
         failure = Failure(kind="failed", agent=self.agent, message=why)
         ended = await self._finish_run(RunEnded(outcome="failed", failure=failure, parts=await self._collect_parts()))
         self.lease.deliver = None
@@ -155,8 +158,7 @@ class RunDriver:
     async def drive(self) -> Result:
         """Work on the run until it ends, pauses or is interrupted. Only cancellation is raised.
 
-        This is the edge at which any error of ours stops: the run stays as it is on the timeline,
-        and `trouble` has the error for whoever looks into it.
+        Every internal error stops here: the run stays as it is on the timeline, and `error` holds the error.
         """
         try:
             self.result = await self._run_to_end()
@@ -195,7 +197,7 @@ class RunDriver:
         ended = ended or await self._build_early_end()
         if isinstance(ended, RunEnded):
             ended = await self._finish_run(ended)
-        # Nothing comes after the end: who says something now says it to a run that is over.
+        # Nothing may follow the end on the timeline: mail that arrives now is for a run that has ended.
         self.lease.deliver = None
         timeline.append(ended, scope="")
         self.store.release_run(self.lease, is_over=isinstance(ended, RunEnded))
@@ -203,7 +205,7 @@ class RunDriver:
         return self._result_from_end(ended, answer)
 
     async def _build_early_end(self) -> RunEnded | RunPaused:
-        """How work ended that was cut short: by a person, or because its time is over."""
+        """Return how the run ended if its work was cut short: stopped or paused by a person, or out of time."""
         if self.timeline.stop_asked:
             return RunEnded(outcome="cancelled", parts=await self._collect_parts())
         if self.timeline.is_pausing:
@@ -213,7 +215,7 @@ class RunDriver:
         return RunEnded(outcome=failure.outcome, failure=failure, parts=await self._collect_parts())
 
     async def _finish_run(self, ended: RunEnded) -> RunEnded:
-        """How a run ends after all that has to be done and said before."""
+        """Settle the workers, commit a worker's changes and report undelivered messages; return how the run ends."""
         root = self.context.root_operation(self.agent)
         await (root.record_ended_workers() if ended.outcome == "succeeded" else root.stop_workers())
         if self._before_end is not None:
@@ -222,19 +224,19 @@ class RunDriver:
                 failure = Failure(kind="failed", agent=self.agent, message=why)
                 ended = RunEnded(outcome="failed", failure=failure, parts=await self._collect_parts())
         for message in self.timeline.messages.values():
-            self.timeline.append(Noticed(text=f"{message.to} did not hear the message: {message.text}"), scope="")
+            self.timeline.append(Noticed(text=f"{message.to} did not receive the message: {message.text}"), scope="")
             if message.attachments:
                 self.store.drop_attachments(self.lease, message.id)
         return ended
 
     async def _answer_request(self) -> Answer:
-        """The first agent's answer, with all tools of the run at hand; raises Failed."""
+        """Return the first agent's answer, with the tools of the run available. Raises AgentFailed."""
         async with self._tools:
             return await self.context.root_operation(self.agent).run(self._request)
 
     @property
     def _time_limit(self) -> float:
-        """How long the run may work in all."""
+        """The maximum time that the run may work in total."""
         budget = self.context.allowance.budget
         return inf if budget is None or budget.seconds is None else budget.seconds
 
@@ -244,7 +246,7 @@ class RunDriver:
             return
         if isinstance(message.event, MemberChanged) and (why := self.explain_refusal(message.event)):
             self.timeline.append(
-                Noticed(text=f"{message.event.member} stays as it is: {why}"), scope="", mail=message.id
+                Noticed(text=f"{message.event.member} was not changed: {why}"), scope="", mail=message.id
             )
             return
         self.timeline.append(message.event, scope="", mail=message.id)
@@ -261,13 +263,13 @@ class RunDriver:
                 self.timeline.pause()
 
     def _apply_budget_change(self, message: MailboxMessage, change: BudgetChanged) -> None:
-        """Hold to other limits from now on, where they can be kept: only the owner knows what its agents think with."""
+        """Apply new limits if they can be enforced. Only the owner knows which models its agents use."""
         try:
             self.check_budget(change.budget)
         except Mistake as error:
             self.timeline.append(Noticed(text=f"{BUDGET_UNCHANGED}: {error}"), scope="", mail=message.id)
             return
-        # With a key it is found again when the run is resumed; no step of the run has one that begins so.
+        # The key lets a resumed run find the change; no step of the run has a key that begins like this.
         number = 1 + len(self.timeline.find_events_below("", BudgetChanged))
         self.timeline.append(change, scope="", key=f"/{KINDS[BudgetChanged]}#{number}", mail=message.id)
         self.context.allowance.change_limits(change.budget)
@@ -275,7 +277,7 @@ class RunDriver:
             self._timeout.set_duration(change.budget.seconds - self.timeline.earlier_seconds)
 
     async def _collect_parts(self) -> tuple[Part, ...]:
-        """What there is of an answer, as anybody would read it off the timeline."""
+        """Return the partial results, as a reader of the timeline would see them."""
         await self.timeline.wait_written()
         rows = await self.store.read_rows(self.id)
         return RunView.from_entries(decode_entry(row.line) for row in rows).collect_parts()
@@ -293,15 +295,15 @@ class RunDriver:
         return Result(run_id=self.id, outcome=outcome, succeeded=outcome == "succeeded", usage=usage, **rest)
 
     async def _release_lease(self) -> None:
-        """Give the run back. What was recorded until now is written, whatever cancelled us."""
+        """Release the run. What was recorded so far is written even if this task is cancelled."""
         with move_on_after(RELEASE_SECONDS, shield=True):
             try:
                 self.store.release_run(self.lease)
                 await self.lease.wait_written()
             except PodiumError:
-                pass  # a store that refuses has said so; the lease ends by itself
+                pass  # a store that fails has reported it; the lease expires by itself
 
     def close_followers(self) -> None:
-        """Put away what callers followed the run with."""
+        """Close the followers of all callers."""
         for follower in self._followers:
             follower.close()

@@ -1,6 +1,6 @@
-"""A run as its caller handles it: follow it, wait for it, answer it, send to it, pause it, stop it.
+"""A handle on a run for its caller: follow it, wait for it, answer, send messages, pause and stop.
 
-Each call on a run goes into the run's mailbox, from this process as from any other; `run_driver` acts on it.
+Each call goes into the run's mailbox, whichever process works on the run; `run_driver` acts on it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RELEASE_SECONDS = 5.0
 
 
 class Run:
-    """One request and all that comes of it, while this process works on it."""
+    """One request and the run that answers it, while this process works on it."""
 
     def __init__(self, driver: RunDriver) -> None:
         self.id = driver.id
@@ -47,32 +47,32 @@ class Run:
         self._timeline = driver.timeline
 
     def entries(self, after: int = 0) -> Follower:
-        """The timeline from the entry after `after`, and what comes, until the run ends or pauses."""
+        """Return a follower of the timeline after entry `after`, until the run ends or pauses."""
         return self._driver.follow_entries(after)
 
     async def result(self) -> Result:
-        """Return what the run came to, once it has ended, paused or was interrupted."""
+        """Return the result of the run once it has ended, paused or been interrupted."""
         return await self._driver.wait_result()
 
     @property
     def error(self) -> BaseException | None:
-        """The error of ours that interrupted the run, if one did."""
+        """The internal error that interrupted the run, if any."""
         return self._driver.error
 
     @property
     def open_requests(self) -> list[str]:
-        """The ids of what agents ask and nobody has answered."""
+        """The ids of the requests that nobody has answered."""
         return [id for id in self._timeline.asked if id not in self._timeline.answers]
 
     @property
     def is_over(self) -> bool:
-        """Whether this process has stopped working on it."""
+        """Whether this process has stopped working on the run."""
         return self._driver.is_over
 
     async def send(self, text: str, *, to: str | None = None, by: str = "", attach: Sequence[str | Path] = ()) -> None:
-        """Say something to an agent of the run, the first one by default; it hears it at its next turn.
+        """Send a message to an agent of the run, by default the first one, which receives it at its next turn.
 
-        `attach` are images and text files that go with it. Raises Mistake for what cannot be attached.
+        `attach` are images and text files to send with it. Raises Mistake for files that cannot be attached.
         """
         if to is not None:
             self._driver.require_agent(to)
@@ -87,9 +87,9 @@ class Run:
         await self._post_event(message, files=files)
 
     async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
-        """Decide on a request for permission; False where somebody else already has.
+        """Answer a permission request. Return False if somebody else already has.
 
-        `rule` is what is allowed for good, and comes with the decision `always`.
+        `rule` is the rule to allow permanently; it goes with the decision `always`.
         """
         self._require_request(id, PermissionAsked)
         answered = PermissionAnswered(
@@ -98,32 +98,36 @@ class Run:
         return await self._post_event(answered, ref=id)
 
     async def reply(self, id: str, text: str, *, by: str = "") -> bool:
-        """Answer a question of an agent's; False where somebody else already has."""
+        """Answer a question of an agent. Return False if somebody else already has."""
         self._require_request(id, QuestionAsked)
         return await self._post_event(QuestionAnswered(id=id, text=self._clean_text(text), by=by), ref=id)
 
     async def change_budget(self, budget: Budget, *, by: str = "") -> None:
-        """Give the run these limits, from the next model call on; those that `budget` leaves out stay as they are.
+        """Change the limits of the run, from the next model call on. Limits that `budget` leaves out stay unchanged.
 
-        What was refused before stays refused. A limit below what is spent ends the run at its next call.
+        Calls that were refused before stay refused. A limit below the current usage ends the run at its next
+        call.
         """
         self._driver.check_budget(budget)
         await self._post_event(BudgetChanged(budget=budget, by=by))
 
     async def change_member(self, member: str, *, model: str = "", prompt: str = "", by: str = "") -> None:
-        """Give an agent of the run another model or prompt from its next part on. Raises Mistake for none that work."""
+        """Change the model or prompt of an agent from its next operation on.
+
+        Raises Mistake if the change is not possible.
+        """
         change = MemberChanged(member=member, model=model, prompt=self._clean_text(prompt), by=by)
         if why := self._driver.explain_refusal(change):
             raise Mistake(why)
         await self._post_event(change)
 
     async def pause(self, by: str = "") -> None:
-        """Begin no further step; what is under way comes to its end first."""
+        """Pause the run: start no further step, and let the current ones finish."""
         self._require_active()
         await self._post_event(PauseAsked(by=by))
 
     async def stop(self, by: str = "") -> None:
-        """End the run now, with what there is."""
+        """Stop the run now and keep its partial results."""
         self._require_active()
         await self._post_event(StopAsked(by=by))
 
@@ -131,18 +135,18 @@ class Run:
         asked = self._timeline.asked.get(id)
         if not isinstance(asked, kind):
             what = "no request for permission" if kind is PermissionAsked else "no question"
-            raise Mistake(f"run {self.id} has asked {what} with the id {id!r}")
+            raise Mistake(f"run {self.id} has {what} with the id {id!r}")
 
     def _clean_text(self, text: str) -> str:
         return self._timeline.redaction.redact_text(replace_surrogates(text))
 
     def _require_active(self) -> None:
         if self._driver.result is not None:
-            raise Mistake(f"nobody works on run {self.id} here any more: it is {self._driver.result.outcome}")
+            raise Mistake(f"run {self.id} is not active here any more: it is {self._driver.result.outcome}")
 
     async def _post_event(self, event: MailboxEvent, *, ref: str = "", files: Sequence[AttachedFile] = ()) -> bool:
         if self._driver.result is not None and self._driver.result.outcome not in ("paused", "interrupted"):
-            raise Mistake(f"run {self.id} has ended ({self._driver.result.outcome}) and hears nothing any more")
+            raise Mistake(f"run {self.id} has ended ({self._driver.result.outcome}) and accepts no more messages")
         if ref in self._timeline.answers:
             return False
         is_first = await to_thread.run_sync(
@@ -155,7 +159,7 @@ class Run:
 
 @asynccontextmanager
 async def drive_run(driver: RunDriver) -> AsyncIterator[Run]:
-    """Work on a run beside the block. Leaving the block stops the run; cancelling it leaves it resumable."""
+    """Work on a run while the block runs. Leaving the block stops the run; cancelling it leaves the run resumable."""
     run = Run(driver)
     trouble: BaseException | None = None
     try:

@@ -1,7 +1,8 @@
-"""Runs of one store as this process starts, takes over and ends them.
+"""Start, take over and end the runs of one store in this process.
 
-The composition root builds one launcher for each open store and hands in what differs between products: which engine
-an agent gets, how workers are placed, and how the work of a worker is committed before its run ends.
+The composition root builds one launcher for each open store and passes in what differs between products:
+which engine an agent gets, how workers are placed, and how the work of a worker is committed before its run
+ends.
 """
 
 from __future__ import annotations
@@ -57,17 +58,17 @@ BYPASS_NOTICE = "Permissions are bypassed: what no rule denies is done without a
 
 EngineFor = Callable[[Settings, Agent], Engine]
 CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
-"""Commits what a worker changed, with the settings and whether its run succeeded; returns what went wrong."""
+"""Commits a worker's changes, given the settings and whether its run succeeded; returns what went wrong."""
 
 
 class RunOptions(TypedDict, total=False):
-    """What may be given with a request.
+    """The options of a request.
 
-    `repo` is the repository to work in; `agents` are those built in code that the first one refers to,
-    `tools` functions that agents may call, and `is_attended` says that somebody follows the run and
-    answers what agents ask. `mode` is how the first agent's team works, whatever its file says; an agent
-    without a team may `reflect` alone. `max_iterations` bounds that. `on_discussion` is called with each
-    discussion as it begins. `after` is an earlier run, whose conversation this one goes on with.
+    `repo` is the repository to work in. `agents` are agents built in code that the first one refers to, and
+    `tools` are functions that agents may call. `is_attended` means that somebody follows the run and answers
+    its requests. `mode` overrides the mode of the first agent's team; an agent without a team may use
+    `reflect`, and `max_iterations` limits its iterations. `on_discussion` is called with each discussion when
+    it starts. `after` is an earlier run whose conversation this one continues.
     """
 
     repo: str | Path | None
@@ -82,7 +83,7 @@ class RunOptions(TypedDict, total=False):
 
 
 class RunLauncher:
-    """Starts, takes over and ends runs of one open store."""
+    """Starts, takes over and ends the runs of one open store."""
 
     def __init__(
         self,
@@ -110,7 +111,7 @@ class RunLauncher:
 
     @property
     def provider_variables(self) -> dict[str, str]:
-        """Return the variables with keys and addresses that models are called with here."""
+        """The environment variables with the keys and addresses of model providers."""
         return read_provider_variables(self._environ)
 
     async def create_run(
@@ -125,10 +126,10 @@ class RunLauncher:
     ) -> RunDriver:
         """Write a new run to the store and return it, ready to be driven or released.
 
-        `id` is one that was chosen before. `settings` are those that the run works with, where they are not the
-        launcher's own. Raises Mistake for whatever would keep the run from starting.
+        `id` is an id chosen in advance. `settings` replace the launcher's own. Raises Mistake for anything
+        that would keep the run from starting.
         """
-        # The process that takes a worker's run over loads them.
+        # For a worker, the process that takes its run over loads them.
         after = options.get("after", "") if worker_task is None else ""
         earlier_turns = await self._load_earlier_turns(after)
         settings = settings or self.settings
@@ -166,7 +167,7 @@ class RunLauncher:
     def _select_team(
         self, agent: str | Agent, options: RunOptions, place: Path | None, settings: Settings
     ) -> tuple[tuple[Agent, ...], tuple[ActingTool, ...], list[str]]:
-        """Return the agents of a new run, their functions as tools, and what the person should know about them."""
+        """Return the agents of a new run, their functions as tools, and notices for the person."""
         tools = options.get("tools", ())
         first, *others = map(extract_functions, (agent, *options.get("agents", ())))
         team, notices = self._run_agents.select_agents(
@@ -198,32 +199,32 @@ class RunLauncher:
         )
 
     async def has_run(self, run: str) -> bool:
-        """Whether there is a run with this id."""
+        """Return whether there is a run with this id."""
         return bool(await self._store.read_rows(run))
 
     async def read_entries(self, run: str) -> list[Entry]:
-        """A run's timeline as it stands."""
+        """Return the current timeline of a run."""
         return [decode_entry(row.line) for row in await self._store.read_rows(run)]
 
     async def fail_run(self, run: str, why: str) -> None:
-        """End a run that nobody works on and that cannot go on."""
+        """End a run that no process works on and that cannot continue."""
         await self._read_run_start(run)
         claimed = await self._claim_run(run)
         await claimed.record_failure(why)
 
     async def pause_run(self, run: str) -> None:
-        """Pause a run that nobody works on: it goes on only when it is named. Raises RunHeld where somebody does."""
+        """Pause a run that no process works on; it continues only if it is named. Raises RunHeld if it is active."""
         await self._read_run_start(run)
         claimed = await self._claim_run(run)
         await claimed.record_pause()
 
     async def stop_run(self, run: str, by: str = "") -> None:
-        """End a run with what there is, whoever works on it; where nobody does, it is ended here."""
+        """Stop a run and keep its partial results. If no process works on it, it is ended here."""
         await self._read_run_start(run)
         await to_thread.run_sync(partial(post_to_mailbox, self.settings.store, run, StopAsked(by=by)))
         try:
             claimed = await self._claim_run(run)
-        except (RunHeld, RunOver):  # whoever works on it has heard, and may be through by now
+        except (RunHeld, RunOver):  # its owner receives the stop request, and may be done by now
             return
         result = await claimed.drive()
         if result.outcome == "interrupted":
@@ -232,7 +233,7 @@ class RunLauncher:
     def _write_run_start(
         self, started: RunStarted, id: str, notices: Iterable[str]
     ) -> tuple[SqliteLease, Timeline, Entry]:
-        """A new run on its timeline, with what the person should know about it."""
+        """Write the start of a new run and its notices to the timeline."""
         id = id or secrets.token_hex(6)
         lease = self._store.begin_run(id, None if started.errand is None else build_worker_insert(id, started.errand))
         timeline = Timeline(lease.run, lease, redaction=self._redaction)
@@ -242,7 +243,7 @@ class RunLauncher:
         return lease, timeline, begun
 
     async def _read_run_start(self, run: str) -> RunStarted:
-        """How a run began; raises Mistake when it has ended."""
+        """Return the first event of a run. Raises RunOver if it has ended."""
 
         def read_summary() -> RunSummary:
             with StoreReader(self.settings.store) as reader:
@@ -282,7 +283,7 @@ class RunLauncher:
                 patterns=patterns,
                 earlier_turns=earlier_turns,
             )
-            # Letters first: a pause that was asked for before the run is resumed is over with that.
+            # Mailbox messages first: resuming the run ends a pause that was requested before.
             self._store.deliver_mail(lease)
             timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
             if settings.permission_mode == "bypass":
@@ -294,11 +295,11 @@ class RunLauncher:
         return run
 
     async def _load_earlier_turns(self, run: str) -> tuple[PastTurn, ...]:
-        """What was said in a run and in those that it went on from, the first of them first."""
+        """Return the turns of a run and of the runs that it continued, oldest first."""
         turns: list[PastTurn] = []
         while run:
             if not (rows := await self._store.read_rows(run)):
-                raise Mistake(f"there is no run {run!r} to go on from; podium ps lists those there are")
+                raise Mistake(f"run {run!r} to continue from not found; podium ps lists the runs")
             earlier = read_earlier_run(rows)
             turns[:0], run = earlier.turns, earlier.after
         return tuple(turns)
@@ -359,7 +360,7 @@ class RunLauncher:
 
 
 MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | None], Placement]
-"""Makes what places the workers of a run: the launcher, the run's settings, its id, how it began, and who answers."""
+"""Makes the placement of a run's workers from the launcher, the run's settings, its id, its start, and who answers."""
 
 
 def _choose_directory(repo: Path | None, worker_task: WorkerTask | None) -> str:
@@ -371,7 +372,7 @@ def _choose_directory(repo: Path | None, worker_task: WorkerTask | None) -> str:
 def _wrap_functions(tools: Sequence[Callable[..., object]]) -> tuple[ActingTool, ...]:
     if not tools:
         return ()
-    from ..tools.toolset import function_tools  # here, because most runs have no use for it
+    from ..tools.toolset import function_tools  # imported here for start-up time: most runs have no functions
 
     return function_tools(tools)
 

@@ -15,14 +15,14 @@ MOST_ENDED = 20
 
 
 def filter_recent_runs(runs: list[RunSummary], *, pinned: Container[str] = ()) -> list[RunSummary]:
-    """Those that have not ended or are pinned, and the last of those that have ended."""
+    """Return the runs that have not ended or are pinned, and the most recent of those that have ended."""
     ended = [summary for summary in runs if is_over(summary) and summary.id not in pinned]
     old = {summary.id for summary in ended[MOST_ENDED:]}
     return [summary for summary in runs if summary.id not in old]
 
 
 def run_summary_fields(summary: RunSummary, now: float) -> dict[str, Any]:
-    """A run as a list tells of it."""
+    """Return the fields of a run in a list."""
     started = summary.first.event
     assert isinstance(started, RunStarted)
     run_state = derive_run_state(summary)
@@ -39,7 +39,7 @@ def run_summary_fields(summary: RunSummary, now: float) -> dict[str, Any]:
 
 
 def run_group_fields(run: str, arrangement: Arrangement) -> dict[str, Any]:
-    """Where a run is listed. It is archived alone or with its group."""
+    """Return where a run is listed. A run is archived on its own or with its group."""
     grouped_run, group = arrangement.grouped_runs[run], arrangement.group_of(run)
     assert group is not None
     return {
@@ -51,7 +51,7 @@ def run_group_fields(run: str, arrangement: Arrangement) -> dict[str, Any]:
 
 
 def group_fields(group: Group) -> dict[str, Any]:
-    """A group as a list tells of it."""
+    """Return the fields of a group in a list."""
     return {
         "id": group.tag,
         "name": group.name,

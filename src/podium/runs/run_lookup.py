@@ -1,4 +1,4 @@
-"""Looking into the store from a command: opened where there is one, and never made."""
+"""Look up runs and workers in the store. A store that does not exist is never created."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..values.event import Noticed, RunEnded, RunPaused, RunStarted
 from ..values.request import Outcome
 from ..workspace.git.repository import Repository
 
-NO_RUNS = 'no runs yet; podium run AGENT "request" begins one'
+NO_RUNS = 'no runs yet; start one with: podium run AGENT "request"'
 
 
 @contextmanager
 def open_reader(store: Path) -> Iterator[StoreReader]:
-    """The store, to be read; raises NoSuchRun where there is none yet."""
+    """Open the store for reading. Raises NoSuchRun if it does not exist yet."""
     if not store.exists():
         raise NoSuchRun(NO_RUNS)
     with StoreReader(store) as reader:
@@ -31,20 +31,20 @@ def open_reader(store: Path) -> Iterator[StoreReader]:
 
 
 def find_run_id(store: Path, name: str) -> str:
-    """The id of the run that is meant: that of the newest worker of this name here, or the one that begins so."""
+    """Return the id of a run by the branch or name of its newest worker here, or by the start of the id."""
     with open_reader(store) as reader:
-        # A whole name comes before the beginning of an id, as it does where workers alone are meant.
+        # A full name takes precedence over the start of an id, as in commands about workers.
         return find_worker_run(store, name) or reader.find_run(name)
 
 
 def find_worker_run(store: Path, name: str) -> str:
-    """The newest worker of a branch or a name in this repository; empty where there is none."""
-    from ..store.sqlite.worker_index import WorkerIndex  # here, because most commands look for no worker
+    """Return the run of the newest worker with this branch or name in this repository, or an empty string."""
+    from ..store.sqlite.worker_index import WorkerIndex  # imported here for start-up time: rarely needed
 
     try:
         root = Repository.at(find_repo(Path())).main_folder
     except Mistake:
-        return ""  # in no repository, where nobody has a branch
+        return ""  # not in a repository, so there are no branches
     known = WorkerIndex(store).find_by_name(str(root), name) if name else []
     return known[-1].run if known else ""
 
@@ -53,7 +53,7 @@ POLL_SECONDS = 1.0
 
 
 async def wait_for_end_or_pause(store: Path, run: str) -> RunEnded | RunPaused | None:
-    """The event that ended or paused the run; None when its process is gone and left it unfinished."""
+    """Wait for the event that ends or pauses the run; return None if its process exits and leaves it unfinished."""
     with StoreReader(store) as reader:
         while True:
             summary = await to_thread.run_sync(reader.read_summary, run)
@@ -61,7 +61,7 @@ async def wait_for_end_or_pause(store: Path, run: str) -> RunEnded | RunPaused |
                 return summary.last.event
             if derive_run_state(summary) in ("queued", "resumable"):
                 return None
-            # Entries ring; the death of a process does not, so that it is looked for now and then.
+            # New entries wake us, but the death of a process does not, so poll for it.
             with move_on_after(POLL_SECONDS), Follower(store, run, summary.last.seq) as entries:
                 async for entry in entries:
                     if isinstance(entry.event, RunEnded | RunPaused):
@@ -72,9 +72,9 @@ RunState = Outcome | Literal["running", "queued", "resumable"]
 
 
 def derive_run_state(summary: RunSummary) -> RunState:
-    """`running`, `paused`, `queued` (a worker that nobody has begun yet), `resumable`, or how it ended.
+    """Return `running`, `paused`, `queued` (a worker that has not been started), `resumable`, or the outcome.
 
-    A resumable run has not ended, and nobody works on it.
+    A resumable run has not ended, and no process works on it.
     """
     match summary.last.event:
         case RunEnded(outcome=outcome):
@@ -83,24 +83,24 @@ def derive_run_state(summary: RunSummary) -> RunState:
             return "paused"
     if summary.owner is not None and summary.owner.is_alive:
         return "running"
-    # What the person should know is noted when a worker is hired, before anybody begins.
+    # Notices are recorded when a worker is delegated, before it starts.
     is_not_started = summary.owner is None and isinstance(summary.last.event, RunStarted | Noticed)
     return "queued" if is_not_started and is_worker_run(summary) else "resumable"
 
 
 def is_worker_run(summary: RunSummary) -> bool:
-    """Whether the run is a worker's, which a commander works on."""
+    """Return whether the run belongs to a worker, which a commander works on."""
     started = summary.first.event
     return isinstance(started, RunStarted) and started.errand is not None
 
 
 def is_over(summary: RunSummary) -> bool:
-    """Whether the run has ended and will not change again."""
+    """Return whether the run has ended and will not change again."""
     return isinstance(summary.last.event, RunEnded)
 
 
 def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> WorkerRow:
-    """The newest worker of a branch or a name, or the one whose run's id begins so. Raises Mistake."""
+    """Return the newest worker with this branch or name, or the one whose run id starts with it. Raises Mistake."""
     if known := worker_index.find_by_name(root, name):
         return known[-1]
     matches = [row for row in worker_index.list_all() if name and row.run.startswith(name)]
@@ -108,6 +108,6 @@ def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> Worke
         return matches[0]
     if matches:
         several = ", ".join(f"{row.run} ({row.name})" if row.name else row.run for row in matches)
-        raise Mistake(f"{name!r} is the beginning of several workers' ids: {several}; give more of the one you mean")
+        raise Mistake(f"{name!r} matches several workers: {several}; give more characters of the id")
     there = ", ".join(dict.fromkeys(row.name or row.run for row in worker_index.list_all(root))) or "none yet"
-    raise Mistake(f"there is no worker {name!r} here; there are: {there}")
+    raise Mistake(f"worker {name!r} not found here; available: {there}")

@@ -1,4 +1,4 @@
-"""The workers of a repository: which there are, what state each is in, and what its worktree holds."""
+"""The workers of a repository, the state of each, and the status of its worktree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..workspace.worktrees.worktree_status import WorktreeStatus
 
 
 def open_worktrees(repository: Repository) -> Worktrees:
-    """The worktrees of a repository, with what is done before one goes."""
+    """Return the worktrees of a repository, with the teardown hook from the settings."""
     settings = Settings.load(repo=repository.main_folder)
     teardown = make_worktree_hook(
         settings.worktrees.teardown,
@@ -46,7 +46,7 @@ def open_worktrees(repository: Repository) -> Worktrees:
 
 @dataclass(frozen=True)
 class RepoContext:
-    """The repository that a command is about; nothing is looked for before it is needed."""
+    """The repository that a command applies to. Everything is loaded when it is first needed."""
 
     repo_path: Path | None = None
 
@@ -68,28 +68,28 @@ class RepoContext:
 
     @property
     def root(self) -> str:
-        """The repository as workers' errands name it."""
+        """The repository as the workers' tasks name it."""
         return str(self.repository.main_folder)
 
     @property
     def worktrees(self) -> Worktrees:
-        # here, because most of the time nothing is removed
+        # Built on demand, because most commands remove nothing.
 
         return open_worktrees(self.repository)
 
     def load_workers(self) -> list[WorkerState]:
-        """The workers of the repository, in the order in which they were hired."""
+        """Return the workers of the repository, in the order in which they were delegated."""
         return load_worker_states(self.store, (row.run for row in WorkerIndex(self.store).list_all(self.root)))
 
     def find_worker(self, name: str) -> WorkerState:
-        """The newest worker of a branch, or the one whose run's id begins so. Raises Mistake."""
-        from .run_lookup import find_newest_worker  # here, because a list needs none of it
+        """Return the newest worker of a branch, or the one whose run id starts with this name. Raises Mistake."""
+        from .run_lookup import find_newest_worker  # imported here for start-up time: a list needs none of it
 
         return load_worker_states(self.store, [find_newest_worker(WorkerIndex(self.store), self.root, name).run])[0]
 
 
 def load_worker_states(store: Path, runs: Iterable[str]) -> list[WorkerState]:
-    """How the workers of these runs stand."""
+    """Return the states of the workers of these runs."""
     run_ids = list(runs)
     if not run_ids:
         return []
@@ -98,14 +98,14 @@ def load_worker_states(store: Path, runs: Iterable[str]) -> list[WorkerState]:
 
 
 def load_worker_state(reader: StoreReader, run: str) -> WorkerState:
-    """How one worker stands."""
+    """Return the state of one worker."""
     owner = reader.read_summary(run).owner
     entries = (decode_entry(row.line) for row in reader.read_rows_of_kinds(run, RELEVANT_KINDS))
     return build_worker_state(entries, owner is not None and owner.is_alive, answered=reader.read_mailbox_refs(run))
 
 
 async def read_worktree_statuses(store: Path, workers: Iterable[WorkerState]) -> dict[str, WorktreeStatus]:
-    """What those that are not over have in their checkouts by now, by their runs; without those that cannot be told."""
+    """Return the checkout status of workers that have not ended, by run. Checkouts that cannot be read are left out."""
     statuses: dict[str, WorktreeStatus] = {}
     for worker in workers:
         if worker.is_over or not worker.errand.has_checkout or not worker.base:
@@ -114,12 +114,12 @@ async def read_worktree_statuses(store: Path, workers: Iterable[WorkerState]) ->
             worktrees = Worktrees(repository=Repository.at(Path(worker.errand.root)), ledger=Ledger(store))
             statuses[worker.run] = await worktrees.standing(await worktrees.find_checkout(worker.errand.branch))
         except PodiumError:
-            continue  # being made or put away just now: it has no lines to tell of
+            continue  # it is just being created or removed, so there are no lines to count
     return statuses
 
 
 def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> dict[str, Any]:
-    """A worker for programs."""
+    """Return a worker as JSON fields."""
     worker_task = worker.errand
     values: dict[str, Any] = {
         "id": worker.run,

@@ -1,4 +1,4 @@
-"""What workers returned, each and together: gathered from the store, and as JSON fields."""
+"""The results of workers, each and in total, gathered from the store, and their JSON fields."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ NOT_STARTED_REASON = "no worker was started for it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersReport:
-    """Workers and how their branches would go together; `trouble` is why that could not be tried.
+    """The results of workers, and a forecast of merging their branches.
 
-    `standings` is what those that are not over have in their checkouts, by their runs. `unsent` are those that
-    were to be sent and never hired.
+    `statuses` has the checkout status of workers that have not ended, by run. `not_started` are workers that
+    were requested but never started. `forecast_error` is why there is no forecast.
     """
 
     summary: WorkersSummary
@@ -39,19 +39,19 @@ class WorkersReport:
 
     @property
     def has_results(self) -> bool:
-        """Whether anybody has begun, or could not."""
+        """Whether any worker has started, or could not be started."""
         return bool(self.not_started) or any(worker.state != "queued" for worker in self.summary.workers)
 
 
 def build_sent_workers_report(store: Path, entries: Iterable[Entry]) -> WorkersReport:
-    """What the workers have brought that a run sent, and those that they sent in turn."""
+    """Report on the workers that a run sent, and on those that they sent in turn."""
     known_runs = {worker_row.run for worker_row in WorkerIndex(store).list_all()}
     sent_workers = list_sent_workers(entries)
     if not sent_workers:
         return WorkersReport(summary=WorkersSummary.from_workers(()))
     kinds = (KINDS[WorkerSent], KINDS[WorkerReturned])
     with StoreReader(store) as reader:
-        for one in sent_workers:  # which grows meanwhile
+        for one in sent_workers:  # the loop itself extends this list
             if one.run in known_runs:
                 sent_workers += list_sent_workers(
                     decode_entry(row.line) for row in reader.read_rows_of_kinds(one.run, kinds)
@@ -65,7 +65,7 @@ def build_sent_workers_report(store: Path, entries: Iterable[Entry]) -> WorkersR
 def build_workers_report(
     store: Path, runs: Iterable[str], *, not_started: tuple[SentWorker, ...] = ()
 ) -> WorkersReport:
-    """What the workers of these runs have brought."""
+    """Report on the workers of these runs."""
     summary = WorkersSummary.from_workers(load_worker_states(store, runs))
     branches = summary.list_branches()
     report = WorkersReport(
@@ -81,7 +81,7 @@ def build_workers_report(
 
 
 def workers_report_fields(report: WorkersReport) -> dict[str, Any]:
-    """All of it for programs."""
+    """Return the report as JSON fields."""
     return {
         "workers": [worker_fields(worker, report.statuses.get(worker.run)) for worker in report.summary.workers],
         "unsent": [

@@ -98,7 +98,7 @@ SLASH_COMMANDS = {
     ),
     "worktrees": SlashCommand(
         takes="[COMMAND]",
-        does="list the worktrees of workers, like podium worktrees",
+        does="list the worktrees of workers",
         calls=_make_word_parser("worktrees"),
         is_local=True,
     ),
@@ -108,11 +108,11 @@ SLASH_COMMANDS = {
     "deny": SlashCommand(takes="ID [WHY]", does="deny the action that an agent asks for", calls=_parse_deny),
     "status": SlashCommand(
         takes="[RUN]",
-        does="list the runs and their states, or show one of them",
+        does="list the runs, or show one of them",
         calls=lambda rest: _make_word_parser("show" if rest else "ps")(rest),
     ),
     "cost": SlashCommand(
-        takes="[RUN]", does="show the usage of this chat and the cost of runs", calls=_make_word_parser("cost")
+        takes="[RUN]", does="show the usage of this chat, and run costs", calls=_make_word_parser("cost")
     ),
     "team": SlashCommand(
         takes="[NAME]",
