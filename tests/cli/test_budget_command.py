@@ -96,7 +96,7 @@ def test_money_is_refused_where_no_price_is_known(desk: Desk) -> None:
         process.kill()
 
     assert said.exit_code == 2
-    assert "whose price is not known, so a budget in usd cannot be kept; limit tokens instead" in said.stderr
+    assert "whose price is not known, so a budget in usd cannot be enforced; limit tokens instead" in said.stderr
 
 
 def test_programs_get_limits_and_usage(desk: Desk) -> None:

@@ -109,7 +109,7 @@ def test_trust_in_what_is_no_longer_proposed_can_be_revoked(clone: Desk) -> None
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["nothing"], "the repository proposes no 'nothing'; there are mcpServers.web, mcpServers.files"),
+        (["nothing"], "the repository proposes no 'nothing'; available: mcpServers.web, mcpServers.files"),
         (["--revoke", "files"], "'files' is not trusted here; nothing is"),
         (["--list", "--all"], "--list only shows the items"),
         (["--list", "files"], "--list only shows the items"),
@@ -128,7 +128,7 @@ def test_a_name_that_means_two_things_trusts_neither(desk: Desk) -> None:
     said = desk.invoke("trust", "a")
 
     assert said.exit_code == 2
-    assert "'a' may mean engines.a or checks.a; name one of them in full" in said.stderr
+    assert "'a' is ambiguous: engines.a or checks.a; give the full name" in said.stderr
     assert set(states(desk).values()) == {"new"}
 
 

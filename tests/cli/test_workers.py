@@ -197,7 +197,7 @@ async def test_a_worker_that_was_cancelled_just_before_it_was_to_go_on_stays_so(
     seen = read_worker_state(lab, run)
     await invoke_podium(lab, "workers", "cancel", "feat/a")
 
-    with pytest.raises(RunOver, match=r"has ended \(cancelled\) and stays as it is"):
+    with pytest.raises(RunOver, match=r"has ended \(cancelled\) and cannot be changed"):
         await to_thread.run_sync(resume_workers, lab.settings(), [seen])
 
     assert seen.state == "paused"
@@ -301,7 +301,7 @@ async def test_results_include_workers_of_workers_and_those_that_could_not_be_st
     parent = await lab.delegate("lead", SILENT)
     child = await lab.delegate("feat/a", SILENT, parent=parent)
     grandchild = await lab.delegate("feat/b", SILENT, parent=child)
-    why = "no worker could be sent: a worker is on 'feat/a' already"
+    why = "no worker could be sent: branch 'feat/a' already has a worker"
     lost = WorkerSent(run="lost", branch="feat/a", task="write it again")
     await append_events(lab, parent, WorkerSent(run=child, branch="feat/a", task="write it"), lost)
     await append_events(lab, parent, WorkerReturned(run="lost", outcome="failed", error=why))

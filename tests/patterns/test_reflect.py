@@ -318,10 +318,10 @@ async def test_a_groups_sentinel_does_not_end_one_agents_own_loop(studio: Studio
 @pytest.mark.parametrize(
     ("keys", "given", "message"),
     [
-        ({}, {"mode": "broadcast"}, "has no team that could work in mode broadcast"),
-        ({}, {"max_iterations": 3}, "has no team; alone it can only reflect: --reflect, or mode="),
+        ({}, {"mode": "broadcast"}, "has no team for mode broadcast"),
+        ({}, {"max_iterations": 3}, "has no team; without a team it can only reflect: --reflect, or mode="),
         ({"handoff": "other"}, {"mode": "reflect"}, "does not answer itself"),
-        ({}, {"mode": "reflect", "max_iterations": 0}, "0 iterations are none"),
+        ({}, {"mode": "reflect", "max_iterations": 0}, "max_iterations must be at least 1, got 0"),
     ],
 )
 async def test_what_an_agent_cannot_do_is_refused_before_the_run_begins(

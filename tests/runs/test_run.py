@@ -501,7 +501,7 @@ async def test_an_empty_request_is_refused_before_anything_begins(studio: Studio
 async def test_a_request_that_is_too_long_is_refused(studio: Studio) -> None:
     studio.agent("solo")
 
-    with pytest.raises(Mistake, match="1,048,577 bytes, and at most 1,048,576"):
+    with pytest.raises(Mistake, match="1,048,577 bytes; the maximum is 1,048,576"):
         await studio.run("solo", "x" * (2**20 + 1))
 
 

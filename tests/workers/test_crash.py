@@ -76,8 +76,8 @@ async def test_a_run_that_can_neither_continue_nor_be_ended_does_not_block_other
 
     assert (await lab.wait_ended(fine)).outcome == "succeeded"
     await lab.wait_finished()
-    assert "it could not be ended: run 'a run that is not there' to continue from not found" in lab.logs(broken)
-    assert "it could not be ended: run 'a run that is not there' to continue from not found" in lab.logs(stopped)
+    assert "the run could not be ended: run 'a run that is not there' to continue from not found" in lab.logs(broken)
+    assert "the run could not be ended: run 'a run that is not there' to continue from not found" in lab.logs(stopped)
 
 
 async def test_a_worker_whose_fork_server_is_killed_while_forking_is_started_by_another(lab: WorkerLab) -> None:
@@ -91,7 +91,7 @@ async def test_a_worker_whose_fork_server_is_killed_while_forking_is_started_by_
     assert (await lab.wait_ended(run)).outcome == "succeeded"
     await lab.wait_finished()
     assert (modules / "died").exists()
-    assert "the nursery has made no process for a worker: it is gone" in lab.logs(run)
+    assert "the fork server started no worker process: it has exited" in lab.logs(run)
     assert len(lab.events(run, RunResumed)) == 1
     lab.assert_clean_end(run)
 
@@ -150,7 +150,7 @@ async def test_a_worker_that_becomes_silent_is_killed_and_started_again(lab: Wor
 
         assert (await lab.wait_ended(run)).outcome == "succeeded"
     await lab.wait_no_processes()
-    assert "it is gone: the other side was silent for 4 s" in lab.logs(run)
+    assert "connection lost: the other side was silent for 4 s" in lab.logs(run)
     lab.assert_clean_end(run)
 
 
@@ -188,7 +188,7 @@ async def test_a_worker_that_connects_before_its_start_is_reported_is_killed_whe
 
         assert (await lab.wait_ended(run)).outcome == "succeeded"
     await lab.wait_no_processes()
-    assert "it is gone: the other side was silent for 4 s" in lab.logs(run)
+    assert "connection lost: the other side was silent for 4 s" in lab.logs(run)
     lab.assert_clean_end(run)
 
 

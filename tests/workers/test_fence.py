@@ -163,7 +163,7 @@ async def test_a_connection_with_an_invalid_token_is_refused(lab: WorkerLab) -> 
         closed = await stranger.receive_message()
 
     assert not answer["accepted"]
-    assert "nobody's" in answer["error"]
+    assert "unknown token" in answer["error"]
     assert answer["config"] == {}
     assert not closed["accepted"]
     assert [one.asked.id for one in list_open_requests(lab.store)] == [asked.id]

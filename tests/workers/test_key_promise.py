@@ -35,7 +35,7 @@ async def test_waiting_for_announced_keys_that_do_not_arrive_times_out(tmp_path:
 
     with (
         announce_keys(tmp_path / "s.db", "r"),
-        pytest.raises(OutsideFailed, match=r"have not come within 0.05 s; delegate"),
+        pytest.raises(OutsideFailed, match=r"did not arrive within 0.05 s; delegate"),
     ):
         await key_receiver.wait_for_keys("r", within=0.05)
 

@@ -146,9 +146,9 @@ async def test_a_worker_that_follows_a_failed_one_fails_with_that_reason(lab: Wo
 
     await lab.wait_finished()
     assert [end.outcome for end in ends] == ["failed"] * 3
-    assert "feat/one, which it was to follow, failed" in str(ends[1].failure)
+    assert "feat/one, which it waits for, failed" in str(ends[1].failure)
     assert "no such model" in str(ends[1].failure)
-    assert "feat/two, which it was to follow, failed" in str(ends[2].failure)
+    assert "feat/two, which it waits for, failed" in str(ends[2].failure)
     assert not lab.worktree_path("feat/two").exists()
     lab.assert_clean_end(first, second, third)
 
@@ -162,7 +162,7 @@ async def test_a_worker_that_follows_conflicting_branches_fails_and_names_the_fi
     ended = await lab.wait_ended(both)
 
     await lab.wait_finished()
-    assert "clash in same.txt" in str(ended.failure)
+    assert "conflict in same.txt" in str(ended.failure)
     lab.assert_clean_end(both)
 
 
@@ -172,9 +172,9 @@ async def test_a_circle_of_workers_is_refused(lab: WorkerLab) -> None:
 
     with pytest.raises(Mistake, match="cannot wait for itself"):
         await lab.delegate("feat/three", "three", follows=["feat/three"])
-    with pytest.raises(Mistake, match="a worker is on 'feat/one' already"):
+    with pytest.raises(Mistake, match="branch 'feat/one' already has a worker"):
         await lab.delegate("feat/one", "one", follows=["feat/two"])
-    with pytest.raises(Mistake, match="no worker was ever on 'feat/four'"):
+    with pytest.raises(Mistake, match="branch 'feat/four' to wait for has never had a worker"):
         await lab.delegate("feat/five", "five", follows=["feat/four"])
 
 

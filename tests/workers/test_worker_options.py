@@ -59,7 +59,7 @@ def test_built_in_roles_do_not_allow_commands(settings: Settings, name: str) -> 
 
 
 def test_an_unknown_role_or_an_invalid_rule_is_refused(settings: Settings) -> None:
-    with pytest.raises(Mistake, match="there is no role 'fast'; there are deep, complex-feature"):
+    with pytest.raises(Mistake, match="role 'fast' not found; available: deep, complex-feature"):
         apply_worker_options(AGENT, WorkerOptions(role="fast"), settings)
     with pytest.raises(Mistake, match="Bash\\("):
         allow_approved_rules(settings, WorkerOptions(approved=("Bash(",)))

@@ -1,4 +1,4 @@
-"""The commander's program: `python -m podium.processes.commander_main`, started when there is work to delegate."""
+"""The commander's program, `python -m podium.processes.commander_main`, started when tasks are delegated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def open_and_command(environ: Mapping[str, str], delivery_run: str = "") -
 
 
 def main() -> int:
-    """Run in the background; exit quietly where there is a commander already."""
+    """Run in the background; exit quietly if a commander is already running."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.chdir("/")
     try:

@@ -40,11 +40,11 @@ PRELOADED_MODULES = (
     "podium.workspace.sandbox.self_test",
     "podium.workspace.worktrees.worktree",
 )
-"""Modules that are imported only when they are needed, and that nearly every worker needs."""
+"""Modules that are imported only on demand, and that nearly every worker needs."""
 
 
 def main() -> int:
-    """Fork workers on request, until the commander is gone."""
+    """Fork workers on request until the commander has exited."""
     exit_with_parent(int(sys.argv[1]))
     connection = socket.socket(fileno=os.dup(0))
     _preload_worker_code()
@@ -58,18 +58,18 @@ def _preload_worker_code() -> None:
     for module in PRELOADED_MODULES:
         import_module(module)
     model_prices.load_prices()
-    # What fails here fails in the worker, too, and is reported there.
+    # What fails here also fails in the worker, and is reported there.
     with suppress(PodiumError, OSError), TemporaryDirectory() as home:
         seccomp.compile_filter()
         Path(home, "config.yaml").write_text(f"model: {REHEARSAL}\n", encoding="utf-8")
         anyio.run(_run_rehearsal, home)
-    # Pages stay shared for longer when no collection writes to them.
+    # Memory pages stay shared for longer if the garbage collector does not write to them.
     gc.collect()
     gc.freeze()
 
 
 async def _run_rehearsal(home: str) -> None:
-    """Work on one run, so that everything that is made at its first use is made. No thread is left when it is done."""
+    """Work on one run, so that everything that is created on first use exists. No thread is left afterwards."""
     environ = {"PODIUM_HOME": home}
     async with App(Settings.load(environ), environ=environ) as app:
         await app.run(Agent(name="worker", prompt="Rehearse."), "Rehearse.")

@@ -31,8 +31,8 @@ from ..workers.worker_process import (
 async def resume_run(run: str, config: WorkerConfig) -> AsyncIterator[ResumedRun]:
     """Open the store and resume the run of a worker in it."""
     environ = {**os.environ, **config.environ}
-    # Nobody may be there for hours: a request of a worker waits until somebody is.
-    # A reader only reads, with all of its team, whatever mode the person's settings name.
+    # Nobody may be there for hours, so a worker's request waits without a time limit.
+    # A reader and its whole team are read-only, whatever mode the settings name.
     mode = "plan" if config.is_reader else None
     settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
     async with App(settings, environ=environ) as app:
@@ -47,11 +47,11 @@ def main() -> int:
     try:
         startup_message = msgspec.json.decode(sys.stdin.buffer.readline(), type=StartupMessage)
     except msgspec.MsgspecError as error:
-        sys.stderr.write(f"podium: whoever started this worker has not said what to do: {error}\n")
+        sys.stderr.write(f"podium: invalid startup message on standard input: {error}\n")
         return EXIT_FAILED
     exit_with_parent(startup_message.parent)
     try:
-        # Not uvloop, although it may be there: it copies this process for each program that is started, and a worker
+        # Not uvloop, even if it is installed: it forks this process for each program that is started, and a worker
         # starts many programs and has few connections.
         return anyio.run(run_worker, startup_message, resume_run)
     except PodiumError as error:

@@ -1,1 +1,1 @@
-"""From settings and files to a run: its agents, its tools, its sandbox, and what is checked before it starts."""
+"""From settings and files to a run: its agents, its tools, its sandbox, and the checks before it starts."""

@@ -1,7 +1,7 @@
-"""Evidence: commands that must pass on a clean checkout of the work before it counts as done.
+"""Clean checks: commands that must pass on a clean checkout of the work before it counts as complete.
 
-The work is the working tree as it is, new files included, without what git ignores. The commands
-run in a temporary checkout of it, in the sandbox, and change nothing of the work itself.
+The work is the current working tree with new files, without files that git ignores. The commands run in a
+temporary checkout of it, in the sandbox, and do not change the work itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..workspace.git.snapshot import take_snapshot, temporary_checkout
 
 
 class CleanChecks:
-    """The commands of one team as one, judged and asked about like any other command."""
+    """The check commands of one team as one tool, subject to the same rules and requests as any other command."""
 
     name = "bash"
     description = "Run the commands that the work is measured by, on a clean checkout of it."
@@ -54,7 +54,7 @@ class CleanChecks:
         return PreparedCall(
             arguments={"command": self._command, "timeout": int(CHECK_TIMEOUT)},
             act=partial(self._run_checks, commit),
-            # The tree stands for every file of the work: whoever approves the command approves it on that.
+            # The tree stands for every file of the work: an approval of the command applies to that tree.
             inputs={"the whole work": tree},
             sandbox=self._sandbox,
             is_repeatable=True,

@@ -1,4 +1,4 @@
-"""What is refused or told before a run begins, or goes on."""
+"""Checks before a run starts or resumes."""
 
 from __future__ import annotations
 
@@ -18,43 +18,41 @@ MAX_REQUEST_BYTES = 2**20
 
 
 def validate_request(request: str) -> None:
-    """Refuse what cannot be asked. Raises Mistake."""
+    """Raise Mistake if a request is empty, not text or too long."""
     if not request.strip():
-        raise Mistake("the request is empty; say what the agent should do")
+        raise Mistake("the request is empty; describe what the agent should do")
     try:
         size = len(request.encode())
     except UnicodeEncodeError as error:
-        raise Mistake(f"the request is not text: character {error.start + 1} cannot be written as UTF-8") from None
+        raise Mistake(f"the request is not text: character {error.start + 1} cannot be encoded as UTF-8") from None
     if size > MAX_REQUEST_BYTES:
-        raise Mistake(
-            f"the request has {size:,} bytes, and at most {MAX_REQUEST_BYTES:,} can be given; name a file instead"
-        )
+        raise Mistake(f"the request has {size:,} bytes; the maximum is {MAX_REQUEST_BYTES:,}; name a file instead")
 
 
 def validate_budget(budget: Budget) -> None:
-    """Refuse limits that are none. Raises Mistake."""
+    """Raise Mistake if a limit is not valid."""
     for name in budget.__struct_fields__:
         limit = getattr(budget, name)
         if limit is not None and not (isfinite(limit) and limit > 0):
-            raise Mistake(f"a budget of {limit} {name} is none; a number above zero would be one")
+            raise Mistake(f"budget {name} must be above zero, got {limit}")
         if limit is not None and limit > MAX_LIMIT:
-            raise Mistake(f"a budget of {limit} {name} limits nothing; leave it out, or give {MAX_LIMIT} at most")
+            raise Mistake(f"budget {name} must be at most {MAX_LIMIT}, got {limit}; omit it for no limit")
 
 
 def require_repository(team: Iterable[Agent], repo: Path | None) -> None:
-    """Refuse checks and checkouts of work where there is no repository to check out. Raises Mistake."""
+    """Raise Mistake if a team needs checks or checkouts and there is no git repository."""
     for agent in team:
         options = {} if agent.team is None else agent.team.options
         if options.get("checks"):
             what = "checks, which run on a clean checkout of the work"
         elif options.get("worktrees", "shared") != "shared":
-            what = f"worktrees: {options['worktrees']}, which is about checkouts of the repository"
+            what = f"worktrees: {options['worktrees']}, which needs checkouts of the repository"
         else:
             continue
         if not _is_in_git(repo):
             raise Mistake(
-                f"{agent.name} has {what}, and {repo or 'a run without a repository'} is in no git repository; "
-                "git init makes one"
+                f"{agent.name} has {what}, but {repo or 'a run without a repository'} is not in a git repository; "
+                "create one with git init"
             )
 
 
@@ -63,36 +61,38 @@ def _is_in_git(repo: Path | None) -> bool:
 
 
 def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) -> Agent:
-    """The first agent of a run as it is wanted this time. Raises Mistake for what it cannot do."""
+    """Return the first agent of a run with the mode for this run. Raises Mistake if the mode does not fit."""
     team = agent.team
     if team is None and mode != "reflect":
-        what = "has no team" if mode is None else f"has no team that could work in mode {mode}"
-        raise Mistake(f'{agent.name} {what}; alone it can only reflect: --reflect, or mode="reflect" in Python')
+        what = "has no team" if mode is None else f"has no team for mode {mode}"
+        raise Mistake(
+            f'{agent.name} {what}; without a team it can only reflect: --reflect, or mode="reflect" in Python'
+        )
     if team is None and (agent.router is not None or agent.handoff is not None):
-        raise Mistake(f"{agent.name} does not answer itself, and cannot reflect; name the agent that does")
+        raise Mistake(f"{agent.name} does not answer itself, so it cannot reflect; name the agent that answers")
     if max_iterations is not None and max_iterations < 1:
-        raise Mistake(f"{max_iterations} iterations are none; 1 or more would be some")
+        raise Mistake(f"max_iterations must be at least 1, got {max_iterations}")
     team = team or Team(mode="reflect", members=())
     if max_iterations is not None and (mode or team.mode) != "reflect":
         what = f"works in mode {mode or team.mode}, which has no iterations"
-        raise Mistake(f"{agent.name} {what}; a limit on them goes with the mode reflect")
+        raise Mistake(f"{agent.name} {what}; max_iterations requires the mode reflect")
     most = {} if max_iterations is None else {"max_iterations": max_iterations}
     return structs.replace(agent, team=structs.replace(team, mode=mode or team.mode, options=team.options | most))
 
 
 def require_not_ended(run: str, last: Entry) -> None:
-    """Refuse to go on with a run that is over. Raises RunOver."""
+    """Raise RunOver if a run has ended."""
     if isinstance(last.event, RunEnded):
         failure = last.event.failure
         is_spent = failure is not None and failure.kind == "budget"
         raise RunOver(
-            f"run {run} has ended ({last.event.outcome}) and stays as it is; podium run begins a new one"
-            + (", with another --budget" if is_spent else "")
+            f"run {run} has ended ({last.event.outcome}) and cannot be changed; start a new one with podium run"
+            + (" and another --budget" if is_spent else "")
         )
 
 
 def collect_reachable_agents(agent: Agent, team: Iterable[Agent]) -> list[Agent]:
-    """An agent and all that may work for it."""
+    """Return an agent and all agents that may work for it."""
     by_name = {one.name: one for one in team}
     found = {agent.name: agent}
     for one in (open := [agent]):
@@ -104,11 +104,11 @@ def collect_reachable_agents(agent: Agent, team: Iterable[Agent]) -> list[Agent]
 
 
 def require_prices(agents: Iterable[Agent], engine_for: Callable[[Agent], Engine]) -> None:
-    """A limit on money needs the price of every model under it. Raises Mistake."""
+    """Raise Mistake unless the prices of all models under a cost limit are known."""
     for agent in agents:
         engine = engine_for(agent)
         if isinstance(engine, ModelEngine) and not all(model.is_priced for model in engine.models):
             raise Mistake(
-                f"{agent.name} thinks with {engine.name}, whose price is not known, so a budget in usd cannot be "
-                "kept; limit tokens instead"
+                f"{agent.name} uses {engine.name}, whose price is not known, so a budget in usd cannot be "
+                "enforced; limit tokens instead"
             )

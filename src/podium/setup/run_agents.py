@@ -1,6 +1,7 @@
-"""Casting: which agents take part in a run, found and checked before it begins.
+"""The agents of a run, selected and checked before it starts.
 
-They are taken as a resumed run will read them from its timeline, so that it runs with the very same.
+They are read back from the form that is stored on the timeline, so that a resumed run uses exactly the same
+agents.
 """
 
 from __future__ import annotations
@@ -31,21 +32,24 @@ SQUAD_FOLDERS = (".squad/", ".ai-team/")
 
 
 class AgentSelection(NamedTuple):
-    """An agent first, then those that it needs; and what the person should know about them."""
+    """The selected agent first, then the agents that it needs, and notices for the person."""
 
     agents: tuple[Agent, ...]
     notices: list[str]
 
 
 class CachedSelection(NamedTuple):
-    """A team that was built in code and checked before; `given` keeps its agents, and so their ids, alive."""
+    """A checked team that was built in code.
+
+    `agents` keeps its agents alive, and with them the ids in the cache key.
+    """
 
     agents: tuple[Agent, ...]
     selection: AgentSelection
 
 
 class RunAgents:
-    """The agents of the runs of one Podium."""
+    """Selects and checks the agents of runs."""
 
     def __init__(
         self, settings: Settings, redaction: Redaction, engine_for: Callable[[Settings, Agent], Engine]
@@ -56,7 +60,10 @@ class RunAgents:
         self._teams: dict[tuple[int, ...], CachedSelection] = {}
 
     def select_agents(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> AgentSelection:
-        """The agent and all that it may need, checked. Files are read only for what code does not give."""
+        """Return the agent and all agents that it may need, checked.
+
+        Files are read only if code does not define them all.
+        """
         if isinstance(agent, str):
             _validate_agents(others)
             return self._select_from_roster(load_roster(repo or find_repo(Path()), self._settings.home), agent, others)
@@ -76,7 +83,7 @@ class RunAgents:
         return self._teams[key].selection
 
     def _select_from_roster(self, roster: Roster, agent: str, extra: tuple[Agent, ...]) -> AgentSelection:
-        """The agents as a resumed run will read them, so that it runs with the very same."""
+        """Return the agents as a resumed run will read them."""
         written = self._redaction.redact_line(msgspec.json.encode(roster.resolve_team(agent, extra=extra)))
         team = msgspec.json.decode(written, type=tuple[Agent, ...])
         notices: list[str] = []
@@ -84,18 +91,18 @@ class RunAgents:
         return AgentSelection(team, notices + self.check_agents(team, self._settings))
 
     def _with_available_model(self, agent: Agent, notices: list[str]) -> Agent:
-        """An agent of a squad thinks with the default model where nobody knows the one that its charter prefers."""
+        """Return the agent with the default model if it belongs to a squad and its charter's model is not available."""
         if not agent.model or not (agent.path or "").startswith(SQUAD_FOLDERS):
             return agent
         try:
             self._engine_for(self._settings, agent)
         except Mistake as error:
-            notices.append(f"{agent.name} thinks with the default model: {error}.")
+            notices.append(f"{agent.name} uses the default model: {error}.")
             return structs.replace(agent, model="")
         return agent
 
     def check_agents(self, team: Iterable[Agent], settings: Settings) -> list[str]:
-        """What the person should know before the run begins; raises Mistake for what cannot run here."""
+        """Return notices for the person. Raises Mistake for an agent that cannot run here."""
         notices = []
         engines = set()
         team = list(team)
@@ -118,7 +125,7 @@ class RunAgents:
         return notices
 
     def check_budget(self, budget: Budget | None, team: Iterable[Agent], settings: Settings) -> None:
-        """Refuse limits that are none, or that nobody could keep. Raises Mistake."""
+        """Raise Mistake if limits are invalid or cannot be enforced."""
         if budget is None:
             return
         validate_budget(budget)
@@ -126,19 +133,19 @@ class RunAgents:
             self._require_prices(team, settings)
 
     def _require_prices(self, agents: Iterable[Agent], settings: Settings) -> None:
-        """A limit on money needs the price of every model under it. Raises Mistake."""
+        """Raise Mistake unless the prices of all models under a cost limit are known."""
         require_prices(agents, partial(self._engine_for, settings))
 
 
 class AgentWithFunctions(NamedTuple):
-    """An agent whose tools are all named, and the functions that some of them are."""
+    """An agent whose tools are all given by name, and the functions among them."""
 
     agent: str | Agent
     functions: tuple[Callable[..., object], ...]
 
 
 def extract_functions(agent: str | Agent) -> AgentWithFunctions:
-    """The agent with the functions among its tools by their names: these can be written down."""
+    """Return the agent with its functions replaced by their names, so that it can be stored."""
     tools: Sequence[Any] = () if isinstance(agent, str) else agent.tools or ()
     functions = tuple(tool for tool in tools if callable(tool))
     if isinstance(agent, str) or not functions:
@@ -148,9 +155,9 @@ def extract_functions(agent: str | Agent) -> AgentWithFunctions:
 
 
 def _validate_agents(agents: Iterable[Agent]) -> None:
-    """Refuse an agent built in code whose values are not what they should be. Raises BadAgent."""
+    """Raise BadAgent for an agent built in code whose values have the wrong types."""
     for agent in agents:
         try:
             msgspec.convert(msgspec.to_builtins(agent), Agent)
         except (msgspec.ValidationError, TypeError) as error:
-            raise BadAgent(f"agent {agent.name} cannot be used as it was built: {error}") from None
+            raise BadAgent(f"agent {agent.name} has invalid values: {error}") from None

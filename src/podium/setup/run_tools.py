@@ -1,8 +1,8 @@
-"""The outfit: what the agents of one run act with, and how each of them comes to have it.
+"""The tools of one run, and which of them each agent gets.
 
-Which tools there are belongs to `tools` and the MCP client; whether one may be used, to the gate
-of the operation that it is offered to. A sandbox is looked for and tried out while the model thinks
-about its first words: no tool is used before that is over.
+The packages `tools` and `mcp_client` define the tools; the gate of an operation decides whether one may be
+used. A sandbox is found and tested while the model generates its first reply; no tool is used before that is
+done.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class RunTools:
     """The tools of one run. What is started for them ends with the block.
 
-    A run without a directory and without functions given in code has no tools, and pays for none.
+    A run without a directory and without functions has no tools, and starts nothing for them.
     """
 
     def __init__(
@@ -57,21 +57,21 @@ class RunTools:
         self._directory = directory
         self._functions = functions
         self._for_all = tuple(tool.name for tool in functions[:for_all])
-        """The functions of those who list no tools; the others belong to agents that list them."""
+        """The functions for agents that list no tools; the others belong to agents that list them."""
         self._environ = environ
         self._unattended = unattended
         self._notice = notice
         self._toolboxes: dict[tuple[Rules, CommandSandbox | None], Toolbox] = {}
         self._sandbox: CommandSandbox | None = None
         self._sandbox_ready: Event | None = None
-        """Set when the sandbox is found; None while nobody looks for one."""
+        """Set when the sandbox is found; None while no search has started."""
         self._background: TaskGroup | None = None
         self._exit_stack = AsyncExitStack()
         self._servers: Servers | None = None
         self._notices_sent: set[str] = set()
 
     async def offer_tools(self, op: Operation) -> tuple[Tool, ...]:
-        """The tools that an operation's agent may have, each through the operation's gate."""
+        """Return the tools of an operation's agent, each wrapped by the operation's gate."""
         agent = op.agent
         if self._directory is None and not self._functions and agent.tools is None:
             return ()
@@ -79,7 +79,7 @@ class RunTools:
             self._start_sandbox_search(self._directory)
         box = self._toolbox_for(op.rules, self._sandbox)
         for entry in box.find_unknown_tools(agent.tools or ()):
-            self._notice_once(f"{agent.name}: there is no tool {entry!r}; podium works on without it.")
+            self._notice_once(f"{agent.name}: tool {entry!r} not found; continuing without it.")
         acting = [
             self._defer_until_sandbox(tool, partial(self._tool_in_sandbox, tool.name, op.rules))
             for tool in box.select_acting_tools(agent.tools, agent.disallowed_tools)
@@ -98,7 +98,10 @@ class RunTools:
         )
 
     def _toolbox_for(self, rules: Rules, sandbox: CommandSandbox | None) -> Toolbox:
-        """The tools of this run for those who live by these rules: what they may not read, no search shows."""
+        """Return the tools for agents with these rules.
+
+        Searches do not show files that the rules do not let them read.
+        """
         if (rules, sandbox) not in self._toolboxes:
             from ..tools.file_listing import holds_secrets  # for start-up time: a run without tools needs neither
             from ..tools.toolset import Toolbox
@@ -118,7 +121,7 @@ class RunTools:
         return self._toolboxes[rules, sandbox]
 
     def _start_sandbox_search(self, checkout: Path) -> None:
-        """Begin to look for what bounds the commands of this run, once, beside the run."""
+        """Start to look for the sandbox of this run, once, in the background."""
         if self._sandbox_ready is None:
             assert self._background is not None
             self._sandbox_ready = Event()
@@ -132,9 +135,9 @@ class RunTools:
         ready.set()
 
     def _defer_until_sandbox(self, tool: ActingTool, in_sandbox: Callable[[], ActingTool] | None = None) -> ActingTool:
-        """The tool, to be used when the sandbox is found, since trying that out leaves traces for a moment.
+        """Return the tool, deferred until the sandbox is found, because testing it leaves temporary files.
 
-        `bounded` is the same tool with that sandbox around what it runs.
+        `in_sandbox` returns the same tool with the sandbox around what it runs.
         """
         sandbox_ready = self._sandbox_ready
         if sandbox_ready is None or sandbox_ready.is_set():
@@ -152,7 +155,7 @@ class RunTools:
         return tool
 
     async def _choose_sandbox(self, checkout: Path) -> CommandSandbox:
-        from .sandbox_choice import choose_sandbox  # here, because most runs have no use for it
+        from .sandbox_choice import choose_sandbox  # imported here for start-up time: most runs do not need it
 
         settings = self._settings
         return await choose_sandbox(
@@ -164,8 +167,8 @@ class RunTools:
         )
 
     def make_check_tool(self, commands: tuple[str, ...]) -> ActingTool:
-        """How commands are run on a clean checkout of the work."""
-        from .clean_checks import CleanChecks  # here, because most runs have no use for it
+        """Return a tool that runs commands on a clean checkout of the work."""
+        from .clean_checks import CleanChecks  # imported here for start-up time: most runs do not need it
 
         assert self._directory is not None
         sandbox = "workspace" if self._settings.sandbox else "none"
@@ -186,7 +189,7 @@ class RunTools:
         return self
 
     def _build_servers(self) -> Servers:
-        # Here, because the protocol's library takes longer to import than most runs to begin.
+        # Imported here for start-up time: the protocol's library takes longer to import than most runs to start.
         from ..config.trust import Trust
         from ..mcp_client.run_servers import Servers
 
@@ -206,7 +209,7 @@ class RunTools:
 
 
 class _DeferredTool:
-    """A tool that is there when its first call is made ready, and until then known by its face."""
+    """A tool that is resolved when its first call is prepared. Until then a placeholder describes it."""
 
     def __init__(self, placeholder: ActingTool, wait_for_tool: Callable[[], Awaitable[ActingTool]]) -> None:
         self._placeholder = placeholder
@@ -226,7 +229,7 @@ class _DeferredTool:
 
 @asynccontextmanager
 async def _open_task_group() -> AsyncIterator[TaskGroup]:
-    """Tasks beside the block, which ends when they have; what goes wrong in the block itself comes out as it is."""
+    """Run tasks while the block runs, and wait for them. An exception of the block is raised unwrapped."""
     trouble: Exception | None = None
     async with create_task_group() as group:
         try:

@@ -1,4 +1,4 @@
-"""Which sandbox a checkout gets: the one that holds here, none that a person gave up, or none and no commands."""
+"""The sandbox for a checkout: a working one, none if it is disabled, or none and no commands if it is missing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..tools.command_sandbox import CommandSandbox
 from ..values.errors import Mistake
 from ..workspace.sandbox.bubblewrap import Sandbox
 
-NO_SANDBOX_NOTICE = "Commands run without a sandbox: what rules or you allow can reach all that you can."
+NO_SANDBOX_NOTICE = "Commands run without a sandbox: whatever is allowed can access everything that you can."
 
 
 async def choose_sandbox(
     checkout: Path, home: Path, store: Path, *, is_wanted: bool = True, is_read_only: bool = False
 ) -> CommandSandbox:
-    """What bounds commands in a checkout. Where a sandbox is wanted and there is none, no command runs."""
+    """Return the sandbox for commands in a checkout. If one is wanted but not available, all commands are refused."""
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)
     try:

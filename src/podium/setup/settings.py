@@ -1,8 +1,7 @@
-"""Settings: what the person configured, in files, in the environment or in code.
+"""Settings: what the person configured in files, in the environment or in code.
 
-A repository's file, the addresses that the person agreed to, the person's own file, the environment
-and what is given lie over each other in this order; later ones win. What a file may say and how it
-is read belongs to `config`.
+The sources are, in increasing precedence: the repository's file, confirmed server addresses, the person's own
+file, the environment, and arguments. The package `config` defines what a file may contain and reads it.
 """
 
 from __future__ import annotations
@@ -52,14 +51,14 @@ NO_RULES = Permissions()
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """How Podium works here.
+    """The effective configuration of Podium.
 
-    `model` is what agents think with that name nothing themselves, as `provider:model` or a role of
-    `models`; empty where nothing is configured, and `rehearsal` where nothing shall be asked.
-    `base_url` is where its provider is. Keys are not settings: they stay in the environment and are
-    never stored. `permissions` are the person's, `narrowing` is what the repository adds to them.
-    `proposed` is what the repository would do if it were trusted, and does not do. `sources` has the
-    origin of every key that is not left to its default.
+    `model` is the model for agents that do not name one, as `provider:model` or a role of `models`; empty if
+    none is configured, and `rehearsal` to call no model. `base_url` is the address of its provider. Keys are
+    not settings: they stay in the environment and are never stored. `permissions` are the person's, and
+    `narrowing` is what the repository adds to them. `proposed` is what the repository would configure if it
+    were trusted; it has no effect. `sources` has the origin of every key that does not have its default
+    value.
     """
 
     home: Path
@@ -89,7 +88,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, environ: Mapping[str, str] = os.environ, repo: Path | None = None, **given: Any) -> Settings:
-        """The settings of this environment and repository; what is given wins."""
+        """Load the settings of this environment and repository. Arguments take precedence."""
         return cls.from_files(
             read_settings_files(find_home_folder(environ, given.get("home")), repo), environ, repo, **given
         )
@@ -98,7 +97,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     def from_files(
         cls, files: SettingsFiles, environ: Mapping[str, str], repo: Path | None = None, **given: Any
     ) -> Settings:
-        """The settings that follow from these files. Raises Mistake, with the first of their errors."""
+        """Build the settings from these files. Raises Mistake with the first of their errors."""
         _require_no_errors(files)
         given = {key: value for key, value in given.items() if value is not None}
         home = find_home_folder(environ, given.get("home"))
@@ -135,7 +134,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return settings if settings.base_url else settings._with_base_url(environ)
 
     def add_provider_addresses(self, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """The environment, with the settings' addresses of providers that it does not move itself."""
+        """Return the environment with the provider addresses of the settings that it does not override."""
         moved = {
             PROVIDERS[name].url_name: limits.base_url
             for name, limits in self.providers.items()
@@ -144,7 +143,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return moved | {key: value for key, value in environ.items() if value or key not in moved}
 
     def _with_base_url(self, environ: Mapping[str, str]) -> Settings:
-        """The same with the address of the model's provider."""
+        """Return the settings with the address of the model's provider."""
         first = resolve_models(self.model, self.models).models[0]
         if first in ("", REHEARSAL):
             return self
@@ -155,41 +154,41 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, base_url=url, sources={**self.sources, "base_url": origin})
 
     def role_of(self, agent: Agent) -> Role | None:
-        """The role that an agent thinks in; None where it names a model, or nothing."""
+        """Return the role of an agent, or None if it names a model or nothing."""
         named = agent.model if agent.model not in ("", "inherit") else self.model
         return self.models.get(named)
 
     def apply_role_budget(self, agent: Agent) -> Agent:
-        """The agent with the budget of its role, where it has none of its own."""
+        """Return the agent with the budget of its role, unless it has its own."""
         role = self.role_of(agent)
         if role is None or role.budget is None or agent.budget is not None:
             return agent
         return structs.replace(agent, budget=role.budget)
 
     def build_system_prompt(self, agent: Agent) -> str:
-        """What the agent is told about itself: its own prompt, and that of its role."""
+        """Return the agent's system prompt: its own prompt followed by that of its role."""
         role = self.role_of(agent)
         return agent.prompt if role is None or not role.prompt else f"{agent.prompt}\n\n{role.prompt}"
 
     def build_turn_limits(self) -> TurnLimits:
-        """The patience that holds, with the time that a person has for an answer."""
+        """Return the turn limits, including the time that a person has to answer."""
         return structs.replace(self.patience, approval=self.approval_seconds)
 
     def build_rules(self) -> Rules:
-        """The rules of the person and of the repository; the strictest wins."""
-        from ..policy import Rules, narrow_rules  # here, because most commands judge nothing
+        """Return the combined rules of the person and of the repository; the strictest wins."""
+        from ..policy import Rules, narrow_rules  # imported here for start-up time: most commands evaluate no rules
 
         mine = self.permissions
         rules = Rules(allow=mine.allow, ask=mine.ask, deny=mine.deny)
         return narrow_rules(rules, Rules(ask=self.narrowing.ask, deny=self.narrowing.deny))
 
     def to_record(self) -> dict[str, Any]:
-        """What a run remembers of them, so that resuming it works the same; nothing secret."""
+        """Return what a run records of the settings, so that it resumes unchanged. It contains no secrets."""
         kept = {key: msgspec.to_builtins(getattr(self, key)) for key in RECORDED_FIELDS}
         return kept | {"base_url": without_credentials(self.base_url)}
 
     def with_record(self, recorded: Mapping[str, Any]) -> Settings:
-        """These settings with what a run remembers; what is forbidden by now stays forbidden."""
+        """Return these settings with those that a run recorded. What is forbidden now stays forbidden."""
         mine = structs.replace(self, base_url=without_credentials(self.base_url))
         then = {key: msgspec.convert(recorded[key], kind) for key, kind in RECORDED_FIELDS.items() if key in recorded}
         other = {key: value for key, value in then.items() if value != getattr(mine, key)}
@@ -200,12 +199,12 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, **other) if other else self
 
     def _may_keep_mode(self, mode: PermissionMode) -> bool:
-        """Whether a run may go on in the mode that it began in: unless another is asked for, and never in `bypass`."""
+        """Return whether a run may keep the mode it started in: unless another is set now, and never `bypass`."""
         return mode != "bypass" and "permissions.mode" not in self.sources
 
 
 FLAGS = frozenset(SettingsDocument.__struct_fields__) - {"store"}
-"""What can be given in code and lies over what files say, entry by entry."""
+"""Settings that can be passed as arguments and are merged over those of files."""
 
 RECORDED_FIELDS: dict[str, Any] = {
     "model": str,
@@ -218,31 +217,31 @@ RECORDED_FIELDS: dict[str, Any] = {
     "permissions": Permissions,
     "narrowing": Permissions,
 }
-"""What a run remembers."""
+"""The settings that a run records."""
 
 
 def find_home_folder(environ: Mapping[str, str] = os.environ, given: Path | str | None = None) -> Path:
-    """The folder of the person's own files and runs."""
+    """Return the folder of the person's own files and runs."""
     if named := given or environ.get("PODIUM_HOME"):
         return Path(named).absolute()
     try:
         return Path.home() / ".podium"
     except RuntimeError as error:
-        raise Mistake("there is no home folder to keep runs in; set PODIUM_HOME to a folder of your own") from error
+        raise Mistake("no home folder found to store runs in; set PODIUM_HOME to a folder of your own") from error
 
 
 def _read_environment(environ: Mapping[str, str]) -> SettingsDocument:
-    """What the environment says; a variable that is empty says nothing."""
+    """Return the settings in environment variables. Empty variables are ignored."""
     mode, store = environ.get("PODIUM_PERMISSION_MODE") or None, environ.get("PODIUM_STORE") or None
     if mode is not None and mode not in MODES:
-        raise Mistake(f"PODIUM_PERMISSION_MODE is {mode!r}, which is no mode; {', '.join(MODES)} are")
+        raise Mistake(f"PODIUM_PERMISSION_MODE is {mode!r}, which is not a mode; available: {', '.join(MODES)}")
     if store is not None and "://" in store:
-        raise Mistake("PODIUM_STORE names a server, which cannot be used; local, or the path of a file, would be right")
+        raise Mistake("PODIUM_STORE names a server, which is not supported; use local or the path of a file")
     return SettingsDocument(model=environ.get("PODIUM_MODEL") or None, permission_mode=mode, store=store)
 
 
 def _read_confirmed_addresses(home: Path) -> SettingsDocument:
-    """Where the servers are that the person agreed to use."""
+    """Return the addresses of the servers that the person confirmed."""
     found = {
         one.provider: ProviderLimits(base_url=one.url)
         for one in load_confirmed_servers(home)
@@ -252,7 +251,7 @@ def _read_confirmed_addresses(home: Path) -> SettingsDocument:
 
 
 def _detect_model(environ: Mapping[str, str], home: Path) -> tuple[str, Origin] | None:
-    """What to think with where nothing says so: by a key, or at an address that the person agreed to."""
+    """Return a model if none is configured: by an API key, or at a server that the person confirmed."""
     if (by_key := find_configured_provider(environ)) is not None:
         return f"{by_key.name}:{by_key.default_model}", "environment"
     agreed = [one for one in load_confirmed_servers(home) if one.provider in PROVIDERS]
@@ -269,7 +268,7 @@ def _choose_store_path(named: str | None, home: Path, repo: Path | None, sources
 
 
 def _merge_restrictions(*rules: Permissions) -> Permissions:
-    """What all of them hold back."""
+    """Return the ask and deny rules of all of them."""
     return Permissions(
         ask=tuple(dict.fromkeys(rule for one in rules for rule in one.ask)),
         deny=tuple(dict.fromkeys(rule for one in rules for rule in one.deny)),
@@ -286,7 +285,7 @@ def _require_no_errors(files: SettingsFiles) -> None:
 def _validate_document(
     said: SettingsDocument, files: SettingsFiles, sources: Mapping[str, Origin], repo: Path | None
 ) -> None:
-    """Every model, role and provider that is named has to be one, and workers' folders outside of the repository."""
+    """Raise Mistake for unknown models, roles or providers, or a worktree folder inside the repository."""
 
     def locate_key(key: str) -> str:
         lines = {"user file": files.user_lines, "repository file": files.repo_lines}.get(sources.get(key, ""), {})
@@ -314,10 +313,10 @@ def _validate_document(
 
 
 def _validate_worktree_folder(folder: str, repo: Path) -> None:
-    """A pattern of folders has to name some outside of the repository. Raises Mistake."""
-    from ..workspace.worktrees.worktree_folder import resolve_worktree_folder  # here, because hardly anybody names one
+    """Raise Mistake unless a folder pattern names folders outside the repository."""
+    from ..workspace.worktrees.worktree_folder import resolve_worktree_folder  # imported here for start-up time
 
     main = repo.resolve()
-    # Where no repository is, or one around the whole home folder, nobody may ever want a worker.
+    # Without a repository, or in one that contains the whole home folder, workers are unlikely to be used.
     if (main / ".git").exists() and not Path(os.path.expanduser("~")).is_relative_to(main):  # noqa: PTH111
         resolve_worktree_folder(folder, main=main, branch="{branch}")

@@ -1,4 +1,4 @@
-"""What a repository would start or change here, and which of it the person trusts."""
+"""What a repository would start or change on this machine, and which of it the person trusts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TrustState = Literal["new", "changed", "trusted"]
 
 
 class TrustItem(Struct, frozen=True, kw_only=True):
-    """Something to trust, as it is and as it was when it was trusted; both are JSON."""
+    """Something to trust: its current content, and the content that was trusted before, both as JSON."""
 
     key: str
     state: TrustState
@@ -35,7 +35,7 @@ class TrustItem(Struct, frozen=True, kw_only=True):
 
 
 class TrustOverview(Struct, frozen=True, kw_only=True):
-    """What there is to trust here; `ignored` never holds, whoever trusts the repository."""
+    """Everything to trust in a repository. `ignored` settings never apply, even if the repository is trusted."""
 
     repo: Path
     items: tuple[TrustItem, ...]
@@ -43,15 +43,15 @@ class TrustOverview(Struct, frozen=True, kw_only=True):
 
     @property
     def open_items(self) -> tuple[TrustItem, ...]:
-        """Those that the person has yet to decide on."""
+        """The items that the person has yet to decide on."""
         return tuple(item for item in self.items if item.state != "trusted")
 
 
 def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust) -> TrustOverview:
-    """Everything that can be trusted in a repository, and how that stands. Raises Mistake for files with errors."""
+    """Return everything that can be trusted in a repository, with its state. Raises Mistake for files with errors."""
     if files.errors:
-        raise Mistake(f"{files.errors[0]}; podium config validate shows all that is wrong")
-    # What is trusted by now is part of what the repository decides; nothing else of it can be proposed.
+        raise Mistake(f"{files.errors[0]}; podium config validate shows all errors")
+    # Trusted settings are already part of the repository's own; together these are all its proposals.
     everything = merge_documents(files.repo, files.proposed)
     items = []
     for one in list_proposals(everything, repo):
@@ -74,7 +74,7 @@ def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust) -> Trus
 
 
 def _iter_changed_tools(files: SettingsFiles, repo: Path, trust: Trust) -> Iterator[TrustItem]:
-    """The tools that their servers described otherwise when they were last used."""
+    """Yield the tools whose servers described them differently when they were last used."""
     servers = files.proposed.mcp_servers | files.repo.mcp_servers | files.user.mcp_servers
     changed = trust.list_changed_tools()
     for server in servers.values():
@@ -95,18 +95,18 @@ def _iter_changed_tools(files: SettingsFiles, repo: Path, trust: Trust) -> Itera
 
 
 def find_item(name: str, items: Sequence[TrustItem]) -> TrustItem:
-    """The one item that a name means."""
+    """Return the one item that a name refers to. Raises Mistake."""
     matches = match_items(name, items)
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise Mistake(f"{name!r} may mean {' or '.join(item.key for item in matches)}; name one of them in full")
-    available = f"there are {', '.join(item.key for item in items)}" if items else "there is nothing to trust"
+        raise Mistake(f"{name!r} is ambiguous: {' or '.join(item.key for item in matches)}; give the full name")
+    available = f"available: {', '.join(item.key for item in items)}" if items else "there is nothing to trust"
     raise Mistake(f"the repository proposes no {name!r}; {available}")
 
 
 def match_items(name: str, items: Sequence[TrustItem]) -> list[TrustItem]:
-    """The items of a name, which is a key, or a key without its beginning."""
+    """Return the items with this name, which is a key or a key without its first part."""
     exact = [item for item in items if item.key == name]
     return exact or [item for item in items if item.key.partition(".")[2].removesuffix(".base_url") == name]
 
@@ -117,19 +117,17 @@ def trust_item(item: TrustItem, trust: Trust) -> None:
 
 
 def revoke_trust(name: str, overview: TrustOverview, trust: Trust) -> list[str]:
-    """Revoke the trust in something, still proposed or not, and return the keys that were trusted. Raises Mistake."""
+    """Revoke the trust in something, proposed or not, and return the keys that were trusted. Raises Mistake."""
     keys = [item.key for item in match_items(name, overview.items)] or [name]
     revoked_keys = [key for key in keys if trust.revoke(*trust_id_for_key(key, overview.repo))]
     if not revoked_keys:
         trusted_keys = ", ".join(item.key for item in overview.items if item.state == "trusted")
-        raise Mistake(
-            f"{name!r} is not trusted here; {f'trusted are {trusted_keys}' if trusted_keys else 'nothing is'}"
-        )
+        raise Mistake(f"{name!r} is not trusted here; {f'trusted: {trusted_keys}' if trusted_keys else 'nothing is'}")
     return revoked_keys
 
 
 def overview_fields(overview: TrustOverview) -> dict[str, Any]:
-    """The same as values."""
+    """Return the overview as JSON fields."""
     items = [
         {
             "key": item.key,
@@ -144,7 +142,7 @@ def overview_fields(overview: TrustOverview) -> dict[str, Any]:
 
 
 def _parse_content(item: TrustItem, content: str) -> Any:
-    """What a content of an item says, without what the key says already."""
+    """Return the content of an item without what its key already says."""
     value = json.loads(content)
     if item.kind != "server":
         return value

@@ -1,4 +1,4 @@
-"""Preparing a worktree, and clearing it up: commands that the person has set up for that, in the sandbox."""
+"""Set up and tear down worktrees with commands that the person configured, in the sandbox."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ WorktreeHook = Callable[[Checkout], Awaitable[None]]
 def make_worktree_hook(
     argv: tuple[str, ...], *, what: str, home: Path, store: Path, is_sandboxed: bool = True
 ) -> WorktreeHook | None:
-    """What is done with a worktree; None where nothing is set up. It raises Mistake where the command fails."""
+    """Return a hook that runs a command in a worktree, or None without a command.
+
+    It raises Mistake if the command fails.
+    """
     if not argv:
         return None
 
@@ -31,7 +34,7 @@ def make_worktree_hook(
         try:
             ended = await run_command_line(list(argv), checkout.path, LONGEST, output, sandbox.wrap)
         except InvalidCall as error:
-            raise Mistake(f"the {what} of {checkout.path} cannot be run: {error}") from error
+            raise Mistake(f"cannot run the {what} of {checkout.path}: {error}") from error
         finally:
             sandbox.clean_up()
         if ended.code != 0 or ended.has_timed_out:

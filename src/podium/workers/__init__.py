@@ -1,1 +1,1 @@
-"""Workers: agents at work in processes and checkouts of their own, and the wire on which they report."""
+"""Workers: agents that work in their own processes and checkouts, and the wire protocol on which they report."""

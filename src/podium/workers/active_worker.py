@@ -1,4 +1,4 @@
-"""A worker in the charge of its commander, from its checkout to its end."""
+"""A worker that a commander supervises, from its checkout to its end."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class ActiveWorker:
     model: str = ""
     engine: str = ""
     restrictions: Rules = field(default_factory=Rules)
-    """What its run and its agents must not do, or not without asking, whatever the settings say by now."""
+    """The deny and ask rules that the run started with; they apply whatever the settings say now."""
     state: ReportedState = "starting"
     process: ForkedProcess | FreshProcess | None = None
     link: Link[Report, Order] | None = None
     checkout: Checkout | None = None
     checkout_scope: CancelScope = field(default_factory=CancelScope)
-    """The block in which its checkout is made."""
+    """The scope in which its checkout is created."""
     is_ending: bool = False
     finished: Event = field(default_factory=Event)
 
     @classmethod
     def from_run_started(cls, run: str, started: RunStarted) -> ActiveWorker:
-        """The worker for a run that began so."""
+        """Return the worker for a run with this first event."""
         assert started.errand is not None
         first = started.agents[0]
         return cls(

@@ -1,6 +1,6 @@
-"""Deadlines for answers: what a worker asks is denied when somebody was there long enough and has not answered.
+"""Deadlines for answers: a worker's request is denied if somebody was there for long enough without answering.
 
-Time counts only while a client is connected. With nobody there a request waits, for days if need be.
+Time counts only while a client is connected. Without clients a request waits, for days if necessary.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .wire.line_socket import ConnectionClosed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequest:
-    """What somebody has asked and is to be denied in time; `allowed` tells how many seconds there are."""
+    """A request to be denied in time. `allowed` returns how many seconds an answer may take."""
 
     by: str
     asked: float
@@ -35,26 +35,26 @@ class ApprovalDeadlines:
         self._store = store
         self._open: dict[str, PendingRequest] = {}
         self._clients_since: dict[str, float] = {}
-        """Who is there, and since when; the wall's clock may be set to any time meanwhile."""
+        """The connected clients and since when, by the monotonic clock, because the system time may be changed."""
         self._changed = Event()
 
     def add_request(
         self, id: str, *, by: str, allowed: Callable[[], float], deny: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Deny a request in time. Where it has an answer by then, a late no is none: the first one counts."""
+        """Deny a request when its time is over. If it was answered before, the denial has no effect."""
         self._open[id] = PendingRequest(by=by, asked=time.monotonic(), allowed=allowed, deny=deny)
         self.recheck()
 
     def discard_requests(self, by: str) -> None:
-        """Let go of all that somebody asked who is not there to hear an answer any more."""
+        """Forget the requests of a worker that can no longer receive answers."""
         self._open = {id: one for id, one in self._open.items() if one.by != by}
 
     def recheck(self) -> None:
-        """Somebody may have come."""
+        """Check for newly connected clients."""
         self._changed.set()
 
     async def enforce_forever(self) -> None:
-        """Keep them, for ever."""
+        """Enforce the deadlines until cancelled."""
         while True:
             self._changed = changed = Event()
             clients = await to_thread.run_sync(list_clients, self._store)

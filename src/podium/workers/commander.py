@@ -1,7 +1,8 @@
-"""The commander: one background process for each store, which has workers do what was delegated.
+"""The commander: one background process per store that runs the workers of delegated tasks.
 
-It is started when there is work and ends when there is none. What it decides by is on the timelines of its
-workers' runs and in the list of who was hired; when it dies its workers end, and the next one goes on from there.
+It is started when there is work and exits when there is none. Its decisions are based only on the timelines
+of its workers' runs and on the index of workers. If it dies its workers end, and the next commander continues
+from there.
 """
 
 from __future__ import annotations
@@ -56,17 +57,17 @@ from .worker_process import StartupMessage, WorkerConfig, without_secrets
 from .worker_queue import RunStatus
 
 POLL_SECONDS = 1.0
-"""How often to look whether somebody else has let go of a worker's run; they do not tell."""
+"""How often to check whether another process has released a worker's run, which sends no wakeup."""
 
 KEY_RETRY_SECONDS = 0.05
-"""How long to leave another commander that is just starting, or ending, before it is tried again."""
+"""How long to wait before retrying a commander that is just starting or exiting."""
 
 GRACE_SECONDS = 1.0
-"""How long a worker that is told to end may take before it is terminated, and then before it is killed."""
+"""How long a worker may take to exit after it is asked to, before it is terminated and then killed."""
 
 
 class Commander:
-    """The workers of one store, from their hiring to their end."""
+    """The workers of one store, from their delegation to their end."""
 
     def __init__(
         self,
@@ -88,13 +89,13 @@ class Commander:
         self._delivery_run = delivery_run
         self._active_workers: dict[str, ActiveWorker] = {}
         self.abandoned_runs: set[str] = set()
-        """The runs that can neither go on nor be ended: others are not kept waiting by them."""
+        """Runs that can neither continue nor be ended. They must not keep others waiting."""
         self._shared_checkout_lock = Lock()
         self._socket = commander_socket_path(self._store)
         self._logs = WorkerLogs(launcher.settings.home)
 
     async def run_until_done(self) -> None:
-        """Work until nothing is left to do. Raises Held where another commander does."""
+        """Work until nothing is left to do. Raises SocketInUse if another commander is running."""
         self._logs.make_folder()
         with bind_socket(self._socket) as listener:
             wakeup = WakeupSocket(ensure_socket_folder(self._store), "owner")
@@ -122,7 +123,7 @@ class Commander:
             finally:
                 self._key_receiver.close()
                 wakeup.close()
-                # Whoever was killed here has left its bells behind; ringing takes them down.
+                # Killed processes have left their wakeup sockets behind; sending a wakeup removes them.
                 for kind in ("owner", "follower"):
                     send_wakeup(ensure_socket_folder(self._store), kind)
 
@@ -130,7 +131,7 @@ class Commander:
         while True:
             wakeup.drain()
             self._deadlines.recheck()
-            # Who ends during the look is seen as it was before; it rings, and is seen as it is by the next one.
+            # A worker that ends during this scan is seen in its old state; it wakes us, and the next scan sees it.
             active = frozenset(self._active_workers)
             unfinished = await to_thread.run_sync(
                 partial(load_unfinished_workers, self._store, ours=active, excluded=self.abandoned_runs)
@@ -146,30 +147,30 @@ class Commander:
                     worker = self._active_workers[run] = ActiveWorker.from_run_started(run, unfinished.started[run])
                     group.start_soon(self._supervise_worker, worker, wakeup)
             if plan.unstartable or unfinished.stop_requested - active:
-                continue  # what became of them may be what others wait for
+                continue  # other workers may be waiting for their outcome
             if not active and not self._active_workers and not unfinished.has_taken_runs:
                 return
             with move_on_after(POLL_SECONDS if unfinished.has_taken_runs else None):
                 await wait_readable(wakeup)
 
     def _read_worker_limit(self, root: str = "") -> int:
-        """How many may be at work at once, in all or in a repository, as the settings say by now."""
+        """Return how many workers may run at once, in total or in a repository, by the current settings."""
         try:
             return self._settings_cache.get_settings(root).workers
         except PodiumError:
-            return self._launcher.settings.workers  # no reason to stop: who works there is told what is wrong
+            return self._launcher.settings.workers  # not fatal here: the workers of that repository report the error
 
     # One worker
 
     async def _supervise_worker(self, worker: ActiveWorker, wakeup: WakeupSocket) -> None:
-        """A worker from its checkout to its end; one that crashes is started again, so often as it may be."""
+        """Supervise a worker from its checkout to its end, and restart it after crashes within its limit."""
         try:
             await self._run_with_restarts(worker)
             await record_checkout_size(self._store, worker.checkout)
-        except Exception as error:  # the edge of one worker: its trouble is not the others'
-            self._logs.write_line(worker.run, f"its commander could not go on with it: {error!r}")
+        except Exception as error:  # isolation boundary: an error of one worker must not affect the others
+            self._logs.write_line(worker.run, f"the commander could not continue it: {error!r}")
             await self._end_run(
-                worker.run, partial(self._launcher.fail_run, worker.run, f"its commander broke: {error}")
+                worker.run, partial(self._launcher.fail_run, worker.run, f"the commander failed: {error}")
             )
         finally:
             del self._active_workers[worker.run]
@@ -180,7 +181,7 @@ class Commander:
     async def _run_with_restarts(self, worker: ActiveWorker) -> None:
         try:
             with worker.checkout_scope:
-                # Of those that share a checkout one makes it, and the others find it.
+                # Of the workers that share a checkout, one creates it and the others find it.
                 async with self._shared_checkout_lock if worker.worker_task.is_shared else nullcontext():
                     worker.checkout = await ensure_worker_checkout(
                         self._launcher, self._environ, worker.run, worker.worker_task
@@ -204,9 +205,10 @@ class Commander:
         await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, why))
 
     async def _run_process_once(self, worker: ActiveWorker) -> str:
-        """One process of a worker, from its start to its end; how it crashed, and nothing where it has paused its run.
+        """Run one process of a worker and return how it crashed, or an empty string if it paused its run.
 
-        Such a run may be open by now, because somebody goes on with it: that is for the next look, and no crash.
+        A paused run may already be open again because somebody resumed it. That is left to the next scan, and
+        is not a crash.
         """
         try:
             process = await self._run_process(worker)
@@ -219,7 +221,7 @@ class Commander:
         return f"process exited with code {process.returncode}"
 
     async def _run_process(self, worker: ActiveWorker) -> ForkedProcess | FreshProcess:
-        """A process of a worker, once it has ended. Raises OutsideFailed where there is none."""
+        """Run a process of a worker and return it once it has exited. Raises OutsideFailed if it cannot be started."""
         base = "" if worker.checkout is None else worker.checkout.base
         config = WorkerConfig(
             root=worker.worker_task.root,
@@ -259,7 +261,7 @@ class Commander:
                 await process.wait()
 
     async def _stop_worker(self, run: str, group: TaskGroup) -> None:
-        """End a worker that somebody wants to end, whether it works or waits."""
+        """Stop a worker that somebody wants to stop, whether it is active or waiting."""
         worker = self._active_workers.get(run)
         if worker is None:
             await self._end_run(run, partial(self._launcher.stop_run, run))
@@ -268,7 +270,7 @@ class Commander:
             group.start_soon(self._terminate_worker, worker)
 
     async def _terminate_worker(self, worker: ActiveWorker) -> None:
-        """Ask a worker to end, then terminate it, then kill it, with all that it started."""
+        """Ask a worker to exit, then terminate it, then kill it together with its process group."""
         worker.checkout_scope.cancel()
         for sign in (signal.SIGTERM, signal.SIGKILL):
             with move_on_after(GRACE_SECONDS):
@@ -281,12 +283,15 @@ class Commander:
                 await worker.process.kill(sign)
 
     async def _end_run(self, run: str, how: Callable[[], object]) -> None:
-        """End a run that nobody works on. One that somebody took meanwhile, or that is over, is left to itself."""
+        """End a run that no process works on.
+
+        A run that another process has claimed, or that has ended, is left alone.
+        """
         try:
             with suppress(RunHeld, RunOver):
                 await how()  # type: ignore[misc] # partial hides that it is a coroutine function
         except PodiumError as error:
-            self._logs.write_line(run, f"it could not be ended: {error}")
+            self._logs.write_line(run, f"the run could not be ended: {error}")
             self.abandoned_runs.add(run)
         with suppress(PodiumError):
             if await to_thread.run_sync(self._read_run_status, run) not in ("open", "paused"):
@@ -296,7 +301,7 @@ class Commander:
         with StoreReader(self._store) as reader:
             return derive_run_status(reader.read_summary(run).last)
 
-    # What workers say
+    # Reports of workers
 
     async def _handle_connection(self, link: Link[Report, Order], handshake: Handshake) -> None:
         worker = self._active_workers.get(handshake.worker)
@@ -308,8 +313,8 @@ class Commander:
                 await self._handle_report(worker, report, link)
         finally:
             self._deadlines.discard_requests(worker.run)
-            # One that says nothing any more is at its end, or hangs; then it is ended, and counts as crashed.
-            # Asked only now: a worker may come before its birth is told of, and another may be born since.
+            # A worker whose connection is closed is exiting, or hangs; then it is killed and counts as crashed.
+            # Checked only now: a worker may connect before its start is reported, and may be restarted since.
             if worker.link is link and worker.process is not None:
                 await self._wait_or_kill(worker, worker.process, link.end_reason)
 
@@ -318,7 +323,7 @@ class Commander:
             with move_on_after(GRACE_SECONDS):
                 await process.wait()
             if process.returncode is None:
-                self._logs.write_line(worker.run, f"it is gone: {why}")
+                self._logs.write_line(worker.run, f"connection lost: {why}")
                 await process.kill(signal.SIGKILL)
 
     async def _handle_report(self, worker: ActiveWorker, report: Report, link: Link[Report, Order]) -> None:
@@ -342,7 +347,7 @@ class Commander:
                     )
 
     def _decide_by_rules(self, worker: ActiveWorker, request: PermissionRequest) -> PermissionResponse | None:
-        """What the rules say by now, which may be more than when the worker began; None where a person decides."""
+        """Return the answer of the current rules, which may have changed since the start, or None."""
         try:
             settings = self._settings_cache.get_settings(worker.worker_task.root)
             return decide_by_rules(request, settings, worker.restrictions, run=worker.run)
@@ -356,14 +361,14 @@ class Commander:
         except PodiumError:
             return inf
 
-    # What is kept
+    # Keys and errors
 
     def _collect_keys(self, run: str) -> dict[str, str]:
         own = {name: value for name, value in self._environ.items() if name in KEY_NAMES}
         return own | self._key_receiver.get_keys(run)
 
     def _log_connection_error(self, worker: str, error: PodiumError) -> None:
-        sys.stderr.write(f"{worker or 'a stranger'}: {escape_unprintable(str(error))}\n")
+        sys.stderr.write(f"{worker or 'unknown peer'}: {escape_unprintable(str(error))}\n")
 
 
 async def _send_denial(link: Link[Report, Order], request: str, seconds: float) -> None:
@@ -374,10 +379,10 @@ async def _send_denial(link: Link[Report, Order], request: str, seconds: float) 
 async def run_commander(launcher: RunLauncher, environ: Mapping[str, str], delivery_run: str = "") -> None:
     """Be the commander of the launcher's store for as long as there is work.
 
-    Where another process is its commander, that one gets the keys for the run `delivery_run`.
+    If another process is its commander, send it the keys for the run `delivery_run`.
     """
     store = launcher.settings.store
-    # The same all the time: keys may come for a worker that is seen only after the socket was gone.
+    # One object throughout: keys may arrive for a worker that is found only after the socket was closed.
     commander, is_needed = Commander(launcher, environ, delivery_run=delivery_run), True
     tried_until = anyio.current_time() + KEYS_TIMEOUT_SECONDS
     while is_needed:
@@ -391,5 +396,5 @@ async def run_commander(launcher: RunLauncher, environ: Mapping[str, str], deliv
                 return
             await anyio.sleep(KEY_RETRY_SECONDS)
             continue
-        # Somebody may have delegated just before the socket was gone, and found a commander there.
+        # A task may have been delegated just before the socket was closed, when this commander still looked active.
         is_needed = await to_thread.run_sync(has_work, store, commander.abandoned_runs)

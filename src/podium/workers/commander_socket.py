@@ -1,8 +1,8 @@
-"""Where a commander's socket lies, and how one commander at a time comes to hold it.
+"""The path of a commander's socket, and the lock that lets one commander at a time hold it.
 
-The directory is the private one that the store's bells hang in: beside the store, or in the runtime
-directory where that path is too long for a socket's. A lock tells who holds the socket. It is the
-system's, so that it ends with its process, however that ends; the file without the lock means nothing.
+The folder is the private one of the store's wakeup sockets: beside the store, or in the runtime directory if
+that path is too long for a socket. A lock shows who holds the socket. It is a lock of the operating system
+and ends with its process; a lock file that is not locked means nothing.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ BACKLOG = 128
 
 
 class SocketInUse(PodiumError):
-    """Another commander has the socket, or something that is none is in its place."""
+    """Another commander holds the socket, or something else is in its place."""
 
 
 def commander_socket_path(store: Path) -> Path:
-    """Where the commander of a store listens, in a directory that nobody else can enter. Raises StoreFailed."""
+    """Return where the commander of a store listens, in a folder that only its owner can enter. Raises StoreFailed."""
     return ensure_socket_folder(store) / SOCKET_NAME
 
 
 @contextmanager
 def bind_socket(path: Path) -> Iterator[socket.socket]:
-    """A socket that listens at a path of `socket_path`, for as long as the block lasts. Raises Held.
+    """Listen at a commander's socket path while the block lasts. Raises SocketInUse.
 
-    One that is alive is never taken; one that its process left behind is replaced.
+    A live socket is never taken over; one that a dead process left behind is replaced.
     """
     lock = _acquire_lock(path)
     try:
@@ -45,7 +45,7 @@ def bind_socket(path: Path) -> Iterator[socket.socket]:
             try:
                 listener.bind(str(path))
             except OSError as error:
-                raise SocketInUse(f"no socket can be made at {path}: {error.strerror or error}") from error
+                raise SocketInUse(f"cannot create a socket at {path}: {error.strerror or error}") from error
             try:
                 path.chmod(0o600)
                 listener.listen(BACKLOG)
@@ -58,7 +58,7 @@ def bind_socket(path: Path) -> Iterator[socket.socket]:
 
 
 def is_commander_listening(path: Path) -> bool:
-    """Whether a commander listens at a path of `socket_path`."""
+    """Return whether a commander listens at a socket path."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         code = probe.connect_ex(str(path))
@@ -70,12 +70,12 @@ def _lock_path(path: Path) -> Path:
 
 
 def _acquire_lock(path: Path) -> int:
-    """The open lock file, locked. Whoever ends removes it, so one that is no longer there is not the lock."""
+    """Return the locked lock file. Its owner removes it on exit, so a file that was removed is not the lock."""
     while True:
         try:
             lock = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise SocketInUse(f"the lock {_lock_path(path)} cannot be opened: {error.strerror}; remove it") from error
+            raise SocketInUse(f"cannot open the lock {_lock_path(path)}: {error.strerror}; remove it") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with suppress(FileNotFoundError):
@@ -91,14 +91,14 @@ def _acquire_lock(path: Path) -> int:
 
 
 def _remove_stale_socket(path: Path) -> None:
-    """Remove a socket that nobody listens at."""
+    """Remove a socket on which no process listens."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise SocketInUse(f"{path} is not a socket, and the commander's socket belongs there; remove it")
-    # A lock file can be removed while its commander lives, so the socket itself is asked too.
+        raise SocketInUse(f"{path} is not a socket, but the commander's socket belongs there; remove it")
+    # A lock file can be removed while its commander is alive, so try to connect as well.
     if is_commander_listening(path):
         raise _make_in_use_error(path)
     path.unlink()

@@ -1,7 +1,7 @@
-"""Having a branch resolved that clashes or fails a check: the merge is laid down as a commit, and a worker sent to it.
+"""Delegate the resolution of a branch that conflicts or fails a check: commit the merge and start a worker on it.
 
-The worker is one like any other. What it leaves is its branch, which contains both sides and is merged in
-place of the branch that was left out.
+It is a worker like any other. Its branch contains both sides and is merged in place of the branch that was
+left out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SUFFIX = "-resolved"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolverRun:
-    """A worker that is to resolve what keeps a branch out: its run, and the branch that it does that on."""
+    """A worker that resolves why a branch was left out: its run, and the branch that it works on."""
 
     branch: str
     run: str
@@ -57,16 +57,16 @@ async def delegate_resolution(
     run: str = "",
     **run_options: Unpack[RunOptions],
 ) -> ResolverRun:
-    """Send a worker to what clashes, or fails a check, between a branch and the train that left it out. Raises Mistake.
+    """Start a worker for a branch that conflicts with the train or fails a check in it. Raises Mistake.
 
-    It begins with all that is in the train, whether or not the target has moved to that by then.
+    It starts from everything in the train, whether or not the target has been moved there.
     """
     repository = Repository.at(at)
     ours = MergeSide(name=describe_merged(result.target, result.coupled), commit=result.commit)
     theirs = MergeSide(name=left_out.branch, commit=left_out.commit)
     tried = await try_merge(repository, ours, theirs)
     if isinstance(tried, CleanMerge) and left_out.reason != "check":
-        raise Mistake(f"{theirs.name} goes together with {ours.name} by now; merge it again")
+        raise Mistake(f"{theirs.name} no longer conflicts with {ours.name}; merge it again")
     beginning = await commit_resolution_start(repository, tried, ours, theirs)
     if isinstance(tried, CleanMerge):
         task = format_failed_check_task(left_out, ours=ours)
@@ -85,7 +85,7 @@ async def delegate_resolution(
 def format_conflict_task(
     left_out: LeftOutBranch, conflicts: Sequence[Conflict], *, ours: MergeSide, marked: Collection[str]
 ) -> str:
-    """The task of whoever resolves a conflict; `marked` are the files that have marks in them."""
+    """Return the task of a worker that resolves a conflict. `marked` are the files with conflict markers."""
     branch, other = escape_unprintable(left_out.branch), escape_unprintable(ours.name)
     parts = [
         f"Resolve the conflict of {branch} with {other}",
@@ -112,7 +112,7 @@ def format_conflict_task(
 
 
 def format_failed_check_task(left_out: LeftOutBranch, *, ours: MergeSide) -> str:
-    """The task of whoever mends a branch with which a check fails."""
+    """Return the task of a worker that fixes a branch that fails a check."""
     branch, other = escape_unprintable(left_out.branch), escape_unprintable(ours.name)
     parts = [
         f"Mend {branch}, with which a check fails on {other}",
@@ -132,10 +132,10 @@ def format_failed_check_task(left_out: LeftOutBranch, *, ours: MergeSide) -> str
 
 
 def _format_unmarked_files(files: Sequence[str], conflicts: Sequence[Conflict], *, sides: tuple[str, str]) -> str:
-    """What to do about files in which git could mark nothing: binary ones, removed ones, renamed ones."""
+    """Return instructions for files that git cannot mark: binary, removed and renamed ones."""
     about = dict.fromkeys(escape_unprintable(one.text) for one in conflicts if not set(files).isdisjoint(one.files))
     reasons = "\n".join(f"- {text}" for text in about)
-    # Where a folder is in the way of a file, git has given it another name for the time being.
+    # If a folder is in the way of a file, git has given the file a temporary name.
     real = {file: re.sub(rf"~({'|'.join(sides)})(_\d+)?$", "", file) for file in files}
     shown = "\n".join(
         f"- {escape_unprintable(file)}: git show {shlex.quote(f'HEAD^1:{name}')} and git show "
@@ -150,7 +150,7 @@ def _format_unmarked_files(files: Sequence[str], conflicts: Sequence[Conflict], 
 
 
 async def _choose_branch_name(repository: Repository, worker_index: WorkerIndex, branch: str) -> str:
-    """A name for the branch of a resolution that neither a branch nor a worker has had."""
+    """Return a branch name for a resolution that no branch or worker has used."""
     stem = re.sub(rf"{SUFFIX}(-\d+)?$", "", branch) + SUFFIX
     there = set(await list_branches(repository))
     root = str(repository.main_folder)

@@ -1,7 +1,8 @@
-"""Clearance: what the rules say by now about something that a worker asks for.
+"""What the current rules say about a worker's permission request.
 
-They may say more than when the worker began, because a person has allowed or forbidden something for good since.
-What its run and its agents were held to then holds still: a later rule allows nothing that these want asked.
+The rules may have changed since the worker started, because a person has allowed or denied something
+permanently. Restrictions that its run and agents started with still apply: a later rule allows nothing that
+they require asking for.
 """
 
 from __future__ import annotations
@@ -15,29 +16,29 @@ from ..values.event import RunStarted
 from .wire.wire_message import Approve, Deny, PermissionRequest, PermissionResponse
 
 MAX_SHOWN_LENGTH = 256 * 1024
-"""More than this of a diff does not go over the wire; the whole is on the timeline."""
+"""The maximum length of a diff on the wire; the timeline has all of it."""
 
 
 def decide_by_rules(
     request: PermissionRequest, settings: Settings, restrictions: Rules, *, run: str
 ) -> PermissionResponse | None:
-    """The answer of the rules to the worker of a run; None where a person decides."""
+    """Return the rules' answer to a worker's request, or None if a person decides."""
     if request.action.run != run:
-        return None  # nobody speaks for another
+        return None  # a worker may not ask on behalf of another run
     if len(request.shown) >= MAX_SHOWN_LENGTH:
-        return None  # what is cut cannot be judged
+        return None  # a truncated diff cannot be evaluated
     changed = sum(line.startswith(("+", "-")) for line in request.shown.splitlines())
     verdict = check(request.action, narrow_rules(settings.build_rules(), restrictions), changed_lines=changed)
     if verdict.decision == "deny":
         return PermissionResponse(request_id=request.id, result=Deny(comment=verdict.reason))
-    # What needs no rule was asked for another reason, which is not known here.
+    # An action that needs no rule was asked for another reason, which is not known here.
     if verdict.decision == "allow" and verdict.rule is not None:
         return PermissionResponse(request_id=request.id, result=Approve(scope="once"))
     return None
 
 
 def collect_restrictions(started: RunStarted) -> Rules:
-    """What a run and its agents must not do, or not without asking, as it began."""
+    """Return the deny and ask rules that a run and its agents started with."""
     recorded = [
         msgspec.convert(started.settings[name], Permissions)
         for name in ("permissions", "narrowing")

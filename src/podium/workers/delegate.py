@@ -1,4 +1,4 @@
-"""Delegating: a task is written down for a worker, and a commander is there to see to it."""
+"""Delegate tasks: write a run for a worker to the store, and make sure that a commander is running."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ async def delegate_to_worker(
     settings: Settings | None = None,
     **run_options: Unpack[RunOptions],
 ) -> str:
-    """Have a worker do a task on a branch of its own; the id of its run. Raises Mistake for what cannot be done.
+    """Delegate a task to a worker on its own branch and return the id of its run. Raises Mistake.
 
-    `at` is a folder of the repository. `follows` are branches whose workers have to succeed first. A reader gets no
-    checkout, and `branch` is no more than its name. Those that share a checkout may be on one branch at once.
-    `max_restarts` is how often it is started again after a crash, where that is not as the settings say. `run` is an
-    id that was chosen before, `settings` are those to work with where they are not this process's own.
+    `at` is a folder of the repository. `follows` are branches whose workers have to succeed first. A reader
+    gets no checkout, and `branch` is only its name. Workers that share a checkout may be on the same branch
+    at once. `max_restarts` overrides the settings' limit of restarts after crashes. `run` is an id chosen in
+    advance. `settings` replace those of this process.
     """
     if run and await launcher.has_run(run):
         return run
@@ -78,7 +78,7 @@ async def delegate_to_worker(
         max_restarts=(settings or launcher.settings).max_restarts if max_restarts is None else max_restarts,
     )
     run_options["repo"] = repository.main_folder
-    # What was found to be free stays so until the worker is in the index.
+    # Under the lock, a branch and path found free stay free until the worker is in the index.
     async with worker_index.hold_delegation_lock():
         if is_reader:
             worker_task = structs.replace(worker_task, name=branch)
@@ -98,7 +98,7 @@ async def _place_checkout(
     worker_task: WorkerTask,
     worktree_settings: WorktreeSettings,
 ) -> WorkerTask:
-    """Return the task with the path of its checkout and the commit that it begins at. Raises Mistake."""
+    """Return the task with the path of its checkout and its base commit. Raises Mistake."""
     base = worker_task.base
     worktrees = Worktrees(
         repository=repository,
@@ -110,7 +110,7 @@ async def _place_checkout(
         store, worker_index, worktrees, worker_task.branch, base, is_shared=worker_task.is_shared
     )
     if base or not worker_task.after:
-        # What is meant now, in the checkout that the task is delegated from.
+        # Resolved now, in the checkout that the task is delegated from.
         base = await resolve_commit(repository, base or "HEAD")
     return structs.replace(worker_task, path=str(path), base=base)
 
@@ -127,14 +127,14 @@ async def enqueue_worker_run(
 ) -> str:
     """Write a run to the store for a commander to work on, and return its id.
 
-    `run` is an id that was chosen before; where there is a run with it already, nothing is done. `settings` are
-    those that it works with, where they are not the launcher's.
+    `run` is an id chosen in advance; if a run with it exists, nothing is done. `settings` replace the
+    launcher's.
     """
     if run and await launcher.has_run(run):
         return run
     created = await launcher.create_run(agent, request, run_options, worker_task=worker_task, id=run, settings=settings)
     store = launcher.settings.store
-    # Not to be cancelled half-way: nobody could claim a run that is written and never released.
+    # Shielded from cancellation: nobody could claim a run that is written but never released.
     with CancelScope(shield=True):
         await to_thread.run_sync(send_keys, store, created.id, launcher.provider_variables)
         await created.release()
@@ -145,13 +145,13 @@ async def enqueue_worker_run(
 async def _choose_checkout_path(
     store: Path, worker_index: WorkerIndex, of: Worktrees, branch: str, base: str, *, is_shared: bool
 ) -> Path:
-    """Where a worker's checkout will be, or where others of its team have theirs or will have it. Raises Mistake."""
+    """Return the path of a worker's checkout, or of the one that its team shares. Raises Mistake."""
     root = str(of.repository.main_folder)
     if is_shared:
         if (shared := await to_thread.run_sync(_find_shared_checkout, store, worker_index, root, branch)) is not None:
             return shared
     elif await to_thread.run_sync(_is_branch_taken, store, worker_index, root, branch):
-        raise Mistake(f"a worker is on {branch!r} already; podium workers shows it, and another branch would do")
+        raise Mistake(f"branch {branch!r} already has a worker; podium workers shows it; use another branch")
     path = await of.must_be_creatable(branch, base=base or None)
     if base:
         await must_contain_commits(of.repository, branch, {base: await resolve_commit(of.repository, base)})
@@ -159,13 +159,13 @@ async def _choose_checkout_path(
     for other in others:
         if other.path == str(path):
             of_whom = repr(other.branch) if other.root == root else f"{other.branch!r} of {other.root}"
-            raise Mistake(f"{path} will be the worktree of {of_whom}; another name than {branch!r} would do")
+            raise Mistake(f"{path} will be the worktree of {of_whom}; use another name than {branch!r}")
     must_not_overlap_branches(branch, [other.branch for other in others if other.root == root])
     return path
 
 
 def _find_shared_checkout(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> Path | None:
-    """Where the first of those that share a branch was sent to: its checkout may be there, or be in the making."""
+    """Return the path of the checkout that workers of a branch share, which may still be being created."""
     with StoreReader(store) as reader:
         worker_tasks = [
             get_run_started(reader.read_summary(row.run)).errand for row in worker_index.find_by_name(root, branch)
@@ -177,7 +177,7 @@ def _find_shared_checkout(store: Path, worker_index: WorkerIndex, root: str, bra
 
 
 def _is_branch_taken(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> bool:
-    """Whether a worker is on a branch, or will be."""
+    """Return whether a worker is or will be on a branch."""
     with StoreReader(store) as reader:
         return any(
             _is_on_branch(reader.read_summary(row.run))
@@ -187,17 +187,17 @@ def _is_branch_taken(store: Path, worker_index: WorkerIndex, root: str, branch: 
 
 
 def _is_on_branch(summary: RunSummary) -> bool:
-    """Whether it has not ended, and is no reader that is only called like the branch."""
+    """Return whether a run has not ended and has a checkout, unlike a reader that only has the name of the branch."""
     worker_task = get_run_started(summary).errand
     return worker_task is not None and worker_task.has_checkout and not isinstance(summary.last.event, RunEnded)
 
 
 def _list_other_tasks(store: Path, worker_index: WorkerIndex, branch: str) -> list[WorkerTask]:
-    """The errands of all that have a checkout on another branch, or will have one."""
+    """Return the tasks of all workers that have or will have a checkout on another branch."""
     found: list[WorkerTask] = []
     with StoreReader(store) as reader:
         for row in worker_index.list_open():
-            # What cannot be read keeps nobody else from working.
+            # A run that cannot be read must not keep others from working.
             with suppress(StoreCorrupt):
                 summary = reader.read_summary(row.run)
                 worker_task = get_run_started(summary).errand
@@ -209,15 +209,15 @@ def _list_other_tasks(store: Path, worker_index: WorkerIndex, branch: str) -> li
 
 
 def _find_preceding_runs(worker_index: WorkerIndex, root: str, branches: Iterable[str], branch: str) -> list[str]:
-    """The runs of the newest workers of these branches. Raises Mistake where one has none, or would follow itself."""
+    """Return the runs of the newest workers of these branches. Raises Mistake for an unknown branch or a cycle."""
     found: list[str] = []
     for name in branches:
         if name == branch:
-            raise Mistake(f"{branch!r} cannot wait for itself; name the branches that have to be done before")
+            raise Mistake(f"{branch!r} cannot wait for itself; name the branches to wait for")
         known = worker_index.find_by_name(root, name)
         if not known:
             there = ", ".join(dict.fromkeys(one.name for one in worker_index.list_all(root) if one.name)) or "none"
-            raise Mistake(f"no worker was ever on {name!r}, so nothing can come after it; there are {there}")
+            raise Mistake(f"branch {name!r} to wait for has never had a worker; available: {there}")
         found.append(known[-1].run)
     return found
 
@@ -225,19 +225,20 @@ def _find_preceding_runs(worker_index: WorkerIndex, root: str, branches: Iterabl
 def start_commander(
     settings: Settings, environ: Mapping[str, str] = os.environ, *, delivery: KeyDelivery | None = None
 ) -> None:
-    """See that the store of these settings has a commander; one that finds another at work ends at once.
+    """Start a commander for the store of these settings; it exits at once if another one is running.
 
-    What was promised is left to it: it uses the keys of this environment for that run, or brings them to the other.
+    It inherits an announced key delivery: it uses the keys of this environment for that run, or sends them to
+    the other commander.
     """
     logs = settings.home / "logs"
     try:
         logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise Mistake(f"no commander can be started: {logs} cannot be made ({error.strerror}); mend that") from error
+        raise Mistake(f"cannot start a commander: cannot create {logs} ({error.strerror})") from error
     appending = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         sys.executable,
-        # Without -P a module of the folder that it is started in would be taken for one of ours.
+        # Without -P, a module in the current folder could shadow one of ours.
         [sys.executable, "-P", "-m", "podium.processes.commander_main", *([delivery.run] if delivery else [])],
         {**environ, "PODIUM_HOME": str(settings.home), "PODIUM_STORE": str(settings.store)},
         file_actions=[
@@ -249,5 +250,5 @@ def start_commander(
         ],
         setsid=True,
     )
-    # It outlives this process, or ends while this one goes on: then somebody has to take note of it.
+    # It may exit before this process does; then it has to be reaped.
     threading.Thread(target=os.waitpid, args=(pid, 0), name="podium-commander", daemon=True).start()

@@ -1,7 +1,7 @@
-"""The fork server: a process that has loaded everything a worker needs, so that a fork of it is a worker at once.
+"""The fork server: a process that has loaded everything a worker needs, so that workers can be forked at once.
 
-It runs a single thread, holds no key, and only waits, forks and reaps. Requests come over its standard input, a
-socket, as one line of JSON each, and its answers go back the same way. It needs Linux.
+It runs a single thread, holds no keys, and only waits, forks and reaps. Requests arrive over its standard
+input, a socket, as one line of JSON each, and its replies go back the same way. It requires Linux.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .worker_process import EXIT_FAILED
 
 
 class SpawnRequest(Struct, frozen=True, kw_only=True, tag="spawn"):
-    """What a worker is born with: the line that its standard input has, its log, and its folder."""
+    """A request to fork a worker: the line on its standard input, its log, and its folder."""
 
     number: int
     line: str
@@ -32,14 +32,14 @@ class SpawnRequest(Struct, frozen=True, kw_only=True, tag="spawn"):
 
 
 class KillRequest(Struct, frozen=True, kw_only=True, tag="kill"):
-    """A signal for a worker and all that it started."""
+    """A request to send a signal to a worker's process group."""
 
     pid: int
     sign: int
 
 
 class Spawned(Struct, frozen=True, kw_only=True, tag="spawned"):
-    """A worker has a process now; or has none, and why."""
+    """The reply to a SpawnRequest: the worker's process, or why there is none."""
 
     number: int
     pid: int = 0
@@ -47,14 +47,14 @@ class Spawned(Struct, frozen=True, kw_only=True, tag="spawned"):
 
 
 class Exited(Struct, frozen=True, kw_only=True, tag="exited"):
-    """A worker's process is over, and so is what was left of its group."""
+    """The notice that a worker's process has exited, and that the rest of its process group was killed."""
 
     pid: int
     code: int
 
 
 class ForkServer:
-    """The children of this process, and who is told of them."""
+    """Forks workers on request and reports when they exit."""
 
     def __init__(self, connection: socket.socket, worker_main: Callable[[], int]) -> None:
         self._connection = connection
@@ -64,7 +64,7 @@ class ForkServer:
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def serve(self) -> None:
-        """Do what is asked, and tell who has ended, until nobody asks any more."""
+        """Handle requests and report exited workers until the connection closes."""
         import select
 
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -93,7 +93,7 @@ class ForkServer:
                     os.killpg(pid, sign)
 
     def _fork_worker(self, request: SpawnRequest) -> int:
-        """The id of a new process, which has all that is its own already."""
+        """Fork a worker and return its pid once it has set itself up."""
         waiting, ready_fd = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
@@ -106,7 +106,7 @@ class ForkServer:
         return pid
 
     def _reap_children(self) -> None:
-        """Tell of those that have ended. Before its number can be given to others, a whole group is ended by it."""
+        """Report workers that have exited. Each process group is killed before the system can reuse its id."""
         while self._alive:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is None:
@@ -124,7 +124,7 @@ class ForkServer:
 def _run_forked_worker(
     request: SpawnRequest, worker_main: Callable[[], int], *, close_fds: Iterable[int], ready_fd: int
 ) -> NoReturn:
-    """Be a worker, in a process that was just forked, and end with it."""
+    """Run a worker in the forked process and exit with its code."""
     code = EXIT_FAILED
     try:
         os.setsid()
@@ -142,14 +142,14 @@ def _run_forked_worker(
 
         traceback.print_exc()
     finally:
-        # Past everything that was to happen at the end of the process that this is a copy of.
+        # Skip the exit handlers of the fork server, of which this process is a copy.
         with suppress(OSError):
             sys.stderr.flush()
         os._exit(code)
 
 
 def _set_up_streams(request: SpawnRequest) -> None:
-    """Be in the worker's folder, write to its log, and have its line to read."""
+    """Change to the worker's folder, redirect output to its log, and put its line on standard input."""
     log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     told, tell = os.pipe()
     os.write(tell, request.line.encode() + b"\n")

@@ -1,4 +1,4 @@
-"""The way to workers for a run of this process: what it sends is delegated like anything else."""
+"""The placement of workers for a run in this process: they are delegated like any other worker."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ from .unfinished_workers import get_run_started, has_work
 from .worker_options import WorkerOptions, apply_worker_options
 
 DEFAULT_AGENT = "worker"
-"""Who is sent where nobody is named."""
+"""The agent of workers for which none is named."""
 
 POLL_SECONDS = 5.0
-"""How often to look whether there is a commander; its death does not ring."""
+"""How often to check whether a commander is running; its death does not wake us."""
 
 MAX_DEPTH = 3
-"""How many workers may stand above one another."""
+"""How deep workers may be nested."""
 
 
 class LocalPlacement:
-    """Workers of one run, in the repository that it works in and with the settings that it has.
+    """The workers of one run, in its repository and with its settings.
 
-    Where nobody is asked what its own agents want, nobody is asked what they want.
+    If nobody answers the requests of the run's own agents, nobody answers those of its workers.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class LocalPlacement:
         )
         settings = structs.replace(self._settings, budget=sent.budget)
         if options.is_reader:
-            settings = structs.replace(settings, permission_mode="plan")  # for all of its team
+            settings = structs.replace(settings, permission_mode="plan")  # for its whole team
         with announce_keys(self._store, sent.run) as delivery:
             await delegate_to_worker(
                 self._launcher,
@@ -124,12 +124,12 @@ class LocalPlacement:
                 settings=settings,
                 agents=rest,
             )
-            # A worker has its keys from its commander, and not in its environment.
+            # A worker gets its keys from its commander, not from its environment.
             environ = {**os.environ, **self._launcher.provider_variables}
             await to_thread.run_sync(partial(start_commander, self._launcher.settings, environ, delivery=delivery))
 
     def _must_not_be_too_deep(self) -> None:
-        """Workers may send workers, but not without end. Raises Mistake."""
+        """Raise Mistake if another worker would be nested too deep."""
         depth, worker_task = 0, self._worker_task
         with StoreReader(self._store) as reader:
             while worker_task is not None and worker_task.parent:
@@ -145,7 +145,7 @@ class LocalPlacement:
         after, waiting = 0, IdleTracker(idle)
         try:
             while True:
-                # A follower ends where the run is paused; whoever resumes that is waited for.
+                # A follower ends when the run is paused; keep waiting until it is resumed.
                 with Follower(self._store, run, after) as entries:
                     while (entry := await self._next_entry(entries)) is not None:
                         after = entry.seq
@@ -156,7 +156,7 @@ class LocalPlacement:
             waiting.close()
 
     async def _next_entry(self, entries: Follower) -> Entry | None:
-        """The next entry, None after the last; where their commander is gone meanwhile, there will be another."""
+        """Return the next entry, or None after the last one. If the commander has exited, start another."""
         while True:
             with move_on_after(POLL_SECONDS):
                 return await anext(entries, None)
@@ -205,7 +205,7 @@ class LocalPlacement:
 
 
 class IdleTracker:
-    """Keeps a block open while a worker waits: for its turn, for who resumes it, or for answers."""
+    """Keeps a block open while a worker waits: to be started, to be resumed, or for answers."""
 
     def __init__(self, idle: Idle) -> None:
         self._idle = idle
@@ -216,7 +216,7 @@ class IdleTracker:
         self._is_waiting = True
 
     def apply_event(self, event: Event) -> None:
-        """Take in an entry of the worker's."""
+        """Handle an event of the worker."""
         match event:
             case RunResumed():
                 self._is_begun = True
@@ -234,11 +234,11 @@ class IdleTracker:
         self._is_waiting = is_waiting
 
     def close(self) -> None:
-        """Wait no more."""
+        """Close the block."""
         self._open.close()
 
 
 def _add_restrictions(own: Permissions | None, restrictions: Permissions) -> Permissions:
-    """What an agent is held to, and what whoever sends it is."""
+    """Return an agent's own restrictions together with those of the agent that sends it."""
     own = own or Permissions()
     return Permissions(allow=own.allow, ask=(*own.ask, *restrictions.ask), deny=(*own.deny, *restrictions.deny))

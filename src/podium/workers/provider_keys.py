@@ -1,9 +1,10 @@
-"""The keyring: keys of model providers that come with an errand, in the memory of the commander and nowhere else.
+"""Provider keys for workers' tasks, held only in the commander's memory.
 
-A commander has the keys of the shell that started it. Whoever hands it an errand later may have others, or none, and
-other addresses that they are for: those are said to it over a socket that only its user can reach, before the errand
-is written down. Where no commander is there, the one that is started then has them from its own environment; where
-another's was just starting or ending, they are brought to it, and it waits for as long as they are promised.
+A commander has the keys of the shell that started it. A later caller may delegate a task with other keys and
+addresses, or with none. It sends them over a socket that only its user can reach, before the task is written
+to the store. If no commander is running, the one that is started gets them from its environment. If another
+commander was just starting or exiting, the keys are sent to that one, which waits for them as long as they
+are announced.
 """
 
 from __future__ import annotations
@@ -27,34 +28,34 @@ from .commander_socket import commander_socket_path
 
 MAX_KEYS_BYTES = 65536
 SEND_TIMEOUT_SECONDS = 1.0
-"""How long a commander that is busy is waited for."""
+"""How long to wait for a busy commander."""
 KEYS_TIMEOUT_SECONDS = 30.0
-"""How long keys may take that are promised."""
+"""How long to wait for announced keys."""
 POLL_SECONDS = 0.02
-"""How often to look whether they still are."""
+"""How often to check whether keys are still announced."""
 
 
 class ProviderKeys(Struct, frozen=True):
-    """What one run's worker calls its models with: variables with keys and addresses, empty where there is none."""
+    """The variables with keys and addresses for the models of one run's worker; empty if there are none."""
 
     run: str
     environ: dict[str, str]
 
 
 def send_keys(store: Path, run: str, environ: Mapping[str, str]) -> bool:
-    """Give the commander of a store the keys for a run; whether there is one that has them now."""
+    """Send the keys for a run to the commander of a store. Return whether a running commander has received them."""
     path = _keys_socket_path(store)
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
         before = path.lstat()
         ours.settimeout(SEND_TIMEOUT_SECONDS)
         ours.sendto(msgspec.json.encode(ProviderKeys(run, dict(environ))), str(path))
-        # One that closes its keyring takes that away first, and then what has come.
+        # A commander that closes removes the socket first and then reads what is left in it.
         return os.path.samestat(before, path.lstat())
     return False
 
 
 class KeyReceiver:
-    """The keys that a commander was given. Only who holds the commander's own socket may open it."""
+    """Receives keys for a commander. Only the process that holds the commander's socket may open it."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -62,7 +63,7 @@ class KeyReceiver:
         self._keys: dict[str, dict[str, str]] = {}
 
     def open(self) -> None:
-        """Have a place to which keys can come."""
+        """Open the socket on which keys arrive."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
         self._path.unlink(missing_ok=True)
@@ -70,32 +71,32 @@ class KeyReceiver:
         os.chmod(self._path, 0o600)  # noqa: PTH101 - as it is bound
 
     async def receive_forever(self) -> None:
-        """Take what comes, for ever."""
+        """Receive keys until cancelled."""
         while True:
             await wait_readable(self._socket)
             self._receive_pending()
 
     async def wait_for_keys(self, run: str, *, within: float = KEYS_TIMEOUT_SECONDS) -> None:
-        """Wait for the keys of a run while somebody promises them. Raises OutsideFailed where that takes too long."""
+        """Wait for the keys of a run while they are announced. Raises OutsideFailed if that takes too long."""
         with move_on_after(within):
-            # In this order: whoever promises them brings them before it stops promising.
-            while is_delivery_pending(self._store, run) and not self.get_keys(run):  # noqa: ASYNC110 - a lock does not ring
+            # In this order: the sender delivers the keys before it ends the announcement.
+            while is_delivery_pending(self._store, run) and not self.get_keys(run):  # noqa: ASYNC110 - a lock cannot be awaited
                 await sleep(POLL_SECONDS)
             return
-        what = "the keys of the shell that it was delegated from"
-        raise OutsideFailed(f"{what} have not come within {within:g} s; delegate it again")
+        what = "the keys of the shell that delegated the task"
+        raise OutsideFailed(f"{what} did not arrive within {within:g} s; delegate it again")
 
     def get_keys(self, run: str) -> dict[str, str]:
-        """The keys that came with a run; none where its commander's own will do."""
+        """Return the keys received for a run; empty if the commander's own keys apply."""
         self._receive_pending()
         return self._keys.get(run, {})
 
     def discard_keys(self, run: str) -> None:
-        """Let go of a run's keys."""
+        """Discard the keys of a run."""
         self._keys.pop(run, None)
 
     def close(self) -> None:
-        """Take nothing more than has come: what it is for may be found only after this."""
+        """Stop receiving, but keep the keys received so far: their runs may be found only afterwards."""
         self._path.unlink(missing_ok=True)
         self._receive_pending()
         self._socket.close()
@@ -113,7 +114,7 @@ def _keys_socket_path(store: Path) -> Path:
 
 
 class KeyDelivery(NamedTuple):
-    """A run whose keys are promised, and the open lock, which can be left to another process as its standard input."""
+    """A run whose keys are announced, and the descriptor of its lock, which a child can inherit as its stdin."""
 
     run: str
     descriptor: int
@@ -121,7 +122,7 @@ class KeyDelivery(NamedTuple):
 
 @contextmanager
 def announce_keys(store: Path, run: str = "") -> Iterator[KeyDelivery]:
-    """Promise the keys for a run, which may be one that is still to begin, for as long as the block lasts."""
+    """Announce keys for a run, which need not exist yet, while the block lasts."""
     run = run or secrets.token_hex(6)
     path = _delivery_lock_path(store, run)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -136,7 +137,7 @@ def announce_keys(store: Path, run: str = "") -> Iterator[KeyDelivery]:
 
 
 def is_delivery_pending(store: Path, run: str) -> bool:
-    """Whether somebody will bring the keys for a run."""
+    """Return whether keys for a run are announced."""
     path = _delivery_lock_path(store, run)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -154,7 +155,7 @@ def is_delivery_pending(store: Path, run: str) -> bool:
 
 
 def finish_delivery(store: Path, run: str) -> None:
-    """Be done with the promise that was left to this process."""
+    """End the announcement that this process inherited."""
     with Path(os.devnull).open() as nothing:
         os.dup2(nothing.fileno(), 0)
     _delivery_lock_path(store, run).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""The latest settings: as the files say them now, read again only where one of the files has changed.
+"""The current settings, read again only if one of their files has changed.
 
-A rule that a person adds counts from the next request on. Reading everything for each would take longer than all
-the rest of the answer.
+A rule that a person adds applies from the next request on. Reading all files for each request would take
+longer than the rest of the answer.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..config.trust import FILE as TRUST
 from ..setup.settings import Settings, find_home_folder
 
 STABLE_AFTER_NS = 1_000_000_000
-"""A file that was changed so recently may be changed again without its time saying so: it is read each time."""
+"""A file changed this recently may change again within the same timestamp, so it is read each time."""
 
 
 class FileStamp(NamedTuple):
-    """What tells whether a file is as it was."""
+    """The attributes that show whether a file has changed."""
 
     changed_ns: int
     size: int
@@ -32,14 +32,14 @@ class FileStamp(NamedTuple):
 
 
 class CachedSettings(NamedTuple):
-    """Settings, and how the files were that they were read from; None stands for one that there is not."""
+    """Settings and the stamps of the files that they were read from; None stands for a missing file."""
 
     stamps: list[FileStamp | None]
     settings: Settings
 
 
 class SettingsCache:
-    """The settings that hold in an environment, for whatever repository."""
+    """The current settings in an environment, for any repository."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -48,8 +48,8 @@ class SettingsCache:
         self._cached: dict[str, CachedSettings] = {}
 
     def get_settings(self, repo: str = "") -> Settings:
-        """Those that hold there now, or without a repository. Raises Mistake."""
-        # Looked at before it is read: what changes in between is seen at the next question.
+        """Return the current settings of a repository, or those without one. Raises Mistake."""
+        # Stat before reading: a change in between is then seen by the next call.
         repo_files = (f"{repo}/{REPO_FILE}", f"{repo}/{MCP_FILE}") if repo else ()
         stamps = [_stat_file(path) for path in (*self._user_files, *repo_files)]
         cached = self._cached.get(repo)
@@ -64,7 +64,7 @@ class SettingsCache:
 
 def _stat_file(path: str) -> FileStamp | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - for each request six times, and pathlib takes longer than the system
+        found = os.stat(path)  # noqa: PTH116 - called six times per request, and pathlib is slower than the system call
     except OSError:
         return None
     return FileStamp(max(found.st_mtime_ns, found.st_ctime_ns), found.st_size, found.st_ino, found.st_dev)

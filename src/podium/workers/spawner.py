@@ -1,8 +1,8 @@
-"""The nursery: where a commander has its workers born.
+"""The spawner: starts the worker processes of a commander.
 
-They are copies of one small process, the cradle, which has loaded all that a worker needs. It is there when it is
-needed, is started again where it is gone, and ends with its commander; its workers end with it. Only Linux has all
-that this takes: elsewhere each worker is a new process that loads everything itself.
+Workers are forked from a fork server, a small process that has loaded everything a worker needs. It is
+started on demand, restarted if it has exited, and ends with its commander; its workers end with it. This
+requires Linux: elsewhere each worker is a new process that loads everything itself.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ CAN_FORK = sys.platform == "linux"
 GRACE_SECONDS = 2.0
 UNREAD_SECONDS = 60.0
 LOST_EXIT_CODE = -int(signal.SIGKILL)
-"""How a worker ended whose nursery is gone: the system has killed it."""
+"""The exit code of workers whose fork server has exited: the system has killed them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ForkedProcess:
-    """A copy of the cradle."""
+    """A worker process forked by the fork server."""
 
     pid: int = 0
     returncode: int | None = None
-    trouble: str = "it is gone, and another takes its place when it is asked again"
+    trouble: str = "it has exited; the next request starts another"
     _fork_server: ForkServerClient
     _is_started: Event = field(default_factory=Event)
     _is_over: Event = field(default_factory=Event)
 
     async def wait(self) -> int:
-        """How it ended, as soon as it has."""
+        """Wait for the process to exit and return its exit code."""
         await self._is_over.wait()
         return LOST_EXIT_CODE if self.returncode is None else self.returncode
 
     async def kill(self, sign: signal.Signals) -> None:
-        """Send a signal to it and all of its group; nothing where it is over."""
+        """Send a signal to the process group; do nothing if it has exited."""
         if not self._is_over.is_set():
             with suppress(ConnectionClosed):
                 await self._fork_server.send_request(KillRequest(pid=self.pid, sign=sign))
@@ -70,7 +70,7 @@ class ForkedProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshProcess:
-    """A process that began from nothing."""
+    """A worker process that was started without a fork server."""
 
     process: Process
 
@@ -83,17 +83,17 @@ class FreshProcess:
         return self.process.returncode
 
     async def wait(self) -> int:
-        """How it ended, as soon as it has."""
+        """Wait for the process to exit and return its exit code."""
         return await self.process.wait()
 
     async def kill(self, sign: signal.Signals) -> None:
-        """Send a signal to it and all of its group."""
+        """Send a signal to the process group."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, sign)
 
 
 class Spawner:
-    """Where workers are born that have one environment. `is_forking` where they are copies of a cradle."""
+    """Starts workers with one environment, by forking a fork server if `is_forking`."""
 
     def __init__(self, group: TaskGroup, environ: Mapping[str, str], *, is_forking: bool) -> None:
         self._group = group
@@ -103,11 +103,11 @@ class Spawner:
         self._opening = Lock()
 
     async def warm_up(self) -> int:
-        """Have everything ready; the process whose children the next workers are. Raises OutsideFailed."""
+        """Start the fork server, if any, and return the parent pid of the next workers. Raises OutsideFailed."""
         return (await self._ensure_fork_server()).pid if self._is_forking else os.getpid()
 
     async def spawn(self, line_for: Callable[[int], str], *, log: Path, folder: Path) -> ForkedProcess | FreshProcess:
-        """A worker whose standard input has the line for the child of a process. Raises OutsideFailed."""
+        """Start a worker with a line on its standard input, made for its parent's pid. Raises OutsideFailed."""
         if self._is_forking:
             fork_server = await self._ensure_fork_server()
             return await fork_server.spawn(line_for(fork_server.pid), log=log, folder=folder)
@@ -123,14 +123,14 @@ class Spawner:
 
 @asynccontextmanager
 async def open_spawner(environ: Mapping[str, str], *, is_forking: bool = CAN_FORK) -> AsyncIterator[Spawner]:
-    """A nursery until the block ends. Copies of its cradle end with it; others are for who had them born to end."""
+    """Open a spawner until the block ends. Forked workers end with it; the caller ends other processes."""
     async with create_task_group() as group:
         yield Spawner(group, environ, is_forking=is_forking)
         group.cancel_scope.cancel()
 
 
 class ForkServerClient:
-    """One cradle, and who was born in it."""
+    """A connection to a fork server, and the workers forked by it."""
 
     def __init__(self, pid: int, stream: LineStream) -> None:
         self.pid = pid
@@ -150,22 +150,22 @@ class ForkServerClient:
         except ConnectionClosed:
             pass
         except BaseException:
-            # Nobody will ask for it any more, and it may be there in a moment.
+            # The caller has given up, but the process may appear in a moment.
             with CancelScope(shield=True), move_on_after(GRACE_SECONDS, shield=True):
                 await child._is_started.wait()
                 await child.kill(signal.SIGKILL)
             raise
         if not child.pid:
-            raise OutsideFailed(f"the nursery has made no process for a worker: {child.trouble}", retryable=True)
+            raise OutsideFailed(f"the fork server started no worker process: {child.trouble}", retryable=True)
         return child
 
     async def send_request(self, request: SpawnRequest | KillRequest) -> None:
-        """Ask for something. Raises Gone."""
+        """Send a request to the fork server. Raises ConnectionClosed."""
         async with self._sending:
             await self._stream.write_line(msgspec.json.encode(request) + b"\n", within=UNREAD_SECONDS)
 
     async def receive_messages(self) -> None:
-        """Hear what becomes of the children, until there is nobody to tell."""
+        """Handle the fork server's messages until the connection closes."""
         try:
             while True:
                 self._handle_message(
@@ -200,7 +200,7 @@ class ForkServerClient:
 async def _run_fork_server(
     environ: Mapping[str, str], *, task_status: TaskStatus[ForkServerClient] = TASK_STATUS_IGNORED
 ) -> None:
-    """Have a cradle for as long as it lasts or is wanted. Raises OutsideFailed."""
+    """Run a fork server until it exits or is cancelled. Raises OutsideFailed."""
     ours, theirs = socket.socketpair()
     stream = LineStream(ours, longest=MAX_FRAME_BYTES)
     try:
@@ -215,7 +215,7 @@ async def _run_fork_server(
         )
     except OSError as error:
         stream.close()
-        raise OutsideFailed(f"no process could be started for workers to be born from: {error}") from error
+        raise OutsideFailed(f"the fork server could not be started: {error}") from error
     finally:
         theirs.close()
     fork_server = ForkServerClient(process.pid, stream)
@@ -242,14 +242,14 @@ async def _start_fresh_process(line: str, *, log: Path, folder: Path, environ: M
                 start_new_session=True,
             )
     except OSError as error:
-        raise OutsideFailed(f"no process could be started for a worker: {error}") from error
+        raise OutsideFailed(f"no worker process could be started: {error}") from error
     assert process.stdin is not None
-    with suppress(BrokenResourceError):  # it has ended already, and how is told by its code
+    with suppress(BrokenResourceError):  # it has already exited; its exit code shows how
         await process.stdin.send(line.encode() + b"\n")
     await process.stdin.aclose()
     return FreshProcess(process=process)
 
 
 def _python_command(module: str) -> list[str]:
-    """How a module of ours is started: modules in the folder that it is started in are not ours, and not loaded."""
+    """Return the command that runs one of our modules, without importing modules of the current folder."""
     return [sys.executable, "-P", "-m", f"podium.processes.{module}"]

@@ -1,6 +1,6 @@
-"""The outlook: the workers of a store that are not over, and how they and those that they follow stand.
+"""The workers of a store that have not ended, their states, and those of the workers that they wait for.
 
-It is read off the timelines each time anew. What to do about it is for the schedule and the commander.
+It is read from the timelines each time. The worker queue and the commander decide what to do about it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .worker_queue import Job, RunStatus, StartPlan, plan_worker_starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedWorkers:
-    """What there is to do. `told` has of those that are followed who they were and how they ended."""
+    """The workers that have not ended. `end_texts` describes how the workers that they wait for ended."""
 
     started: Mapping[str, RunStarted]
     statuses: Mapping[str, RunStatus]
     end_texts: Mapping[str, str]
     stop_requested: frozenset[str]
-    """Those that somebody wants to end, and that nobody else works on."""
+    """Runs that somebody wants to stop and that no other process works on."""
 
     @property
     def roots(self) -> frozenset[str]:
@@ -35,7 +35,7 @@ class UnfinishedWorkers:
     def plan_starts(
         self, *, running: Collection[str] = (), most: int, within: Mapping[str, int] | None = None
     ) -> StartPlan:
-        """Whom to start, and who cannot be started any more; `within` is the most in each repository."""
+        """Return which workers to start and which can never be started; `within` is the limit for each repository."""
         jobs = [make_job(run, started) for run, started in self.started.items()]
         return plan_worker_starts(
             jobs, statuses=self.statuses, running=running, most=most, within=within, end_texts=self.end_texts
@@ -43,14 +43,14 @@ class UnfinishedWorkers:
 
     @property
     def has_taken_runs(self) -> bool:
-        """Whether somebody else works on one of the runs."""
+        """Whether another process works on one of the runs."""
         return any(self.statuses[run] == "taken" for run in self.started)
 
 
 def load_unfinished_workers(store: Path, *, ours: Collection[str], excluded: Collection[str] = ()) -> UnfinishedWorkers:
-    """How it stands; `ours` are the runs that our own workers are on, `but` those that nothing can be done about.
+    """Load the unfinished workers. `ours` are the runs of our own workers, `excluded` are ignored.
 
-    Those that are over are noted as such.
+    Workers that have ended are marked as closed.
     """
     worker_index = WorkerIndex(store)
     statuses: dict[str, RunStatus] = {}
@@ -60,7 +60,7 @@ def load_unfinished_workers(store: Path, *, ours: Collection[str], excluded: Col
         for row in worker_index.list_open():
             if row.run in excluded:
                 continue
-            # What cannot be read, because a newer Podium wrote it or it is damaged, keeps nobody else from working.
+            # A run that cannot be read, because it is damaged or of a newer Podium, must not keep others from working.
             with suppress(StoreCorrupt):
                 summary = reader.read_summary(row.run)
                 before = [reader.read_summary(run) for run in get_preceding_runs(get_run_started(summary))]
@@ -79,26 +79,26 @@ def load_unfinished_workers(store: Path, *, ours: Collection[str], excluded: Col
 
 
 def has_work(store: Path, excluded: Collection[str] = ()) -> bool:
-    """Whether a commander could start anybody now, has to end somebody, or to tell that it never will be started."""
+    """Return whether a commander has something to do: workers to start, to stop, to fail, or to watch."""
     unfinished = load_unfinished_workers(store, ours=(), excluded=excluded)
     return any(unfinished.plan_starts(most=1)) or unfinished.has_taken_runs or bool(unfinished.stop_requested)
 
 
 def derive_worker_status(summary: RunSummary, *, is_ours: bool) -> RunStatus:
-    """How a worker's run stands; one that a live process has that is none of our workers is taken."""
+    """Return the status of a worker's run; `taken` if a live process holds it that is not one of our workers."""
     status = derive_run_status(summary.last)
     is_held = summary.owner is not None and summary.owner.is_alive and not is_ours
     return "taken" if status in ("open", "paused") and is_held else status
 
 
 def get_run_started(summary: RunSummary) -> RunStarted:
-    """How a run began."""
+    """Return the first event of a run."""
     assert isinstance(summary.first.event, RunStarted)
     return summary.first.event
 
 
 def derive_run_status(last: Entry) -> RunStatus:
-    """How a run stands, by the last thing on its timeline."""
+    """Return the status of a run from the last entry of its timeline."""
     match last.event:
         case RunEnded(outcome="succeeded" | "failed" | "timed_out" | "cancelled" as outcome):
             return outcome
@@ -111,7 +111,7 @@ def derive_run_status(last: Entry) -> RunStatus:
 
 
 def was_paused_by(store: Path, run: str, pid: int) -> bool:
-    """Whether a process has paused a run that it worked on, whatever became of that since."""
+    """Return whether a process paused a run that it worked on, whatever happened since."""
     is_paused = False
     with StoreReader(store) as reader:
         for row in reversed(reader.read_rows_of_kinds(run, (KINDS[RunPaused], KINDS[RunResumed]))):
@@ -123,17 +123,17 @@ def was_paused_by(store: Path, run: str, pid: int) -> bool:
 
 
 def describe_ending(summary: RunSummary) -> str:
-    """Who a worker was and how it ended, for those that were to follow it."""
-    how, why = "has not succeeded", ""
+    """Describe which worker it was and how it ended, for workers that wait for it."""
+    how, why = "did not succeed", ""
     if isinstance(summary.last.event, RunEnded):
         outcome, failure = summary.last.event.outcome, summary.last.event.failure
         how = {"cancelled": "was cancelled", "timed_out": "timed out"}.get(outcome, str(outcome))
         why = "" if failure is None else f": {failure}"
-    return f"{get_worker_name(summary.id, get_run_started(summary))}, which it was to follow, {how}{why}"
+    return f"{get_worker_name(summary.id, get_run_started(summary))}, which it waits for, {how}{why}"
 
 
 def make_job(run: str, started: RunStarted) -> Job:
-    """A worker as the schedule sees it."""
+    """Return a worker as the queue sees it."""
     name, worker_task = get_worker_name(run, started), started.errand
     if worker_task is None:
         return Job(run, name)
@@ -141,10 +141,10 @@ def make_job(run: str, started: RunStarted) -> Job:
 
 
 def get_worker_name(run: str, started: RunStarted) -> str:
-    """What people call a worker."""
+    """Return the name of a worker for people."""
     return (started.errand.worker_name if started.errand is not None else "") or run
 
 
 def get_preceding_runs(started: RunStarted) -> tuple[str, ...]:
-    """The runs of the workers that have to succeed before this one."""
+    """Return the runs that have to succeed before this one starts."""
     return () if started.errand is None else started.errand.after

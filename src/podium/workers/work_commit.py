@@ -1,4 +1,4 @@
-"""A worker's return: what it changed is on its branch, and its timeline says so, before its run ends."""
+"""Commit a worker's changes on its branch, and record that on its timeline, before its run ends."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_status import read_worktree_status
 
 TRIES = 10
-"""How often work is brought home from a checkout in which others go on working, before that has failed."""
+"""How often to try to commit from a checkout in which others are still working."""
 
 
 async def commit_worker_changes(timeline: Timeline, started: RunStarted, settings: Settings, *, succeeded: bool) -> str:
-    """Bring a worker's changes home; why that could not be done, and nothing where it was, or there are none."""
+    """Commit a worker's changes. Return why that failed, or an empty string if it succeeded or there are none."""
     worker_task = started.errand
     assert worker_task is not None
     if not worker_task.has_checkout or not timeline.has_outcome(f"/{KINDS[WorkerPlaced]}#1"):
         return ""
     try:
         of = Worktrees(repository=Repository.at(Path(worker_task.root)), ledger=Ledger(settings.store))
-        # Those that share a checkout may come home at the same moment.
+        # Workers that share a checkout may finish at the same moment.
         async with of.ledger.hold_worktree_lock() if worker_task.is_shared else nullcontext():
             checkout = await of.find_checkout(worker_task.branch)
             task = make_commit_subject(started.request.text, is_sent=bool(worker_task.parent))
             subject = task if succeeded else f"Unfinished: {task}"
             brought = await _commit_with_retries(checkout, subject, tries=TRIES if worker_task.is_shared else 1)
     except PodiumError as error:
-        return f"its work stays uncommitted in {worker_task.path}: {error}"
+        return f"its work is not committed and stays in {worker_task.path}: {error}"
     committed = WorkCommitted(
         branch=worker_task.branch,
         commit=brought.commit,
@@ -54,17 +54,19 @@ async def commit_worker_changes(timeline: Timeline, started: RunStarted, setting
     before = timeline.find_events_below("", WorkCommitted)
     if committed not in before:
         timeline.append(committed, scope="", key=f"/{KINDS[WorkCommitted]}#{len(before) + 1}")
-    with suppress(PodiumError, OSError):  # the work is home, whatever becomes of the rest
-        # One that was killed in the middle of a command has left them there.
+    with suppress(PodiumError, OSError):  # the work is committed, whatever happens here
+        # A worker that was killed during a command has left them behind.
         await to_thread.run_sync(Placeholders(checkout.path, PROTECTED_NAMES, home=settings.home).remove_stale)
         if nested := await find_nested_repositories(checkout):
             inside = ", ".join(nested)
-            timeline.append(Noticed(text=f"{inside}: a repository of its own, whose work is on no branch"), scope="")
+            timeline.append(
+                Noticed(text=f"{inside}: a nested repository, whose changes are not on the branch"), scope=""
+            )
     return ""
 
 
 async def _commit_with_retries(checkout: Checkout, subject: str, *, tries: int) -> WorkCommit:
-    """Bring home what a checkout holds. At a file that another writes to just then git fails, and not the next time."""
+    """Commit the changes of a checkout, with retries: git fails if another worker writes a file at that moment."""
     for _ in range(tries - 1):
         with suppress(OutsideFailed):
             return await commit_work(checkout, subject=subject)
@@ -72,7 +74,7 @@ async def _commit_with_retries(checkout: Checkout, subject: str, *, tries: int) 
 
 
 def make_commit_subject(request: str, *, is_sent: bool) -> str:
-    """What a request is about, in a line. One that a team sent has its own task last, under a heading."""
+    """Return what a request is about in one line. A team's request has the worker's own task last, under a heading."""
     lines = [line for line in request.splitlines() if line.strip()]
     headings = [place for place, line in enumerate(lines) if line.startswith("#")]
     begin = headings[-1] + 1 if is_sent and headings else 0
@@ -84,7 +86,7 @@ LONGEST_SUBJECT = 72
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkCommit:
-    """What a worker's branch holds since its base; `commit` is its newest."""
+    """What a worker's branch contains since its base; `commit` is the newest commit."""
 
     commit: str
     commits: tuple[str, ...]
@@ -94,16 +96,16 @@ class WorkCommit:
 
 
 async def commit_work(checkout: Checkout, *, subject: str, body: str = "") -> WorkCommit:
-    """Commit what the checkout holds and the branch does not. Doing it again finds nothing to do."""
+    """Commit what is in the checkout but not on the branch. Repeating it changes nothing."""
     old = await read_git_output(checkout, "rev-parse", "--verify", "HEAD^{commit}")
     tree = await resolve_tree(checkout, await take_snapshot(checkout))
     head = old
-    # Not to be cut short: git that is killed while it writes leaves a lock behind.
+    # Shielded from cancellation: git leaves a lock behind if it is killed while it writes.
     with CancelScope(shield=True):
         if tree != await resolve_tree(checkout, old):
             head = await write_commit(checkout, tree, [old], _format_message(subject, body))
             await advance_branch(checkout, checkout.branch, old=old, new=head, tree=tree)
-        # Also where a crash came between: the index may still be that of the commit before.
+        # Always, because after a crash the index may still be that of the previous commit.
         await read_git_output(checkout, "read-tree", head)
     status = await read_worktree_status(checkout, main=checkout.base)
     return WorkCommit(

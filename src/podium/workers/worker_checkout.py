@@ -1,4 +1,4 @@
-"""A worker's checkout: made from its base, or from what the workers before it brought together, and measured."""
+"""A worker's checkout: create it from its base or from the merged work of preceding workers, and measure it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..workspace.worktrees.worktree import Worktrees, checkout_from_record
 async def ensure_worker_checkout(
     launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> Checkout | None:
-    """The checkout of a worker, made where there is none yet; None for one that needs none. Raises Mistake."""
+    """Return the checkout of a worker, created if necessary, or None if it needs none. Raises Mistake."""
     if not worker_task.has_checkout:
         return None
     repository = Repository.at(Path(worker_task.root))
@@ -39,12 +39,12 @@ async def ensure_worker_checkout(
         store=launcher.settings.store,
         is_sandboxed=settings.sandbox,
     )
-    # What is shared belongs to the run of the team: it is in use for as long as that goes on.
+    # A shared checkout belongs to the team's run and is in use as long as that run is active.
     owner = worker_task.parent if worker_task.is_shared else run
     for noted in await ledger.list_worktrees(repository.common_dir):
         if noted.branch == worker_task.branch and noted.run == owner:
             checkout = checkout_from_record(noted)
-            # A commander that died may have left it half prepared; who has begun was given it whole.
+            # A commander that died may have left it half set up; a worker that has started got a complete one.
             is_whole = worker_task.is_shared or any(
                 isinstance(one.event, WorkerPlaced) for one in await launcher.read_entries(run)
             )
@@ -52,23 +52,26 @@ async def ensure_worker_checkout(
                 await setup(checkout)
             return checkout
     base = await resolve_base_commit(launcher, repository, worker_task)
-    # Where it was delegated to, whatever the settings name by now: its timeline says that it works there.
+    # At the path chosen at delegation, whatever the settings say now: the timeline names that path.
     return await of.create(worker_task.branch, base=base, at=Path(worker_task.path), run=owner, setup=setup)
 
 
 async def record_checkout_size(store: Path, checkout: Checkout | None) -> None:
-    """Remember what the checkout of a worker takes when its work is over."""
+    """Record the disk usage of a worker's checkout when its work is over."""
     if checkout is None:
         return
     ledger = Ledger(store)
-    # No worker's trouble: whoever counts by what is remembered looks again before anybody is refused.
+    # Errors do not concern the worker: the quota check measures again before it refuses anything.
     with suppress(PodiumError):
         noted = [one for one in await ledger.list_worktrees(checkout.common_dir) if one.path == checkout.path]
         await measure_worktrees(ledger, noted)
 
 
 async def resolve_base_commit(launcher: RunLauncher, repository: Repository, worker_task: WorkerTask) -> str | None:
-    """Where a branch begins: at its base, with what the workers that it follows have brought. Raises Mistake."""
+    """Return the commit that a branch starts at:
+
+    its base, merged with the work of preceding workers. Raises Mistake.
+    """
     sides = [
         side
         for side in [await _find_worker_side(launcher, repository, run) for run in worker_task.after]
@@ -92,14 +95,14 @@ async def _merge_sides(repository: Repository, whole: MergeSide, side: MergeSide
         return side.commit
     tried = await try_merge(repository, whole, side)
     if isinstance(tried, ConflictingMerge):
-        clash = f"{side.name} and {whole.name} clash in {', '.join(tried.files)}"
-        raise Mistake(f"what it follows does not go together: {clash}")
-    subject = f"Bring {side.name} together with {whole.name}"
+        clash = f"{side.name} and {whole.name} conflict in {', '.join(tried.files)}"
+        raise Mistake(f"the branches that it waits for cannot be merged: {clash}")
+    subject = f"Merge {side.name} into {whole.name}"
     return await write_commit(repository, tried.tree, [whole.commit, side.commit], subject)
 
 
 async def _find_worker_side(launcher: RunLauncher, repository: Repository, run: str) -> MergeSide | None:
-    """What a worker left, with what was added to its branch since, where that is still there; None without a branch."""
+    """Return the work of a worker with later commits on its branch, if it still exists; None without a branch."""
     entries = await launcher.read_entries(run)
     started = entries[0].event
     assert isinstance(started, RunStarted)
@@ -109,5 +112,5 @@ async def _find_worker_side(launcher: RunLauncher, repository: Repository, run: 
     now = (await tips(repository, [branch])).get(branch, "")
     left = next((one.event.commit for one in reversed(entries) if isinstance(one.event, WorkCommitted)), now)
     if not left:
-        raise Mistake(f"{branch}, which it follows, is gone, and nothing is known of what was on it")
+        raise Mistake(f"{branch}, which it waits for, is gone, and its last commit is not known")
     return MergeSide(name=branch, commit=now if now and await contains_commit(repository, now, left) else left)

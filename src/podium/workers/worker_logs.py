@@ -1,4 +1,4 @@
-"""The logs of workers: what each wrote itself, and what its commander has to say about it."""
+"""The logs of workers: their own output, and what the commander writes about them."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class WorkerLogs:
         self._folder = home / FOLDER
 
     def make_folder(self) -> None:
-        """See that they have a folder, which only its owner can enter."""
+        """Create the log folder, accessible only to its owner."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def log_path(self, run: str) -> Path:
-        """The log of a run."""
+        """Return the path of a run's log."""
         return self._folder / f"{run}.log"
 
     def write_line(self, run: str, text: str) -> None:
-        """Write a line. A log that cannot be written keeps nobody from working."""
+        """Write a line to a run's log. Errors are ignored, so that a log never stops a worker."""
         with suppress(OSError), self.log_path(run).open("a", encoding="utf-8") as log:
             log.write(f"{time.strftime('%H:%M:%S')} {escape_unprintable(text)}\n")
 
     def read_tail(self, run: str) -> str:
-        """Its last lines in one."""
+        """Return the last lines of a log as one line."""
         try:
             with self.log_path(run).open(encoding="utf-8", errors="replace") as log:
                 lines = deque(log, maxlen=TAIL_LINES)
         except OSError:
-            return "it left no log"
+            return "no log found"
         return truncate_text(" / ".join(escape_unprintable(line.strip()) for line in lines), LONGEST_TAIL)

@@ -1,4 +1,4 @@
-"""The terms that a worker is hired on: what it thinks with, what it may use, and what it may do without asking."""
+"""The options of a worker: its model, its tools and limits, and what it may do without asking."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..values.errors import Mistake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """What is agreed on before a worker begins; what is left out is as the agent's own file says."""
+    """Options chosen when a worker is delegated; the rest comes from the agent's own file."""
 
     role: str | None = None
     model: str | None = None
@@ -30,7 +30,7 @@ class WorkerOptions:
 
 
 def apply_worker_options(agent: Agent, options: WorkerOptions, settings: Settings) -> Agent:
-    """The agent as it is hired. Raises Mistake for a role that there is not."""
+    """Return the agent with the options applied. Raises Mistake for an unknown role."""
     changes: dict[str, Any] = {"isolation": "shared"}
     role = None if options.role is None else find_role(options.role, settings)
     if options.model is not None:
@@ -52,12 +52,12 @@ def apply_worker_options(agent: Agent, options: WorkerOptions, settings: Setting
 
 
 def allow_approved_rules(settings: Settings, options: WorkerOptions) -> Settings:
-    """The settings with what was agreed on beforehand allowed. Raises Mistake for what is no rule, or no role."""
+    """Return the settings with the approved rules allowed. Raises Mistake for an invalid rule or an unknown role."""
     role = None if options.role is None else find_role(options.role, settings)
     rules = (*options.approved, *(() if role is None else role.rules))
     if not rules:
         return settings
-    from ..policy.rule import parse_rule  # here, because most workers bring no rules
+    from ..policy.rule import parse_rule  # imported here for start-up time: most workers have no rules
 
     for rule in rules:
         parse_rule(rule)
@@ -66,8 +66,8 @@ def allow_approved_rules(settings: Settings, options: WorkerOptions) -> Settings
 
 
 def find_role(name: str, settings: Settings) -> Role:
-    """A role of the settings, or one that comes along. Raises Mistake where there is none of that name."""
+    """Return a role of the settings, or a built-in one. Raises Mistake if there is no such role."""
     role = settings.models.get(name) or ROLES.get(name)
     if role is None:
-        raise Mistake(f"there is no role {name!r}; there are {', '.join(dict.fromkeys((*settings.models, *ROLES)))}")
+        raise Mistake(f"role {name!r} not found; available: {', '.join(dict.fromkeys((*settings.models, *ROLES)))}")
     return role

@@ -1,6 +1,6 @@
-"""A worker process: it works on one run, in its own checkout, for as long as its commander is there.
+"""A worker process: it works on one run in its own checkout while its commander is running.
 
-What it needs to begin comes over its standard input and the wire, the keys of its models among it; its
+What it needs to start arrives over its standard input and the wire, including the keys of its models; its
 environment has none. It ends with its commander, however that ends.
 """
 
@@ -65,7 +65,7 @@ from .wire.wire_message import (
 from .wire.worker_connection import connect_to_commander
 
 EXIT_DONE, EXIT_INTERRUPTED, EXIT_FAILED = 0, 3, 1
-"""How the process ends: its run has come to rest, can be resumed, or could not be worked on."""
+"""Exit codes: the run has ended or paused, can be resumed, or could not be worked on."""
 
 PR_SET_PDEATHSIG = 1
 
@@ -85,7 +85,7 @@ class StartupMessage(Struct, frozen=True, kw_only=True):
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True):
-    """What the commander gives a worker that it let in."""
+    """The configuration that the commander sends to an accepted worker."""
 
     root: str
     base: str = ""
@@ -95,7 +95,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True):
 
 
 def exit_with_parent(parent: int) -> None:
-    """Let the system end this process when its parent is gone, whatever it is doing then."""
+    """Have the system kill this process when its parent exits."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -104,14 +104,14 @@ def exit_with_parent(parent: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumedRun:
-    """The run of a worker while its process works on it, and how its timeline is read."""
+    """The run of a worker while its process works on it, and a function that reads its timeline."""
 
     run: Run
     read_entries: Callable[[], Awaitable[list[Entry]]]
 
 
 ResumeRun = Callable[[str, WorkerConfig], AbstractAsyncContextManager[ResumedRun]]
-"""Opens the store and resumes a run in it, with what the commander has configured."""
+"""Opens the store and resumes a run in it with the commander's configuration."""
 
 
 async def run_worker(startup_message: StartupMessage, resume_run: ResumeRun) -> int:
@@ -149,7 +149,7 @@ async def _work_on_run(link: Link[Order, Report], resuming: AbstractAsyncContext
 
 
 async def _run_or_cancel(work: Callable[[], Awaitable[bool]], working: CancelScope) -> None:
-    """Do it; where the commander is gone, or that fails, the work is interrupted, and stays resumable."""
+    """Run a task. If the commander is gone or the task fails, cancel the work; the run stays resumable."""
     try:
         if await work():
             return
@@ -164,11 +164,11 @@ async def _cancel_on_signals(working: CancelScope) -> None:
             working.cancel()
 
 
-# What the commander says
+# Orders of the commander
 
 
 async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
-    """Do what the commander says, until it is gone: False, since there is nobody to work for then."""
+    """Carry out the commander's orders until the connection closes. Return False, because the work must then stop."""
     async for order in link:
         match order:
             case PermissionResponse():
@@ -176,7 +176,7 @@ async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
                 if order.request_id in run.open_requests:
                     await run.answer(order.request_id, decision, by="commander", comment=comment, rule=rule)
             case Cancel():
-                with suppress(Mistake):  # it may have ended just now
+                with suppress(Mistake):  # the run may have just ended
                     await run.stop(by=order.reason or "commander")
             case Pause():
                 with suppress(Mistake):
@@ -185,7 +185,7 @@ async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
                 files = "".join(f"\n- {name}" for name in order.files)
                 await run.send(f"{order.text}\n\nFiles to look at:{files}" if files else order.text)
             case Resume():
-                pass  # a worker that is paused has ended; another one goes on
+                pass  # the process of a paused worker has exited; another one continues
     return False
 
 
@@ -201,11 +201,11 @@ def _parse_response(response: PermissionResponse) -> tuple[Decision, str, str]:
             return "abort", "", ""
 
 
-# What the commander is told
+# Reports to the commander
 
 
 async def _send_reports(link: Link[Order, Report], run: Run) -> bool:
-    """Report what happens on the timeline, as it happens; True when all of it is told."""
+    """Report the events of the timeline as they happen. Return True when all are sent."""
     tokens = 0
     async for entry in run.entries():
         if isinstance(entry.event, ModelReplied):
@@ -213,14 +213,14 @@ async def _send_reports(link: Link[Order, Report], run: Run) -> bool:
         if (report := make_status_update(entry, tokens)) is not None:
             await link.send(report)
         if isinstance(entry.event, PermissionAsked) and entry.event.id in run.open_requests:
-            # What is too large for the wire is on the timeline, where a person decides on it.
+            # A request too large for the wire is still on the timeline, where a person decides on it.
             with suppress(FrameTooLong):
                 await link.send(make_permission_request(entry.event))
     return True
 
 
 def make_status_update(entry: Entry, tokens: int) -> StatusUpdate | None:
-    """What an entry says about a worker's state; None where that is nothing new."""
+    """Return the worker's state after an entry, or None if it does not change."""
     match entry.event:
         case RunStarted():
             return StatusUpdate(state="starting")
@@ -240,7 +240,7 @@ def make_status_update(entry: Entry, tokens: int) -> StatusUpdate | None:
 
 
 def make_permission_request(asked: PermissionAsked) -> PermissionRequest:
-    """A request for permission as it goes over the wire."""
+    """Return a permission request as a wire message."""
     return PermissionRequest(
         id=asked.id,
         action=asked.action,
@@ -252,7 +252,7 @@ def make_permission_request(asked: PermissionAsked) -> PermissionRequest:
 
 
 async def _report_result(link: Link[Order, Report], result: Result, entries: list[Entry]) -> None:
-    """Tell how it ended. Who is gone by now reads it on the timeline."""
+    """Report the result. If the commander is gone, it reads the result from the timeline."""
     if result.outcome in ("paused", "interrupted"):
         return
     committed = next((entry.event for entry in reversed(entries) if isinstance(entry.event, WorkCommitted)), None)
@@ -278,5 +278,5 @@ async def _report_result(link: Link[Order, Report], result: Result, entries: lis
 
 
 def without_secrets(environ: Mapping[str, str], secret: frozenset[str]) -> dict[str, str]:
-    """The environment of a worker process: that of its commander, without what is secret."""
+    """Return the environment of a worker process: the commander's without the secrets."""
     return {name: value for name, value in environ.items() if name not in secret}

@@ -1,4 +1,4 @@
-"""Who works next: a plain decision over the workers that there are."""
+"""Which workers to start next: a pure decision over the state of all workers."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 RunStatus = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "taken", "open"]
-"""How a worker's run has ended, that it is paused, that somebody else works on it, or none of these."""
+"""The outcome of a worker's run, `paused`, `taken` (another process works on it), or `open`."""
 
 
 class Job(NamedTuple):
-    """A worker that is not over, and whom it waits for."""
+    """A worker that has not ended, and the runs that it waits for."""
 
     run: str
     name: str
     after: tuple[str, ...] = ()
     parent: str = ""
-    """The run that sent it, and may be waiting for it."""
+    """The run that sent it and may be waiting for it."""
     root: str = ""
     """The repository that it works in."""
 
 
 class StartPlan(NamedTuple):
-    """Whom to start now, and who cannot be started any more, with the reason."""
+    """The runs to start now, and those that can no longer be started, with the reason."""
 
     start: list[str]
     unstartable: list[tuple[str, str]]
@@ -38,11 +38,12 @@ def plan_worker_starts(
     within: Mapping[str, int] | None = None,
     end_texts: Mapping[str, str] | None = None,
 ) -> StartPlan:
-    """The next steps. `rest` tells how runs stand, also of workers that are over; only who runs takes a place.
+    """Return which workers to start now and which can never be started.
 
-    Those that wait are started in the order in which they were hired, each when all it waits for succeeded.
-    `most` may be at work, and in a repository no more than `within` says of it. Past these limits each parent that
-    runs has one worker at work. `told` has, of workers that are over, who they were and how they ended.
+    `statuses` also covers workers that have ended. Waiting workers are started in the order in which they
+    were delegated, each after all runs in its `after` have succeeded. At most `most` workers run at once, and
+    in each repository at most the number in `within`. Beyond these limits each running parent may have one
+    running worker. `end_texts` describes how preceding workers ended.
     """
     served_parents = {job.parent for job in jobs if job.run in running}
     busy = Counter(job.root for job in jobs if job.run in running)
@@ -53,11 +54,11 @@ def plan_worker_starts(
             continue
         failed = [run for run in job.after if statuses.get(run, "failed") in ("failed", "timed_out", "cancelled")]
         if failed:
-            why = (end_texts or {}).get(failed[0], f"{failed[0]}, which it was to follow, has not succeeded")
+            why = (end_texts or {}).get(failed[0], f"{failed[0]}, which it waits for, did not succeed")
             unstartable.append((job.run, why))
             continue
         has_place = len(running) + len(start) < most and busy[job.root] < (within or {}).get(job.root, most)
-        # Who waits for it has a place already, and would wait for ever where nobody works for it.
+        # Its parent occupies a slot and would wait forever if the worker never got one.
         is_awaited = job.parent in running and job.parent not in served_parents
         if all(statuses.get(run) == "succeeded" for run in job.after) and (has_place or is_awaited):
             start.append(job.run)

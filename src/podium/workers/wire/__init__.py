@@ -1,1 +1,1 @@
-"""The wire between a worker and its commander: frames, messages and connections."""
+"""The wire protocol between a worker and its commander: frames, messages and connections."""

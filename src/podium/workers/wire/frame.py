@@ -1,7 +1,7 @@
-"""Frames: the lines in which messages travel, taken out of a stream of bytes.
+"""Frames: the lines that carry messages, decoded from a stream of bytes.
 
-Bytes stay bytes until a line is whole, so that a letter may be split over two packets. What is held
-meanwhile never exceeds the limit, whatever comes.
+Bytes are decoded only when a line is complete, so a character may be split over two packets. The buffer never
+exceeds the limit, whatever arrives.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from ...values.errors import PodiumError
 
 MAX_FRAME_BYTES = 1024 * 1024
-"""How many bytes a line has at most, its end not counted."""
+"""The maximum number of bytes in a line, without the line break."""
 
 
 class BadFrame(PodiumError):
-    """A line that is no message. What it held is not repeated, since that may be a secret."""
+    """A line that is not a message. Its content is not repeated, because it may be a secret."""
 
 
 class FrameTooLong(BadFrame):
-    """A line, or a message that would be one, of more bytes than the limit."""
+    """A line or message that exceeds the limit."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"a message has more than {limit} bytes, which is the limit; send less of it")
+        super().__init__(f"a message exceeds the limit of {limit} bytes; send less")
         self.limit = limit
 
 
@@ -28,7 +28,7 @@ Line = bytes | FrameTooLong
 
 
 class FrameDecoder:
-    """A stream as it comes in, in pieces of any size, and the lines that it is made of."""
+    """Splits a stream that arrives in pieces of any size into lines."""
 
     def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:
         self._limit = limit
@@ -37,11 +37,14 @@ class FrameDecoder:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes of an unfinished line are kept."""
+        """The number of buffered bytes of an incomplete line."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Line]:
-        """The lines that `data` completes, in order; a line that grows too long is one TooLong as soon as it does."""
+        """Return the lines that `data` completes, in order.
+
+        A line that exceeds the limit yields one FrameTooLong at once.
+        """
         found: list[Line] = []
         start = 0
         while (end := data.find(b"\n", start)) >= 0:

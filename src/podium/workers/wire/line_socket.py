@@ -1,8 +1,8 @@
-"""A pipe: lines over a connected socket, both ways, with little kept but what is in hand.
+"""Lines over a connected socket, in both directions, with little buffering.
 
-What comes is taken from the system by the event loop itself, and whoever wants it is called at once: each task that
-were woken in between would cost more than a message. What is not taken stays with the system, and so with its
-sender. What the other side does not read stays with whoever wants to send it, and only for so long.
+The event loop itself reads the data and calls the receiver at once, because waking a task for each message
+would cost more than the message. Data that is not taken stays in the system's buffer, and so with its sender.
+Data that the other side does not read stays with the sender, which gives up after a time limit.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ CHUNK = 64 * 1024
 
 
 class ConnectionClosed(PodiumError):
-    """The other side is not there any more; the text says how that came."""
+    """The connection is closed; the text says why."""
 
 
 class LineStream:
-    """One task at a time may read from it, and one may write to it."""
+    """A stream of lines. One task at a time may read from it, and one may write to it."""
 
     def __init__(self, connection: socket.socket, *, longest: int) -> None:
         connection.setblocking(False)
@@ -46,14 +46,14 @@ class LineStream:
         self._ending = ""
 
     async def read_line(self) -> Line:
-        """The next line. Raises Gone."""
+        """Return the next line. Raises ConnectionClosed."""
         while (line := self.poll_line()) is None:
             self._has_data.clear()
             await self._has_data.wait()
         return line
 
     def set_callback(self, callback: Callable[[], object], *, silence: float) -> None:
-        """Call `hear` now and whenever there is something to take, or nothing at all comes for so many seconds."""
+        """Call `callback` now, whenever there is something to read, and when nothing arrives for `silence` seconds."""
         self._callback, self._silence = callback, silence
         if silence < inf:
             self._received_at = self._loop.time()
@@ -61,7 +61,7 @@ class LineStream:
         callback()
 
     def poll_line(self) -> Line | None:
-        """The next line that has come; None where none has. Raises Gone, after all that came before."""
+        """Return the next received line, or None. Raises ConnectionClosed after all lines received before."""
         if self._lines:
             return self._lines.popleft()
         if self._ending:
@@ -73,9 +73,9 @@ class LineStream:
         return None
 
     async def write_line(self, line: bytes, *, within: float) -> None:
-        """Hand a line to the system. Raises Gone, also where the other side makes no room for it in so many seconds.
+        """Write a line. Raises ConnectionClosed, also if the other side does not read for `within` seconds.
 
-        A line that was begun when its writer was cancelled is finished by the next one, so that lines stay whole.
+        A line whose writer was cancelled half-way is completed by the next writer, so that lines stay intact.
         """
         if not self._unsent:
             self._unsent = memoryview(line)
@@ -90,7 +90,7 @@ class LineStream:
             raise ConnectionClosed(f"the other side has not read for {within:g} s")
 
     def shut_down(self) -> None:
-        """End the connection both ways; whoever reads or writes learns of it."""
+        """Shut down the connection in both directions; readers and writers are notified."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -101,10 +101,10 @@ class LineStream:
             self._socket.close()
             self._callback()
 
-    # What comes
+    # Receiving
 
     def _receive_chunk(self, *, is_late: bool = False) -> None:
-        """Take what is there, once: a peer that never stops must not keep others from running."""
+        """Read once: a peer that never stops sending must not keep other tasks from running."""
         try:
             data = self._socket.recv(CHUNK)
         except BlockingIOError:
@@ -123,7 +123,7 @@ class LineStream:
             self._stop_reading()
 
     def _watch_silence(self) -> None:
-        """Look whether it has been silent for too long, now and when it may have been next."""
+        """Check whether the other side has been silent for too long, and schedule the next check."""
         now = self._loop.time()
         if self._is_listening and self._received_at + self._silence <= now:
             self._receive_chunk(is_late=True)
@@ -142,10 +142,10 @@ class LineStream:
         if self._timer is not None:
             self._timer.cancel()
 
-    # What goes
+    # Sending
 
     def _try_flush(self) -> bool:
-        """Whether the system has taken all that was to be sent, as much as it has room for. Raises Gone."""
+        """Send as much as the system accepts and return whether everything was sent. Raises ConnectionClosed."""
         if self._socket.fileno() < 0:
             raise ConnectionClosed("the connection was closed here")
         try:
@@ -163,9 +163,9 @@ class LineStream:
 
 
 def read_peer_uid(connection: socket.socket) -> int | None:
-    """Whose process is at the other end, as the system knows it; None where it does not tell."""
+    """Return the user id of the process at the other end, or None if the system does not provide it."""
     if not hasattr(socket, "SO_PEERCRED"):
-        # The directory and the token have to do there.
+        # There, the private folder and the token are the only protection.
         return None
     _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(user)

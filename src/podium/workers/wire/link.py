@@ -1,7 +1,7 @@
 """A link: one end of a connection between a worker and its commander.
 
-It keeps the order of what is said and heard, pings or answers pings, and ends where the other side sends
-rubbish, does not read, or is silent for too long. What messages mean is left to both ends.
+It preserves the order of messages, sends or answers pings, and ends if the other side sends invalid lines,
+does not read, or is silent for too long. Both ends interpret the messages themselves.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from .wire_message import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLimits:
-    """What a connection may take. `frame` and `early` are bytes, the rest up to `unread` seconds.
+    """The limits of a connection. `frame` and `early` are bytes; those from `handshake` to `unread` are seconds.
 
-    `unread` is how long the other side may leave a message unread, `early` how much may be said before the
-    handshake is answered, `inbox` how many messages wait to be received, and `strangers` how many
-    connections may be open at once that have not said who they are.
+    `unread` is how long the other side may leave a message unread. `early` is how much may be sent before the
+    handshake is answered. `inbox` is how many messages may wait to be received. `unauthenticated` is how many
+    connections without a completed handshake may be open at once.
     """
 
     frame: int = MAX_FRAME_BYTES
@@ -58,22 +58,22 @@ class LinkLimits:
 
 
 class HandshakeRejected(ConnectionClosed):
-    """The handshake was refused; the text says why."""
+    """The handshake was rejected; the text says why."""
 
 
 DEFAULT_LIMITS = LinkLimits()
 
 OnBadFrame = Callable[[BadFrame], None]
-"""Who is told of a bad line, which is then skipped."""
+"""Called with each bad line, which is then skipped."""
 
 Heard = TypeVar("Heard", bound=Report | Order)
 Said = TypeVar("Said", bound=Report | Order)
 ControlMessage = Handshake | HandshakeAck | Ping | Pong
-"""What the wire says for itself, and neither end sees."""
+"""Messages that the link handles itself and neither end sees."""
 
 
 class Link(Generic[Heard, Said]):
-    """One end of a connection: `send` what is to be said, and iterate over what is heard until the other side is gone.
+    """One end of a connection: `send` messages, and iterate over received ones until the connection closes.
 
     Its tasks belong to the block that opened it.
     """
@@ -103,10 +103,10 @@ class Link(Generic[Heard, Said]):
         self._ending: ConnectionClosed | None = None
 
     async def send(self, message: Said) -> None:
-        """Say it, after all that was said before. Raises Gone, and BadFrame for what cannot be sent.
+        """Send a message, in order. Raises ConnectionClosed, and BadFrame for a message that cannot be sent.
 
-        Before the handshake is answered it is kept, up to a limit, and then waits. Afterwards it waits while
-        the other side does not read, up to a limit, and then the other side is gone.
+        Before the handshake is answered, messages are buffered up to a limit; then `send` waits. Afterwards
+        it waits while the other side does not read; after a time limit the connection counts as closed.
         """
         line = encode_line(message, self._limits)
         async with self._sending:
@@ -117,9 +117,9 @@ class Link(Generic[Heard, Said]):
             await self._write_line(line)
 
     async def receive(self) -> Heard:
-        """What the other side says next. Raises Gone, after everything that came before."""
+        """Return the next message. Raises ConnectionClosed after all messages received before."""
         if self._inbox:
-            # Who has much to say must not keep others from running.
+            # A peer that sends a lot must not keep other tasks from running.
             await checkpoint()
         while not self._inbox:
             if self._is_over:
@@ -142,7 +142,10 @@ class Link(Generic[Heard, Said]):
             raise StopAsyncIteration from None
 
     async def wait_accepted(self) -> dict[str, Any]:
-        """What the commander gave the worker to begin with, as soon as it did. Raises Rejected, or Gone."""
+        """Wait for the handshake to be accepted and return the worker's configuration. Raises HandshakeRejected.
+
+        Raises ConnectionClosed if the connection closes first.
+        """
         await self._is_open.wait()
         if self._ack is None or self._ending is not None:
             raise self._make_closed_error()
@@ -150,13 +153,13 @@ class Link(Generic[Heard, Said]):
 
     @property
     def end_reason(self) -> str:
-        """How it ended; empty while it has not."""
+        """Why the connection closed; empty while it is open."""
         return "" if self._ending is None else str(self._ending)
 
-    # What comes
+    # Receiving
 
     def _receive_pending(self) -> None:
-        """Hear what has come, as far as there is room for it."""
+        """Handle received lines as long as the inbox has room."""
         if self._is_over:
             return
         try:
@@ -179,7 +182,7 @@ class Link(Generic[Heard, Said]):
         if isinstance(message, HandshakeAck):
             self._handle_ack(message)
         elif isinstance(message, Handshake) or not (self._is_open.is_set() or self._ack):
-            raise BadFrame("a message came out of its order: a handshake comes first, is answered, and comes once")
+            raise BadFrame("message out of order: the handshake must come first, be answered, and come only once")
         elif isinstance(message, Ping):
             self._was_pinged.set()
         elif not isinstance(message, Pong):
@@ -187,25 +190,25 @@ class Link(Generic[Heard, Said]):
 
     def _handle_ack(self, ack: HandshakeAck) -> None:
         if self._ack is not None:
-            raise BadFrame("a message came out of its order: the handshake was answered before")
+            raise BadFrame("message out of order: the handshake was already answered")
         if not ack.accepted:
             raise HandshakeRejected(
-                f"the commander refused the handshake: {truncate_text(escape_unprintable(ack.error), 500)}"
+                f"the commander rejected the handshake: {truncate_text(escape_unprintable(ack.error), 500)}"
             )
         self._ack = ack
         self._is_answered.set()
 
-    # Its tasks
+    # Tasks
 
     async def _send_pings(self) -> None:
-        """The commander's beat."""
+        """Send pings: the commander's keepalive."""
         with suppress(ConnectionClosed):
             while True:
                 await sleep(self._limits.ping)
                 await self._send_control(Ping())
 
     async def _answer_pings(self) -> None:
-        """The worker's: what was said early, once the handshake is answered, and then an answer to each ping."""
+        """Send the buffered messages once the handshake is answered, then answer pings: the worker's keepalive."""
         with suppress(ConnectionClosed):
             with move_on_after(self._limits.handshake):
                 await self._is_answered.wait()
@@ -214,7 +217,7 @@ class Link(Generic[Heard, Said]):
                     ConnectionClosed(f"the handshake was not answered within {self._limits.handshake:g} s")
                 )
                 return
-            # Whoever sends meanwhile only adds to it, so the pipe is free.
+            # Other senders only add to the buffer for now, so no one else writes to the stream.
             while self._early:
                 said, self._early = bytes(self._early), bytearray()
                 await self._write_line(said)
@@ -259,7 +262,7 @@ class Link(Generic[Heard, Said]):
 async def open_worker_link(
     stream: LineStream, *, limits: LinkLimits, on_bad: OnBadFrame
 ) -> AsyncIterator[Link[Order, Report]]:
-    """The end of a worker whose handshake is not answered yet, until the block ends."""
+    """Open the worker's end of a connection whose handshake is not answered yet, until the block ends."""
     link: Link[Order, Report] = Link(stream, decode_from_commander, limits=limits, on_bad=on_bad)
     async with _run_link(link, link._answer_pings):
         yield link
@@ -269,7 +272,7 @@ async def open_worker_link(
 async def open_commander_link(
     stream: LineStream, *, limits: LinkLimits, on_bad: OnBadFrame
 ) -> AsyncIterator[Link[Report, Order]]:
-    """The end of a commander that has let the worker in, until the block ends."""
+    """Open the commander's end of a connection whose handshake was accepted, until the block ends."""
     link: Link[Report, Order] = Link(stream, decode_from_worker, limits=limits, on_bad=on_bad)
     link._is_open.set()
     async with _run_link(link, link._send_pings):
@@ -278,7 +281,7 @@ async def open_commander_link(
 
 @asynccontextmanager
 async def _run_link(link: Link[Heard, Said], keepalive: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Let the link hear, with its beat, until the block ends, and close it."""
+    """Receive messages and run the keepalive until the block ends, then close the link."""
     trouble: Exception | None = None
     try:
         async with create_task_group() as group:
@@ -287,7 +290,7 @@ async def _run_link(link: Link[Heard, Said], keepalive: Callable[[], Coroutine[A
             try:
                 yield
             except Exception as error:
-                # Raised below, where the task group does not make a group of it.
+                # Raised below, so that the task group does not wrap it in an exception group.
                 trouble = error
             group.cancel_scope.cancel()
     finally:
@@ -297,7 +300,7 @@ async def _run_link(link: Link[Heard, Said], keepalive: Callable[[], Coroutine[A
 
 
 def encode_line(message: FromWorker | FromCommander, limits: LinkLimits) -> bytes:
-    """The message as it goes over the wire now. Raises BadFrame."""
+    """Return the message as a line with an id and the current time. Raises BadFrame."""
     line = encode_message(stamp_message(message, id=secrets.token_hex(8), timestamp=time.time_ns() // 1_000_000))
     if len(line) > limits.frame + 1:
         raise FrameTooLong(limits.frame)
@@ -305,7 +308,7 @@ def encode_line(message: FromWorker | FromCommander, limits: LinkLimits) -> byte
 
 
 def unwrap_line(line: Line) -> bytes:
-    """The line, where it is one. Raises TooLong."""
+    """Return the line, or raise FrameTooLong."""
     if isinstance(line, FrameTooLong):
         raise line
     return line

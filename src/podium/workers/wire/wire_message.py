@@ -1,8 +1,8 @@
-"""Messages: what a worker and its commander say to each other, one line of JSON each.
+"""The messages between a worker and its commander, one line of JSON each.
 
-Every message has an `id`, a `type` and a `timestamp`. What the other side sends is checked here, once:
-fields that are not known are ignored, and anything else that is not a message is a BadFrame. Who may
-say what, and when, is the wire's affair.
+Every message has an `id`, a `type` and a `timestamp`. Received lines are validated here, once: unknown fields
+are ignored, and anything else that is not a message is a BadFrame. The link checks who may send what, and
+when.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 def next_state(before: ReportedState, after: ReportedState) -> ReportedState:
-    """The state of a worker that was in one and says another: a final state stays."""
+    """Return the state after a worker reports another one. A final state never changes."""
     return before if before in FINAL else after
 
 
 class _Message(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """The envelope. `timestamp` is in milliseconds; both it and `id` are given when the message is sent."""
+    """The fields of every message. `timestamp` is in milliseconds; it and `id` are set when the message is sent."""
 
     id: Id = ""
     timestamp: Annotated[int, Meta(ge=1, le=2**53)] = 0
 
 
-# What a worker says
+# Messages from a worker
 
 
 class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
-    """Who comes: the first message of a connection. What proves it is the token, not the name."""
+    """The first message of a connection: who connects. The token is the proof, not the name."""
 
     worker: str
     token: str
@@ -65,8 +65,8 @@ class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
 class PermissionRequest(_Message, frozen=True, kw_only=True, tag="permission_request"):
     """A worker wants to do something that a person decides on.
 
-    Its `id` is what the answer names, and stays the same where the request is sent again. The rest is
-    as it stands in the event `permission_asked`.
+    The answer names its `id`, which stays the same if the request is sent again. The other fields are those
+    of the event `permission_asked`.
     """
 
     id: Id
@@ -78,7 +78,7 @@ class PermissionRequest(_Message, frozen=True, kw_only=True, tag="permission_req
 
 
 class StatusUpdate(_Message, frozen=True, kw_only=True, tag="status_update"):
-    """What the worker does now. `progress` is the share that is done, where that is known."""
+    """What the worker is doing now. `progress` is the completed share, if known."""
 
     state: ReportedState
     tool: str = ""
@@ -88,7 +88,7 @@ class StatusUpdate(_Message, frozen=True, kw_only=True, tag="status_update"):
 
 
 class TaskComplete(_Message, frozen=True, kw_only=True, tag="task_complete"):
-    """The worker is through with its task. `cost` is in dollars, `duration` in seconds."""
+    """The worker has finished its task. `cost` is in dollars, `duration` in seconds."""
 
     success: bool
     response: str
@@ -103,7 +103,7 @@ class TaskComplete(_Message, frozen=True, kw_only=True, tag="task_complete"):
 
 
 class TaskError(_Message, frozen=True, kw_only=True, tag="task_error"):
-    """Something went wrong; where it is recoverable, the worker goes on."""
+    """An error; if it is recoverable, the worker continues."""
 
     message: str
     code: str = ""
@@ -118,14 +118,14 @@ class LogLine(_Message, frozen=True, kw_only=True, tag="log"):
 
 
 class Pong(_Message, frozen=True, kw_only=True, tag="pong"):
-    """The worker is there."""
+    """The answer to a Ping."""
 
 
-# What a commander says
+# Messages from a commander
 
 
 class HandshakeAck(_Message, frozen=True, kw_only=True, tag="handshake_ack"):
-    """Whether the worker is let in. `config` is what it needs to begin, the keys of its models among it."""
+    """Whether the worker is accepted. `config` is what it needs to start, including the keys of its models."""
 
     accepted: bool
     error: str = ""
@@ -136,23 +136,23 @@ class HandshakeAck(_Message, frozen=True, kw_only=True, tag="handshake_ack"):
 
 
 class Approve(Struct, frozen=True, kw_only=True, tag_field="type", tag="approve"):
-    """It may be done: this time, this and its like in the run, or always."""
+    """The action is allowed: once, for the same action in this run, or always."""
 
     scope: ApprovalScope = "once"
 
 
 class Deny(Struct, frozen=True, kw_only=True, tag_field="type", tag="deny"):
-    """It may not be done; the comment is for the agent."""
+    """The action is denied; the comment is for the agent."""
 
     comment: str = ""
 
 
 class Abort(Struct, frozen=True, kw_only=True, tag_field="type", tag="abort"):
-    """It may not be done, and the worker is to end."""
+    """The action is denied, and the worker must stop."""
 
 
 class ApprovePattern(Struct, frozen=True, kw_only=True, tag_field="type", tag="approve_pattern"):
-    """It may be done, and so may whatever the rule covers. The rule is for information: the commander applies it."""
+    """The action and whatever the rule covers are allowed. The rule is for information: the commander applies it."""
 
     rule: str
 
@@ -161,41 +161,41 @@ Result = Approve | Deny | Abort | ApprovePattern
 
 
 class PermissionResponse(_Message, frozen=True, kw_only=True, tag="permission_response"):
-    """What was decided on the request of that id."""
+    """The decision on the request with this id."""
 
     request_id: Id
     result: Result
 
 
 class Cancel(_Message, frozen=True, kw_only=True, tag="cancel"):
-    """The worker is to end."""
+    """The worker must stop."""
 
     reason: str = ""
 
 
 class Pause(_Message, frozen=True, kw_only=True, tag="pause"):
-    """The worker is to begin nothing further."""
+    """The worker must start no further step."""
 
 
 class Resume(_Message, frozen=True, kw_only=True, tag="resume"):
-    """The worker is to go on."""
+    """The worker must continue."""
 
 
 class InjectContext(_Message, frozen=True, kw_only=True, tag="inject_context"):
-    """Something that the worker's agent is to know; `files` are paths in its checkout."""
+    """A message for the worker's agent; `files` are paths in its checkout."""
 
     text: str
     files: tuple[str, ...] = ()
 
 
 class Ping(_Message, frozen=True, kw_only=True, tag="ping"):
-    """The commander is there, and asks whether the worker is."""
+    """A keepalive from the commander, which the worker answers."""
 
 
 Report = PermissionRequest | StatusUpdate | TaskComplete | TaskError | LogLine
-"""What a worker says of its work."""
+"""Messages in which a worker reports on its work."""
 Order = PermissionResponse | Cancel | Pause | Resume | InjectContext
-"""What a commander says about it."""
+"""Messages with which a commander controls it."""
 FromWorker = Handshake | Report | Pong
 FromCommander = HandshakeAck | Order | Ping
 
@@ -206,26 +206,26 @@ _from_commander: msgspec.json.Decoder[FromCommander] = msgspec.json.Decoder(From
 
 
 def stamp_message(message: _Any, *, id: str, timestamp: int) -> _Any:
-    """The message as it is sent: with an id, unless it has one, and the moment."""
+    """Return the message as it is sent: with the timestamp, and with the id unless it already has one."""
     return structs.replace(message, id=message.id or id, timestamp=timestamp)
 
 
 def encode_message(message: FromWorker | FromCommander) -> bytes:
-    """The message as a line, its end included. Raises BadFrame."""
+    """Return the message as a line, including the line break. Raises BadFrame."""
     try:
         return msgspec.json.encode(message) + b"\n"
     except UnicodeEncodeError as error:
         kind = type(message).__struct_config__.tag
-        raise BadFrame(f"a {kind} cannot be sent: one of its texts is not Unicode; replace what is not") from error
+        raise BadFrame(f"a {kind} cannot be sent: one of its texts is not valid Unicode; replace it") from error
 
 
 def decode_from_worker(line: bytes) -> FromWorker:
-    """What a worker says in a line. Raises BadFrame."""
+    """Decode a line from a worker. Raises BadFrame."""
     return _decode_line(_from_worker, line)
 
 
 def decode_from_commander(line: bytes) -> FromCommander:
-    """What a commander says in a line. Raises BadFrame."""
+    """Decode a line from a commander. Raises BadFrame."""
     return _decode_line(_from_commander, line)
 
 
@@ -233,12 +233,12 @@ def _decode_line(decoder: msgspec.json.Decoder[_Any], line: bytes) -> _Any:
     try:
         message = decoder.decode(line)
     except msgspec.ValidationError as error:
-        raise BadFrame(f"a line is no message: {truncate_text(escape_unprintable(str(error)), 200)}") from None
+        raise BadFrame(f"a line is not a message: {truncate_text(escape_unprintable(str(error)), 200)}") from None
     except (msgspec.MsgspecError, ValueError):
-        raise BadFrame("a line is no message: it is not JSON in UTF-8") from None
+        raise BadFrame("a line is not a message: it is not JSON in UTF-8") from None
     except RecursionError:
-        raise BadFrame("a line is no message: it is nested too deeply") from None
-    # Both have defaults, so that a message can be made before it is sent, and are not missed by the decoder.
+        raise BadFrame("a line is not a message: it is nested too deeply") from None
+    # Both have defaults, so that a message can be built before it is sent; so the decoder does not require them.
     if not message.id or not message.timestamp:
-        raise BadFrame("a line is no message: it has no id or no timestamp")
+        raise BadFrame("a line is not a message: it has no id or no timestamp")
     return message

@@ -1,7 +1,7 @@
-"""The wire: how a worker comes to its commander, and how it is let in.
+"""How a worker connects to its commander and is authenticated.
 
-Whoever connects has to say first who it is, with the token that was made for it and counts once. From
-then on the connection speaks for that worker and no other, whatever its messages say.
+A connection must start with a handshake that contains a token made for one worker and valid once. From then
+on it acts for that worker only, whatever its messages say.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from .link import (
 from .wire_message import Handshake, HandshakeAck, Order, Report, decode_from_worker
 
 RETRY_SECONDS = 0.02
-"""How long to wait where the system has no room for a connection just now."""
+"""How long to wait if the system has no room for a connection."""
 
 
 def _ignore_error(*_: object) -> None:
-    """Nobody wants to know."""
+    """Ignore the error."""
 
 
 # The worker's end
@@ -51,9 +51,9 @@ def _ignore_error(*_: object) -> None:
 async def connect_to_commander(
     path: Path, handshake: Handshake, *, limits: LinkLimits = DEFAULT_LIMITS, on_bad: OnBadFrame = _ignore_error
 ) -> AsyncIterator[Link[Order, Report]]:
-    """A worker's link to the commander that listens at `path`. Raises Gone where there is none.
+    """Open a worker's link to the commander that listens at `path`. Raises ConnectionClosed if there is none.
 
-    The handshake is on its way when the block begins, and not answered yet.
+    When the block starts, the handshake has been sent but not answered yet.
     """
     stream = LineStream(await _open_connection(path, limits), longest=limits.frame)
     async with open_worker_link(stream, limits=limits, on_bad=on_bad) as link:
@@ -68,10 +68,12 @@ async def _open_connection(path: Path, limits: LinkLimits) -> socket.socket:
         with fail_after(limits.handshake):
             await _connect_with_retries(connection, path)
         if read_peer_uid(connection) not in (os.getuid(), None):
-            raise ConnectionClosed(f"{path} is held by another user's process; a worker talks to its own user's only")
+            raise ConnectionClosed(
+                f"{path} belongs to another user's process; a worker connects only to its own user's"
+            )
     except OSError as error:
         connection.close()
-        why = error.strerror or str(error) or "it takes no connections"
+        why = error.strerror or str(error) or "it accepts no connections"
         raise ConnectionClosed(f"no commander can be reached at {path}: {why}") from error
     except BaseException:
         connection.close()
@@ -85,7 +87,7 @@ async def _connect_with_retries(connection: socket.socket, path: Path) -> None:
             connection.connect(str(path))
             return
         except BlockingIOError:
-            # Its queue is full, and the system does not tell when there is room again.
+            # The queue is full, and the system does not report when there is room again.
             await sleep(RETRY_SECONDS)
 
 
@@ -94,42 +96,42 @@ async def _connect_with_retries(connection: socket.socket, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedWorker:
-    """A worker that is expected, and what it is given to begin with."""
+    """A worker that is expected to connect, and the configuration it gets."""
 
     worker: str
     config: Mapping[str, Any]
 
 
 class WorkerTokens:
-    """The workers that are expected, each with a token that counts once."""
+    """The workers that are expected to connect, each with a token that is valid once."""
 
     def __init__(self) -> None:
         self._expected: dict[bytes, ExpectedWorker] = {}
 
     def issue_token(self, worker: str, config: Mapping[str, Any]) -> str:
-        """The token with which this worker may come. One that it was given before no longer counts."""
+        """Return a new token for a worker and invalidate an earlier one."""
         self.revoke_token(worker)
         token = secrets.token_urlsafe(32)
         self._expected[token.encode()] = ExpectedWorker(worker=worker, config=config)
         return token
 
     def revoke_token(self, worker: str) -> None:
-        """Expect it no longer."""
+        """Invalidate the token of a worker."""
         self._expected = {token: expected for token, expected in self._expected.items() if expected.worker != worker}
 
     def redeem_token(self, token: str) -> ExpectedWorker | None:
-        """Who comes with this token; None where it is nobody's. It counts no more."""
+        """Return the worker that a token belongs to, or None, and invalidate the token."""
         given = token.encode()
-        # All are compared, and each in full, so that the time it takes tells nothing.
+        # Every token is compared in full, so that the duration reveals nothing.
         found = [expected for expected in self._expected if compare_digest(given, expected)]
         return self._expected.pop(found[0]) if found else None
 
 
 HandleWorker = Callable[[Link[Report, Order], Handshake], Awaitable[None]]
-"""What is done with a worker that was let in. Its handshake names the worker that the token was made for."""
+"""Handles an accepted worker. The handshake names the worker that the token was made for."""
 
 OnConnectionError = Callable[[str, PodiumError], None]
-"""Who is told of bad lines and refused connections, with the worker's name where that is known."""
+"""Called with bad lines and rejected connections, and with the worker's name if it is known."""
 
 
 async def serve_workers(
@@ -140,9 +142,9 @@ async def serve_workers(
     limits: LinkLimits = DEFAULT_LIMITS,
     on_error: OnConnectionError = _ignore_error,
 ) -> None:
-    """Let workers in as they come, and handle each of them beside the others, until cancelled.
+    """Accept workers and handle them concurrently, until cancelled.
 
-    A worker's connection ends with `handle`. That it was lost before is no error here.
+    A worker's connection ends with `handle`. A connection lost before that is not an error here.
     """
     listener.setblocking(False)
     unauthenticated: list[CancelScope] = []
@@ -172,7 +174,7 @@ async def serve_workers(
         while True:
             connection = await _accept_connection(listener)
             if len(unauthenticated) >= limits.unauthenticated:
-                # Who is in earnest says at once who it is, so the one that has waited longest goes.
+                # A real worker sends its handshake at once, so drop the connection that has waited longest.
                 unauthenticated[0].cancel()
             group.start_soon(handle_connection, connection)
 
@@ -185,14 +187,14 @@ async def _accept_connection(listener: socket.socket) -> socket.socket:
         except (BlockingIOError, ConnectionError):
             continue
         except OSError:
-            # No more files may be open; there is room again when a connection ends.
+            # Too many open files; there is room again when a connection closes.
             await sleep(RETRY_SECONDS)
 
 
 async def _complete_handshake(
     stream: LineStream, user: int | None, tokens: WorkerTokens, limits: LinkLimits
 ) -> Handshake:
-    """The handshake of a worker that was let in and told so. Raises Rejected to whom it was refused, and Gone."""
+    """Authenticate a worker, answer its handshake and return it. Raises HandshakeRejected or ConnectionClosed."""
     try:
         handshake, config = await _verify_handshake(stream, user, tokens, limits)
     except HandshakeRejected as error:
@@ -209,22 +211,20 @@ async def _complete_handshake(
 async def _verify_handshake(
     stream: LineStream, user: int | None, tokens: WorkerTokens, limits: LinkLimits
 ) -> tuple[Handshake, Mapping[str, Any]]:
-    """The handshake, with the name that the token stands for and without the token; and what the worker is given."""
+    """Return the handshake, with the name that the token stands for and without the token, and the configuration."""
     if user not in (os.getuid(), None):
-        raise HandshakeRejected(
-            "the connection comes from another user; a commander talks to its own user's workers only"
-        )
+        raise HandshakeRejected("the connection is from another user; a commander accepts only its own user's workers")
     try:
         with fail_after(limits.handshake):
             line = await stream.read_line()
         message = decode_from_worker(unwrap_line(line))
     except TimeoutError:
-        raise HandshakeRejected(f"no handshake came within {limits.handshake:g} s") from None
+        raise HandshakeRejected(f"no handshake within {limits.handshake:g} s") from None
     except BadFrame as error:
-        raise HandshakeRejected(f"no handshake came first: {error}") from None
+        raise HandshakeRejected(f"the first message was not a handshake: {error}") from None
     if not isinstance(message, Handshake):
-        raise HandshakeRejected("no handshake came first: another message did")
+        raise HandshakeRejected("the first message was not a handshake")
     expected = tokens.redeem_token(message.token)
     if expected is None:
-        raise HandshakeRejected("the token is nobody's; every worker has its own, and it counts once")
+        raise HandshakeRejected("unknown token; every worker has its own, and it is valid once")
     return structs.replace(message, worker=expected.worker, token=""), expected.config
