@@ -47,7 +47,7 @@ async def run_every_git_call(worktrees: Worktrees, checkout: Checkout) -> None:
     """Every call of git that we make about a worktree."""
     (checkout.path / "a.txt").write_text("the work of a worker\n")
     (checkout.path / "new.txt").write_text("new\n")
-    await worktrees.standing(checkout)
+    await worktrees.read_status(checkout)
     await list_worktrees(worktrees)
     await call_git(checkout, "diff", "HEAD")
     await call_git(checkout, "log", "-p", "--show-signature", "--format=%G? %s")
@@ -55,7 +55,7 @@ async def run_every_git_call(worktrees: Worktrees, checkout: Checkout) -> None:
     taken = await take_snapshot(checkout)
     await call_git(checkout, "merge-tree", "--write-tree", "main", taken)
     async with temporary_checkout(worktrees.repository, taken) as tried:
-        await worktrees.standing(tried)
+        await worktrees.read_status(tried)
     await clean_up_worktrees(worktrees, force=True)
 
 
@@ -111,7 +111,7 @@ async def test_a_git_file_that_a_worker_rewrote_is_not_followed(
     run_git_as_person(checkout.path, "status")
     assert has_run(canary)
 
-    status = await worktrees.standing(checkout)
+    status = await worktrees.read_status(checkout)
     await run_every_git_call(worktrees, checkout)
 
     assert (status.ahead, status.modified) == (0, 0)
@@ -228,7 +228,7 @@ async def test_a_git_setting_that_names_a_command_is_ignored_wherever_it_is_set(
     has_run(canary)
 
     (checkout.path / "a.txt").write_text("two\n")
-    await worktrees.standing(checkout)
+    await worktrees.read_status(checkout)
     diff = await call_git(checkout, "diff")
     taken = await take_snapshot(checkout)
     await call_git(checkout, "merge-tree", "--write-tree", "left", "right")
@@ -283,7 +283,7 @@ async def test_a_common_folder_that_a_worker_names_is_not_used(
     run_git_as_person(checkout.path, "status")
     assert has_run(canary)
 
-    for call in (worktrees.standing(checkout), take_snapshot(checkout), worktrees.remove("feat", force=True)):
+    for call in (worktrees.read_status(checkout), take_snapshot(checkout), worktrees.remove("feat", force=True)):
         with pytest.raises(OutsideFailed, match=r"commondir was changed and names .*evil"):
             await call
     (checkout.git_dir / "commondir").write_text("../..\n")
@@ -374,7 +374,7 @@ async def test_a_checkout_shaped_like_a_git_folder_is_not_taken_for_one(
     (checkout.path / ".git").unlink()
     run_git_as_person(checkout.path, "status")
 
-    status = await worktrees.standing(checkout)
+    status = await worktrees.read_status(checkout)
     await run_every_git_call(worktrees, checkout)
 
     assert (status.modified, status.untracked) == (0, 2)

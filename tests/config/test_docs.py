@@ -19,7 +19,7 @@ EXAMPLES = re.findall(r"^```text file=(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re
 def test_every_example_is_valid(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
 
-    assert read_settings_files(tmp_path).findings == ()
+    assert read_settings_files(tmp_path).diagnostics == ()
     assert Settings.load({}, home=tmp_path).sources
 
 

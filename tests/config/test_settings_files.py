@@ -100,13 +100,13 @@ def write_settings(home: Path, text: str | bytes, name: str = "config.yaml") -> 
 
 
 def list_diagnostics(home: Path, repo: Path | None = None) -> list[str]:
-    return [f"{diagnostic.severity} {diagnostic}" for diagnostic in read_settings_files(home, repo).findings]
+    return [f"{diagnostic.severity} {diagnostic}" for diagnostic in read_settings_files(home, repo).diagnostics]
 
 
 def test_every_key_is_read(tmp_path: Path) -> None:
     read = read_settings_files(write_settings(tmp_path, ALL_KEYS))
 
-    assert read.findings == ()
+    assert read.diagnostics == ()
     assert read.user == EXPECTED
 
 
@@ -340,7 +340,7 @@ permissions:
 
     read = read_settings_files(write_settings(tmp_path, text))
 
-    assert read.findings == ()
+    assert read.diagnostics == ()
     assert read.user.permissions == Permissions(allow=("Bash(npm run test *)",), deny=("Read(./.env)", "WebFetch"))
     assert read.user_lines["permissions.allow.Bash(npm run test *)"].endswith("config.yaml:3")
     assert read.user_lines["permissions.deny.WebFetch"].endswith("config.yaml:8")
@@ -364,12 +364,12 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
         *("worktrees.setup", "worktrees.teardown", "worktrees.folder", "worktrees.quota"),
     }
     assert read.proposed.mcp_servers["files"].source == "repo"
-    assert {diagnostic.key for diagnostic in read.findings} == {
+    assert {diagnostic.key for diagnostic in read.diagnostics} == {
         *read.proposed.iter_explicit_keys(),
         "models.deep.rules",
     }
     assert read.repo.models["deep"].rules == ()
-    said = [f"{diagnostic.severity} {diagnostic}" for diagnostic in read.findings]
+    said = [f"{diagnostic.severity} {diagnostic}" for diagnostic in read.diagnostics]
     untrusted = "proposed by the repository; ignored until you trust it with podium trust"
     assert f"notice podium.yaml:27: checks.tests: {untrusted}" in said
     assert "warning podium.yaml:16: permissions.allow: ignored: a repository can only tighten permissions" in said
@@ -388,7 +388,7 @@ def test_the_servers_of_mcp_json_are_proposed_too(tmp_path: Path) -> None:
     read = read_settings_files(tmp_path / "home", tmp_path)
 
     assert read.proposed.mcp_servers == {"web": McpServer(name="web", url="https://t.example/mcp", source="repo")}
-    assert [str(diagnostic).partition(": proposed")[0] for diagnostic in read.findings] == [
+    assert [str(diagnostic).partition(": proposed")[0] for diagnostic in read.diagnostics] == [
         ".mcp.json:4: mcpServers.web"
     ]
 

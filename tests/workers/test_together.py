@@ -9,7 +9,7 @@ from anyio import to_thread
 
 from podium.values.errors import Mistake
 from podium.values.event import ModelReplied, PermissionAnswered, WorkCommitted, WorkerPlaced
-from podium.workspace.merging.merge_train import train
+from podium.workspace.merging.merge_train import build_train
 
 from ..cli.conftest import Desk
 from ..cli.test_terminal import Terminal
@@ -188,9 +188,11 @@ async def test_a_train_merges_the_branches_of_workers_and_leaves_out_those_that_
     await lab.wait_finished()
 
     train_branches = [lab.repo.train_branch(one) for one in branches]
-    result = await train(lab.repo.path, train_branches, onto="main", integration="podium/train", check=check_not_broken)
+    result = await build_train(
+        lab.repo.path, train_branches, onto="main", integration="podium/train", check=check_not_broken
+    )
 
-    assert [one.branch for one in result.coupled] == ["feat/good"]
+    assert [one.branch for one in result.merged] == ["feat/good"]
     assert {one.branch: one.reason for one in result.left_out} == {"feat/clash": "conflict", "feat/broken": "check"}
     assert result.left_out[0].files == ("same.txt",)
     assert lab.read_file("podium/train", "same.txt") == "a"

@@ -9,7 +9,7 @@ import pytest
 
 from podium.cli.workers.forecast import format_forecast
 from podium.values.errors import Mistake
-from podium.workspace.merging.overlap_forecast import forecast, read_branch_changes
+from podium.workspace.merging.overlap_forecast import forecast_merges, read_branch_changes
 
 from .merging import LINES, Repo, replace_line
 
@@ -62,7 +62,7 @@ async def test_a_branch_with_no_commit_in_common_brings_all_of_its_files(repo: R
     repo.branch("stranger", {"own.txt": "1\n"}, start="stranger")
 
     found = await read_branch_changes(repo.path, "main", "stranger")
-    told = await forecast(repo.path, {"stranger": "main"}, onto="main")
+    told = await forecast_merges(repo.path, {"stranger": "main"}, onto="main")
 
     assert [one.path for one in found.files] == ["own.txt"]
     assert len(found.commits) == 2
@@ -83,7 +83,7 @@ async def test_pairs_that_share_files_or_conflict_are_reported_and_nothing_is_to
     repo.commit({"b.txt": replace_line(0, "main")})
     before = repo.visible_state()
 
-    told = await forecast(repo.path, dict.fromkeys(("top", "end", "also", "apart"), "main"), onto="main")
+    told = await forecast_merges(repo.path, dict.fromkeys(("top", "end", "also", "apart"), "main"), onto="main")
 
     assert [(one.first, one.second, one.files, one.merges) for one in told.pairs] == [
         ("top", "end", ("a.txt",), True),
@@ -105,7 +105,7 @@ async def test_a_file_renamed_twice_is_shared_and_clashes(repo: Repo) -> None:
     repo.branch("one", {"old.txt": None, "one.txt": LINES})
     repo.branch("two", {"old.txt": None, "two.txt": LINES})
 
-    told = await forecast(repo.path, {"one": "main", "two": "main"}, onto="main")
+    told = await forecast_merges(repo.path, {"one": "main", "two": "main"}, onto="main")
 
     assert told.pairs[0].files == ("old.txt",)
     assert [(one.kind, set(one.files)) for one in told.pairs[0].conflicts] == [
@@ -119,7 +119,7 @@ async def test_binary_files_and_odd_names_clash_by_name(repo: Repo) -> None:
     repo.branch("one", {"b.bin": b"\0one", ODD: "1\n"})
     repo.branch("two", {"b.bin": b"\0two", ODD: "2\n"})
 
-    told = await forecast(repo.path, {"one": "main", "two": "main"}, onto="main")
+    told = await forecast_merges(repo.path, {"one": "main", "two": "main"}, onto="main")
 
     assert told.pairs[0].files == ("b.bin", ODD)
     assert {(one.kind, one.files) for one in told.pairs[0].conflicts} == {
@@ -133,7 +133,7 @@ async def test_branches_may_clash_without_a_file_in_common(repo: Repo) -> None:
     repo.branch("file", {"thing": "a file\n"})
     repo.branch("folder", {"thing/inside.txt": "a folder\n"})
 
-    told = await forecast(repo.path, {"file": "main", "folder": "main"}, onto="main")
+    told = await forecast_merges(repo.path, {"file": "main", "folder": "main"}, onto="main")
 
     assert [(one.files, one.merges) for one in told.pairs] == [((), False)]
 
@@ -145,7 +145,7 @@ async def test_a_conflict_is_attributed_to_the_branch_that_it_comes_from(repo: R
     repo.branch("feat/d", {"d.txt": "1\n"}, start="feat/c")
     bases = {"feat/a": "main", "feat/b": "main", "feat/c": first, "feat/d": second}
 
-    told = await forecast(repo.path, bases, onto="main")
+    told = await forecast_merges(repo.path, bases, onto="main")
 
     assert [(one.first, one.second, one.files, one.through) for one in told.pairs] == [
         ("feat/a", "feat/b", ("a.txt",), ""),
@@ -161,7 +161,7 @@ async def test_a_branch_that_the_target_contains_is_reported_as_such(repo: Repo)
     repo.branch("feat", {"a.txt": replace_line(3, "x")})
     repo.git("merge", "--quiet", "--ff-only", "feat")
 
-    told = await forecast(repo.path, {"feat": "main~1"}, onto="main")
+    told = await forecast_merges(repo.path, {"feat": "main~1"}, onto="main")
 
     assert list(format_forecast(told)) == ["feat: 1 file, +1 -1, 1 commit; already in main"]
 
@@ -171,7 +171,7 @@ async def test_the_forecast_for_twenty_branches_is_what_git_merges(repo: Repo) -
     for number, name in enumerate(names):
         repo.branch(name, {"a.txt": replace_line(number % 7 * 4, name), f"own-{number}.txt": "1\n"})
 
-    told = await forecast(repo.path, dict.fromkeys(names, "main"), onto="main")
+    told = await forecast_merges(repo.path, dict.fromkeys(names, "main"), onto="main")
 
     alike = {(one, two) for one, two in combinations(names, 2) if (int(one[1:]) - int(two[1:])) % 7 == 0}
     assert len(told.pairs) == 190

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podium.values.errors import Mistake
-from podium.workspace.merging.merge_train import train
+from podium.workspace.merging.merge_train import build_train
 from podium.workspace.merging.resolution_commit import (
     ResolutionStart,
     commit_resolution_start,
@@ -109,13 +109,13 @@ async def test_a_train_takes_neither_branches_with_conflict_markers_nor_those_bu
     repo.branch("good", {"a.txt": replace_line(0, "both")}, start=beginning.commit)
     branches = [repo.train_branch(name) for name in ("resolved", "built-on-it", "good", "two")]
 
-    result = await train(repo.path, branches, onto="main", integration="podium/merge", check=check_not_broken)
+    result = await build_train(repo.path, branches, onto="main", integration="podium/merge", check=check_not_broken)
 
     assert [(one.branch, one.reason, one.files) for one in result.left_out] == [
         ("resolved", "unresolved", ("a.txt",)),
         ("built-on-it", "unresolved", ("a.txt",)),
     ]
-    assert [one.branch for one in result.coupled] == ["good", "two"]
+    assert [one.branch for one in result.merged] == ["good", "two"]
     assert repo.git("show", f"{result.commit}:a.txt") == replace_line(0, "both").strip()
 
 

@@ -19,10 +19,10 @@ from podium.workspace.merging.merge_train import (
     LeftOutBranch,
     Train,
     TrainBranch,
+    build_train,
     format_conflict,
     sort_by_dependency,
     tail_output,
-    train,
 )
 
 from .merging import LINES, Repo, check_not_broken, replace_line
@@ -34,7 +34,7 @@ def repo(tmp_path: Path) -> Repo:
 
 
 async def run_train(repo: Repo, *branches: TrainBranch) -> Train:
-    return await train(repo.path, branches, onto="main", integration="podium/merge", check=check_not_broken)
+    return await build_train(repo.path, branches, onto="main", integration="podium/merge", check=check_not_broken)
 
 
 def reasons(result: Train) -> dict[str, str]:
@@ -56,7 +56,7 @@ async def test_branches_that_conflict_or_fail_are_left_out_and_the_others_are_me
         repo.train_branch("last"),
     )
 
-    assert [one.branch for one in result.coupled] == ["one", "last"]
+    assert [one.branch for one in result.merged] == ["one", "last"]
     clash, failure = result.left_out
     assert (clash.branch, clash.reason, clash.files) == ("clashing", "conflict", ("a.txt",))
     assert "Merge conflict in a.txt" in clash.why
@@ -64,8 +64,8 @@ async def test_branches_that_conflict_or_fail_are_left_out_and_the_others_are_me
     assert failure.output.endswith("1 failed: broken.txt")
     assert len(failure.output.splitlines()) == 40
     assert (result.base, result.ref) == (main, "refs/heads/podium/merge")
-    assert repo.tip("podium/merge") == result.commit == result.coupled[-1].commit
-    assert repo.tree(result.commit) == result.tree == result.coupled[-1].tree
+    assert repo.tip("podium/merge") == result.commit == result.merged[-1].commit
+    assert repo.tree(result.commit) == result.tree == result.merged[-1].tree
     assert repo.git("show", f"{result.commit}:a.txt") == replace_line(0, "one").strip()
     assert repo.git("show", f"{result.commit}:b.txt") == replace_line(0, "last").strip()
     assert "broken.txt" not in repo.git("ls-tree", "-r", "--name-only", result.commit)
@@ -99,11 +99,11 @@ async def test_the_checked_tree_is_the_merged_tree(repo: Repo, tmp_path: Path) -
         (path / "a.txt").write_text("what a check writes stays out\n")
         return CheckResult(passed=True)
 
-    result = await train(
+    result = await build_train(
         repo.path, [repo.train_branch("one"), repo.train_branch("two")], onto="main", integration="next", check=check
     )
 
-    assert checked == [one.tree for one in result.coupled]
+    assert checked == [one.tree for one in result.merged]
     assert len(repo.git("worktree", "list").splitlines()) == 1
 
 
@@ -116,7 +116,7 @@ async def test_branches_go_after_what_they_build_on(repo: Repo) -> None:
         repo, repo.train_branch("on-base", "base"), repo.train_branch("alone"), repo.train_branch("base")
     )
 
-    assert [one.branch for one in result.coupled] == ["alone", "base", "on-base"]
+    assert [one.branch for one in result.merged] == ["alone", "base", "on-base"]
     assert repo.git("show", f"{result.commit}:a.txt") == replace_line(0, "on base").strip()
 
 
@@ -134,7 +134,7 @@ async def test_branches_built_on_a_left_out_branch_are_left_out_too(repo: Repo) 
         repo.train_branch("alone"),
     )
 
-    assert [one.branch for one in result.coupled] == ["alone"]
+    assert [one.branch for one in result.merged] == ["alone"]
     assert [(one.branch, one.why) for one in result.left_out[1:]] == [
         ("mending", "it builds on failing, which was left out"),
         ("further", "it builds on mending, which was left out"),
@@ -154,7 +154,7 @@ async def test_a_branch_may_build_on_a_merged_or_deleted_branch_but_not_on_anoth
         repo.train_branch("three", "elsewhere"),
     )
 
-    assert [one.branch for one in result.coupled] == ["one", "two"]
+    assert [one.branch for one in result.merged] == ["one", "two"]
     assert result.left_out[0].why == "it builds on elsewhere, which is neither in this train nor in main; merge it too"
 
 
@@ -190,7 +190,7 @@ async def test_a_branch_that_is_in_already_adds_nothing(repo: Repo) -> None:
 
     result = await run_train(repo, repo.train_branch("done"))
 
-    assert [one.branch for one in result.coupled] == ["done"]
+    assert [one.branch for one in result.merged] == ["done"]
     assert result.commit == repo.tip()
 
 
@@ -214,14 +214,14 @@ async def test_a_bad_name_for_the_integration_branch_is_refused_before_anything_
     repo.branch("feat", {"a.txt": replace_line(0, "feat")})
 
     with pytest.raises(Mistake, match="is not a valid name for the integration branch"):
-        await train(repo.path, [repo.train_branch("feat")], onto="main", integration=name, check=check)
+        await build_train(repo.path, [repo.train_branch("feat")], onto="main", integration=name, check=check)
 
 
 async def test_a_name_that_conflicts_with_an_existing_branch_is_refused(repo: Repo) -> None:
     repo.branch("feat", {"a.txt": replace_line(0, "feat")})
 
     with pytest.raises(Mistake, match="cannot create the branch feat/merge"):
-        await train(
+        await build_train(
             repo.path, [repo.train_branch("feat")], onto="main", integration="feat/merge", check=check_not_broken
         )
 
@@ -275,7 +275,9 @@ async def test_a_check_that_breaks_leaves_everything_as_it_was_and_the_next_try_
         raise RuntimeError("the machine is on fire")
 
     with pytest.raises(RuntimeError, match="on fire"):
-        await train(repo.path, [repo.train_branch("feat")], onto="main", integration="podium/merge", check=breaking)
+        await build_train(
+            repo.path, [repo.train_branch("feat")], onto="main", integration="podium/merge", check=breaking
+        )
     assert repo.visible_state() == before
 
     result = await run_train(repo, repo.train_branch("feat"))
@@ -295,7 +297,9 @@ async def test_a_train_that_is_stopped_leaves_everything_as_it_was(repo: Repo) -
             await sleep_forever()
             raise AssertionError
 
-        await train(repo.path, [repo.train_branch("feat")], onto="main", integration="podium/merge", check=stopped)
+        await build_train(
+            repo.path, [repo.train_branch("feat")], onto="main", integration="podium/merge", check=stopped
+        )
 
     assert scope.cancelled_caught
     assert repo.visible_state() == before
@@ -332,7 +336,7 @@ async def test_a_process_killed_in_the_middle_leaves_the_target_and_the_next_try
 
     assert killed.returncode == -signal.SIGKILL
     assert repo.visible_state()["status"] == before["status"]
-    assert [one.branch for one in result.coupled] == ["feat"]
+    assert [one.branch for one in result.merged] == ["feat"]
     assert not left.exists()
     assert len(repo.git("worktree", "list").splitlines()) == 1
 
@@ -358,12 +362,12 @@ async def test_no_hook_driver_or_filter_of_the_repository_runs(repo: Repo, tmp_p
     await fast_forward(
         repo.path,
         "main",
-        commit=result.coupled[0].commit,
-        expected_tree=result.coupled[0].tree,
+        commit=result.merged[0].commit,
+        expected_tree=result.merged[0].tree,
         expected_old=result.base,
     )
 
-    assert [one.branch for one in result.coupled] == ["feat", "smudged"]
+    assert [one.branch for one in result.merged] == ["feat", "smudged"]
     assert reasons(result) == {"other": "conflict"}
     assert not (tmp_path / "trace").exists()
     repo.git("status")
@@ -377,7 +381,7 @@ async def test_twenty_branches_go_through(repo: Repo) -> None:
 
     result = await run_train(repo, *map(repo.train_branch, names))
 
-    assert [one.branch for one in result.coupled] == names[::2]
+    assert [one.branch for one in result.merged] == names[::2]
     assert [one.branch for one in result.left_out] == names[1::2]
     assert isinstance(result.left_out[0], LeftOutBranch)
     assert repo.git("rev-list", "--count", "--first-parent", f"main..{result.commit}") == "10"

@@ -282,7 +282,7 @@ async def test_the_status_of_a_worktree_has_commits_files_and_uncommitted_change
     (checkout.path / "a.txt").write_text("changed\n")
     (checkout.path / "new.txt").write_text("new\n")
 
-    status = await worktrees.standing(checkout)
+    status = await worktrees.read_status(checkout)
 
     assert (status.ahead, status.behind, status.unmerged, status.modified, status.untracked) == (1, 1, 1, 1, 1)
     assert [one.subject for one in status.commits] == ["change b.txt"]

@@ -43,14 +43,14 @@ class SettingsFiles(Struct, frozen=True, kw_only=True):
     repo: SettingsDocument = SettingsDocument()
     proposed: SettingsDocument = SettingsDocument()
     paths: tuple[str, ...] = ()
-    findings: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
     user_lines: dict[str, str] = {}
     repo_lines: dict[str, str] = {}
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
         """The diagnostics that keep the settings from being used."""
-        return tuple(finding for finding in self.findings if finding.severity == "error")
+        return tuple(finding for finding in self.diagnostics if finding.severity == "error")
 
 
 def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
@@ -64,7 +64,7 @@ def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
 
     user = read_settings_file(user_file, path_shown=format_path(user_file), side="user")
     if repo is None:
-        return SettingsFiles(user=user.document, paths=user.paths, findings=user.diagnostics, user_lines=user.lines)
+        return SettingsFiles(user=user.document, paths=user.paths, diagnostics=user.diagnostics, user_lines=user.lines)
     own = read_settings_file(repo / REPO_FILE, path_shown=REPO_FILE, side="repo", root=repo)
     foreign = read_settings_file(repo / MCP_FILE, path_shown=MCP_FILE, side="repo", root=repo)
     files = SettingsFiles(
@@ -72,7 +72,7 @@ def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
         repo=own.document.without_proposed(),
         proposed=merge_documents(foreign.document, own.document.select_proposed()),
         paths=(*own.paths, *foreign.paths, *user.paths),
-        findings=(
+        diagnostics=(
             *user.diagnostics,
             *own.diagnostics,
             *foreign.diagnostics,
@@ -105,12 +105,12 @@ def _apply_trusted(files: SettingsFiles, home: Path, repo: Path) -> SettingsFile
         keys = find_trusted_keys(files.proposed, repo, Trust.load(home))
     except Mistake as mistake:
         broken = Diagnostic(severity="warning", path=format_path(home / FILE), message=str(mistake))
-        return structs.replace(files, findings=(*files.findings, broken))
+        return structs.replace(files, diagnostics=(*files.diagnostics, broken))
     return structs.replace(
         files,
         repo=merge_documents(files.repo, select_keys(files.proposed, keys)),
         proposed=without_keys(files.proposed, keys),
-        findings=tuple(one for one in files.findings if one.key not in keys or one.severity != "notice"),
+        diagnostics=tuple(one for one in files.diagnostics if one.key not in keys or one.severity != "notice"),
     )
 
 

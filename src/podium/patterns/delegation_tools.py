@@ -106,7 +106,7 @@ class _WorkerDelegation:
                         "enum": list(self._op.agents),
                     },
                     "read_only": {"type": "boolean", "description": "It only reads, and needs no branch of its own."},
-                    "model": _string_schema("What it thinks with, where that is not as usual."),
+                    "model": _string_schema("The model that it uses, if not the usual one."),
                     "timeout": {"type": "number", "description": "Seconds until it is ended with what there is."},
                     "budget": {
                         "type": "object",

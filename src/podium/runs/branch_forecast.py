@@ -8,8 +8,8 @@ from typing import Any
 
 from ..values.errors import Mistake
 from ..workspace.git.repository import Repository, call_git
-from ..workspace.git.revision import tips
-from ..workspace.merging.overlap_forecast import Forecast, Overlap, forecast
+from ..workspace.git.revision import branch_tips
+from ..workspace.merging.overlap_forecast import Forecast, Overlap, forecast_merges
 
 
 async def read_current_branch(repository: Repository) -> str:
@@ -24,9 +24,9 @@ async def forecast_branches(root: Path, branches: Mapping[str, str], *, onto: st
     """Forecast how branches, given with their bases, would merge. Return None if none of them exists."""
     repository = Repository.at(root)
     target = onto or await read_current_branch(repository)
-    existing = await tips(repository, branches)
+    existing = await branch_tips(repository, branches)
     bases = {branch: base for branch, base in branches.items() if branch in existing and branch != target}
-    return await forecast(repository, bases, onto=target) if bases else None
+    return await forecast_merges(repository, bases, onto=target) if bases else None
 
 
 def forecast_fields(merge_forecast: Forecast) -> dict[str, Any]:

@@ -103,9 +103,11 @@ def check_settings(files: SettingsFiles, wrong: str) -> Fact:
         return Fact("settings", "problem", f"{wrong}; the other checks ignore the settings files")
     if not files.paths:
         return Fact("settings", "fine", "no settings files; podium config path shows where they go")
-    if not files.findings:
+    if not files.diagnostics:
         return Fact("settings", "fine", ", ".join(files.paths))
-    said = f"{', '.join(files.paths)}, {format_count(len(files.findings), 'diagnostic')}, first: {files.findings[0]}"
+    said = (
+        f"{', '.join(files.paths)}, {format_count(len(files.diagnostics), 'diagnostic')}, first: {files.diagnostics[0]}"
+    )
     return Fact("settings", "note", f"{said}; podium config validate shows all")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ..values.errors import Mistake
 from ..views.worker_state import WorkerState
 from ..workspace.git.repository import Repository
-from ..workspace.git.revision import SHORT, branch_tip, contains_commit, tips
+from ..workspace.git.revision import SHORT, branch_tip, branch_tips, contains_commit
 from ..workspace.merging.resolution_commit import (
     ResolutionStart,
     filter_resolution_starts,
@@ -42,14 +42,14 @@ class Resolver:
 
 async def find_resolvers(context: RepoContext) -> dict[str, Resolver]:
     """Return the workers that were started to resolve conflicts, by branch and in the order of their start."""
-    workers = {worker.errand.branch: worker for worker in context.load_workers() if worker.errand.base}
+    workers = {worker.worker_task.branch: worker for worker in context.load_workers() if worker.worker_task.base}
     starts_by_base = await filter_resolution_starts(
-        context.repository, (worker.errand.base for worker in workers.values())
+        context.repository, (worker.worker_task.base for worker in workers.values())
     )
     return {
-        branch: Resolver(worker=worker, resolves=starts_by_base[worker.errand.base])
+        branch: Resolver(worker=worker, resolves=starts_by_base[worker.worker_task.base])
         for branch, worker in workers.items()
-        if worker.errand.base in starts_by_base
+        if worker.worker_task.base in starts_by_base
     }
 
 
@@ -72,7 +72,7 @@ async def _find_named_candidate(
     if name == target:
         raise Mistake(f"{name} cannot be merged onto itself; choose another target with --onto TARGET")
     newest = _find_newest_workers(context).get(name)
-    if newest is None and name in await tips(context.repository, [name]):
+    if newest is None and name in await branch_tips(context.repository, [name]):
         return MergeCandidate(branch=name, base=target, notice=f"{name}: not a worker's branch; merging it as it is")
     worker = newest or context.find_worker(name)
     notice = ""
@@ -87,7 +87,7 @@ async def _find_ready_candidates(
 ) -> list[MergeCandidate]:
     """Return the branches whose newest worker succeeded and that are not merged into the target yet."""
     newest = _find_newest_workers(context)
-    tips_by_branch = await tips(context.repository, newest)
+    tips_by_branch = await branch_tips(context.repository, newest)
     target_tip = await branch_tip(context.repository, target)
     ready: list[MergeCandidate] = []
     for branch, worker in newest.items():
@@ -124,7 +124,7 @@ def _find_newest_workers(context: RepoContext) -> dict[str, WorkerState]:
     """
     newest: dict[str, WorkerState] = {}
     for worker in context.load_workers():
-        branch, has_been_there = worker.errand.branch, bool(worker.base)
+        branch, has_been_there = worker.worker_task.branch, bool(worker.base)
         if branch and (has_been_there or not worker.is_over or branch not in newest):
             newest[branch] = worker
     return newest
@@ -154,9 +154,9 @@ async def _make_candidate(
     *,
     notice: str = "",
 ) -> MergeCandidate:
-    before = load_worker_states(context.store, worker.errand.after)
-    after = tuple(one.errand.branch for one in before if one.errand.branch)
-    resolver = resolvers_by_branch.get(worker.errand.branch)
+    before = load_worker_states(context.store, worker.worker_task.after)
+    after = tuple(one.worker_task.branch for one in before if one.worker_task.branch)
+    resolver = resolvers_by_branch.get(worker.worker_task.branch)
     if resolver is None:
         return MergeCandidate(branch=worker.name, base=worker.base or target, after=after, notice=notice)
     target_tip, ours = await branch_tip(context.repository, target), resolver.resolves.ours
@@ -173,7 +173,7 @@ async def _order_candidates(
     """Drop the candidates that another one replaces, and order those that build on them after the replacement."""
     if all(candidate.resolves is None for candidate in candidates):
         return list(candidates)
-    tips_by_branch = await tips(repository, [candidate.branch for candidate in candidates])
+    tips_by_branch = await branch_tips(repository, [candidate.branch for candidate in candidates])
     replacements = await _find_replacements(repository, candidates, tips_by_branch)
     for branch, other in replacements.items():
         notice(f"{branch}: {other} is merged in its place, with the conflict resolved")

@@ -108,11 +108,11 @@ async def read_worktree_statuses(store: Path, workers: Iterable[WorkerState]) ->
     """Return the checkout status of workers that have not ended, by run. Checkouts that cannot be read are left out."""
     statuses: dict[str, WorktreeStatus] = {}
     for worker in workers:
-        if worker.is_over or not worker.errand.has_checkout or not worker.base:
+        if worker.is_over or not worker.worker_task.has_checkout or not worker.base:
             continue
         try:
-            worktrees = Worktrees(repository=Repository.at(Path(worker.errand.root)), ledger=Ledger(store))
-            statuses[worker.run] = await worktrees.standing(await worktrees.find_checkout(worker.errand.branch))
+            worktrees = Worktrees(repository=Repository.at(Path(worker.worker_task.root)), ledger=Ledger(store))
+            statuses[worker.run] = await worktrees.read_status(await worktrees.find_checkout(worker.worker_task.branch))
         except PodiumError:
             continue  # it is just being created or removed, so there are no lines to count
     return statuses
@@ -120,7 +120,7 @@ async def read_worktree_statuses(store: Path, workers: Iterable[WorkerState]) ->
 
 def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> dict[str, Any]:
     """Return a worker as JSON fields."""
-    worker_task = worker.errand
+    worker_task = worker.worker_task
     values: dict[str, Any] = {
         "id": worker.run,
         "name": worker.name,
@@ -150,7 +150,7 @@ def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> 
         "usage": structs.asdict(worker.usage),
         "tokens": worker.usage.tokens,
         "usd": worker.usage.usd,
-        "hired_at": worker.hired_at,
+        "hired_at": worker.delegated_at,
         "seconds": worker.seconds,
         "restarts": worker.restarts,
     }

@@ -74,7 +74,9 @@ def build_workers_report(
     if not branches:
         return report
     try:
-        root = Path(next(worker.errand.root for worker in summary.workers if worker.errand.branch in branches))
+        root = Path(
+            next(worker.worker_task.root for worker in summary.workers if worker.worker_task.branch in branches)
+        )
         return replace(report, forecast=anyio.run(forecast_branches, root, branches))
     except PodiumError as error:
         return replace(report, forecast_error=str(error))

@@ -124,7 +124,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             "store": _choose_store_path(said.store, home, repo, sources),
             "narrowing": structs.replace(files.repo.permissions, allow=()),
             "proposed": files.proposed,
-            "notices": tuple(str(finding) for finding in files.findings),
+            "notices": tuple(str(finding) for finding in files.diagnostics),
             "sources": sources,
         }
         sources |= {"home": "environment"} if environ.get("PODIUM_HOME") else {}

@@ -11,7 +11,7 @@ from ..values.operation_path import parse_agent_name
 
 
 def audit_actions(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
-    """Every action that needed leave, in order, with its request, its decision and its outcome."""
+    """Return every action that needed permission, in order, with its request, its decision and its outcome."""
     asked: dict[str, list[PermissionAsked]] = {}
     answers: dict[str, PermissionAnswered] = {}
     open_acts: dict[str, dict[str, Any]] = {}

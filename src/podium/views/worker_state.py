@@ -97,7 +97,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     state: WorkerStatus
     agent: str
     task: str
-    errand: WorkerTask
+    worker_task: WorkerTask
     tool: str = ""
     waiting_since: float = 0.0
     waiting_for: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     checks: tuple[CheckRun, ...] = ()
     usage: Usage = NO_USAGE
     counts: tuple[str, ...] = ()
-    hired_at: float = 0.0
+    delegated_at: float = 0.0
     begun_at: float = 0.0
     at: float = 0.0
     restarts: int = 0
@@ -120,7 +120,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """The worker's name for people."""
-        return self.errand.worker_name or self.run
+        return self.worker_task.worker_name or self.run
 
     @property
     def is_over(self) -> bool:
@@ -237,7 +237,7 @@ class WorkerStateBuilder:
             state=status,
             agent=started.agent,
             task=started.request.text,
-            errand=started.errand,
+            worker_task=started.errand,
             tool=self._find_current_tool(asked) if status in ("tool_call", "waiting_permission") else "",
             waiting_since=min((entry.at for entry in asked.values()), default=0.0),
             waiting_for=tuple(asked),
@@ -252,7 +252,7 @@ class WorkerStateBuilder:
             checks=tuple(self._checks),
             usage=view.usage,
             counts=tuple(self._counts),
-            hired_at=view.started_at,
+            delegated_at=view.started_at,
             begun_at=self._begun_at,
             at=view.at,
             restarts=self._restarts,

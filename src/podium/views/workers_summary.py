@@ -69,9 +69,9 @@ class WorkersSummary(Struct, frozen=True, kw_only=True):
     def list_branches(self) -> dict[str, str]:
         """Return the branches that have commits, each with the base commit of its newest worker."""
         return {
-            worker.errand.branch: worker.base
+            worker.worker_task.branch: worker.base
             for worker in self.workers
-            if worker.errand.has_checkout and worker.base and worker.commits
+            if worker.worker_task.has_checkout and worker.base and worker.commits
         }
 
 

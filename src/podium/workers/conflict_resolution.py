@@ -62,7 +62,7 @@ async def delegate_resolution(
     It starts from everything in the train, whether or not the target has been moved there.
     """
     repository = Repository.at(at)
-    ours = MergeSide(name=describe_merged(result.target, result.coupled), commit=result.commit)
+    ours = MergeSide(name=describe_merged(result.target, result.merged), commit=result.commit)
     theirs = MergeSide(name=left_out.branch, commit=left_out.commit)
     tried = await try_merge(repository, ours, theirs)
     if isinstance(tried, CleanMerge) and left_out.reason != "check":

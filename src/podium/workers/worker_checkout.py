@@ -14,7 +14,7 @@ from ..values.errors import Mistake, PodiumError
 from ..values.event import RunStarted, WorkCommitted, WorkerPlaced
 from ..values.worker_task import WorkerTask
 from ..workspace.git.repository import Checkout, Repository
-from ..workspace.git.revision import contains_commit, must_contain_commits, tips
+from ..workspace.git.revision import branch_tips, contains_commit, must_contain_commits
 from ..workspace.git.snapshot import resolve_commit, write_commit
 from ..workspace.merging.trial_merge import ConflictingMerge, MergeSide, try_merge
 from ..workspace.worktrees.disk_quota import measure_worktrees
@@ -109,7 +109,7 @@ async def _find_worker_side(launcher: RunLauncher, repository: Repository, run: 
     if started.errand is None or not started.errand.has_checkout:
         return None
     branch = started.errand.branch
-    now = (await tips(repository, [branch])).get(branch, "")
+    now = (await branch_tips(repository, [branch])).get(branch, "")
     left = next((one.event.commit for one in reversed(entries) if isinstance(one.event, WorkCommitted)), now)
     if not left:
         raise Mistake(f"{branch}, which it waits for, is gone, and its last commit is not known")

@@ -103,7 +103,7 @@ def config_validate_command(repo: Path | None, is_json: bool) -> int:
 def find_settings_problems(home: Path, repo: Path) -> list[Diagnostic]:
     """Return all problems of the settings files, also of their combination."""
     files = read_settings_files(home, repo)
-    findings = list(files.findings)
+    findings = list(files.diagnostics)
     if not files.errors:
         try:
             Settings.from_files(files, os.environ, repo)

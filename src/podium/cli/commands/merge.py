@@ -26,7 +26,7 @@ from ...values.event import SCHEMA
 from ...workspace.git.repository import Repository, call_git
 from ...workspace.git.revision import HEADS, SHORT, branch_tip
 from ...workspace.merging.fast_forward import fast_forward
-from ...workspace.merging.merge_train import CheckResult, LeftOutBranch, Train, TrainBranch, train
+from ...workspace.merging.merge_train import CheckResult, LeftOutBranch, Train, TrainBranch, build_train
 from ...workspace.merging.overlap_forecast import Forecast
 from ..terminal import exit_codes
 from ..terminal.options import json_option, repo_option
@@ -141,7 +141,7 @@ async def _build_train(
     name = INTEGRATION.format(at=datetime.now())
     check = _CheckRunner(there.settings, checks)
     return TrainOutcome(
-        forecast=expected, train=await train(place, train_branches, onto=target, integration=name, check=check)
+        forecast=expected, train=await build_train(place, train_branches, onto=target, integration=name, check=check)
     )
 
 
@@ -230,7 +230,7 @@ def _conclude_merge(
 def _format_agree_command(result: Train, commands: Sequence[str]) -> str:
     """Return the command that repeats the merge and moves the target, but only to the tree that was checked."""
     checks = [word for text in commands for word in ("--check", text)]
-    branches = [one.branch for one in result.coupled]
+    branches = [one.branch for one in result.merged]
     return shlex.join(["podium", "merge", *branches, "--onto", result.target, *checks, "--tree", result.tree, "--yes"])
 
 
@@ -259,7 +259,7 @@ def _exit_code(left_out: Sequence[LeftOutBranch]) -> int:
 
 def format_train_report(result: Train) -> list[str]:
     """Return a line for each branch: merged, or left out with the reason."""
-    lines = [f"in: {one.branch} at {one.commit[:SHORT]}" for one in result.coupled]
+    lines = [f"in: {one.branch} at {one.commit[:SHORT]}" for one in result.merged]
     for one in result.left_out:
         files = f" ({', '.join(one.files)})" if one.files else ""
         lines.append(f"left out: {one.branch}: {one.reason}: {one.why}{files}")
@@ -284,7 +284,7 @@ def merge_fields(outcome: TrainOutcome) -> dict[str, Any]:
         "tree": result.tree,
         "branch": None if result.ref is None else result.ref.removeprefix(HEADS),
         "forecast": forecast_fields(outcome.forecast),
-        "coupled": [{"branch": one.branch, "commit": one.commit, "tree": one.tree} for one in result.coupled],
+        "coupled": [{"branch": one.branch, "commit": one.commit, "tree": one.tree} for one in result.merged],
         "left_out": [
             {
                 "branch": one.branch,

@@ -100,7 +100,7 @@ def _load_workers(store: Path, runs: list[str]) -> list[WorkerState]:
 
 
 def _worker_id_fields(workers: list[WorkerState]) -> list[dict[str, str]]:
-    return [{"id": worker.run, "branch": worker.errand.branch} for worker in workers]
+    return [{"id": worker.run, "branch": worker.worker_task.branch} for worker in workers]
 
 
 def _resume_all_runs(settings: Settings, shown: OutputOptions, overrides: dict[str, Any]) -> int:

@@ -113,11 +113,11 @@ def format_workers_table(
     """Return a table of workers. The task takes the remaining width; on a narrow terminal columns are dropped."""
     rows = [["WORKER", "BRANCH", "STATE", "TOOL", "LINES", "TOKENS", "COST", "WAITS", "TASK"]]
     for worker in workers:
-        where = f"{format_path(Path(worker.errand.root))}: " if with_place else ""
+        where = f"{format_path(Path(worker.worker_task.root))}: " if with_place else ""
         rows.append(
             [
                 worker.run,
-                escape_for_terminal(format_worker_branch(worker.errand)),
+                escape_for_terminal(format_worker_branch(worker.worker_task)),
                 worker.state,
                 escape_for_terminal(worker.tool) or "-",
                 format_line_count(worker, statuses.get(worker.run)),

@@ -27,16 +27,16 @@ DIFF_TIMEOUT_SECONDS = 300.0
 def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> None:
     """Print what the worker of BRANCH changed since its base: on its branch, or in its checkout until it ends."""
     worker = context.find_worker(branch)
-    if worker.errand.is_reader:
+    if worker.worker_task.is_reader:
         raise Mistake(f"{worker.name} is read-only and has no changes; podium workers output shows its answer")
-    if worker.errand.is_here:
+    if worker.worker_task.is_here:
         raise Mistake(f"{worker.name} works in the repository itself, without its own branch; use git diff")
     if not worker.base:
         raise Mistake(f"{worker.name} has no checkout yet ({worker.state}), so it has no changes")
-    is_gone = not Path(worker.errand.path).is_dir()
+    is_gone = not Path(worker.worker_task.path).is_dir()
     text = anyio.run(diff_worker, context, worker, is_stat, not worker.is_over and not is_gone)
     if is_gone and not worker.is_over:
-        print_to_stderr(f"{worker.name}: its folder {worker.errand.path} is gone; showing its branch instead")
+        print_to_stderr(f"{worker.name}: its folder {worker.worker_task.path} is gone; showing its branch instead")
     if not text:
         print_to_stderr(f"{worker.name} has no changes{'' if worker.is_over else ' so far'}")
     elif sys.stdout.isatty():
@@ -49,9 +49,9 @@ async def diff_worker(context: RepoContext, worker: WorkerState, is_stat: bool, 
     """Return the diff between the worker's base and its work, in its checkout or on its branch."""
     location: GitLocation = context.repository
     if not in_checkout:
-        now = await branch_tip(location, worker.errand.branch)
+        now = await branch_tip(location, worker.worker_task.branch)
     else:
-        location = await context.worktrees.find_checkout(worker.errand.branch)
+        location = await context.worktrees.find_checkout(worker.worker_task.branch)
         now = await take_snapshot(location)
     how = "--stat" if is_stat else "--patch"
     return await read_git_output(location, "diff", how, worker.base, now, "--", timeout=DIFF_TIMEOUT_SECONDS)

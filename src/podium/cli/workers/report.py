@@ -65,7 +65,7 @@ def _format_facts(worker: WorkerState, status: WorktreeStatus | None) -> Iterato
         commits = format_count(len(worker.commits), "commit")
         yield (
             f"{format_line_count(worker)} in {format_count(len(worker.files), 'file')}, {commits} on "
-            f"{worker.errand.branch}"
+            f"{worker.worker_task.branch}"
         )
     elif status is not None:
         yield f"so far {format_line_count(worker, status)}, not committed"

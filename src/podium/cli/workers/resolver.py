@@ -13,7 +13,7 @@ from ...runs.worker_lookup import RepoContext
 from ...values.agent import Agent
 from ...values.errors import PodiumError
 from ...workers.worker_options import WorkerOptions, apply_worker_options
-from ...workspace.git.revision import tips
+from ...workspace.git.revision import branch_tips
 from ...workspace.merging.merge_train import LeftOutBranch, Train
 from ...workspace.merging.resolution_commit import find_unresolved_files
 from ..terminal.text import escape_for_terminal, print_to_stderr
@@ -69,7 +69,7 @@ async def _reason_to_skip(
             continue
         if not resolver.worker.is_over:
             return f"{left_out.branch}: a worker is already resolving it; podium workers shows {branch}"
-        at = (await tips(context.repository, [branch])).get(branch)
+        at = (await branch_tips(context.repository, [branch])).get(branch)
         if resolver.worker.state != "complete" or at is None:
             continue
         if not await find_unresolved_files(context.repository, at, resolver.resolves):

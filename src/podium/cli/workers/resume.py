@@ -33,7 +33,7 @@ def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_j
     to_resume = named or [worker for worker in context.load_workers() if worker.state in ("queued", "resumable")]
     resumed = resume_workers(context.settings, to_resume)
     if is_json:
-        items = [{"id": worker.run, "branch": worker.errand.branch} for worker in resumed]
+        items = [{"id": worker.run, "branch": worker.worker_task.branch} for worker in resumed]
         click.echo(as_json({"schema": SCHEMA, "workers": items}))
     elif not resumed:
         print_to_stderr("no worker to resume; podium workers lists them all")

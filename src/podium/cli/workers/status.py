@@ -43,7 +43,7 @@ def workers_status_command(context: RepoContext, branch: str | None, is_json: bo
     if not named:
         print_to_stderr("no active workers; podium workers lists those that have ended")
     for number, worker in enumerate(named):
-        before = {one.run: one.name for one in load_worker_states(context.store, worker.errand.after)}
+        before = {one.run: one.name for one in load_worker_states(context.store, worker.worker_task.after)}
         lines = format_worker_details(worker, statuses.get(worker.run), before, now=time.time())
         click.echo(escape_for_terminal("\n".join(([""] if number else []) + list(lines))))
 
@@ -52,7 +52,7 @@ def format_worker_details(
     worker: WorkerState, status: WorktreeStatus | None, before: dict[str, str], *, now: float
 ) -> Iterator[str]:
     """Yield the details of a worker in lines. `before` has the names of the workers that it waits for."""
-    worker_task = worker.errand
+    worker_task = worker.worker_task
     yield f"{worker.name}  {worker.state}  (run {worker.run})"
     yield f"task:     {truncate_line(worker.task, LONGEST_TASK)}"
     role = f", role {worker_task.role}" if worker_task.role else ""
@@ -71,7 +71,10 @@ def format_worker_details(
         yield f"checks:   {check.name} {'passed' if check.passed else 'failed'}"
     yield f"used:     {format_usage(worker.usage)}"
     again = f", restarted {format_count(worker.restarts, 'time')}" if worker.restarts else ""
-    yield f"time:     delegated {format_age(now - worker.hired_at)}, {format_duration(worker.seconds)} of work{again}"
+    yield (
+        f"time:     delegated {format_age(now - worker.delegated_at)}, "
+        f"{format_duration(worker.seconds)} of work{again}"
+    )
     if worker.waiting_since:
         asked = ", ".join(f"podium approvals {id}" for id in worker.waiting_for)
         yield f"waiting:  for your answer for {format_duration(now - worker.waiting_since)}: {asked}"

@@ -123,7 +123,7 @@ class WorkerWaiter:
         while runs:
             if (run := runs.pop(0)) not in states:
                 states[run] = self._load_state(self._reader, run)
-                runs += states[run].errand.after
+                runs += states[run].worker_task.after
         return states
 
     def _load_state(self, reader: StoreReader, run: str) -> WorkerState:
@@ -175,7 +175,7 @@ class WorkerWaiter:
 
 def can_progress(workers: Collection[WorkerState]) -> bool:
     """Return whether any worker is active, could be started now, or has to be marked as unstartable."""
-    jobs = [Job(worker.run, worker.name, worker.errand.after) for worker in workers if not worker.is_over]
+    jobs = [Job(worker.run, worker.name, worker.worker_task.after) for worker in workers if not worker.is_over]
     statuses: dict[str, RunStatus] = {worker.run: RUN_STATUSES.get(worker.state, "open") for worker in workers}
     live = [worker.run for worker in workers if _is_live(worker)]
     plan = plan_worker_starts(jobs, statuses=statuses, running=live, most=len(jobs) + 1)

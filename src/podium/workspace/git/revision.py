@@ -21,7 +21,7 @@ def resolve_location(place: GitLocation) -> Repository | Checkout:
     return Repository.at(place) if isinstance(place, Path) else place
 
 
-async def tips(repo: GitLocation, branches: Iterable[str]) -> dict[str, str]:
+async def branch_tips(repo: GitLocation, branches: Iterable[str]) -> dict[str, str]:
     """Return the commits of those branches that exist."""
     wanted = {HEADS + branch: branch for branch in branches if branch and branch.isprintable()}
     if not wanted:
@@ -33,7 +33,7 @@ async def tips(repo: GitLocation, branches: Iterable[str]) -> dict[str, str]:
 
 async def branch_tip(repo: GitLocation, branch: str) -> str:
     """Return the commit of a branch. Raises Mistake if there is no such branch."""
-    if (found := (await tips(repo, [branch])).get(branch)) is None:
+    if (found := (await branch_tips(repo, [branch])).get(branch)) is None:
         if not await read_git_output(repo, "for-each-ref", "--count=1", HEADS):
             raise Mistake(f"{root_folder(repo)} has no commits yet, so it has no branches; commit first")
         raise Mistake(
@@ -57,7 +57,7 @@ async def contains_commit(repo: GitLocation, commit: str, earlier: str) -> bool:
 
 async def must_contain_commits(repo: GitLocation, branch: str, commits: Mapping[str, str]) -> None:
     """Raise Mistake if a branch exists and lacks one of these commits, which are keyed by their display names."""
-    if (now := (await tips(repo, [branch])).get(branch)) is None:
+    if (now := (await branch_tips(repo, [branch])).get(branch)) is None:
         return
     for name, commit in commits.items():
         if not await contains_commit(repo, now, commit):

@@ -17,7 +17,7 @@ from typing import Literal
 from ...values.errors import Mistake, OutsideFailed
 from ...values.plain_text import escape_unprintable, truncate_text
 from ..git.repository import Checkout, GitLocation, Repository, call_git
-from ..git.revision import HEADS, SHORT, branch_tip, contains_commit, resolve_location, resolve_tree, tips
+from ..git.revision import HEADS, SHORT, branch_tip, branch_tips, contains_commit, resolve_location, resolve_tree
 from ..git.snapshot import temporary_checkout, write_commit
 from .resolution_commit import find_resolution_starts, find_unresolved_files
 from .trial_merge import ConflictingMerge, MergeSide, format_conflict_excerpt, try_merge
@@ -89,11 +89,11 @@ class Train:
     commit: str
     tree: str
     ref: str | None
-    coupled: tuple[MergedBranch, ...]
+    merged: tuple[MergedBranch, ...]
     left_out: tuple[LeftOutBranch, ...]
 
 
-async def train(
+async def build_train(
     repo: GitLocation, branches: Sequence[TrainBranch], *, onto: str, integration: str, check: Check
 ) -> Train:
     """Merge the branches, each after those that it builds on, onto a new branch that starts at `onto`.
@@ -108,14 +108,14 @@ async def train(
     await building.look_up_tips(ordered)
     for train_branch in ordered:
         await building.add_branch(train_branch)
-    ref = await _create_branch(place, integration, building.head) if building.coupled else None
+    ref = await _create_branch(place, integration, building.head) if building.merged else None
     return Train(
         target=onto,
         base=base,
         commit=building.head,
         tree=await resolve_tree(place, building.head),
         ref=ref,
-        coupled=tuple(building.coupled),
+        merged=tuple(building.merged),
         left_out=tuple(building.left_out),
     )
 
@@ -161,12 +161,12 @@ class _TrainBuilder:
         self._target = target
         self._tips: dict[str, str] = {}
         self.head = target.commit
-        self.coupled: list[MergedBranch] = []
+        self.merged: list[MergedBranch] = []
         self.left_out: list[LeftOutBranch] = []
 
     async def look_up_tips(self, branches: Sequence[TrainBranch]) -> None:
         """Resolve the branches, and those that they build on, once for the whole train."""
-        self._tips = await tips(
+        self._tips = await branch_tips(
             self._place, {name for train_branch in branches for name in (train_branch.branch, *train_branch.after)}
         )
 
@@ -203,7 +203,7 @@ class _TrainBuilder:
 
     async def _describe_missing_dependency(self, earlier: str) -> str:
         """Return why a dependency is missing; empty if it is merged, or if its branch no longer exists."""
-        if any(one.branch == earlier for one in self.coupled):
+        if any(one.branch == earlier for one in self.merged):
             return ""
         if any(one.branch == earlier for one in self.left_out):
             return "was left out"
@@ -216,13 +216,13 @@ class _TrainBuilder:
     async def _merge_branch(self, train_branch: TrainBranch) -> LeftOutBranch | None:
         """Merge a branch onto the train's head, and keep the merge if the check passes."""
         if await contains_commit(self._place, self.head, train_branch.commit):
-            self.coupled.append(
+            self.merged.append(
                 MergedBranch(
                     branch=train_branch.branch, commit=self.head, tree=await resolve_tree(self._place, self.head)
                 )
             )
             return None
-        ours = MergeSide(name=describe_merged(self._target.name, self.coupled), commit=self.head)
+        ours = MergeSide(name=describe_merged(self._target.name, self.merged), commit=self.head)
         theirs = MergeSide(name=train_branch.branch, commit=train_branch.commit)
         outcome = await try_merge(self._place, ours, theirs)
         if isinstance(outcome, ConflictingMerge):
@@ -235,7 +235,7 @@ class _TrainBuilder:
             failed = escape_unprintable(result.command) or "the check"
             return self._leave_out(train_branch, "check", f"{failed} fails with it", output=tail_output(result.output))
         self.head = commit
-        self.coupled.append(MergedBranch(branch=train_branch.branch, commit=commit, tree=outcome.tree))
+        self.merged.append(MergedBranch(branch=train_branch.branch, commit=commit, tree=outcome.tree))
         return None
 
     def _leave_out(
@@ -309,13 +309,13 @@ async def _create_branch(place: GitLocation, name: str, commit: str) -> str:
     """Create a branch at a commit, never one that exists, and return its ref."""
     for number in range(1, MOST_NAMES):
         numbered = name if number == 1 else f"{name}-{number}"
-        if numbered in await tips(place, [numbered]):
+        if numbered in await branch_tips(place, [numbered]):
             continue
         # With an empty old value, git creates the ref only if it does not exist at that moment.
         done = await call_git(place, "update-ref", "-m", "merge train", HEADS + numbered, commit, "")
         if done.code == 0:
             return HEADS + numbered
-        if numbered not in await tips(place, [numbered]):
+        if numbered not in await branch_tips(place, [numbered]):
             raise Mistake(
                 f"cannot create the branch {escape_unprintable(numbered)}: "
                 f"{escape_unprintable(truncate_text(done.err, 300))}; try another name"

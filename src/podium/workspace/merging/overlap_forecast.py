@@ -84,7 +84,7 @@ async def read_branch_changes(repo: GitLocation, base: str, branch: str) -> Bran
     return await _read_commit_changes(place, await resolve_commit(place, base), await branch_tip(place, branch))
 
 
-async def forecast(repo: GitLocation, branches: Mapping[str, str], *, onto: str) -> Forecast:
+async def forecast_merges(repo: GitLocation, branches: Mapping[str, str], *, onto: str) -> Forecast:
     """Try to merge the branches, given with their bases, with one another and with the branch `onto`."""
     place = resolve_location(repo)
     target = MergeSide(name=onto, commit=await branch_tip(place, onto))

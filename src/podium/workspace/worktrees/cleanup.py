@@ -132,7 +132,7 @@ async def _describe_worktree(of: Worktrees, noted: WorktreeRow) -> WorktreeSumma
     status, trouble = None, ""
     if state == "ready":
         try:
-            status = await of.standing(checkout_from_record(noted))
+            status = await of.read_status(checkout_from_record(noted))
         except PodiumError as error:
             trouble = str(error)
     return WorktreeSummary(

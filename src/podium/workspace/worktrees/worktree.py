@@ -143,7 +143,7 @@ class Worktrees:
         async with self.ledger.hold_worktree_lock() as lock:
             return await self._repair_all(lock)
 
-    async def standing(self, checkout: Checkout) -> WorktreeStatus:
+    async def read_status(self, checkout: Checkout) -> WorktreeStatus:
         """Return the status of a worktree."""
         return await read_worktree_status(checkout, main=await resolve_commit(self._main_repository, "HEAD"))
 
@@ -254,7 +254,7 @@ class Worktrees:
     async def _must_be_removable(self, checkout: Checkout, *, force: bool) -> WorktreeStatus:
         if (checkout.git_dir / "locked").exists():
             raise Mistake(f"{checkout.path} is locked; git worktree unlock {checkout.path} unlocks it")
-        status = await self.standing(checkout)
+        status = await self.read_status(checkout)
         if not status.is_clean and not force:
             raise Mistake(
                 f"{checkout.path} has {status.describe_unsaved()}; commit and merge them, or remove it with --force, "
@@ -292,7 +292,7 @@ class Worktrees:
 
     async def _save_changes(self, checkout: Checkout, *, is_kept: bool) -> SavedWork | None:
         """Save the work in a worktree; with `is_kept` False, only if there is any."""
-        if not is_kept and (await self.standing(checkout)).is_clean:
+        if not is_kept and (await self.read_status(checkout)).is_clean:
             return None
         return await save_work(checkout)
 
