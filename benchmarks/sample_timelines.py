@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from podium.core.journal import JournalRow
+from podium.core.journal_rows import JournalRow
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.store.sqlite.store import SqliteStore

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.core.journal import find_chain_break
-from podium.store.fault import EXIT_CODE
+from podium.core.journal_rows import find_chain_break
+from podium.store.fault_injection import EXIT_CODE
 from podium.store.sqlite.reader import StoreReader
 from podium.values.event import ModelReplied, RunEnded
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from podium.core.journal import JournalRow
+from podium.core.journal_rows import JournalRow
 from podium.core.timeline import Timeline
 from podium.store.sqlite.schema import open_connection
 

@@ -20,12 +20,12 @@ from .core.engine import Engine
 from .core.placement import Placement
 from .core.timeline import Timeline
 from .engines.engine_choice import Engines
-from .engines.model.provider_traffic import ProviderThrottle
+from .engines.model.provider_throttle import ProviderThrottle
 from .patterns.discuss import Discussion
 from .runs.run_handle import Run, drive_run
 from .runs.run_launcher import RunLauncher, RunOptions
 from .setup.settings import Settings
-from .store.fault import Fault, parse_fault
+from .store.fault_injection import Fault, parse_fault
 from .store.sqlite.store import SqliteStore
 from .values.agent import Agent
 from .values.event import RunStarted

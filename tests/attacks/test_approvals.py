@@ -10,7 +10,7 @@ import pyte
 import pytest
 
 from podium import Run
-from podium.store.fault import refuse_after
+from podium.store.fault_injection import refuse_after
 from podium.values.event import ActionRefused, PermissionAsked
 
 from ..cli.conftest import Desk

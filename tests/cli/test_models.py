@@ -14,8 +14,8 @@ import pytest
 from anyio import to_thread
 from anyio.abc import SocketAttribute, SocketStream
 
-from podium.config.confirmed_servers import ConfirmedServer, load_confirmed_servers
-from podium.engines.local_servers import (
+from podium.config.confirmed_model_servers import ConfirmedServer, load_confirmed_servers
+from podium.engines.local_model_servers import (
     CODING_AGENTS,
     LocalServer,
     ServerAddress,

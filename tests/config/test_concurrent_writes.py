@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from podium import PodiumError
-from podium.config.allowed_rules import AllowedRule, load_allowed_rules, save_allowed_rule
-from podium.config.confirmed_servers import ConfirmedServer, load_confirmed_servers, save_confirmed_server
+from podium.config.always_allow_rules import AllowedRule, load_allowed_rules, save_allowed_rule
+from podium.config.confirmed_model_servers import ConfirmedServer, load_confirmed_servers, save_confirmed_server
 from podium.config.trust import Trust
 
 WRITERS = 24

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from podium.config.confirmed_servers import ConfirmedServer, save_confirmed_server
+from podium.config.confirmed_model_servers import ConfirmedServer, save_confirmed_server
 from podium.config.model_role import Role
 from podium.config.repo_proposal import list_proposals
 from podium.config.settings_document import WorktreeSettings

@@ -11,7 +11,7 @@ from podium import Agent, Run
 from podium.engines.model.model_caller import Model, RetryPolicy
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
-from podium.store.fault import refuse_after
+from podium.store.fault_injection import refuse_after
 from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.values.agent import Advisors, Budget
 from podium.values.errors import Mistake

@@ -8,7 +8,7 @@ import pytest
 
 from podium import Result
 from podium.core.earlier_runs import UNFINISHED_MARK
-from podium.store.fault import refuse_after
+from podium.store.fault_injection import refuse_after
 from podium.testing import calls
 from podium.values.agent import Router
 from podium.values.errors import Mistake

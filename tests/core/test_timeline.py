@@ -7,7 +7,7 @@ from anyio import create_task_group
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.core.journal import GENESIS, JournalRow, chain_hash, compute_digest, find_chain_break
+from podium.core.journal_rows import GENESIS, JournalRow, chain_hash, compute_digest, find_chain_break
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.store.sqlite.reader import StoreReader

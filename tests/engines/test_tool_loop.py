@@ -14,7 +14,7 @@ from podium.engines.model.model_caller import Model, RetryPolicy, add_zero_cost
 from podium.engines.model.model_wire import ModelCall, ReplyPart
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
-from podium.store.fault import refuse_after
+from podium.store.fault_injection import refuse_after
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import OutsideFailed
 from podium.values.event import (

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from podium import Result
 from podium.patterns.discuss import FALLBACK, Discussion
-from podium.store.fault import refuse_after
+from podium.store.fault_injection import refuse_after
 from podium.values.agent import Advisors, Budget, Member, Team
 from podium.values.event import Broadcast, DiscussionEnded, Noticed, OperationEnded, RoundEnded, Voted
 

@@ -16,7 +16,7 @@ from anyio import move_on_after
 from msgspec import structs
 
 from podium import Agent, App, Settings
-from podium.store.fault import refuse_after
+from podium.store.fault_injection import refuse_after
 from podium.store.follower import Follower
 from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.store.sqlite.reader import StoreReader

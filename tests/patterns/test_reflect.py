@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from podium import Result
-from podium.store.fault import refuse_after
+from podium.store.fault_injection import refuse_after
 from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import Mistake

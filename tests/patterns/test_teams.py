@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podium.store.fault import refuse_after
+from podium.store.fault_injection import refuse_after
 from podium.values.agent import Member, Team
 from podium.values.event import (
     Broadcast,

@@ -18,7 +18,7 @@ from podium import Agent, App, Settings
 from podium.engines.model.model_caller import Model
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
-from podium.store.fault import refuse_after
+from podium.store.fault_injection import refuse_after
 from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.store.sqlite.reader import StoreReader
 from podium.testing import ModelServer

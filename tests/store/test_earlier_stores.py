@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podium import App, Settings
-from podium.core.journal import find_chain_break
+from podium.core.journal_rows import find_chain_break
 from podium.store.sqlite.reader import StoreReader
 from podium.values.event import ModelReplied, OperationEnded, decode_entry
 

@@ -18,7 +18,7 @@ from podium.values.agent import Agent, Member, Team
 from podium.values.errors import Mistake, NoSuchRun, StoreCorrupt
 from podium.values.event import RunEnded, RunStarted
 from podium.values.request import Request
-from podium.views.groups import Arrangement, GroupedRun, GroupKey, build_sections
+from podium.views.run_groups import Arrangement, GroupedRun, GroupKey, build_sections
 
 SQUAD = Agent(name="squad", team=Team(mode="broadcast", members=(Member(agent="one"),)))
 ALONE = Agent(name="alone")

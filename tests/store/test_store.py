@@ -14,7 +14,7 @@ import pytest
 from anyio import Event, create_task_group, to_thread, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
-from podium.core.journal import find_chain_break
+from podium.core.journal_rows import find_chain_break
 from podium.core.timeline import Timeline
 from podium.store.follower import PAGE, Follower
 from podium.store.sqlite import run_leases

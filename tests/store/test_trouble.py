@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from podium.core.journal import find_chain_break
+from podium.core.journal_rows import find_chain_break
 from podium.core.timeline import Timeline
 from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.store import SqliteStore

@@ -10,7 +10,7 @@ import pytest
 
 from podium import Agent, App, Settings
 from podium.runs.run_handle import Run
-from podium.store.fault import refuse_after
+from podium.store.fault_injection import refuse_after
 from podium.testing import ModelServer
 from podium.values.attachment import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENT_CHARACTERS, Image, read_attachments
 from podium.values.errors import Mistake

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from podium.store.clients import list_clients, register_client
+from podium.store.answering_clients import list_clients, register_client
 from podium.values.event import PermissionAnswered, ToolAnswered
 
 from .worker_lab import WorkerLab, bash
@@ -51,7 +51,7 @@ async def test_without_a_connected_client_a_request_waits_past_the_deadline(lab:
 
 async def test_a_client_that_was_killed_is_no_longer_connected(lab: WorkerLab) -> None:
     lab.home.mkdir()
-    script = "import sys; from pathlib import Path; from podium.store.clients import register_client\n"
+    script = "import sys; from pathlib import Path; from podium.store.answering_clients import register_client\n"
     script += "with register_client(Path(sys.argv[1])): print('there', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-P", "-c", script, str(lab.store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

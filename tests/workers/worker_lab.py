@@ -17,7 +17,7 @@ from typing import Any
 from anyio import fail_after, move_on_after, to_thread, wait_readable
 
 from podium import Agent, App, Settings
-from podium.core.journal import find_chain_break
+from podium.core.journal_rows import find_chain_break
 from podium.store.follower import Follower
 from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.store.sqlite.reader import StoreReader

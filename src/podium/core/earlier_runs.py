@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..values.errors import JournalMismatch
 from ..values.event import OperationEnded, RunEnded, RunStarted, decode_entry
 from .engine import PastTurn
-from .journal import JournalRow
+from .journal_rows import JournalRow
 from .scope import Scope
 from .session import read_past_turns
 from .timeline import Timeline

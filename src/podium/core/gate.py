@@ -24,10 +24,10 @@ from ..values.event import ActionBegan, ActionRefused, PermissionAnswered, Permi
 from ..values.limits import Unattended
 from .budget import Allowance
 from .engine import Tool, ToolAnswer
-from .journal import compute_digest
-from .rate_limit import RateLimit
+from .journal_rows import compute_digest
 from .scope import Scope
 from .timeline import Denial
+from .tool_rate_limit import RateLimit
 
 # Acting tools
 

@@ -31,13 +31,13 @@ from .budget import Allowance
 from .engine import Engine, EngineSessionSpec, PastTurn, Tool
 from .engine_sessions import EngineSessionTasks
 from .gate import ActingTool, Gate
-from .journal import compute_digest
+from .journal_rows import compute_digest
 from .member_change import apply_recorded_change
 from .placement import Placement
-from .rate_limit import RateLimit
 from .scope import Scope
 from .session import Session, read_past_turns
 from .timeline import Timeline
+from .tool_rate_limit import RateLimit
 
 NO_RULES = Rules()
 STOP_SECONDS = 5.0

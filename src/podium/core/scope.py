@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 from ..values.errors import JournalMismatch
 from ..values.event import Event, event_kind
-from .journal import compute_digest
+from .journal_rows import compute_digest
 from .timeline import Timeline
 
 E = TypeVar("E", bound=Event)

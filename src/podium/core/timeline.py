@@ -47,7 +47,7 @@ from ..values.event import (
     event_kind,
 )
 from ..values.usage import NO_USAGE, Usage, sum_usage
-from .journal import GENESIS, JournalRow, Lease, chain_hash
+from .journal_rows import GENESIS, JournalRow, Lease, chain_hash
 from .redaction import NO_REDACTION, Redaction
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ..values.errors import Mistake
 from .model import model_prices
 from .model.model_caller import Model, add_zero_cost
 from .model.model_wire import Wire
-from .model.provider_traffic import ProviderThrottle
+from .model.provider_throttle import ProviderThrottle
 from .model.providers import REHEARSAL, Provider, parse_model, resolve_base_url
 from .model.tool_loop import ModelEngine
 

@@ -6,7 +6,7 @@ from anyio import create_task_group
 
 from ..core.operation import Operation
 from ..values.request import Answer, Part, Request
-from .team_members import format_answers, get_team_options, make_team_failure, resolve_members
+from .member_tasks import format_answers, get_team_options, make_team_failure, resolve_members
 
 
 async def run_broadcast(op: Operation, request: Request) -> Answer:

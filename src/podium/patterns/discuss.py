@@ -20,8 +20,8 @@ from ..values.errors import AgentFailed
 from ..values.event import Broadcast, DiscussionEnded, Noticed, RoundEnded, ToolUse, Voted
 from ..values.request import Answer, Part, Request
 from .discussion_channel import AbsentMember, Channel, format_messages
+from .member_tasks import get_team_options, resolve_members
 from .stall import StallDetector
-from .team_members import get_team_options, resolve_members
 from .team_prompts import render_prompt
 
 EndReason = Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left", "budget", "stopped"]

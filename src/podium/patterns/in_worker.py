@@ -13,7 +13,7 @@ from functools import partial
 
 from msgspec import structs
 
-from ..core.journal import compute_digest
+from ..core.journal_rows import compute_digest
 from ..core.operation import Operation
 from ..core.placement import DEFAULT_OPTIONS, PlacementOptions
 from ..values.agent import Agent, Permissions

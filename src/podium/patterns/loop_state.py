@@ -13,8 +13,8 @@ from typing import NamedTuple
 from ..core.operation import Operation
 from ..values.event import Evaluated, Noticed
 from ..values.request import Part
+from .member_tasks import TeamOptions
 from .stall import StallDetector
-from .team_members import TeamOptions
 from .verdict import neutralise, trend
 
 REFUSED = 0.3

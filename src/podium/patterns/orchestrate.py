@@ -9,7 +9,7 @@ from ..values.errors import AgentFailed
 from ..values.event import PlannedAssignment, TeamPlanned
 from ..values.request import Answer, Request
 from .dispatch import Assignment, Plan, find_shared_tasks, parse_plan
-from .team_members import (
+from .member_tasks import (
     TaskResult,
     TeamOptions,
     describe_workers,

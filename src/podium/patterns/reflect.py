@@ -19,6 +19,7 @@ from ..values.request import Answer, Request
 from .delegation_tools import make_delegation_tools
 from .dispatch import Plan
 from .loop_state import JudgeVerdict, LoopState, check_repetition, evaluate_verdict
+from .member_tasks import TaskResult, TeamOptions, get_team_options, resolve_members, run_assignments
 from .orchestrate import (
     NothingAssigned,
     describe_shared_tasks,
@@ -29,7 +30,6 @@ from .orchestrate import (
     require_success,
 )
 from .subagents import make_subagent_tools
-from .team_members import TaskResult, TeamOptions, get_team_options, resolve_members, run_assignments
 from .team_prompts import render_prompt
 from .verdict import describe_missing, is_complete, neutralise, parse_score, self_score, strip_verdict
 

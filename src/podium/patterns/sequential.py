@@ -6,7 +6,7 @@ from msgspec import structs
 
 from ..core.operation import Operation
 from ..values.request import Answer, Part, Request
-from .team_members import get_team_options, make_answer_notes, make_team_failure, resolve_members
+from .member_tasks import get_team_options, make_answer_notes, make_team_failure, resolve_members
 
 
 async def run_sequential(op: Operation, request: Request) -> Answer:

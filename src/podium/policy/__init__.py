@@ -1,6 +1,6 @@
 """The policy: decide by rules whether an action is allowed, asked about or denied."""
 
-from .evaluation import (
+from .rule_evaluation import (
     Mode,
     Rules,
     Verdict,

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ..values.errors import Mistake
 from ..values.located_yaml import ListNode, LocatedNode, MappingNode, to_plain_value
-from .evaluation import parse_rules
+from .rule_evaluation import parse_rules
 
 Kind = Literal["allow", "ask", "deny"]
 KINDS: tuple[Kind, ...] = ("allow", "ask", "deny")

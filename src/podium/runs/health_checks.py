@@ -17,7 +17,7 @@ import anyio
 
 from .. import __version__
 from ..config.settings_files import SettingsFiles, read_settings_files
-from ..engines.local_servers import find_coding_agents, find_servers, list_local_addresses
+from ..engines.local_model_servers import find_coding_agents, find_servers, list_local_addresses
 from ..engines.model.providers import PROVIDERS, REHEARSAL
 from ..roster.discovery import load_roster
 from ..setup.settings import Settings, find_home_folder

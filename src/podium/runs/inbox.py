@@ -14,7 +14,7 @@ from typing import Protocol
 
 from anyio import sleep, to_thread, wait_readable
 
-from ..store.clients import register_client
+from ..store.answering_clients import register_client
 from ..store.sqlite.mailbox import post_to_mailbox
 from ..store.sqlite.open_requests import Answer, OpenRequest, list_open_requests
 from ..store.sqlite.reader import RunSummary, StoreReader

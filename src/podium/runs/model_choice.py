@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..config.confirmed_servers import ConfirmedServer, load_confirmed_servers, save_confirmed_server
+from ..config.confirmed_model_servers import ConfirmedServer, load_confirmed_servers, save_confirmed_server
 from ..config.model_role import resolve_models
 from ..config.settings_files import USER_FILE, format_path
-from ..engines.local_servers import LocalServer, find_coding_agents
+from ..engines.local_model_servers import LocalServer, find_coding_agents
 from ..engines.model.providers import ALIASES, PROVIDERS, REHEARSAL, parse_model, resolve_base_url, without_credentials
 from ..setup.settings import Settings
 from ..values.errors import Mistake

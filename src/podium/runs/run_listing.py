@@ -7,7 +7,7 @@ from typing import Any
 
 from ..store.sqlite.reader import RunSummary
 from ..values.event import RunStarted
-from ..views.groups import Arrangement, Group
+from ..views.run_groups import Arrangement, Group
 from .run_lookup import derive_run_state, is_over
 
 MOST_ENDED = 20

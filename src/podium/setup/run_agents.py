@@ -18,8 +18,8 @@ from ..core.engine import Engine
 from ..core.redaction import Redaction
 from ..engines.model.providers import REHEARSAL
 from ..patterns.json_output import validate_output_schema
+from ..patterns.member_tasks import validate_team_options
 from ..patterns.registry import find_pattern
-from ..patterns.team_members import validate_team_options
 from ..roster.discovery import Roster, load_roster
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget

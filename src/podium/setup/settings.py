@@ -17,8 +17,8 @@ from msgspec import Struct, structs
 if TYPE_CHECKING:
     from ..policy import Rules
 
-from ..config.allowed_rules import load_allowed_rules
-from ..config.confirmed_servers import load_confirmed_servers
+from ..config.always_allow_rules import load_allowed_rules
+from ..config.confirmed_model_servers import load_confirmed_servers
 from ..config.model_role import Role, resolve_models
 from ..config.settings_document import (
     MODES,

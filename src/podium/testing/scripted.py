@@ -20,12 +20,12 @@ from ..app import App
 from ..cli.terminal.entry_text import format_entry
 from ..engines.model.model_caller import Model, RetryPolicy, add_zero_cost
 from ..engines.model.model_wire import ModelCall, ReplyPart
-from ..engines.model.provider_traffic import ProviderThrottle
+from ..engines.model.provider_throttle import ProviderThrottle
 from ..engines.model.tool_loop import ModelEngine
 from ..engines.script import Move, Moves, stream_move
 from ..roster.discovery import load_roster
 from ..setup.settings import Settings
-from ..store.fault import refuse_after
+from ..store.fault_injection import refuse_after
 from ..store.sqlite.reader import StoreReader
 from ..store.sqlite.schema import open_connection
 from ..values.agent import Agent

@@ -17,8 +17,8 @@ from ..values.action import Action
 from ..values.event import ToolUse
 from .checkout_files import open_checkout
 from .file_change import PendingFileChange, hash_content, read_whole_file, recover_change
+from .read_write_files import PathOfFile, encode_utf8
 from .tool_arguments import Arguments, build_schema, parse_arguments
-from .whole_files import PathOfFile, encode_utf8
 
 BOM = "\ufeff"
 SEARCHED = 5000

@@ -23,8 +23,8 @@ from . import line_search
 from .checkout_files import LocatedPath, open_checkout
 from .file_listing import Hidden, holds_secrets, list_files
 from .line_search import GrepQuery
+from .read_write_files import encode_utf8
 from .tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
-from .whole_files import encode_utf8
 
 SHOWN_FILES = 500
 LONGEST_LINE = 500

@@ -20,8 +20,8 @@ from ..system.child_process import GRACE, ProcessExit, Wrap, run_process
 from ..values.action import Action
 from ..values.event import ToolUse
 from .command_sandbox import CommandSandbox, Seal
+from .read_write_files import encode_utf8
 from .tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
-from .whole_files import encode_utf8
 
 SHELL = "/bin/bash"
 LONGEST_COMMAND = 100_000

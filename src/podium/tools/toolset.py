@@ -16,11 +16,11 @@ from .edit_file import EditFile
 from .file_listing import Hidden, holds_secrets
 from .git_diff import GitDiff
 from .python_function import function_tool
+from .read_write_files import ReadFile, WriteFile
 from .run_checks import Checks, RunChecks
 from .search_files import Glob, Grep
 from .shell import Bash
 from .web_fetch import WebFetch
-from .whole_files import ReadFile, WriteFile
 
 READING_TOOLS = ("read_file", "glob", "grep", "git_diff")
 CHECKOUT_TOOLS = (*READING_TOOLS, "write_file", "edit_file", "bash", "run_checks")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from anyio import Event, move_on_after, to_thread
 
-from ..store.clients import list_clients
+from ..store.answering_clients import list_clients
 from .wire.line_socket import ConnectionClosed
 
 

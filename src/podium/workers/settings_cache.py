@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ..config.allowed_rules import FILE as ALLOWED
-from ..config.confirmed_servers import NAME as CONFIRMED
+from ..config.always_allow_rules import FILE as ALLOWED
+from ..config.confirmed_model_servers import NAME as CONFIRMED
 from ..config.settings_files import MCP_FILE, REPO_FILE, USER_FILE
 from ..config.trust import FILE as TRUST
 from ..setup.settings import Settings, find_home_folder

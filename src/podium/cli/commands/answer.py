@@ -8,8 +8,8 @@ from ...setup.settings import Settings
 from ...store.sqlite.open_requests import find_open_request
 from ...values.errors import Mistake
 from ...values.event import QuestionAnswered, QuestionAsked
-from ..terminal.answering import get_username, submit_answer
-from ..terminal.options import read_text_argument
+from ..terminal.answer_report import get_username, submit_answer
+from ..terminal.command_options import read_text_argument
 
 
 @click.command("answer")

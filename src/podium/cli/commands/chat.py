@@ -23,8 +23,8 @@ from ..chat.chat_session import ChatSession
 from ..chat.console import ChatConsole
 from ..chat.plain_console import PlainConsole
 from ..chat.slash_commands import SlashCompletionSource
+from ..terminal.command_options import permissions_option
 from ..terminal.exit_codes import SIGNALLED
-from ..terminal.options import permissions_option
 
 AGENT = "answer"
 HISTORY = "chat_history"

@@ -20,7 +20,7 @@ from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ..terminal import exit_codes
-from ..terminal.options import json_option, repo_option
+from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, escape_for_terminal
 
 

@@ -19,8 +19,8 @@ from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...workers.worker_options import WorkerOptions, allow_approved_rules, apply_worker_options
 from ..terminal.budget_text import BudgetParamType
-from ..terminal.options import read_text_argument
-from ..terminal.prompting import is_input_disabled, no_input_option
+from ..terminal.command_options import read_text_argument
+from ..terminal.terminal_input import is_input_disabled, no_input_option
 from ..terminal.text import as_json, print_to_stderr
 
 AGENT = "worker"

@@ -17,11 +17,11 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from ...core.journal import find_chain_break
+from ...core.journal_rows import find_chain_break
 from ...engines.model.providers import REHEARSAL
 from ...roster.discovery import load_roster
 from ...roster.workflow_graph import render_tree as graph
-from ...store.fault import EXIT_CODE
+from ...store.fault_injection import EXIT_CODE
 from ...store.sqlite.reader import StoreReader
 from ...store.wakeup import ensure_socket_folder
 from ...values.event import Entry, Evaluated, ModelReplied, ReflectEnded

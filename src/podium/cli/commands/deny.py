@@ -10,7 +10,7 @@ from ...setup.settings import Settings
 from ...store.sqlite.open_requests import find_open_request
 from ...values.errors import Mistake
 from ...values.event import Decision, PermissionAnswered, PermissionAsked
-from ..terminal.answering import get_username, submit_answer
+from ..terminal.answer_report import get_username, submit_answer
 
 
 @click.command("deny")

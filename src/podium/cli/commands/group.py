@@ -21,7 +21,7 @@ from ...store.sqlite.group_rows import Groups
 from ...values.errors import Mistake, NoSuchRun
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
-from ...views.groups import Group, GroupedRun, GroupSection, build_sections
+from ...views.run_groups import Group, GroupedRun, GroupSection, build_sections
 from ..terminal import exit_codes
 from ..terminal.text import align_columns, as_json, escape_for_terminal, format_age, print_to_stderr, truncate_line
 from .ps import LONGEST_HEADING, format_flags, format_group_origin

@@ -15,7 +15,7 @@ import click
 
 from ...core.gate import InvalidCall
 from ...runs.branch_forecast import forecast_branches, forecast_fields, read_current_branch
-from ...runs.merging import MergeCandidate, find_merge_candidates
+from ...runs.merge_candidates import MergeCandidate, find_merge_candidates
 from ...runs.worker_lookup import RepoContext
 from ...setup.sandbox_choice import choose_sandbox
 from ...setup.settings import Settings
@@ -29,11 +29,11 @@ from ...workspace.merging.fast_forward import fast_forward
 from ...workspace.merging.merge_train import CheckResult, LeftOutBranch, Train, TrainBranch, build_train
 from ...workspace.merging.overlap_forecast import Forecast
 from ..terminal import exit_codes
-from ..terminal.options import json_option, repo_option
-from ..terminal.prompting import is_attended
+from ..terminal.command_options import json_option, repo_option
+from ..terminal.terminal_input import is_attended
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
+from ..workers.conflict_resolvers import load_resolver_team, print_resolvers, send_resolvers
 from ..workers.forecast import format_forecast
-from ..workers.resolver import load_resolver_team, print_resolvers, send_resolvers
 from .delegate import AGENT
 
 if TYPE_CHECKING:

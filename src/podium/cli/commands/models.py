@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import click
 
-from ...engines.local_servers import find_servers, list_local_addresses
+from ...engines.local_model_servers import find_servers, list_local_addresses
 from ...runs.model_choice import MOST_NAMES, choose_server, models_fields, use_server
 from ...setup.settings import Settings, find_home_folder
 from ...system.locations import find_repo

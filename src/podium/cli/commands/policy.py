@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from ...config.allowed_rules import FILE as ALLOWED_FILE
-from ...config.allowed_rules import load_allowed_rules
+from ...config.always_allow_rules import FILE as ALLOWED_FILE
+from ...config.always_allow_rules import load_allowed_rules
 from ...config.settings_document import MODES, PermissionMode
 from ...config.settings_files import REPO_FILE, USER_FILE, format_path, read_settings_files
 from ...policy import Mode, Rules, Verdict, check, generalised, narrow_rules
@@ -28,7 +28,7 @@ from ...values.event import SCHEMA
 from ...values.located_yaml import MalformedText, MappingNode, parse_yaml_mapping
 from ...values.plain_text import format_count
 from ..terminal import exit_codes
-from ..terminal.options import json_option, repo_option
+from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, escape_for_terminal
 
 EXITS = {"allow": exit_codes.GOAL_MET, "ask": exit_codes.ASKS, "deny": exit_codes.DENIED}

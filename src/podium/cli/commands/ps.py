@@ -16,7 +16,7 @@ from ...store.sqlite.group_rows import Groups
 from ...store.sqlite.reader import RunSummary
 from ...system.locations import format_path
 from ...values.event import SCHEMA
-from ...views.groups import Arrangement, Group, GroupedRun, GroupSection, build_sections
+from ...views.run_groups import Arrangement, Group, GroupedRun, GroupSection, build_sections
 from ..terminal.text import (
     align_columns,
     as_json,

@@ -15,11 +15,11 @@ from ...values.event import SCHEMA, RunStarted
 from ...values.plain_text import format_count
 from ...views.worker_state import INACTIVE_STATUSES, WorkerState
 from ..terminal import exit_codes
+from ..terminal.command_options import permissions_option
 from ..terminal.follow_run import RunEnding, work_on_run
-from ..terminal.options import permissions_option
 from ..terminal.outcome_text import result_fields
-from ..terminal.prompting import is_attended, no_input_option
 from ..terminal.run_output import OutputOptions, output_options
+from ..terminal.terminal_input import is_attended, no_input_option
 from ..terminal.text import as_json, print_to_stderr
 from ..workers.resume import format_resumed_workers, resume_workers
 

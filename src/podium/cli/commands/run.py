@@ -17,11 +17,11 @@ from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ..terminal import exit_codes
 from ..terminal.budget_text import BudgetParamType
+from ..terminal.command_options import permissions_option, read_text_argument
 from ..terminal.follow_run import work_on_run
-from ..terminal.options import permissions_option, read_text_argument
 from ..terminal.outcome_text import result_fields
-from ..terminal.prompting import is_attended, is_input_disabled, no_input_option
 from ..terminal.run_output import OutputOptions, output_options
+from ..terminal.terminal_input import is_attended, is_input_disabled, no_input_option
 from ..terminal.text import as_json, print_to_stderr
 
 RUNNABLE_MODES = tuple(mode for mode in MODES if mode != "collaborate")

@@ -16,7 +16,7 @@ from ...values.agent import collect_agent_names
 from ...values.attachment import read_attachments
 from ...values.errors import Mistake
 from ...values.event import MessageReceived, RunStarted
-from ..terminal.options import read_text_argument
+from ..terminal.command_options import read_text_argument
 from ..terminal.text import print_to_stderr
 
 

@@ -15,7 +15,7 @@ from ...values.agent import Agent, Source
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ..team.team_lookup import load_team_context
-from ..terminal.options import json_option, repo_option
+from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import as_json, escape_for_terminal, fit_columns
 from .agents import format_shadowed_name
 

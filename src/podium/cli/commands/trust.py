@@ -30,9 +30,9 @@ from ...setup.trust_overview import (
 from ...system.locations import find_repo
 from ...values.errors import Mistake
 from ...values.plain_text import format_count
-from ..terminal.options import json_option, repo_option
-from ..terminal.prompting import is_attended
+from ..terminal.command_options import json_option, repo_option
 from ..terminal.request_prompt import TerminalKeyboard
+from ..terminal.terminal_input import is_attended
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 MEANINGS = {

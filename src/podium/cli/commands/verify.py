@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ...core.journal import find_chain_break
+from ...core.journal_rows import find_chain_break
 from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
 from ...values.event import SCHEMA

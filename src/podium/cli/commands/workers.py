@@ -21,7 +21,7 @@ from ...values.event import SCHEMA
 from ...values.worker_task import WorkerTask
 from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
-from ..terminal.options import json_option, repo_option
+from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import as_json, drop_columns, escape_for_terminal, fit_columns, format_duration, print_to_stderr
 from ..workers.worker_text import NO_WORKERS, first_line, format_line_count, format_worker_cost
 

@@ -20,7 +20,7 @@ from ...workspace.git.repository import Repository
 from ...workspace.worktrees.cleanup import CleanupResult, WorktreeSummary, clean_up_worktrees, list_worktrees
 from ...workspace.worktrees.disk_quota import WorktreeDiskUsage, read_disk_usage
 from ...workspace.worktrees.worktree import Worktrees
-from ..terminal.options import json_option, repo_option
+from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, drop_columns, escape_for_terminal, format_age, print_to_stderr
 
 NO_WORKTREES = "no worktrees besides the repository itself"

@@ -11,7 +11,7 @@ from ...roster import presets
 from ...roster.team_definition import TeamDefinition, delete_team, find_team
 from ...system.locations import format_path
 from ...values.plain_text import format_count
-from ..terminal.options import repo_option
+from ..terminal.command_options import repo_option
 from ..terminal.text import print_to_stderr
 from .team_lookup import TeamContext, confirm_action, load_team_context
 

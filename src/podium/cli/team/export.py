@@ -10,7 +10,7 @@ import msgspec
 from ...roster.presets import Preset
 from ...roster.team_definition import find_team
 from ...values.errors import Mistake
-from ..terminal.options import repo_option
+from ..terminal.command_options import repo_option
 from ..terminal.text import as_json, print_to_stderr
 from .team_lookup import load_team_context
 

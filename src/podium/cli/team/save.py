@@ -13,7 +13,7 @@ from ...roster.squad import Team, discover, slug
 from ...roster.team_definition import find_team, list_preset_only_settings, save_team
 from ...system.locations import format_path
 from ...values.errors import Mistake
-from ..terminal.options import read_text_argument, repo_option
+from ..terminal.command_options import read_text_argument, repo_option
 from ..terminal.text import print_to_stderr
 from .team_lookup import confirm_action, load_team_context
 

@@ -23,7 +23,7 @@ from ...values.errors import Mistake
 from ...values.event import MemberChanged, RunStarted
 from ...values.located_yaml import quote_text
 from ..commands.send import resolve_recipient
-from ..terminal.options import read_text_argument, repo_option
+from ..terminal.command_options import read_text_argument, repo_option
 from ..terminal.text import print_to_stderr
 from .team_lookup import load_team_context
 

@@ -11,7 +11,7 @@ import click
 
 from ...roster.team_definition import TeamDefinition, find_team
 from ...values.event import SCHEMA
-from ..terminal.options import json_option, repo_option
+from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, display_width, escape_for_terminal, fit_columns, truncate_line
 from .team_lookup import load_team_context
 

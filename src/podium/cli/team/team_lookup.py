@@ -48,7 +48,7 @@ def confirm_action(question: str, *, is_agreed: bool) -> None:
     """Ask for confirmation unless --yes was given. Raise Mistake if there is no terminal."""
     if is_agreed:
         return
-    from ..terminal.prompting import is_attended  # here, because only this function asks
+    from ..terminal.terminal_input import is_attended  # here, because only this function asks
 
     if not is_attended():
         raise Mistake(f"{question} There is no terminal to ask on; give --yes to confirm")

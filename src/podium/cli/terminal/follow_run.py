@@ -26,9 +26,9 @@ from ...values.event import Decision, Entry, WorkerSent
 from ...values.result import Result
 from ...views.run_view import RunView
 from .exit_codes import SIGNALLED
-from .prompting import is_attended
 from .request_prompt import RequestPrompter, TerminalKeyboard
 from .run_display import ProgressView
+from .terminal_input import is_attended
 
 REFRESH_SECONDS = 0.25
 

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, Protocol
 import click
 from anyio import CancelScope, move_on_after, sleep, wait_readable
 
-from ...config.allowed_rules import AllowedRule, save_allowed_rule
+from ...config.always_allow_rules import AllowedRule, save_allowed_rule
 from ...values.errors import Mistake
 from ...values.event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
 from ...values.operation_path import parse_agent_name

@@ -118,7 +118,7 @@ def _find_agent(place: Path, settings: Settings, name: str) -> Agent:
 def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
     """Run an agent that summarizes a report and wait for it. A failure is reported in the result, not raised."""
     # Imported here for start-up time: most reports need no synthesis.
-    from ...patterns.synthesis import as_writer, make_synthesis_request
+    from ...patterns.report_synthesis import as_writer, make_synthesis_request
     from .follow_run import work_on_run
     from .run_output import OutputOptions
 

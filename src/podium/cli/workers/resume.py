@@ -16,7 +16,7 @@ from ...store.wakeup import ensure_socket_folder, send_wakeup
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, RunResumed, decode_entry
 from ...views.worker_state import INACTIVE_STATUSES, WorkerState
-from ..terminal.options import json_option
+from ..terminal.command_options import json_option
 from ..terminal.text import as_json, print_to_stderr
 
 

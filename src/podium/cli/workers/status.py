@@ -13,7 +13,7 @@ from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
-from ..terminal.options import json_option
+from ..terminal.command_options import json_option
 from ..terminal.text import (
     as_json,
     escape_for_terminal,
@@ -72,8 +72,7 @@ def format_worker_details(
     yield f"used:     {format_usage(worker.usage)}"
     again = f", restarted {format_count(worker.restarts, 'time')}" if worker.restarts else ""
     yield (
-        f"time:     delegated {format_age(now - worker.delegated_at)}, "
-        f"{format_duration(worker.seconds)} of work{again}"
+        f"time:     delegated {format_age(now - worker.delegated_at)}, {format_duration(worker.seconds)} of work{again}"
     )
     if worker.waiting_since:
         asked = ", ".join(f"podium approvals {id}" for id in worker.waiting_for)

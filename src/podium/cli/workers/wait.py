@@ -19,7 +19,7 @@ from ...views.worker_state import INACTIVE_STATUSES, WorkerState, WorkerStateBui
 from ...workers.commander_socket import commander_socket_path, is_commander_listening
 from ...workers.worker_queue import Job, RunStatus, plan_worker_starts
 from ..terminal import exit_codes
-from ..terminal.options import json_option
+from ..terminal.command_options import json_option
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 POLL_SECONDS = 1.0

@@ -24,7 +24,7 @@ from ...values.request import replace_surrogates
 from ...values.usage import Usage
 from .conversation import CHARACTERS_A_TOKEN, Conversation
 from .model_wire import IMAGE_CHARACTERS, Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart, Wire
-from .provider_traffic import ProviderThrottle
+from .provider_throttle import ProviderThrottle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ...values.errors import Mistake, StoreCorrupt, StoreFailed
 from ...values.event import RunStarted, decode_entry
-from ...views.groups import (
+from ...views.run_groups import (
     Arrangement,
     Group,
     GroupChanges,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from ...core.journal import JournalRow
+from ...core.journal_rows import JournalRow
 from ...values.errors import NoSuchRun
 from ...values.event import Entry, decode_entry
 from .run_leases import Owner

@@ -18,7 +18,7 @@ from types import TracebackType
 
 from anyio import CancelScope, to_thread
 
-from ...core.journal import JournalRow
+from ...core.journal_rows import JournalRow
 from ...values.errors import PodiumError, RunHeld
 from ..wakeup import WakeupSender, WakeupSocket, ensure_socket_folder
 from .attachment_rows import build_attachment_delete, select_attachment

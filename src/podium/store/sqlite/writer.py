@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ...core.journal import JournalRow
+from ...core.journal_rows import JournalRow
 from ...values.errors import LeaseLost, PodiumError, StoreFailed
 from .schema import open_connection, translate_sqlite_errors
 

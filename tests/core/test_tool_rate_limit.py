@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.core.rate_limit import MINUTE, RateLimit
+from podium.core.tool_rate_limit import MINUTE, RateLimit
 
 
 class FakeClock:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from podium import Agent, App, Settings
-from podium.config.confirmed_servers import ConfirmedServer, save_confirmed_server
-from podium.engines.local_servers import find_servers, list_local_addresses
+from podium.config.confirmed_model_servers import ConfirmedServer, save_confirmed_server
+from podium.engines.local_model_servers import find_servers, list_local_addresses
 from podium.store.sqlite.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.event import TurnStarted

@@ -16,7 +16,7 @@ from anyio import CancelScope, create_task_group, move_on_after, sleep
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.engines.model.provider_traffic import ProviderThrottle
+from podium.engines.model.provider_throttle import ProviderThrottle
 from podium.values.errors import Mistake, OutsideFailed
 
 UNREACHABLE = OutsideFailed("cannot be reached", retryable=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...roster.discovery import load_roster
-from ...runs.merging import Resolver, find_resolvers
+from ...runs.merge_candidates import Resolver, find_resolvers
 from ...runs.worker_lookup import RepoContext
 from ...values.agent import Agent
 from ...values.errors import PodiumError

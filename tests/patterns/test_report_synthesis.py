@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from podium.patterns.synthesis import MIN_BLOCK_CHARACTERS, as_writer, fit_blocks, make_synthesis_request
+from podium.patterns.report_synthesis import MIN_BLOCK_CHARACTERS, as_writer, fit_blocks, make_synthesis_request
 from podium.values.agent import Agent, Member, Team
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from podium.core.gate import InvalidCall
+from podium.tools.read_write_files import LARGEST_ANSWER, ReadFile, WriteFile
 from podium.tools.unified_diff import COMPARED, build_unified_diff
-from podium.tools.whole_files import LARGEST_ANSWER, ReadFile, WriteFile
 
 from .doing import call_tool, make_started_action, make_tool_use
 

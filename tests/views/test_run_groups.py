@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from podium.values.errors import Mistake, NoSuchRun
-from podium.views.groups import (
+from podium.views.run_groups import (
     MAX_NAME_LENGTH,
     Arrangement,
     Group,
