@@ -20,7 +20,17 @@ from ..store.sqlite.open_requests import Answer, OpenRequest, list_open_requests
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..store.sqlite.worker_index import WorkerIndex
 from ..store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
-from ..values.event import Decision, Entry, PermissionAnswered, QuestionAnswered, RunEnded, RunStarted, decode_entry
+from ..values.errors import Mistake
+from ..values.event import (
+    Decision,
+    Entry,
+    PermissionAnswered,
+    QuestionAnswered,
+    QuestionAsked,
+    RunEnded,
+    RunStarted,
+    decode_entry,
+)
 from ..values.request import replace_surrogates
 
 LOOK_SECONDS = 0.5
@@ -147,3 +157,14 @@ def walk_parent_runs(reader: StoreReader, summary: RunSummary) -> Iterator[str]:
     while isinstance(started := summary.first.event, RunStarted) and started.errand and started.errand.parent:
         yield started.errand.parent
         summary = reader.read_summary(started.errand.parent)
+
+
+def resolve_choice(asked: QuestionAsked, text: str) -> str:
+    """Return the choice with this number, or the text itself. Raise Mistake if no choice has the number."""
+    word = text.strip()
+    if not asked.choices or not word.isdecimal() or word in asked.choices:
+        return text
+    if not 1 <= int(word) <= len(asked.choices):
+        there_are = ", ".join(f"{number} ({choice})" for number, choice in enumerate(asked.choices, 1))
+        raise Mistake(f"{asked.id} has no choice {word}; choose from {there_are}, or answer in words")
+    return asked.choices[int(word) - 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,7 @@ from ..store.follower import Follower
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..store.sqlite.worker_index import WorkerIndex, WorkerRow
 from ..system.locations import find_repo
+from ..values.agent import collect_agent_names
 from ..values.errors import Mistake, NoSuchRun
 from ..values.event import Noticed, RunEnded, RunPaused, RunStarted
 from ..values.request import Outcome
@@ -111,3 +113,19 @@ def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> Worke
         raise Mistake(f"{name!r} matches several workers: {several}; give more characters of the id")
     there = ", ".join(dict.fromkeys(row.name or row.run for row in worker_index.list_all(root))) or "none yet"
     raise Mistake(f"worker {name!r} not found here; available: {there}")
+
+
+def resolve_recipient(summary: RunSummary, agent: str) -> str:
+    """Return the agent to send to. Raise Mistake if the run has ended or has no such agent."""
+    if is_over(summary):
+        raise Mistake(
+            f"run {summary.id} has ended ({derive_run_state(summary)}), so its agents receive no more messages"
+        )
+    started = summary.first.event
+    assert isinstance(started, RunStarted)
+    names = collect_agent_names(started.agents)
+    if not agent or agent in names:
+        return agent or started.agent
+    close = get_close_matches(agent, names, n=1)
+    there_are = f"did you mean {close[0]}?" if close else f"available: {', '.join(names)}"
+    raise Mistake(f"run {summary.id} has no agent {agent!r}; {there_are}")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+DEFAULT_WORKER_AGENT = "worker"
+"""The agent of a worker for which nobody names one."""
+
 
 class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker process needs to know besides its request.

@@ -36,16 +36,13 @@ from ..values.event import (
     WorkerReturned,
     WorkerSent,
 )
-from ..values.worker_task import WorkerTask
+from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
 from ..views.run_view import RunView
 from .commander_socket import commander_socket_path, is_commander_listening
 from .delegate import delegate_to_worker, start_commander
 from .provider_keys import announce_keys
 from .unfinished_workers import get_run_started, has_work
 from .worker_options import WorkerOptions, apply_worker_options
-
-DEFAULT_AGENT = "worker"
-"""The agent of workers for which none is named."""
 
 POLL_SECONDS = 5.0
 """How often to check whether a commander is running; its death does not wake us."""
@@ -139,7 +136,7 @@ class LocalPlacement:
             raise Mistake(f"workers send workers no more than {MAX_DEPTH} deep; do this part without another one")
 
     def _load_default_team(self) -> list[Agent]:
-        return list(load_roster(self._directory, self._launcher.settings.home).resolve_team(DEFAULT_AGENT))
+        return list(load_roster(self._directory, self._launcher.settings.home).resolve_team(DEFAULT_WORKER_AGENT))
 
     async def wait_for_result(self, run: str, *, idle: Idle = nullcontext) -> WorkerReturned:
         after, waiting = 0, IdleTracker(idle)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ...runs.inbox import resolve_choice
 from ...setup.settings import Settings
 from ...store.sqlite.open_requests import find_open_request
 from ...values.errors import Mistake
@@ -26,14 +27,3 @@ def answer_command(id: str, text: str) -> int:
         raise Mistake(f"{one.asked.id} is a permission request, not a question; use podium approve or podium deny")
     words = resolve_choice(one.asked, read_text_argument(text))
     return submit_answer(settings.store, one, QuestionAnswered(id=one.asked.id, text=words, by=get_username()))
-
-
-def resolve_choice(asked: QuestionAsked, text: str) -> str:
-    """Return the choice with this number, or the text itself. Raise Mistake if no choice has the number."""
-    word = text.strip()
-    if not asked.choices or not word.isdecimal() or word in asked.choices:
-        return text
-    if not 1 <= int(word) <= len(asked.choices):
-        there_are = ", ".join(f"{number} ({choice})" for number, choice in enumerate(asked.choices, 1))
-        raise Mistake(f"{asked.id} has no choice {word}; choose from {there_are}, or answer in words")
-    return asked.choices[int(word) - 1]

@@ -17,13 +17,12 @@ from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
+from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ...workers.worker_options import WorkerOptions, allow_approved_rules, apply_worker_options
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import read_text_argument
 from ..terminal.terminal_input import is_input_disabled, no_input_option
 from ..terminal.text import as_json, print_to_stderr
-
-AGENT = "worker"
 
 
 class FiniteSeconds(click.FloatRange):
@@ -37,7 +36,7 @@ class FiniteSeconds(click.FloatRange):
 @click.command("delegate")
 @click.argument("branch")
 @click.argument("task")
-@click.option("--agent", default=AGENT, show_default=True, help="Agent that does the task.")
+@click.option("--agent", default=DEFAULT_WORKER_AGENT, show_default=True, help="Agent that does the task.")
 @click.option("--model", help="Model for the worker, e.g. openai:gpt-5-mini.")
 @click.option("--provider", help="Provider of --model: --provider P --model M means P:M.")
 @click.option("--engine", help="Engine for the worker.")

@@ -23,6 +23,7 @@ from ...tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
 from ...tools.shell import SHELL, CommandOutput, run_command_line
 from ...values.errors import PodiumError
 from ...values.event import SCHEMA
+from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ...workspace.git.repository import Repository, call_git
 from ...workspace.git.revision import HEADS, SHORT, branch_tip
 from ...workspace.merging.fast_forward import fast_forward
@@ -34,7 +35,6 @@ from ..terminal.terminal_input import is_attended
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 from ..workers.conflict_resolvers import load_resolver_team, print_resolvers, send_resolvers
 from ..workers.forecast import format_forecast
-from .delegate import AGENT
 
 if TYPE_CHECKING:
     from ...workers.conflict_resolution import ResolverRun
@@ -59,7 +59,7 @@ class TrainOutcome:
 @click.option("--onto", default="", metavar="TARGET", help="Branch to merge onto; default: the checked-out one.")
 @click.option("--check", "commands", multiple=True, metavar="COMMAND", help="Command that must pass at each step.")
 @click.option("--resolve", "is_resolving", is_flag=True, help="Start a worker for each branch that conflicts or fails.")
-@click.option("--resolver", metavar="AGENT", help=f"Agent for --resolve; default: {AGENT}.")
+@click.option("--resolver", metavar="AGENT", help=f"Agent for --resolve; default: {DEFAULT_WORKER_AGENT}.")
 @click.option("--yes", "is_agreed", is_flag=True, help="Move the target without asking.")
 @click.option("--tree", metavar="TREE", help="Move the target only to this tree, which an earlier merge reported.")
 @repo_option
@@ -99,7 +99,7 @@ def merge_command(
     there = RepoContext(repo) if repo is not None else ctx.find_object(RepoContext) or RepoContext()
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     target = onto or anyio.run(read_current_branch, there.repository)
-    team = load_resolver_team(there, resolver or AGENT) if is_resolving else ()
+    team = load_resolver_team(there, resolver or DEFAULT_WORKER_AGENT) if is_resolving else ()
     candidates = anyio.run(partial(find_merge_candidates, there, branches, target, notice=print_to_stderr))
     for candidate in candidates:
         if candidate.notice:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
-from ...runs.run_lookup import derive_run_state, find_worker_run, is_over, open_reader
+from ...runs.run_lookup import derive_run_state, find_worker_run, open_reader, resolve_recipient
 from ...setup.settings import Settings
 from ...store.sqlite.mailbox import post_to_mailbox
-from ...store.sqlite.reader import RunSummary, StoreReader
-from ...values.agent import collect_agent_names
+from ...store.sqlite.reader import StoreReader
 from ...values.attachment import read_attachments
-from ...values.errors import Mistake
-from ...values.event import MessageReceived, RunStarted
+from ...values.event import MessageReceived
 from ..terminal.command_options import read_text_argument
 from ..terminal.text import print_to_stderr
 
@@ -61,19 +58,3 @@ def find_run_and_agent(store: Path, reader: StoreReader, recipient: str) -> tupl
         return id, last
     prefix, _, agent = recipient.partition("/")
     return reader.find_run(prefix), agent
-
-
-def resolve_recipient(summary: RunSummary, agent: str) -> str:
-    """Return the agent to send to. Raise Mistake if the run has ended or has no such agent."""
-    if is_over(summary):
-        raise Mistake(
-            f"run {summary.id} has ended ({derive_run_state(summary)}), so its agents receive no more messages"
-        )
-    started = summary.first.event
-    assert isinstance(started, RunStarted)
-    names = collect_agent_names(started.agents)
-    if not agent or agent in names:
-        return agent or started.agent
-    close = get_close_matches(agent, names, n=1)
-    there_are = f"did you mean {close[0]}?" if close else f"available: {', '.join(names)}"
-    raise Mistake(f"run {summary.id} has no agent {agent!r}; {there_are}")

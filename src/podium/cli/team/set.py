@@ -13,7 +13,7 @@ from ...roster.agent_name import join_words
 from ...roster.presets import PRESETS_FILE
 from ...roster.squad_agents import is_model_name
 from ...roster.team_definition import change_team_member, find_team
-from ...runs.run_lookup import derive_run_state, open_reader
+from ...runs.run_lookup import derive_run_state, open_reader, resolve_recipient
 from ...setup.settings import Settings
 from ...store.sqlite.mailbox import post_to_mailbox
 from ...store.sqlite.reader import RunSummary
@@ -22,7 +22,6 @@ from ...values.agent import collect_agent_names
 from ...values.errors import Mistake
 from ...values.event import MemberChanged, RunStarted
 from ...values.located_yaml import quote_text
-from ..commands.send import resolve_recipient
 from ..terminal.command_options import read_text_argument, repo_option
 from ..terminal.text import print_to_stderr
 from .team_lookup import load_team_context

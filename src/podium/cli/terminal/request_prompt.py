@@ -23,11 +23,11 @@ import click
 from anyio import CancelScope, move_on_after, sleep, wait_readable
 
 from ...config.always_allow_rules import AllowedRule, save_allowed_rule
+from ...runs.inbox import resolve_choice
 from ...values.errors import Mistake
 from ...values.event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
 from ...values.operation_path import parse_agent_name
 from ...values.plain_text import format_count
-from ..commands.answer import resolve_choice
 from .run_display import ProgressView
 from .text import as_json, escape_for_terminal, format_duration
 

@@ -15,11 +15,11 @@ from ...values.agent import Agent
 from ...values.errors import PodiumError, find_first_error
 from ...values.event import Entry, MemberChanged, RunStarted
 from ...values.request import Outcome
+from ...values.worker_task import DEFAULT_WORKER_AGENT
 from . import exit_codes
 from .quoted_markdown import escape_inline, quote_block
 from .text import print_to_stderr
 
-DEFAULT_AGENT = "worker"
 MODEL_SETTINGS = ("model", "base_url", "models")
 """The recorded settings of a run that decide which models its agents use."""
 
@@ -102,7 +102,7 @@ def _apply_member_changes(entries: Iterable[Entry], agent: Agent) -> Agent:
 def choose_workers_author(place: Path, agent_name: str | None) -> SynthesisAuthor:
     """Return the named agent, or else the default agent for workers. Raises Mistake."""
     settings = _load_readonly_settings(place)
-    agent = _find_agent(place, settings, agent_name or DEFAULT_AGENT)
+    agent = _find_agent(place, settings, agent_name or DEFAULT_WORKER_AGENT)
     return SynthesisAuthor(agent=agent, about=f"the workers of {place.name}", repo=place, settings=settings)
 
 
