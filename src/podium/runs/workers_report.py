@@ -44,7 +44,7 @@ class WorkersReport:
 
 
 def build_sent_workers_report(store: Path, entries: Iterable[Entry]) -> WorkersReport:
-    """Report on the workers that a run sent, and on those that they sent in turn."""
+    """Report on the workers that a run started, and on those that these started in turn."""
     known_runs = {worker_row.run for worker_row in WorkerIndex(store).list_all()}
     sent_workers = list_sent_workers(entries)
     if not sent_workers:

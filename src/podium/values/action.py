@@ -51,7 +51,7 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def effect_hash(self) -> str:
-        """The hash of tool, arguments and directory: the same effect, whichever agent requests it."""
+        """A hash of the tool, the arguments and the directory, the same for every agent."""
         return sha256(msgspec.json.encode((self.tool, self.arguments, self.directory), order="sorted")).hexdigest()
 
 

@@ -73,7 +73,7 @@ _BLOCK = r"\[(?:context:|message from )"
 
 
 def escape_headings(text: str, heading: str) -> str:
-    """Put a backslash before each line that begins like a heading of Podium, ignoring case."""
+    """Put a backslash before each line that looks like one of our headings, in upper or lower case."""
     pattern = rf"(^|[{LINE_BREAKS}])([^\S{LINE_BREAKS}]*)({heading})"
     return re.sub(pattern, r"\1\2\\\3", text, flags=re.IGNORECASE)
 

@@ -1,4 +1,4 @@
-"""A chat console in plain lines, for terminals on which nothing can be drawn.
+"""A line-based chat console, for terminals without cursor control.
 
 The terminal itself edits the lines, and keys are entered as lines: `y`, then Enter.
 """

@@ -66,7 +66,7 @@ class ProviderThrottle:
         self._probe: CallSlot | None = None
 
     def estimate_delay(self, tokens: int) -> float:
-        """Return the seconds that a call of about `tokens` tokens would wait now; infinite if other calls decide it."""
+        """Return how many seconds a call of `tokens` tokens would wait now, or infinity if other calls decide that."""
         return math.inf if self._waiting else self._seconds_until_ready(tokens)
 
     def reserve_slot(self, tokens: int) -> CallSlot:
