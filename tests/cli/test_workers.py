@@ -159,7 +159,7 @@ async def test_a_paused_worker_and_its_successor_are_not_waited_for_and_it_goes_
 
     assert waited.exit_code == 1
     assert waited.stdout == "feat/a: paused, it is paused\nfeat/b: queued, it has not started yet\n"
-    assert "goes on with feat/a" in named.stderr
+    assert "resuming feat/a" in named.stderr
     assert (await lab.wait_ended(run)).outcome == "succeeded"
 
 
@@ -272,7 +272,7 @@ async def test_an_ambiguous_id_is_refused_with_all_matching_workers(lab: WorkerL
     said = await invoke_podium(lab, "workers", "status", "abc")
 
     assert said.exit_code == 2
-    assert "several workers' ids: abc1 (feat/a), abc2 (feat/b); give more" in said.stderr
+    assert "matches several workers: abc1 (feat/a), abc2 (feat/b); give more" in said.stderr
     assert (await invoke_podium(lab, "workers", "status", "abd")).exit_code == 0
 
 

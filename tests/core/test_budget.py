@@ -272,7 +272,7 @@ async def test_invalid_limits_are_refused(studio: Studio, limits: Budget) -> Non
     studio.agent("lead", says=[SILENT])
 
     async with studio.start("lead", "go") as run:
-        with pytest.raises(Mistake, match=r"budget \w+ must be above zero, got"):
+        with pytest.raises(Mistake, match=r"budget \w+ must be a finite number above zero, got"):
             await run.change_budget(limits)
         with pytest.raises(
             Mistake, match=f"budget tokens must be at most {10**12}, got {10**26}; omit it for no limit"

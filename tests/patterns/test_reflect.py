@@ -120,7 +120,7 @@ async def test_checks_that_are_not_allowed_are_not_run(studio: Studio, tmp_path:
 
 
 async def test_checks_without_a_repository_are_refused_before_the_run_begins(studio: Studio, tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match="no git repository"):
+    with pytest.raises(Mistake, match="is not in a git repository"):
         await run_with_checks(studio, tmp_path, "true", says=["x"])
 
 

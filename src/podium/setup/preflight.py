@@ -34,7 +34,7 @@ def validate_budget(budget: Budget) -> None:
     for name in budget.__struct_fields__:
         limit = getattr(budget, name)
         if limit is not None and not (isfinite(limit) and limit > 0):
-            raise Mistake(f"budget {name} must be above zero, got {limit}")
+            raise Mistake(f"budget {name} must be a finite number above zero, got {limit}")
         if limit is not None and limit > MAX_LIMIT:
             raise Mistake(f"budget {name} must be at most {MAX_LIMIT}, got {limit}; omit it for no limit")
 

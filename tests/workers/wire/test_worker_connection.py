@@ -211,7 +211,7 @@ async def test_a_token_counts_once() -> None:
 
             await second.send_message(type="handshake", worker="w1", token=token)
 
-            assert "counts once" in await read_refusal(second)
+            assert "valid once" in await read_refusal(second)
             await commander.next_note()
             await first.send_message(type="status_update", state="idle")
             assert (await commander.next_note())[0] == "w1"
