@@ -235,7 +235,7 @@ def test_a_planted_link_or_open_folder_is_not_used_for_wakeup_sockets(tmp_path_f
     (tmp_path / "open.db-bells").chmod(0o777)
 
     for store in ("podium.db", "open.db"):
-        with pytest.raises(StoreFailed, match="only you can enter"):
+        with pytest.raises(StoreFailed, match="only you can access"):
             ensure_socket_folder(tmp_path / store)
 
 

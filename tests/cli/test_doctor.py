@@ -113,10 +113,11 @@ def test_settings_files_are_reported_with_their_diagnostics(desk: Desk) -> None:
 
     assert noted.exit_code == 0
     assert parse_facts(noted.stdout)["settings"]["level"] == "note"
-    assert "1 diagnostic, first: podium.yaml:1: modle: is not" in parse_facts(noted.stdout)["settings"]["text"]
+    assert "1 diagnostic, first: podium.yaml:1: modle: unknown key" in parse_facts(noted.stdout)["settings"]["text"]
     assert broken.exit_code == 1
     assert parse_facts(broken.stdout)["settings"]["level"] == "problem"
-    assert 'config.yaml:1: workers: "many" is text' in parse_facts(broken.stdout)["settings"]["text"]
+    text = parse_facts(broken.stdout)["settings"]["text"]
+    assert 'config.yaml:1: workers: expected an integer of at least 1, got the string "many"' in text
     assert parse_facts(broken.stdout)["agents"]["level"] == "fine"
 
 

@@ -340,7 +340,7 @@ def test_a_failing_test_shows_what_happened_in_its_run(pytester: pytest.Pytester
         [
             '*outcome=*failed*there are scripts for no agent; use scripted.says("author", ...) to add one*',
             "*Captured podium call*",
-            'run *: author is asked "write"',
+            'run *: started; request to author: "write"',
             "run *: failed: *author*: the agent has no script*",
         ]
     )
@@ -352,7 +352,7 @@ def test_a_mistake_points_at_the_line_of_the_test(pytester: pytest.Pytester) -> 
     result = pytester.runpytest_inprocess(*PYTEST_OPTIONS)
 
     result.stdout.fnmatch_lines(['E *BadAgent: agent "nobody" not found*', "", "tests/test_agents.py:2: BadAgent"])
-    result.stdout.no_fnmatch_line("*discover.py*")
+    result.stdout.no_fnmatch_line("*discovery.py*")
 
 
 def test_suites_that_do_not_use_it_pay_for_nothing() -> None:

@@ -184,7 +184,7 @@ def test_a_path_that_no_socket_can_have_is_reported_in_one_sentence(store: Path)
 def test_a_directory_that_others_can_enter_is_refused(store: Path) -> None:
     commander_socket_path(store).parent.chmod(0o755)
 
-    with pytest.raises(StoreFailed, match="only you can enter"):
+    with pytest.raises(StoreFailed, match="only you can access"):
         commander_socket_path(store)
 
 
@@ -194,7 +194,7 @@ def test_a_link_in_place_of_the_directory_is_refused(store: Path) -> None:
     (store.parent / "elsewhere").mkdir(mode=0o700)
     folder.symlink_to(store.parent / "elsewhere")
 
-    with pytest.raises(StoreFailed, match="only you can enter"):
+    with pytest.raises(StoreFailed, match="only you can access"):
         commander_socket_path(store)
 
 
@@ -202,7 +202,7 @@ def test_a_link_in_place_of_the_directory_is_refused(store: Path) -> None:
 def test_a_directory_of_somebody_else_is_refused(store: Path) -> None:
     os.chown(commander_socket_path(store).parent, 65534, 65534)
 
-    with pytest.raises(StoreFailed, match="only you can enter"):
+    with pytest.raises(StoreFailed, match="only you can access"):
         commander_socket_path(store)
 
 

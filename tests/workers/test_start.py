@@ -33,5 +33,5 @@ async def test_no_module_in_the_current_folder_is_imported_instead_of_ours(
 def test_a_home_in_which_no_log_can_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("in the way")
 
-    with pytest.raises(Mistake, match="no commander can be started"):
+    with pytest.raises(Mistake, match="cannot start a commander"):
         start_commander(Settings.load({}, home=tmp_path), {})
