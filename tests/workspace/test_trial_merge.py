@@ -310,7 +310,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import anyio
-from podium.workspace.merging.merge_train import TrainBranch, train
+from podium.workspace.merging.merge_train import TrainBranch, build_train
 
 async def check(path):
     print(path, flush=True)
@@ -318,7 +318,7 @@ async def check(path):
 
 async def main():
     branches = [TrainBranch(branch="feat", commit=sys.argv[2])]
-    await train(Path(sys.argv[1]), branches, onto="main", integration="x", check=check)
+    await build_train(Path(sys.argv[1]), branches, onto="main", integration="x", check=check)
 
 anyio.run(main)
 """
