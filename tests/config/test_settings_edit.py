@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.config.settings_files import replace_model_line, set_model
+from podium.config.settings_edit import replace_model_line, set_model
 from podium.values.errors import Mistake
 
 

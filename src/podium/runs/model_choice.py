@@ -35,7 +35,7 @@ def choose_server(servers: Sequence[LocalServer], address: str, model: str | Non
 
 def use_server(settings: Settings, server: ConfirmedServer) -> str:
     """Record that a server may be used, make its model the default, and return what was done."""
-    from ..config.settings_files import set_model  # imported here for start-up time: the YAML library is slow to import
+    from ..config.settings_edit import set_model  # imported here for start-up time: the YAML library is slow to import
 
     file = settings.home / USER_FILE
     name = f"{server.provider}:{server.model}"

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
-from anyio import move_on_after, to_thread
-
-from ..store.follower import Follower
 from ..store.sqlite.reader import RunSummary, StoreReader
-from ..store.sqlite.worker_index import WorkerIndex, WorkerRow
 from ..system.locations import find_repo
 from ..values.agent import collect_agent_names
 from ..values.errors import Mistake, NoSuchRun
 from ..values.event import Noticed, RunEnded, RunPaused, RunStarted
 from ..values.request import Outcome
-from ..workspace.git.repository import Repository
 
 NO_RUNS = 'no runs yet; start one with: podium run AGENT "request"'
 
@@ -41,7 +35,8 @@ def find_run_id(store: Path, name: str) -> str:
 
 def find_worker_run(store: Path, name: str) -> str:
     """Return the run of the newest worker with this branch or name in this repository, or an empty string."""
-    from ..store.sqlite.worker_index import WorkerIndex  # imported here for start-up time: rarely needed
+    from ..store.sqlite.worker_index import WorkerIndex  # for start-up time: most commands look up no worker
+    from ..workspace.git.repository import Repository
 
     try:
         root = Repository.at(find_repo(Path())).main_folder
@@ -49,25 +44,6 @@ def find_worker_run(store: Path, name: str) -> str:
         return ""  # not in a repository, so there are no branches
     known = WorkerIndex(store).find_by_name(str(root), name) if name else []
     return known[-1].run if known else ""
-
-
-POLL_SECONDS = 1.0
-
-
-async def wait_for_end_or_pause(store: Path, run: str) -> RunEnded | RunPaused | None:
-    """Wait for the event that ends or pauses the run; return None if its process exits and leaves it unfinished."""
-    with StoreReader(store) as reader:
-        while True:
-            summary = await to_thread.run_sync(reader.read_summary, run)
-            if isinstance(summary.last.event, RunEnded | RunPaused):
-                return summary.last.event
-            if derive_run_state(summary) in ("queued", "resumable"):
-                return None
-            # New entries wake us, but the death of a process does not, so poll for it.
-            with move_on_after(POLL_SECONDS), Follower(store, run, summary.last.seq) as entries:
-                async for entry in entries:
-                    if isinstance(entry.event, RunEnded | RunPaused):
-                        break
 
 
 RunState = Outcome | Literal["running", "queued", "resumable"]
@@ -101,22 +77,10 @@ def is_over(summary: RunSummary) -> bool:
     return isinstance(summary.last.event, RunEnded)
 
 
-def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> WorkerRow:
-    """Return the newest worker with this branch or name, or the one whose run id starts with it. Raises Mistake."""
-    if known := worker_index.find_by_name(root, name):
-        return known[-1]
-    matches = [row for row in worker_index.list_all() if name and row.run.startswith(name)]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        several = ", ".join(f"{row.run} ({row.name})" if row.name else row.run for row in matches)
-        raise Mistake(f"{name!r} matches several workers: {several}; give more characters of the id")
-    there = ", ".join(dict.fromkeys(row.name or row.run for row in worker_index.list_all(root))) or "none yet"
-    raise Mistake(f"worker {name!r} not found here; available: {there}")
-
-
 def resolve_recipient(summary: RunSummary, agent: str) -> str:
     """Return the agent to send to. Raise Mistake if the run has ended or has no such agent."""
+    from difflib import get_close_matches  # for start-up time: only an unknown name needs it
+
     if is_over(summary):
         raise Mistake(
             f"run {summary.id} has ended ({derive_run_state(summary)}), so its agents receive no more messages"

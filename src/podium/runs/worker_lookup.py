@@ -13,10 +13,10 @@ from msgspec import structs
 from ..setup.settings import Settings
 from ..setup.worktree_setup import make_worktree_hook
 from ..store.sqlite.reader import StoreReader
-from ..store.sqlite.worker_index import WorkerIndex
+from ..store.sqlite.worker_index import WorkerIndex, WorkerRow
 from ..store.sqlite.worktree_ledger import Ledger
 from ..system.locations import find_repo
-from ..values.errors import PodiumError
+from ..values.errors import Mistake, PodiumError
 from ..values.event import decode_entry
 from ..views.worker_state import RELEVANT_KINDS, WorkerState, build_worker_state
 from ..workspace.git.repository import Repository
@@ -83,7 +83,7 @@ class RepoContext:
 
     def find_worker(self, name: str) -> WorkerState:
         """Return the newest worker of a branch, or the one whose run id starts with this name. Raises Mistake."""
-        from .run_lookup import find_newest_worker  # imported here for start-up time: a list needs none of it
+        # imported here for start-up time: a list needs none of it
 
         return load_worker_states(self.store, [find_newest_worker(WorkerIndex(self.store), self.root, name).run])[0]
 
@@ -158,3 +158,17 @@ def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> 
         values |= {"added": status.added, "removed": status.removed, "new_files": status.untracked}
         values["files"] = [file.path for file in status.files]
     return values
+
+
+def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> WorkerRow:
+    """Return the newest worker with this branch or name, or the one whose run id starts with it. Raises Mistake."""
+    if known := worker_index.find_by_name(root, name):
+        return known[-1]
+    matches = [row for row in worker_index.list_all() if name and row.run.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        several = ", ".join(f"{row.run} ({row.name})" if row.name else row.run for row in matches)
+        raise Mistake(f"{name!r} matches several workers: {several}; give more characters of the id")
+    there = ", ".join(dict.fromkeys(row.name or row.run for row in worker_index.list_all(root))) or "none yet"
+    raise Mistake(f"worker {name!r} not found here; available: {there}")

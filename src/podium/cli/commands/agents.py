@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from ...roster.discovery import Roster, load_roster
+from ...roster.discovery import SOURCE_PREFIXES, Roster, load_roster
 from ...system.locations import find_repo, find_user_home
 from ...values.agent import Agent
 from ...values.diagnostic import filter_errors
 from ...values.event import SCHEMA
-from ..terminal.text import as_json, escape_for_terminal, fit_columns, format_shadowed_name
+from ..terminal.text import as_json, escape_for_terminal, fit_columns
 
 
 @click.command("agents")
@@ -60,3 +60,9 @@ def agent_fields(agent: Agent) -> dict[str, str]:
         "description": agent.description,
         "path": agent.path,
     }
+
+
+def format_shadowed_name(roster: Roster, agent: Agent) -> str:
+    """Return the qualified name of a shadowed agent, or its bare name if the qualified one means another agent."""
+    name = f"{SOURCE_PREFIXES[agent.source]}:{agent.name}"
+    return name if roster.by_qualified_name.get(name) is agent else agent.name

@@ -11,7 +11,8 @@ from anyio import move_on_after, to_thread
 from msgspec import structs
 
 from ...core.budget import BUDGET_UNCHANGED
-from ...runs.run_lookup import POLL_SECONDS, derive_run_state, find_run_id, is_over, open_reader
+from ...runs.run_lookup import derive_run_state, find_run_id, is_over, open_reader
+from ...runs.run_wait import POLL_SECONDS
 from ...setup.settings import Settings
 from ...store.follower import Follower
 from ...store.sqlite.mailbox import post_to_mailbox

@@ -229,7 +229,8 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
     import anyio
 
     from ...app import App  # for start-up time: only deleting a group ends runs
-    from ...runs.run_lookup import is_over, wait_for_end_or_pause
+    from ...runs.run_lookup import is_over
+    from ...runs.run_wait import wait_for_end_or_pause
     from ...store.sqlite.reader import StoreReader
     from ...values.event import RunEnded
 

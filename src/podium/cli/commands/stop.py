@@ -8,7 +8,8 @@ import anyio
 import click
 
 from ...app import App
-from ...runs.run_lookup import find_run_id, wait_for_end_or_pause
+from ...runs.run_lookup import find_run_id
+from ...runs.run_wait import wait_for_end_or_pause
 from ...setup.settings import Settings
 from ...values.errors import RunOver
 from ...values.event import RunEnded

@@ -16,7 +16,8 @@ from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ..team.team_lookup import load_team_context
 from ..terminal.command_options import json_option, repo_option
-from ..terminal.text import as_json, escape_for_terminal, fit_columns, format_shadowed_name
+from ..terminal.text import as_json, escape_for_terminal, fit_columns
+from .agents import format_shadowed_name
 
 SECTIONS: tuple[tuple[Source, str], ...] = (
     ("repo", "From this repository"),

@@ -10,8 +10,6 @@ from unicodedata import category, east_asian_width
 import click
 from msgspec import to_builtins
 
-from ...roster.discovery import SOURCE_PREFIXES, Roster
-from ...values.agent import Agent
 from ...values.plain_text import format_count
 from ...values.usage import Usage
 
@@ -138,9 +136,3 @@ def _character_width(sign: str) -> int:
     if category(sign) in ("Mn", "Me"):
         return 0
     return 2 if east_asian_width(sign) in "WF" else 1
-
-
-def format_shadowed_name(roster: Roster, agent: Agent) -> str:
-    """Return the qualified name of a shadowed agent, or its bare name if the qualified one means another agent."""
-    name = f"{SOURCE_PREFIXES[agent.source]}:{agent.name}"
-    return name if roster.by_qualified_name.get(name) is agent else agent.name

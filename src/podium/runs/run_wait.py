@@ -1,0 +1,30 @@
+"""Wait until a run that another process works on ends or pauses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anyio import move_on_after, to_thread
+
+from ..store.follower import Follower
+from ..store.sqlite.reader import StoreReader
+from ..values.event import RunEnded, RunPaused
+from .run_lookup import derive_run_state
+
+POLL_SECONDS = 1.0
+
+
+async def wait_for_end_or_pause(store: Path, run: str) -> RunEnded | RunPaused | None:
+    """Wait for the event that ends or pauses the run; return None if its process exits and leaves it unfinished."""
+    with StoreReader(store) as reader:
+        while True:
+            summary = await to_thread.run_sync(reader.read_summary, run)
+            if isinstance(summary.last.event, RunEnded | RunPaused):
+                return summary.last.event
+            if derive_run_state(summary) in ("queued", "resumable"):
+                return None
+            # New entries wake us, but the death of a process does not, so poll for it.
+            with move_on_after(POLL_SECONDS), Follower(store, run, summary.last.seq) as entries:
+                async for entry in entries:
+                    if isinstance(entry.event, RunEnded | RunPaused):
+                        break
