@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from podium import App, Settings
+from podium.roster.discovery import load_roster
 from podium.store.follower import Follower
 from podium.values.event import RunEnded
 from podium.workers.delegate import delegate_to_worker
@@ -53,7 +54,9 @@ def _open_app(request: dict[str, Any]) -> App:
 
 
 async def _delegate(app: App, request: dict[str, Any], branch: str, task: str) -> str:
-    return await delegate_to_worker(app.launcher, AGENT, task, at=Path(request["repo"]), branch=branch)
+    repo = Path(request["repo"])
+    agent, *others = load_roster(repo, app.settings.home).resolve_team(AGENT)
+    return await delegate_to_worker(app.launcher, agent, task, at=repo, branch=branch, agents=others)
 
 
 async def _wait_for_success(store: Path, run: str) -> bool:

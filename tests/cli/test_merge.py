@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from podium.core.placement import WorkerOptions
+
 from ..workers.worker_lab import WorkerLab, write
 from .conftest import Desk
 from .test_terminal import Terminal
@@ -27,7 +29,7 @@ def list_integration_branches(lab: WorkerLab) -> list[str]:
 
 async def test_all_work_of_workers_is_merged_and_the_target_moves_only_with_yes(lab: WorkerLab) -> None:
     await lab.delegate("feat/base", write("base.txt", "base\n"), "done")
-    await lab.delegate("feat/more", write("more.txt", "more\n"), "done", follows=["feat/base"])
+    await lab.delegate("feat/more", write("more.txt", "more\n"), "done", options=WorkerOptions(after=("feat/base",)))
     await lab.delegate("feat/clash", write("base.txt", "other\n"), "done")
     await lab.delegate("feat/fails", write("f.txt"), {"fails": {"status": 400}})
     await invoke_podium(lab, "workers", "wait")

@@ -12,6 +12,7 @@ from anyio import to_thread
 
 from podium.cli.workers.cancel import cancel_worker
 from podium.cli.workers.resume import resume_workers
+from podium.core.placement import WorkerOptions
 from podium.core.timeline import Timeline
 from podium.runs.worker_lookup import RepoContext
 from podium.store.sqlite.store import SqliteStore
@@ -98,7 +99,7 @@ async def test_what_is_on_the_branch_of_a_worker_is_shown_when_its_folder_is_gon
 
 async def test_a_worker_that_asks_can_be_cancelled_and_its_successor_fails(lab: WorkerLab) -> None:
     asking = await lab.delegate("feat/a", write("new.txt"), "written", allow=())
-    await lab.delegate("feat/b", "never said", follows=["feat/a"])
+    await lab.delegate("feat/b", "never said", options=WorkerOptions(after=("feat/a",)))
     lab.start_commander()
     asked = await lab.wait_asked(asking)
 
@@ -148,7 +149,7 @@ async def test_resume_leaves_workers_to_the_commander(lab: WorkerLab) -> None:
 
 async def test_a_paused_worker_and_its_successor_are_not_waited_for_and_it_goes_on_when_named(lab: WorkerLab) -> None:
     run = await lab.delegate("feat/a", write("new.txt"), "another way", allow=())
-    await lab.delegate("feat/b", "never said", follows=["feat/a"])
+    await lab.delegate("feat/b", "never said", options=WorkerOptions(after=("feat/a",)))
     lab.start_commander()
     asked = await lab.wait_asked(run)
     await invoke_podium(lab, "deny", asked.id, "--pause")

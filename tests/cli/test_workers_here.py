@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from podium.core.placement import WorkerOptions
+
 from ..workers.worker_lab import SILENT, WorkerLab, make_scripted_agent, write
 from .worker_runs import invoke_podium, invoke_podium_json, open_lab
 
@@ -69,10 +71,10 @@ async def test_all_of_a_readers_team_only_reads_whatever_mode_the_settings_name(
 
 
 async def test_a_reader_is_on_no_branch_of_its_name(lab: WorkerLab) -> None:
-    reader = await lab.delegate("feat/a", SILENT, tools=None, is_reader=True)
+    reader = await lab.delegate("feat/a", SILENT, tools=None, options=WorkerOptions(is_reader=True))
 
     worker = await lab.delegate("feat/a", write("new.txt"), "written")
-    await lab.delegate("feat/b", write("more.txt"), "written", follows=["feat/a"])
+    await lab.delegate("feat/b", write("more.txt"), "written", options=WorkerOptions(after=("feat/a",)))
     lab.start_commander()
     await invoke_podium(lab, "workers", "wait", worker, "feat/b")
     merged = await invoke_podium(lab, "merge", "--all", "--yes")
@@ -84,8 +86,8 @@ async def test_a_reader_is_on_no_branch_of_its_name(lab: WorkerLab) -> None:
 
 
 async def test_a_branch_can_come_after_a_reader_and_begins_where_the_repository_is(lab: WorkerLab) -> None:
-    await lab.delegate("survey", "found", tools=None, is_reader=True)
-    run = await lab.delegate("feat/a", write("new.txt"), "written", follows=["survey"])
+    await lab.delegate("survey", "found", tools=None, options=WorkerOptions(is_reader=True))
+    run = await lab.delegate("feat/a", write("new.txt"), "written", options=WorkerOptions(after=("survey",)))
 
     waited = await invoke_podium(lab, "workers", "wait")
 

@@ -7,6 +7,7 @@ import signal
 from anyio import fail_after
 from anyio.lowlevel import checkpoint
 
+from podium.core.placement import WorkerOptions
 from podium.values.event import (
     ActionBegan,
     ModelReplied,
@@ -107,7 +108,7 @@ async def test_queued_workers_and_those_that_wait_for_others_are_cancelled(lab: 
     lab.write_settings("workers: 1\n")
     first = await lab.delegate("feat/one", SILENT)
     queued = await lab.delegate("feat/two", "two")
-    following = await lab.delegate("feat/three", "three", follows=["feat/two"])
+    following = await lab.delegate("feat/three", "three", options=WorkerOptions(after=("feat/two",)))
     lab.start_commander()
     await lab.wait_for_event(first, TurnStarted)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from podium.core.placement import WorkerOptions
 from podium.store.sqlite.worker_index import WorkerIndex
 from podium.values.event import WorkerPlaced
 
@@ -157,7 +158,9 @@ async def test_branches_built_on_a_resolved_branch_come_after_it_and_unmerged_co
     lab: WorkerLab,
 ) -> None:
     await run_workers(lab, CONFLICTING_MOVES)
-    [run] = await lab.delegate_all({"feat/more": [write("more.txt"), "more"]}, follows=["feat/two"])
+    [run] = await lab.delegate_all(
+        {"feat/more": [write("more.txt"), "more"]}, options=WorkerOptions(after=("feat/two",))
+    )
     lab.start_commander()
     await lab.wait_ended(run)
     await lab.wait_finished()

@@ -6,6 +6,7 @@ import pytest
 from anyio import CancelScope, create_task_group
 
 from podium import App
+from podium.core.placement import WorkerOptions
 from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.worker_index import WorkerIndex
 from podium.values.errors import Mistake
@@ -87,11 +88,21 @@ async def test_a_worker_can_be_delegated_to_a_shared_checkout_that_is_still_bein
 
     async with App(lab.settings(), environ=lab.environ) as app:
         one = await delegate_to_worker(
-            app.launcher, make_scripted_agent("done"), "go", at=lab.repo.path, branch=branch, is_shared=True
+            app.launcher,
+            make_scripted_agent("done"),
+            "go",
+            at=lab.repo.path,
+            branch=branch,
+            options=WorkerOptions(is_shared=True),
         )
         lab.repo.git("worktree", "add", "-q", "-b", branch, str(path))  # and nobody has noted it yet
         other = await delegate_to_worker(
-            app.launcher, make_scripted_agent("done"), "go", at=lab.repo.path, branch=branch, is_shared=True
+            app.launcher,
+            make_scripted_agent("done"),
+            "go",
+            at=lab.repo.path,
+            branch=branch,
+            options=WorkerOptions(is_shared=True),
         )
 
     assert [row.run for row in WorkerIndex(lab.store).list_all()] == [one, other]

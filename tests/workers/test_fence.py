@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from podium.core.placement import WorkerOptions
 from podium.store.sqlite.open_requests import list_open_requests
 from podium.store.wakeup import ensure_socket_folder
 from podium.testing import ModelServer
@@ -136,7 +137,7 @@ async def test_nothing_that_a_worker_wrote_is_executed_outside_the_sandbox(lab: 
     }
     written = [write(name, touching.get(name) or touching.get(Path(name).suffix, "")) for name in EXECUTED]
     planted = await lab.delegate("feat/one", *written, bash("chmod -R +x ."), "planted")
-    following = await lab.delegate("feat/two", bash("ls"), "done", follows=["feat/one"])
+    following = await lab.delegate("feat/two", bash("ls"), "done", options=WorkerOptions(after=("feat/one",)))
     lab.start_commander()
     for run in (planted, following):
         assert (await lab.wait_ended(run)).outcome == "succeeded", lab.logs(run)

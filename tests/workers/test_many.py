@@ -9,6 +9,7 @@ from typing import Any
 from anyio import create_task_group
 
 from podium import App
+from podium.core.placement import WorkerOptions
 from podium.processes.commander_main import open_and_command
 from podium.values.event import RunEnded, RunResumed
 from podium.workers.delegate import delegate_to_worker
@@ -21,7 +22,7 @@ async def test_twenty_workers_share_four_places_and_all_end(lab: WorkerLab) -> N
     moves_by_branch: dict[str, Sequence[Any]] = {
         f"feat/{number}": [SILENT if number < 4 else "done"] for number in range(20)
     }
-    runs = await lab.delegate_all(moves_by_branch, tools=None, is_reader=True)
+    runs = await lab.delegate_all(moves_by_branch, tools=None, options=WorkerOptions(is_reader=True))
     lab.start_commander()
     await lab.wait_called(4)
     at_first = lab.list_running_workers(*runs)
@@ -52,7 +53,9 @@ def max_concurrent_runs(lab: WorkerLab, runs: list[str]) -> int:
 
 async def test_a_repository_can_limit_its_workers_to_one_at_a_time(lab: WorkerLab) -> None:
     (lab.repo.path / "podium.yaml").write_text("workers: 1\n")
-    runs = await lab.delegate_all({f"feat/{number}": ["done"] for number in range(3)}, tools=None, is_reader=True)
+    runs = await lab.delegate_all(
+        {f"feat/{number}": ["done"] for number in range(3)}, tools=None, options=WorkerOptions(is_reader=True)
+    )
 
     lab.start_commander()
 
@@ -65,12 +68,14 @@ async def test_a_repository_can_limit_its_workers_to_one_at_a_time(lab: WorkerLa
 
 async def test_a_limit_that_is_raised_counts_while_the_commander_lives(lab: WorkerLab) -> None:
     lab.write_settings("workers: 1\n")
-    runs = await lab.delegate_all({"feat/one": [SILENT], "feat/two": [SILENT]}, tools=None, is_reader=True)
+    runs = await lab.delegate_all(
+        {"feat/one": [SILENT], "feat/two": [SILENT]}, tools=None, options=WorkerOptions(is_reader=True)
+    )
     lab.start_commander()
     await lab.wait_called(1)
 
     lab.write_settings("workers: 3\n")
-    runs.append(await lab.delegate("feat/three", SILENT, tools=None, is_reader=True))
+    runs.append(await lab.delegate("feat/three", SILENT, tools=None, options=WorkerOptions(is_reader=True)))
 
     await lab.wait_called(3)
     assert len(lab.list_running_workers(*runs)) == 3
@@ -120,7 +125,7 @@ async def test_no_worker_is_lost_that_is_delegated_while_a_commander_exits(lab: 
                 at=lab.repo.path,
                 branch=f"feat/{number}",
             )
-            run = await delegate(is_reader=True)
+            run = await delegate(options=WorkerOptions(is_reader=True))
             group.start_soon(open_and_command, lab.environ)
 
             assert (await lab.wait_ended(run)).outcome == "succeeded"
@@ -129,11 +134,11 @@ async def test_no_worker_is_lost_that_is_delegated_while_a_commander_exits(lab: 
 
 
 async def test_a_run_that_another_process_works_on_is_left_alone(lab: WorkerLab) -> None:
-    run = await lab.delegate("feat/one", SILENT, is_reader=True)
+    run = await lab.delegate("feat/one", SILENT, options=WorkerOptions(is_reader=True))
     async with App(lab.settings(), environ=lab.environ) as mine, mine.resume(run) as resumed:
         await lab.wait_called(1)
         commander = lab.start_commander()
-        second = await lab.delegate("feat/two", "two", is_reader=True)
+        second = await lab.delegate("feat/two", "two", options=WorkerOptions(is_reader=True))
         assert (await lab.wait_ended(second)).outcome == "succeeded"
         lab.stop(run)
         assert (await resumed.result()).outcome == "cancelled"

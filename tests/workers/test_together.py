@@ -7,6 +7,7 @@ import json
 import pytest
 from anyio import to_thread
 
+from podium.core.placement import WorkerOptions
 from podium.values.errors import Mistake
 from podium.values.event import ModelReplied, PermissionAnswered, WorkCommitted, WorkerPlaced
 from podium.workspace.merging.merge_train import build_train
@@ -85,7 +86,11 @@ async def test_a_worker_starts_from_the_merged_work_of_those_it_follows(lab: Wor
     one = await lab.delegate("feat/one", write("one.txt"), "one")
     two = await lab.delegate("feat/two", write("two.txt"), "two")
     both = await lab.delegate(
-        "feat/both", bash("mkdir both"), bash("cp one.txt two.txt both"), "both", follows=["feat/one", "feat/two"]
+        "feat/both",
+        bash("mkdir both"),
+        bash("cp one.txt two.txt both"),
+        "both",
+        options=WorkerOptions(after=("feat/one", "feat/two")),
     )
     lab.start_commander()
 
@@ -113,7 +118,7 @@ async def test_the_work_of_a_worker_can_be_followed_even_when_its_branch_is_gone
     lab.repo.git("worktree", "remove", "--force", str(lab.worktree_path("feat/one")))
     lab.repo.git("branch", "-D", "feat/one")
 
-    two = await lab.delegate("feat/two", "two", follows=["feat/one"])
+    two = await lab.delegate("feat/two", "two", options=WorkerOptions(after=("feat/one",)))
     lab.start_commander()
 
     assert (await lab.wait_ended(two)).outcome == "succeeded"
@@ -128,7 +133,7 @@ async def test_commits_that_a_person_adds_to_a_followed_branch_are_included(lab:
     await lab.wait_finished()
     lab.repo.git("commit", "--allow-empty", "-m", "by hand", at=lab.worktree_path("feat/one"))
 
-    two = await lab.delegate("feat/two", "two", follows=["feat/one"])
+    two = await lab.delegate("feat/two", "two", options=WorkerOptions(after=("feat/one",)))
     lab.start_commander()
 
     assert (await lab.wait_ended(two)).outcome == "succeeded"
@@ -138,8 +143,8 @@ async def test_commits_that_a_person_adds_to_a_followed_branch_are_included(lab:
 
 async def test_a_worker_that_follows_a_failed_one_fails_with_that_reason(lab: WorkerLab) -> None:
     first = await lab.delegate("feat/one", {"fails": {"status": 400, "message": "no such model"}})
-    second = await lab.delegate("feat/two", "two", follows=["feat/one"])
-    third = await lab.delegate("feat/three", "three", follows=["feat/two"])
+    second = await lab.delegate("feat/two", "two", options=WorkerOptions(after=("feat/one",)))
+    third = await lab.delegate("feat/three", "three", options=WorkerOptions(after=("feat/two",)))
     lab.start_commander()
 
     ends = [await lab.wait_ended(run) for run in (first, second, third)]
@@ -156,7 +161,7 @@ async def test_a_worker_that_follows_a_failed_one_fails_with_that_reason(lab: Wo
 async def test_a_worker_that_follows_conflicting_branches_fails_and_names_the_files(lab: WorkerLab) -> None:
     await lab.delegate("feat/one", write("same.txt", "one\n"), "one")
     await lab.delegate("feat/two", write("same.txt", "two\n"), "two")
-    both = await lab.delegate("feat/both", "both", follows=["feat/one", "feat/two"])
+    both = await lab.delegate("feat/both", "both", options=WorkerOptions(after=("feat/one", "feat/two")))
     lab.start_commander()
 
     ended = await lab.wait_ended(both)
@@ -168,14 +173,14 @@ async def test_a_worker_that_follows_conflicting_branches_fails_and_names_the_fi
 
 async def test_a_circle_of_workers_is_refused(lab: WorkerLab) -> None:
     await lab.delegate("feat/one", "one")
-    await lab.delegate("feat/two", "two", follows=["feat/one"])
+    await lab.delegate("feat/two", "two", options=WorkerOptions(after=("feat/one",)))
 
     with pytest.raises(Mistake, match="cannot wait for itself"):
-        await lab.delegate("feat/three", "three", follows=["feat/three"])
+        await lab.delegate("feat/three", "three", options=WorkerOptions(after=("feat/three",)))
     with pytest.raises(Mistake, match="branch 'feat/one' already has a worker"):
-        await lab.delegate("feat/one", "one", follows=["feat/two"])
+        await lab.delegate("feat/one", "one", options=WorkerOptions(after=("feat/two",)))
     with pytest.raises(Mistake, match="branch 'feat/four' to wait for has never had a worker"):
-        await lab.delegate("feat/five", "five", follows=["feat/four"])
+        await lab.delegate("feat/five", "five", options=WorkerOptions(after=("feat/four",)))
 
 
 async def test_a_train_merges_the_branches_of_workers_and_leaves_out_those_that_do_not_fit(lab: WorkerLab) -> None:

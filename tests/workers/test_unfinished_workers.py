@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 
 from podium import App
+from podium.core.placement import WorkerOptions
 from podium.store.sqlite.worker_index import WorkerIndex
 from podium.workers.unfinished_workers import load_unfinished_workers
 
@@ -27,7 +28,7 @@ async def test_an_unreadable_timeline_does_not_block_other_workers(lab: WorkerLa
 
 async def test_a_worker_that_has_ended_is_closed_and_its_followers_get_the_reason(lab: WorkerLab) -> None:
     first = await lab.delegate("feat/one", "one")
-    second = await lab.delegate("feat/two", "two", follows=["feat/one"])
+    second = await lab.delegate("feat/two", "two", options=WorkerOptions(after=("feat/one",)))
     async with App(lab.settings(), environ=lab.environ) as app:
         await app.launcher.fail_run(first, "it could not be")
 
@@ -40,7 +41,7 @@ async def test_a_worker_that_has_ended_is_closed_and_its_followers_get_the_reaso
 
 
 async def test_a_run_that_another_process_owns_is_taken_and_not_ours_to_stop(lab: WorkerLab) -> None:
-    run = await lab.delegate("feat/one", "one", tools=None, is_reader=True)
+    run = await lab.delegate("feat/one", "one", tools=None, options=WorkerOptions(is_reader=True))
     lab.stop(run)
     free = load_unfinished_workers(lab.store, ours=())
     async with App(lab.settings(), environ=lab.environ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from podium.core.placement import WorkerOptions
 from podium.store.sqlite.worktree_ledger import Ledger
 from podium.values.event import WorkerPlaced
 
@@ -62,7 +63,7 @@ async def test_an_existing_branch_is_used_only_if_it_contains_the_named_base(lab
 async def test_an_existing_branch_without_the_work_that_its_worker_follows_is_not_used(lab: WorkerLab) -> None:
     lab.repo.branch("old", {"old.txt": "x\n"})
     first = await lab.delegate("feat/one", write("one.txt"), "done")
-    second = await lab.delegate("old", "done", follows=["feat/one"])
+    second = await lab.delegate("old", "done", options=WorkerOptions(after=("feat/one",)))
     lab.start_commander()
 
     assert (await lab.wait_ended(first)).outcome == "succeeded"

@@ -9,10 +9,11 @@ from msgspec import structs
 
 from podium import Agent, Settings
 from podium.config.model_role import ROLES, Role
+from podium.core.placement import WorkerOptions
 from podium.values.agent import Budget
 from podium.values.errors import Mistake
 from podium.values.event import PermissionAsked, ToolAnswered
-from podium.workers.worker_options import WorkerOptions, allow_approved_rules, apply_worker_options
+from podium.workers.worker_options import apply_options_to_agent, apply_options_to_settings
 
 from .worker_lab import WorkerLab, bash, make_scripted_agent, write
 
@@ -26,7 +27,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def test_a_role_of_the_settings_sets_model_and_budget_and_adds_its_prompt_once(settings: Settings) -> None:
-    worker = apply_worker_options(AGENT, WorkerOptions(role="deep"), settings)
+    worker = apply_options_to_agent(WorkerOptions(role="deep"), AGENT, settings)
 
     assert (worker.model, worker.isolation, worker.budget) == ("deep", "shared", Budget(usd=2))
     assert settings.build_system_prompt(worker) == "Work.\n\nThink."
@@ -35,34 +36,39 @@ def test_a_role_of_the_settings_sets_model_and_budget_and_adds_its_prompt_once(s
 def test_another_model_keeps_all_else_of_a_role(settings: Settings) -> None:
     options = WorkerOptions(role="deep", model="openai:small")
 
-    worker = apply_worker_options(AGENT, options, settings)
+    worker = apply_options_to_agent(options, AGENT, settings)
 
     assert (worker.model, worker.budget) == ("openai:small", Budget(usd=2))
     assert settings.build_system_prompt(worker) == "Work.\n\nThink."
-    assert allow_approved_rules(settings, options).permissions.allow == ("Bash(make *)",)
+    assert apply_options_to_settings(options, settings).permissions.allow == ("Bash(make *)",)
 
 
 def test_options_of_a_worker_take_precedence_over_its_role(settings: Settings) -> None:
     agent = structs.replace(AGENT, budget=Budget(files_changed=0, turns=9))
 
-    worker = apply_worker_options(agent, WorkerOptions(role="deep", budget=Budget(turns=3), timeout=9.0), settings)
+    worker = apply_options_to_agent(WorkerOptions(role="deep", budget=Budget(turns=3), timeout=9.0), agent, settings)
 
     assert worker.budget == Budget(usd=2, turns=3, seconds=9.0, files_changed=0)
 
 
+def test_a_reader_is_in_plan_mode_with_its_whole_team(settings: Settings) -> None:
+    assert apply_options_to_settings(WorkerOptions(is_reader=True), settings).permission_mode == "plan"
+    assert apply_options_to_settings(WorkerOptions(), settings).permission_mode != "plan"
+
+
 @pytest.mark.parametrize("name", ROLES)
 def test_built_in_roles_do_not_allow_commands(settings: Settings, name: str) -> None:
-    allowed = allow_approved_rules(settings, WorkerOptions(role=name, approved=("WebFetch",))).permissions.allow
+    allowed = apply_options_to_settings(WorkerOptions(role=name, approved=("WebFetch",)), settings).permissions.allow
 
     assert allowed == ("WebFetch", "Edit", "Write", "run_checks")
-    assert apply_worker_options(AGENT, WorkerOptions(role=name), settings).model == ""
+    assert apply_options_to_agent(WorkerOptions(role=name), AGENT, settings).model == ""
 
 
 def test_an_unknown_role_or_an_invalid_rule_is_refused(settings: Settings) -> None:
     with pytest.raises(Mistake, match="role 'fast' not found; available: deep, complex-feature"):
-        apply_worker_options(AGENT, WorkerOptions(role="fast"), settings)
+        apply_options_to_agent(WorkerOptions(role="fast"), AGENT, settings)
     with pytest.raises(Mistake, match="Bash\\("):
-        allow_approved_rules(settings, WorkerOptions(approved=("Bash(",)))
+        apply_options_to_settings(WorkerOptions(approved=("Bash(",)), settings)
 
 
 def test_rules_that_a_repository_allows_for_a_role_are_ignored(tmp_path: Path) -> None:

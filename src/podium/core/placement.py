@@ -20,19 +20,31 @@ Idle = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementOptions:
-    """Options of a worker: the branches whose workers it waits for, its model, its budget, whether it only reads.
+class WorkerOptions:
+    """Options of a worker. An option that is not given comes from the agent's file or the settings.
 
-    An option that is not given comes from the agent's file; a budget can only narrow the one given there.
+    `after` are branches whose workers have to succeed first, and `base` is the commit that the branch starts at.
+    A reader gets no checkout. Workers that share a checkout may be on the same branch at once. With
+    `is_unattended`, nobody is asked: what needs permission is denied. `approved` are rules for what the worker may
+    do without asking.
     """
 
     after: tuple[str, ...] = ()
-    model: str = ""
+    base: str = ""
+    role: str | None = None
+    model: str | None = None
+    engine: str | None = None
+    max_turns: int | None = None
     budget: Budget | None = None
+    timeout: float | None = None
+    max_restarts: int | None = None
+    approved: tuple[str, ...] = ()
     is_reader: bool = False
+    is_shared: bool = False
+    is_unattended: bool = False
 
 
-DEFAULT_OPTIONS = PlacementOptions()
+DEFAULT_OPTIONS = WorkerOptions()
 
 
 class Placement(Protocol):
@@ -50,12 +62,13 @@ class Placement(Protocol):
         others: Sequence[Agent],
         *,
         operation: str,
-        options: PlacementOptions,
+        options: WorkerOptions,
         restrictions: Permissions,
     ) -> None:
         """Start a worker as this agent, or as the default one; do nothing if it was started already.
 
-        `restrictions` are the sender's rules for what is denied or needs permission. Raises Mistake.
+        The budget in `options` can only narrow the agent's own. `restrictions` are the sender's rules for what is
+        denied or needs permission. Raises Mistake.
         """
         ...
 

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct, structs
 from ..core.budget import combine_strictest
 from ..core.engine import Tool, ToolAnswer
 from ..core.operation import Operation
-from ..core.placement import PlacementOptions
+from ..core.placement import WorkerOptions
 from ..core.scope import Scope
 from ..values.agent import Budget
 from ..values.errors import AgentFailed
@@ -71,12 +71,12 @@ class DelegateTaskArguments(Struct, frozen=True, kw_only=True):
         """Branches whose workers have to succeed first."""
         return (self.after,) if isinstance(self.after, str) else tuple(dict.fromkeys(self.after))
 
-    def as_worker_options(self) -> PlacementOptions:
+    def as_worker_options(self) -> WorkerOptions:
         """Return the options for the placement."""
         limits = structs.asdict(self.budget)
-        return PlacementOptions(
+        return WorkerOptions(
             after=self.after_branches,
-            model=self.model,
+            model=self.model or None,
             budget=Budget(**limits, seconds=self.timeout) if any(limits.values()) or self.timeout else None,
             is_reader=self.read_only,
         )

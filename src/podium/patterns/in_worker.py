@@ -15,7 +15,7 @@ from msgspec import structs
 
 from ..core.journal_rows import compute_digest
 from ..core.operation import Operation
-from ..core.placement import DEFAULT_OPTIONS, PlacementOptions
+from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
 from ..values.agent import Agent, Permissions
 from ..values.errors import AgentFailed, FailureKind, Mistake
 from ..values.event import WorkerReturned, WorkerSent
@@ -95,7 +95,7 @@ def make_limit_pause(op: Operation) -> Callable[[], AbstractContextManager[None]
 
 
 async def start_worker(
-    op: Operation, sent: WorkerSent, agent: Agent | None, *, options: PlacementOptions = DEFAULT_OPTIONS
+    op: Operation, sent: WorkerSent, agent: Agent | None, *, options: WorkerOptions = DEFAULT_OPTIONS
 ) -> None:
     """Start a recorded worker, as `agent` or as the default worker. Raise AgentFailed if it cannot start."""
     assert op.placement is not None

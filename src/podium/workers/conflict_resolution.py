@@ -16,6 +16,7 @@ from typing import Unpack
 
 from anyio import to_thread
 
+from ..core.placement import WorkerOptions
 from ..runs.run_launcher import RunLauncher, RunOptions
 from ..store.sqlite.worker_index import WorkerIndex
 from ..values.agent import Agent
@@ -49,7 +50,7 @@ class ResolverRun:
 
 async def delegate_resolution(
     launcher: RunLauncher,
-    agent: str | Agent,
+    agent: Agent,
     left_out: LeftOutBranch,
     result: Train,
     *,
@@ -77,7 +78,7 @@ async def delegate_resolution(
         )
     on = await _choose_branch_name(repository, WorkerIndex(launcher.settings.store), left_out.branch)
     run = await delegate_to_worker(
-        launcher, agent, task, at=at, branch=on, base=beginning.commit, run=run, **run_options
+        launcher, agent, task, at=at, branch=on, options=WorkerOptions(base=beginning.commit), run=run, **run_options
     )
     return ResolverRun(branch=left_out.branch, run=run, on=on)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Unpack
@@ -14,6 +14,7 @@ from anyio import CancelScope, to_thread
 from msgspec import structs
 
 from ..config.settings_document import WorktreeSettings
+from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
 from ..runs.run_launcher import RunLauncher, RunOptions
 from ..setup.settings import Settings
 from ..store.sqlite.reader import RunSummary, StoreReader
@@ -32,61 +33,56 @@ from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
 from .provider_keys import KeyDelivery, send_keys
 from .unfinished_workers import get_run_started
+from .worker_options import apply_options_to_agent, apply_options_to_settings
 
 
 async def delegate_to_worker(
     launcher: RunLauncher,
-    agent: str | Agent,
+    agent: Agent,
     task: str,
     *,
     at: Path,
     branch: str,
-    base: str = "",
-    follows: Sequence[str] = (),
-    role: str = "",
+    options: WorkerOptions = DEFAULT_OPTIONS,
     parent: str = "",
     operation: str = "",
-    is_reader: bool = False,
-    is_shared: bool = False,
-    is_unattended: bool = False,
-    max_restarts: int | None = None,
     run: str = "",
     settings: Settings | None = None,
     **run_options: Unpack[RunOptions],
 ) -> str:
     """Delegate a task to a worker on its own branch and return the id of its run. Raises Mistake.
 
-    `at` is a folder of the repository. `follows` are branches whose workers have to succeed first. A reader
-    gets no checkout, and `branch` is only its name. Workers that share a checkout may be on the same branch
-    at once. `max_restarts` overrides the settings' limit of restarts after crashes. `run` is an id chosen in
-    advance. `settings` replace those of this process.
+    `at` is a folder of the repository. For a reader, `branch` is only a name. `parent` is the run that starts the
+    worker, and `operation` the operation there. `run` is an id chosen in advance. `settings` replace those of this
+    process.
     """
     if run and await launcher.has_run(run):
         return run
+    settings = apply_options_to_settings(options, settings or launcher.settings)
+    agent = apply_options_to_agent(options, agent, settings)
     repository = Repository.at(at)
     root = str(repository.main_folder)
     worker_index = WorkerIndex(launcher.settings.store)
-    waits = tuple(await to_thread.run_sync(_find_preceding_runs, worker_index, root, follows, branch))
+    waits = tuple(await to_thread.run_sync(_find_preceding_runs, worker_index, root, options.after, branch))
     worker_task = WorkerTask(
         root=root,
         path=root,
         after=waits,
-        role=role,
+        role=options.role or "",
         parent=parent,
         operation=operation,
-        is_unattended=is_unattended,
-        max_restarts=(settings or launcher.settings).max_restarts if max_restarts is None else max_restarts,
+        is_unattended=options.is_unattended,
+        max_restarts=settings.max_restarts if options.max_restarts is None else options.max_restarts,
     )
     run_options["repo"] = repository.main_folder
     # Under the lock, a branch and path found free stay free until the worker is in the index.
     async with worker_index.hold_delegation_lock():
-        if is_reader:
+        if options.is_reader:
             worker_task = structs.replace(worker_task, name=branch)
         else:
-            worker_task = structs.replace(worker_task, branch=branch, base=base, is_shared=is_shared)
-            worktree_settings = (settings or launcher.settings).worktrees
+            worker_task = structs.replace(worker_task, branch=branch, base=options.base, is_shared=options.is_shared)
             worker_task = await _place_checkout(
-                launcher.settings.store, worker_index, repository, worker_task, worktree_settings
+                launcher.settings.store, worker_index, repository, worker_task, settings.worktrees
             )
         return await enqueue_worker_run(launcher, agent, task, worker_task, run=run, settings=settings, **run_options)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from anyio import move_on_after, to_thread
 from msgspec import structs
 
 from ..core.budget import combine_strictest
-from ..core.placement import Idle, PlacementOptions
+from ..core.placement import Idle, WorkerOptions
 from ..roster.discovery import load_roster
 from ..runs.run_launcher import RunLauncher
 from ..setup.settings import Settings
@@ -42,7 +43,6 @@ from .commander_socket import commander_socket_path, is_commander_listening
 from .delegate import delegate_to_worker, start_commander
 from .provider_keys import announce_keys
 from .unfinished_workers import get_run_started, has_work
-from .worker_options import WorkerOptions, apply_worker_options
 
 POLL_SECONDS = 5.0
 """How often to check whether a commander is running; its death does not wake us."""
@@ -83,7 +83,7 @@ class LocalPlacement:
         others: Sequence[Agent],
         *,
         operation: str,
-        options: PlacementOptions,
+        options: WorkerOptions,
         restrictions: Permissions,
     ) -> None:
         await to_thread.run_sync(self._must_not_be_too_deep)
@@ -95,15 +95,8 @@ class LocalPlacement:
         first, *rest = (
             structs.replace(one, permissions=_add_restrictions(one.permissions, restrictions)) for one in team
         )
-        worker_options = WorkerOptions(model=options.model or None, is_reader=options.is_reader)
-        first = apply_worker_options(
-            structs.replace(first, budget=combine_strictest(first.budget, options.budget)),
-            worker_options,
-            self._settings,
-        )
-        settings = structs.replace(self._settings, budget=sent.budget)
-        if options.is_reader:
-            settings = structs.replace(settings, permission_mode="plan")  # for its whole team
+        first = structs.replace(first, budget=combine_strictest(first.budget, options.budget))
+        options = replace(options, budget=None, is_shared=sent.is_shared, is_unattended=self._is_unattended)
         with announce_keys(self._store, sent.run) as delivery:
             await delegate_to_worker(
                 self._launcher,
@@ -111,14 +104,11 @@ class LocalPlacement:
                 sent.task,
                 at=self._directory,
                 branch=sent.branch,
-                follows=options.after,
+                options=options,
                 parent=self._run,
                 operation=operation,
-                is_reader=options.is_reader,
-                is_shared=sent.is_shared,
-                is_unattended=self._is_unattended,
                 run=sent.run,
-                settings=settings,
+                settings=structs.replace(self._settings, budget=sent.budget),
                 agents=rest,
             )
             # A worker gets its keys from its commander, not from its environment.

@@ -1,36 +1,21 @@
-"""The options of a worker: its model, its tools and limits, and what it may do without asking."""
+"""Apply the options of a worker to its agent and its settings."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import structs
 
 from ..config.model_role import ROLES, Role
 from ..core.budget import override_limits
+from ..core.placement import WorkerOptions
 from ..setup.settings import Settings
 from ..values.agent import Agent, Budget
 from ..values.errors import Mistake
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
-    """Options chosen when a worker is delegated; the rest comes from the agent's own file."""
-
-    role: str | None = None
-    model: str | None = None
-    engine: str | None = None
-    max_turns: int | None = None
-    budget: Budget | None = None
-    timeout: float | None = None
-    is_reader: bool = False
-    approved: tuple[str, ...] = ()
-    """Rules for what it may do without asking."""
-
-
-def apply_worker_options(agent: Agent, options: WorkerOptions, settings: Settings) -> Agent:
-    """Return the agent with the options applied. Raises Mistake for an unknown role."""
+def apply_options_to_agent(options: WorkerOptions, agent: Agent, settings: Settings) -> Agent:
+    """Return the agent with the model, engine, tools and limits of the options. Raises Mistake for an unknown role."""
     changes: dict[str, Any] = {"isolation": "shared"}
     role = None if options.role is None else find_role(options.role, settings)
     if options.model is not None:
@@ -51,8 +36,13 @@ def apply_worker_options(agent: Agent, options: WorkerOptions, settings: Setting
     return structs.replace(agent, **(changes | {"budget": budget}))
 
 
-def allow_approved_rules(settings: Settings, options: WorkerOptions) -> Settings:
-    """Return the settings with the approved rules allowed. Raises Mistake for an invalid rule or an unknown role."""
+def apply_options_to_settings(options: WorkerOptions, settings: Settings) -> Settings:
+    """Return the settings with the approved rules allowed, and with plan mode for a reader and its whole team.
+
+    Raises Mistake for an invalid rule or an unknown role.
+    """
+    if options.is_reader:
+        settings = structs.replace(settings, permission_mode="plan")
     role = None if options.role is None else find_role(options.role, settings)
     rules = (*options.approved, *(() if role is None else role.rules))
     if not rules:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ import anyio
 import click
 
 from ...config.model_role import ROLES
+from ...core.placement import WorkerOptions
 from ...roster.discovery import load_roster
 from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.worker_task import DEFAULT_WORKER_AGENT
-from ...workers.worker_options import WorkerOptions, allow_approved_rules, apply_worker_options
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import read_text_argument
 from ..terminal.terminal_input import is_input_disabled, no_input_option
@@ -59,9 +58,6 @@ def delegate_command(
     task: str,
     approved: str | None,
     provider: str | None,
-    after: tuple[str, ...],
-    base: str,
-    max_restarts: int | None,
     agent: str,
     repo: Path | None,
     is_json: bool,
@@ -79,18 +75,14 @@ def delegate_command(
     if provider is not None and not option_values["model"].startswith(f"{provider}:"):
         option_values["model"] = f"{provider}:{option_values['model']}"
     place = find_repo(repo or Path())
-    options = WorkerOptions(**option_values, approved=tuple(filter(None, map(str.strip, (approved or "").split(",")))))
-    require_known_tools(options.approved)
-    # With --read-only, plan mode keeps the whole team from writing, whatever tools its members have.
-    mode = "plan" if options.is_reader else None
-    settings = Settings.load(repo=place, permission_mode=mode)
+    rules = tuple(filter(None, map(str.strip, (approved or "").split(","))))
+    require_known_tools(rules)
+    options = WorkerOptions(**option_values, approved=rules, is_unattended=is_input_disabled())
+    settings = Settings.load(repo=place)
     if options.model and not settings.model:
         # With a model given by name, an unreachable provider is an error instead of a rehearsal.
-        settings = Settings.load(repo=place, permission_mode=mode, model=options.model)
-    settings = allow_approved_rules(settings, options)
-    placement = {"branch": branch, "base": base, "follows": after, "max_restarts": max_restarts}
-    start_worker = partial(_delegate_task, settings, place, agent, read_text_argument(task), options, placement)
-    run = anyio.run(start_worker)
+        settings = Settings.load(repo=place, model=options.model)
+    run = anyio.run(_delegate_task, settings, place, agent, branch, read_text_argument(task), options)
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "id": run, "branch": branch}))
     else:
@@ -119,19 +111,13 @@ def require_known_tools(rules: Sequence[str]) -> None:
 
 
 async def _delegate_task(
-    settings: Settings,
-    place: Path,
-    agent_name: str,
-    task: str,
-    options: WorkerOptions,
-    placement: dict[str, Any],
+    settings: Settings, place: Path, agent_name: str, branch: str, task: str, options: WorkerOptions
 ) -> str:
     from ...app import App  # here, because the help does not need it
     from ...workers.delegate import delegate_to_worker, start_commander
     from ...workers.provider_keys import announce_keys
 
-    team = load_roster(place, settings.home).resolve_team(agent_name)
-    agent = apply_worker_options(team[0], options, settings)
+    agent, *others = load_roster(place, settings.home).resolve_team(agent_name)
     async with App(settings) as app:
         with announce_keys(settings.store) as delivery:
             run = await delegate_to_worker(
@@ -139,12 +125,10 @@ async def _delegate_task(
                 agent,
                 task,
                 at=place,
-                **placement,
-                role=options.role or "",
-                is_reader=options.is_reader,
-                is_unattended=is_input_disabled(),
+                branch=branch,
+                options=options,
                 run=delivery.run,
-                agents=team[1:],
+                agents=others,
             )
             start_commander(settings, delivery=delivery)
     return run

@@ -12,7 +12,6 @@ from ...runs.merge_candidates import Resolver, find_resolvers
 from ...runs.worker_lookup import RepoContext
 from ...values.agent import Agent
 from ...values.errors import PodiumError
-from ...workers.worker_options import WorkerOptions, apply_worker_options
 from ...workspace.git.revision import branch_tips
 from ...workspace.merging.merge_train import LeftOutBranch, Train
 from ...workspace.merging.resolution_commit import find_unresolved_files
@@ -27,8 +26,7 @@ def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
 
     Raises Mistake if there is no such agent.
     """
-    first, *others = load_roster(context.folder, context.settings.home).resolve_team(name)
-    return apply_worker_options(first, WorkerOptions(), context.settings), *others
+    return tuple(load_roster(context.folder, context.settings.home).resolve_team(name))
 
 
 async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent, ...]) -> list[ResolverRun]:
