@@ -42,6 +42,7 @@ from ..setup.run_agents import RunAgents, extract_functions
 from ..setup.run_tools import RunTools
 from ..setup.settings import Settings
 from ..store.sqlite.mailbox import post_to_mailbox
+from ..store.sqlite.progress_files import require_intact_run
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..store.sqlite.store import SqliteLease, SqliteStore
 from ..store.sqlite.worker_index import build_worker_insert
@@ -195,7 +196,11 @@ class RunLauncher:
         started = await self._read_run_start(id)
         self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings))
         return await self._claim_run(
-            id, functions=_wrap_functions(tools), is_attended=is_attended, patterns=_choose_patterns(on_discussion)
+            id,
+            functions=_wrap_functions(tools),
+            is_attended=is_attended,
+            patterns=_choose_patterns(on_discussion),
+            must_be_intact=True,
         )
 
     async def has_run(self, run: str) -> bool:
@@ -261,11 +266,19 @@ class RunLauncher:
         functions: Sequence[ActingTool] = (),
         is_attended: bool = False,
         patterns: ExecutionPatterns = PATTERNS,
+        must_be_intact: bool = False,
     ) -> RunDriver:
+        """Claim a run and load its timeline. With `must_be_intact`, raise StoreCorrupt if entries were changed or lost.
+
+        A damaged run can still be ended or paused.
+        """
         lease = await self._store.claim_run(id)
         try:
             rows = await self._store.read_rows(id)
             require_not_ended(id, decode_entry(rows[-1].line))
+            notices: list[str] = []
+            if must_be_intact:
+                notices.append(await to_thread.run_sync(require_intact_run, self.settings.store, id, rows))
             first = decode_entry(rows[0].line)
             started = first.event
             assert isinstance(started, RunStarted)
@@ -287,7 +300,9 @@ class RunLauncher:
             self._store.deliver_mail(lease)
             timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
             if settings.permission_mode == "bypass":
-                timeline.append(Noticed(text=BYPASS_NOTICE), scope="")
+                notices.append(BYPASS_NOTICE)
+            for notice in filter(None, notices):
+                timeline.append(Noticed(text=notice), scope="")
             await timeline.wait_written()
         except BaseException:
             self._store.release_run(lease)

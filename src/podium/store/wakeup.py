@@ -39,9 +39,14 @@ class WakeupSocket:
         return self._socket.fileno()
 
     def wake(self) -> None:
-        """Wake this socket from its own process."""
-        with suppress(OSError):
+        """Wake this socket from its own process. If its path was deleted, it stays readable from then on."""
+        try:
             self._socket.sendto(b"!", str(self.path))
+        except BlockingIOError:
+            pass  # its queue is full, so it will wake up anyway
+        except OSError:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RD)
 
     def drain(self) -> None:
         """Discard the wakeups received so far."""

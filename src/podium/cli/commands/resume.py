@@ -10,6 +10,7 @@ import click
 from ...runs.run_lookup import derive_run_state, find_run_id, is_worker_run, open_reader
 from ...runs.worker_lookup import load_worker_states
 from ...setup.settings import Settings
+from ...store.sqlite.progress_files import accept_lost_entries, require_intact_run
 from ...values.errors import RunHeld
 from ...values.event import SCHEMA, RunStarted
 from ...values.plain_text import format_count
@@ -35,10 +36,18 @@ from ..workers.resume import format_resumed_workers, resume_workers
 @click.option(
     "--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; this is shown and recorded."
 )
+@click.option(
+    "--accept-loss",
+    "accepts_loss",
+    is_flag=True,
+    help="Resume RUN although entries at its end were lost; what it did in them may be repeated.",
+)
 @permissions_option
 @no_input_option
 @output_options
-def resume_command(run: str | None, parks: bool, is_bare: bool, permission_mode: str | None, **output: bool) -> int:
+def resume_command(
+    run: str | None, parks: bool, is_bare: bool, accepts_loss: bool, permission_mode: str | None, **output: bool
+) -> int:
     """Resume RUN where it stopped; without RUN, resume every interrupted run, oldest first.
 
     Finished steps are read from the timeline and not repeated. A paused run is resumed only when
@@ -52,8 +61,11 @@ def resume_command(run: str | None, parks: bool, is_bare: bool, permission_mode:
     }
     settings = Settings.load(**overrides)
     if run is None:
+        if accepts_loss:
+            raise click.UsageError("--accept-loss needs RUN: decide for one run at a time")
         return _resume_all_runs(settings, shown, overrides)
     id = find_run_id(settings.store, run)
+    _require_intact_run(settings.store, id, accepts_loss=accepts_loss)
     if workers := _load_workers(settings.store, [id]):
         resume_workers(settings, workers)
         if shown.is_verbose:
@@ -66,6 +78,15 @@ def resume_command(run: str | None, parks: bool, is_bare: bool, permission_mode:
     if shown.is_json:
         click.echo(as_json(result_fields(ending.result)))
     return code
+
+
+def _require_intact_run(store: Path, run: str, *, accepts_loss: bool) -> None:
+    """Raise StoreCorrupt if the run was altered or has lost entries, before anything is written to the store."""
+    with open_reader(store) as reader:
+        rows = reader.read_rows(run)
+    if accepts_loss:
+        accept_lost_entries(store, run, rows)
+    require_intact_run(store, run, rows)
 
 
 def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: dict[str, Any]) -> RunEnding:

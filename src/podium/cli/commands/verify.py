@@ -7,6 +7,7 @@ import click
 from ...core.journal_rows import find_chain_break
 from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
+from ...store.sqlite.progress_files import find_lost_entries, read_progress
 from ...values.event import SCHEMA
 from ..terminal import exit_codes
 from ..terminal.text import as_json, escape_for_terminal
@@ -18,12 +19,17 @@ from ..terminal.text import as_json, escape_for_terminal
 def verify_command(run: str, is_json: bool) -> int:
     """Check that no entry of RUN was changed, removed, inserted or moved. The exit code is 8 if one was.
 
-    Entries removed from the end leave no gap. To detect that, compare the last hash, which is printed.
+    Entries removed from the end leave no gap. They are noticed up to the last entry that had to survive power
+    loss, such as the start of an action. For the rest, compare the last hash, which is printed.
     """
-    with open_reader(Settings.load().store) as reader:
+    store = Settings.load().store
+    with open_reader(store) as reader:
         id = reader.find_run(run)
         rows = reader.read_rows(id)
+    progress = read_progress(store, id)
     chain_break = find_chain_break(rows)
+    if chain_break is None and progress is not None:
+        chain_break = find_lost_entries(progress, rows)
     last = rows[-1].hash.hex() if rows else ""
     if is_json:
         fields = {"schema": SCHEMA, "run": id, "entries": len(rows), "whole": chain_break is None, "break": chain_break}

@@ -8,10 +8,11 @@ from pathlib import Path
 from types import TracebackType
 
 from ...core.journal_rows import JournalRow
-from ...values.errors import NoSuchRun
+from ...values.errors import NoSuchRun, StoreCorrupt
 from ...values.event import Entry, decode_entry
+from .progress_files import find_recorded_run
 from .run_leases import Owner
-from .schema import open_connection, translate_sqlite_errors
+from .schema import open_for_reading, translate_sqlite_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class StoreReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connection = open_connection(path, create=False)
+        self._connection = open_for_reading(path)
 
     def __enter__(self) -> StoreReader:
         return self
@@ -107,6 +108,11 @@ class StoreReader:
             ]
         if prefix in found:
             return prefix
+        if prefix and not found and (lost := find_recorded_run(self.path, prefix)) is not None:
+            raise StoreCorrupt(
+                f"run {lost} was written to {self.path} once and is no longer there: the file was damaged, or replaced "
+                "by an older copy; nothing was changed. Restore the store from a copy"
+            )
         if not prefix or not found:
             raise NoSuchRun(f"run {prefix!r} not found; podium ps lists the runs")
         if len(found) > 1:

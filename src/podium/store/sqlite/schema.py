@@ -8,8 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from ...values.errors import LeaseLost, StoreCorrupt, StoreFailed
+from .progress_files import find_recorded_run
 
 LOCK_SECONDS = 30.0
 APPLICATION = 0x506F6469
@@ -132,11 +134,7 @@ def open_connection(path: Path, *, create: bool) -> sqlite3.Connection:
         try:
             # Read before writing anything: a file of another program or of a newer release is not changed.
             version = _read_store_version(connection, path)
-            if version > len(MIGRATIONS):
-                raise StoreFailed(
-                    f"{path} was written by a newer Podium (store version {version}, this one supports up to "
-                    f"{len(MIGRATIONS)}); update Podium, or set PODIUM_STORE to another file"
-                )
+            _require_known_version(version, path)
             _enable_wal(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
             if version < len(MIGRATIONS):
@@ -145,6 +143,52 @@ def open_connection(path: Path, *, create: bool) -> sqlite3.Connection:
             connection.close()
             raise
         return connection
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Open a connection that cannot change the store. An older store is migrated first."""
+    if not path.exists():
+        raise StoreFailed(f"no store at {path} yet; the first run creates it")
+    with translate_sqlite_errors(path):
+        connection = _connect_read_only(path)
+        try:
+            version = _read_store_version(connection, path)
+            _require_known_version(version, path)
+            if version == 0 and find_recorded_run(path, "") is not None:
+                raise StoreCorrupt(
+                    f"{path} is empty, although runs were written to it: its write-ahead log is damaged; nothing was "
+                    "changed. Restore the store from a copy, or move its files away to start with a new one"
+                )
+        except BaseException:
+            connection.close()
+            raise
+    if version < len(MIGRATIONS):
+        connection.close()
+        return open_connection(path, create=False)
+    return connection
+
+
+def _connect_read_only(path: Path) -> sqlite3.Connection:
+    """Connect for reading. On a medium that cannot be written, SQLite has to be told that nothing changes."""
+    address = f"file:{quote(str(path.absolute()))}?mode=ro"
+    connection = sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if "unable to open" not in str(error) or os.access(path.parent, os.W_OK):
+            raise
+        return sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+    return connection
+
+
+def _require_known_version(version: int, path: Path) -> None:
+    """Raise StoreFailed if the store was written by a newer Podium."""
+    if version > len(MIGRATIONS):
+        raise StoreFailed(
+            f"{path} was written by a newer Podium (store version {version}, this one supports up to "
+            f"{len(MIGRATIONS)}); update Podium, or set PODIUM_STORE to another file"
+        )
 
 
 def _read_store_version(connection: sqlite3.Connection, path: Path) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...values.worker_task import WorkerTask
-from .schema import open_connection, translate_sqlite_errors
+from .schema import open_connection, open_for_reading, translate_sqlite_errors
 from .store_lock import hold_lock
 from .writer import Statement
 
@@ -67,7 +67,7 @@ class WorkerIndex:
 
     def list_stop_requested(self) -> set[str]:
         """Return the open workers that somebody has asked to stop."""
-        with translate_sqlite_errors(self._store), closing(open_connection(self._store, create=False)) as connection:
+        with translate_sqlite_errors(self._store), closing(open_for_reading(self._store)) as connection:
             asked = connection.execute(
                 "SELECT DISTINCT worker.run FROM worker JOIN mail ON mail.run = worker.run"
                 " WHERE worker.is_open AND CAST(mail.line AS TEXT) LIKE ?",
@@ -78,7 +78,7 @@ class WorkerIndex:
     def _query_rows(self, which: str, values: tuple[str, ...]) -> list[WorkerRow]:
         if not self._store.exists():
             return []
-        with translate_sqlite_errors(self._store), closing(open_connection(self._store, create=False)) as connection:
+        with translate_sqlite_errors(self._store), closing(open_for_reading(self._store)) as connection:
             rows = connection.execute(
                 "SELECT worker.run, worker.root, worker.branch, worker.is_open FROM worker"
                 f" JOIN run ON run.id = worker.run {which} ORDER BY run.created, worker.run",

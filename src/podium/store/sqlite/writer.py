@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ...core.journal_rows import JournalRow
-from ...values.errors import LeaseLost, PodiumError, StoreFailed
+from ...values.errors import LeaseLost, PodiumError, StoreCorrupt, StoreFailed
+from .progress_files import Progress, record_progress
 from .schema import open_connection, translate_sqlite_errors
 
 SMALL_BATCH_WRITES = 128
@@ -69,6 +70,7 @@ class StoreWriter:
         self._loop_connection = open_connection(path, create=False)
         self._loop_connection.execute("PRAGMA busy_timeout = 0")
         self._loop_connection.execute("PRAGMA wal_autocheckpoint = 0")
+        self._file_id = _read_file_id(path)
         self._inline_batches = 0
         self._pending = Batch()
         self._is_due = False
@@ -125,6 +127,7 @@ class StoreWriter:
     def _try_commit_inline(self, batch: Batch) -> bool:
         """Commit a batch on the event loop; return False on any error, so that the thread retries and reports it."""
         try:
+            self._require_same_file()
             commit_writes(self._loop_connection, batch.writes)
         except (sqlite3.Error, PodiumError):
             return False
@@ -161,8 +164,10 @@ class StoreWriter:
         try:
             if self._refusal is not None:
                 raise self._refusal
+            self._require_same_file()
             with translate_sqlite_errors(self._path):
                 commit_writes(self._thread_connection, writes)
+            self._record_progress(writes)
         except PodiumError as error:
             holders = {id(write.holder): write.holder for write in writes}
             if len(holders) == 1:
@@ -176,6 +181,33 @@ class StoreWriter:
                 self._fault()
             except PodiumError as error:
                 self._refusal = error
+
+    def _record_progress(self, writes: Sequence[Write]) -> None:
+        """Record the last entry of each run that must survive power loss."""
+        rows = {write.row.run: write.row for write in writes if write.survives_power_loss and write.row is not None}
+        try:
+            for run, row in rows.items():
+                record_progress(self._path, run, Progress(row.seq, row.hash))
+        except StoreFailed:
+            self._require_same_file()
+            raise
+
+    def _require_same_file(self) -> None:
+        """Raise StoreCorrupt if the file was deleted or replaced: SQLite would go on writing to the old one."""
+        if _read_file_id(self._path) != self._file_id:
+            raise StoreCorrupt(
+                f"the store {self._path} was deleted or replaced while it was in use; nothing more was done. "
+                "Put it back and resume the run, or start the run again"
+            )
+
+
+def _read_file_id(path: Path) -> tuple[int, int] | None:
+    """Return the device and inode of a file, or None if there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def commit_writes(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
