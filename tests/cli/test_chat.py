@@ -197,6 +197,12 @@ def test_lines_are_whole_words_that_fit() -> None:
     assert lines == ["one two", "three", "four five", "six", "seven-elev", "en"]
 
 
+def test_lines_of_wide_characters_fit_too() -> None:
+    wrapper = LineWrapper(lambda: 11)
+
+    assert wrapper.add_text("日本語 です日本語です日本語\n") == ["日本語", "です日本語", "です日本語"]
+
+
 # Being asked
 
 

@@ -34,6 +34,28 @@ def test_help_imports_nothing_that_takes_time(desk: Desk, arguments: list[str]) 
     assert not HEAVY & set(said.stderr.split())
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import podium",
+        "from podium.cli import main; main(['--help'])",
+        "from podium.cli import main; main(['ps', '--all'])",
+    ],
+)
+def test_libraries_for_drawing_and_reading_text_are_not_loaded_before_they_are_needed(desk: Desk, code: str) -> None:
+    desk.write_agent("lead", "done")
+    desk.invoke("run", "lead", "Prüfe die Kasse — und zwar von Anfang bis Ende und in allen Einzelheiten …")
+    loaded = "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    program = f"import atexit, sys; atexit.register(lambda: {loaded}); {code}"
+
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=desk.repo, env=desk.environment
+    )
+
+    assert "podium" in said.stderr.split()
+    assert not {"prompt_toolkit", "wcwidth", "markdown_it", "rich"} & set(said.stderr.split())
+
+
 def test_the_version_is_printed(desk: Desk) -> None:
     assert desk.run_podium("--version").stdout == f"podium {__version__}\n"
     assert desk.invoke("--version").stdout == f"podium {__version__}\n"

@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wcwidth import wcswidth
 
 from podium.cli.terminal.text import (
     align_columns,
+    count_fitting,
     display_width,
     drop_columns,
     fit_columns,
@@ -45,6 +47,36 @@ def test_wide_characters_take_two_columns() -> None:
         "日本…",
         "…です",
     )
+
+
+@pytest.mark.parametrize(
+    ("sign", "columns"),
+    [
+        ("👩\u200d👩\u200d👧", 2),
+        ("❤\ufe0f", 2),
+        ("👍🏽", 2),
+        ("🇩🇪", 2),
+        ("1\ufe0f\u20e3", 2),
+        ("e\u0301", 1),
+        ("각", 2),
+        ("\u200b", 0),
+    ],
+)
+def test_a_sign_of_several_characters_takes_the_columns_of_what_is_shown(sign: str, columns: int) -> None:
+    assert display_width(sign) == columns
+
+
+def test_a_cut_never_splits_a_sign_of_several_characters() -> None:
+    family = "👩\u200d👩\u200d👧"
+
+    assert truncate_line(f"{family}{family}{family}", 5) == f"{family}{family}…"
+    assert truncate_start(f"{family}{family}{family}", 5) == f"…{family}{family}"
+    assert count_fitting(f"a{family}", 2) == 1
+
+
+@given(st.text(st.characters(max_codepoint=0x2FF, exclude_categories=["Cc"]) | st.sampled_from("–—‘’“”•…─│├└")))
+def test_text_that_needs_no_table_of_widths_has_the_width_that_the_table_gives(text: str) -> None:
+    assert display_width(text) == wcswidth(text)
 
 
 @given(st.text(), st.integers(min_value=1, max_value=30))

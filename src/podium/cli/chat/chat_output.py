@@ -32,7 +32,7 @@ from ...values.event import (
 )
 from ...values.operation_path import parse_agent_name
 from ..terminal.entry_text import format_entry
-from ..terminal.text import display_width
+from ..terminal.text import count_fitting, display_width
 from .console import ChatConsole
 
 HIDDEN_EVENTS = (
@@ -61,8 +61,9 @@ class LineWrapper:
         most = max(self._columns() - 1, 1)
         parts = []
         while display_width(line) > most:
-            at = line.rfind(" ", 1, most + 1)
-            at = at if at > 0 else most
+            fitting = max(count_fitting(line, most), 1)
+            at = line.rfind(" ", 1, fitting + 1)
+            at = at if at > 0 else fitting
             parts.append(line[:at])
             line = line[at:].removeprefix(" ")
         return [*parts, line]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
-from unicodedata import category, east_asian_width
+from unicodedata import category
 
 import click
 from msgspec import to_builtins
@@ -14,6 +15,12 @@ from ...values.plain_text import format_count
 from ...values.usage import Usage
 
 HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_NARROW = re.compile(r"[\x00-\u02ff\u2010-\u2027\u2500-\u257f]*")
+"""Text in which each character takes one column: Latin letters, punctuation, and the lines of a drawn tree.
+
+Such text needs no table of widths, so most commands never load one.
+"""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def escape_for_terminal(text: str) -> str:
@@ -74,9 +81,26 @@ def format_usage(usage: Usage) -> str:
 
 def display_width(text: str) -> int:
     """Return how many terminal columns a text takes."""
-    if text.isascii():
+    if text.isascii() or _NARROW.fullmatch(text):
         return len(text)
-    return sum(_character_width(sign) for sign in text)
+    from wcwidth import wcswidth  # for start-up time: only text in other scripts needs it
+
+    # A control character has no width of its own; it is counted as the one character that it is.
+    return wcswidth(_CONTROL.sub("?", text))
+
+
+def count_fitting(text: str, most: int) -> int:
+    """Return how many characters of a text fit into `most` columns, without splitting a sign of several characters."""
+    if _NARROW.fullmatch(text):
+        return max(min(len(text), most), 0)
+    from wcwidth import iter_graphemes  # for start-up time: only text in other scripts needs it
+
+    columns = kept = 0
+    for sign in iter_graphemes(text):
+        if (columns := columns + display_width(sign)) > most:
+            break
+        kept += len(sign)
+    return kept
 
 
 def truncate_line(text: str, most: int) -> str:
@@ -84,22 +108,29 @@ def truncate_line(text: str, most: int) -> str:
     line = " ".join(text.split())
     if display_width(line) <= most:
         return line
-    taken = kept = 0
-    for sign in line:
-        if (taken := taken + _character_width(sign)) > most - 1:
-            break
-        kept += 1
-    return f"{line[:kept].rstrip()}…"
+    return f"{line[: count_fitting(line, most - 1)].rstrip()}…"
 
 
 def truncate_start(text: str, most: int) -> str:
     """Return the end of a text as one line of at most `most` columns."""
     # Only the end is processed: the text may be long, and this is called often.
     line = " ".join(text[-4 * most :].split())
-    taken, kept = 0, len(line)
-    while kept and (taken := taken + _character_width(line[kept - 1])) < most:
-        kept -= 1
-    return line if kept == 0 and len(text) <= 4 * most else f"…{line[kept:].lstrip()}"
+    start = _find_fitting_end(line, most - 1)
+    return line if start == 0 and len(text) <= 4 * most else f"…{line[start:].lstrip()}"
+
+
+def _find_fitting_end(line: str, most: int) -> int:
+    """Return where the longest end of a line begins that fits into `most` columns."""
+    if _NARROW.fullmatch(line):
+        return max(len(line) - most, 0)
+    from wcwidth import iter_graphemes_reverse  # for start-up time: only text in other scripts needs it
+
+    columns, start = 0, len(line)
+    for sign in iter_graphemes_reverse(line):
+        if (columns := columns + display_width(sign)) > most:
+            break
+        start -= len(sign)
+    return start
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -130,9 +161,3 @@ def drop_columns(rows: Sequence[Sequence[str]], *, most: int, spare: Sequence[st
             break
         kept = [column for column in kept if column[0] != head]
     return [list(row) for row in zip(*kept, strict=True)]
-
-
-def _character_width(sign: str) -> int:
-    if category(sign) in ("Mn", "Me"):
-        return 0
-    return 2 if east_asian_width(sign) in "WF" else 1
