@@ -83,7 +83,20 @@ def test_esc_leaves_the_request_open(writer: Desk) -> None:
     assert (writer.repo / "a.txt").exists()
 
 
-@pytest.mark.parametrize("pieces", [["\x1b[A"], ["\x1b", "[", "A"], ["\x1bOA"], ["\x1by"], ["\x1b[1;5A"]])
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ["\x1b[A"],
+        ["\x1b", "[", "A"],
+        ["\x1bOA"],
+        ["\x1by"],
+        ["\x1b[1;5A"],
+        ["\x1b[I"],  # the terminal window has the focus again
+        ["\x1b[27;5;121~"],  # Ctrl-Y, as some terminals send it
+        ["\x1b[121;5u"],  # Ctrl-Y, as others do
+        ["\x1b[?1;2c"],  # a terminal describes itself
+    ],
+)
 def test_no_piece_of_a_sequence_is_a_key(writer: Desk, pieces: list[str]) -> None:
     terminal = Terminal(writer, "run", "writer", "go")
     terminal.wait_for("[y] once")

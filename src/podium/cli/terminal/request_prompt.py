@@ -322,7 +322,11 @@ def _format_argument(value: object) -> str:
 
 _ENTER = re.compile(r"[\r\n]")
 _SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|[^\[O])", re.DOTALL)
-"""The escape sequence of a key that is not a character, such as an arrow key, or of a character with Alt."""
+"""The escape sequence of a key that is not a character, such as an arrow key, or of a character with Alt.
+
+prompt_toolkit is not used here: it reads a sequence that is not in its table, such as a focus report, as Esc
+and single characters. Esc closes a prompt and a character may answer it, so a whole sequence must be one key.
+"""
 
 
 class TerminalKeyboard:
