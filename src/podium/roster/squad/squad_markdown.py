@@ -1,4 +1,10 @@
-"""Parsing the Markdown that squads use: headings, and tables with the headings above them."""
+"""Parsing the Markdown that squads use: headings, and tables with the headings above them.
+
+Squads are written by hand and by models, and their tables are often not what Markdown calls a table: the rule
+below the header is missing or has another number of cells, a second header follows in the middle, or a comment
+interrupts the rows. A Markdown parser does not see such tables, or sees the text below them as rows, and it
+drops cells, which saving would then lose. So lines are read here as they are.
+"""
 
 from __future__ import annotations
 
