@@ -51,6 +51,35 @@ def test_every_form_of_a_plan_reads_the_same(reply: str) -> None:
     assert read_assignments(reply) == [("alpha", "do A"), ("beta", "do B")]
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "@worker:Steve Rogers lead it\n@worker:Ada build it",
+        "@worker:steve-rogers lead it\n@worker:ada build it",
+        "@worker:**Steve Rogers**\nlead it\n@end\n@worker:Ada 🔧\nbuild it\n@end",
+        "@worker:🛡️ STEVE ROGERS: lead it\n@worker:Ada 🔧: build it",
+        '[{"worker": "Steve Rogers 🛡️", "task": "lead it"}, {"worker": "👩🏽\u200d🔧 Ada", "task": "build it"}]',
+        '[{"worker": "**Steve Rogers** 🛡️", "task": "lead it"}, {"worker": "Ada🔧", "task": "build it"}]',
+    ],
+)
+def test_a_worker_may_be_called_by_its_display_name_and_with_its_emoji(reply: str) -> None:
+    plan = parse_plan(reply, ["steve-rogers", "ada"], aliases={"Steve Rogers": "steve-rogers"})
+
+    assert plan == Plan([Assignment("steve-rogers", "lead it"), Assignment("ada", "build it")], [])
+
+
+def test_an_emoji_that_is_part_of_a_display_name_may_be_left_out() -> None:
+    plan = parse_plan("@worker:Ada Byron build it", ["ada-byron"], aliases={"Ada Byron 🔧": "ada-byron"})
+
+    assert plan.assignments == [Assignment("ada-byron", "build it")]
+
+
+def test_a_registered_name_wins_over_a_display_name() -> None:
+    plan = parse_plan("@worker:Lead x", ["lead", "boss"], aliases={"Lead": "boss"})
+
+    assert plan.assignments == [Assignment("lead", "x")]
+
+
 def test_the_longest_name_that_begins_the_line_wins() -> None:
     assert read_assignments("@worker:worker-10 ten\n@worker:worker-1 one") == [
         ("worker-10", "ten"),

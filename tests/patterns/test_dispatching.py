@@ -64,6 +64,30 @@ async def test_a_lead_learns_before_it_answers_which_assignments_matched_no_work
     assert "About your plan: tester: no worker has that name" in studio.heard("lead")[1]
 
 
+async def test_a_lead_may_assign_work_to_the_display_names_that_its_routing_uses(studio: Studio) -> None:
+    studio.agent("steve-rogers", says=["led"], display_name="Steve Rogers", capabilities=("planning", "reviews"))
+    studio.agent("ada", says=["built"], display_name="ADA")
+    says = [plan(("Steve Rogers", "lead it"), ("Ada 🔧", "build it")), "the answer"]
+    add_lead(studio, "orchestrate", "steve-rogers", "ada", says=says, routing="Plans go to Steve Rogers.")
+
+    result = await studio.run("lead", "go")
+
+    assert [(part.agent, part.text) for part in result.parts] == [("steve-rogers", "led"), ("ada", "built")]
+    assert "- steve-rogers, also called Steve Rogers (default model): " in studio.heard("lead")[0]
+    assert "Expertise: planning, reviews" in studio.heard("lead")[0]
+
+
+async def test_a_display_name_of_two_members_is_nobody_s_name(studio: Studio) -> None:
+    for name in ("a-1", "a-2"):
+        studio.agent(name, says=["done"], display_name="Anna")
+    add_lead(studio, "orchestrate", "a-1", "a-2", says=[plan(("Anna", "x"), ("a-2", "y")), "the answer"])
+
+    result = await studio.run("lead", "go")
+
+    assert [part.agent for part in result.parts] == ["a-2"]
+    assert "About your plan: Anna: no worker has that name" in studio.heard("lead")[1]
+
+
 async def test_a_worker_that_timed_out_can_work_in_the_next_iteration(studio: Studio) -> None:
     studio.agent("a", says=[{"says": "at last", "silent": True}])
     says = [plan(("a", "x"), ("b", "y")), f"one\n{AGAIN}", plan(("a", "again")), f"two\n{DONE}"]

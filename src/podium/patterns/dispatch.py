@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from msgspec import Struct
+
+from ..values.plain_text import emoji_characters, strip_emoji
 
 MARKER = re.compile(r"@worker:", re.IGNORECASE | re.ASCII)
 END = re.compile(r"@end(?![\w-])", re.IGNORECASE | re.ASCII)
@@ -50,9 +53,12 @@ class SharedTask(Struct, frozen=True):
     workers: list[str]
 
 
-def parse_plan(reply: str, workers: Iterable[str]) -> Plan:
-    """Return the plan in a reply: from its JSON array if that assigns anything, otherwise from its blocks."""
-    names = _WorkerNames(workers)
+def parse_plan(reply: str, workers: Iterable[str], *, aliases: Mapping[str, str] = MappingProxyType({})) -> Plan:
+    """Return the plan in a reply: from its JSON array if that assigns anything, otherwise from its blocks.
+
+    `aliases` are other names of the workers, such as display names, with the registered name of each.
+    """
+    names = _WorkerNames(workers, aliases)
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
     told: list[Skipped] = []
     for read in (_parse_whole_or_fenced, _parse_array_with_markers, _parse_blocks, _parse_array_in_prose):
@@ -102,10 +108,13 @@ class _HeaderMatch(NamedTuple):
 
 
 class _WorkerNames:
-    """The registered workers. Lookups ignore case and prefer the longest name."""
+    """The registered workers. Lookups ignore case and emoji around a name, and prefer the longest name."""
 
-    def __init__(self, workers: Iterable[str]) -> None:
-        known = [(bare, name) for name in workers if (bare := _strip_quotes(name))]
+    def __init__(self, workers: Iterable[str], aliases: Mapping[str, str]) -> None:
+        registered = [(name, name) for name in workers]
+        others = [(one, name) for alias, name in aliases.items() for one in (alias, strip_emoji(alias))]
+        # Sorting is stable, so a registered name comes before an alias of the same length.
+        known = [(bare, name) for written, name in (*registered, *others) if (bare := _strip_quotes(written))]
         self._patterns = [
             (re.compile(re.escape(bare), re.IGNORECASE), name)
             for bare, name in sorted(known, key=lambda one: len(one[0]), reverse=True)
@@ -114,14 +123,18 @@ class _WorkerNames:
 
     def find_exact(self, written: str) -> str | None:
         """Return the worker with this name."""
-        bare = _strip_quotes(written)
-        return next((name for pattern, name in self._patterns if pattern.fullmatch(bare)), None)
+        for bare in (_strip_quotes(written), _strip_quotes(strip_emoji(_strip_quotes(written)))):
+            if found := next((name for pattern, name in self._patterns if pattern.fullmatch(bare)), None):
+                return found
+        return None
 
     def match_header(self, header: str) -> _HeaderMatch | None:
         """Return the worker with the longest name that starts a header line and ends at a word boundary."""
-        start = len(header) - len(header.lstrip(_QUOTES + " \t"))
+        start = len(header) - len(header.lstrip(_QUOTES + emoji_characters()))
         for pattern, name in self._patterns:
-            if (found := pattern.match(header, start)) and (after := _AFTER.match(header, found.end())):
+            if (found := pattern.match(header, start)) and (
+                after := _AFTER.match(header, _skip_emoji(header, found.end()))
+            ):
                 return _HeaderMatch(name, after.end())
         return None
 
@@ -135,6 +148,13 @@ class _WorkerNames:
             return _strip_quotes(next(part for part in quoted.groups() if part))
         words = header.split()
         return _strip_quotes(header if self.has_spaces and has_more else words[0] if words else "")
+
+
+def _skip_emoji(header: str, place: int) -> int:
+    """Return the position after the emoji that follow a name, or the same position if there are none."""
+    rest = header[place:]
+    between = rest[: len(rest) - len(rest.lstrip(_QUOTES + emoji_characters()))].rstrip()
+    return place + len(between) if between.strip(_QUOTES) else place
 
 
 def _strip_quotes(name: str) -> str:

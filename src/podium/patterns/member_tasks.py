@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -12,6 +13,7 @@ from msgspec import Struct, structs
 from ..core.operation import Operation
 from ..values.agent import Agent, Member
 from ..values.errors import AgentFailed, Mistake
+from ..values.plain_text import truncate_text
 from ..values.request import Note, Outcome, Part, Request, escape_headings
 from .dispatch import Assignment, merge
 from .team_prompts import SHARED, render_prompt
@@ -19,6 +21,8 @@ from .verdict import neutralise
 
 HEADING = "###? "
 """Pattern for the start of the headings that separate results."""
+
+LONGEST_EXPERTISE = 400
 
 GENERIC = "You are a worker agent. Complete the following task thoroughly."
 
@@ -116,12 +120,28 @@ def as_member(agent: Agent, member: Member) -> Agent:
     return structs.replace(agent, **{key: value for key, value in changes.items() if value})
 
 
-def describe_workers(workers: dict[str, Agent]) -> str:
-    """Describe the workers for the lead's prompt."""
+def list_aliases(workers: Mapping[str, Agent]) -> dict[str, str]:
+    """Return the display names by which a lead may call the workers, except those that several workers have."""
+    shown = {name: agent.display_name for name, agent in workers.items() if agent.display_name}
+    counts = Counter(alias.casefold() for alias in shown.values())
+    return {alias: name for name, alias in shown.items() if counts[alias.casefold()] == 1}
+
+
+def describe_workers(workers: Mapping[str, Agent]) -> str:
+    """Describe the workers for the lead's prompt: their names, models, roles and expertise."""
+    aliases = {name: alias for alias, name in list_aliases(workers).items() if alias.casefold() != name}
     return "\n".join(
-        f"- {name} ({agent.model or 'default model'}): {agent.description or first_line(agent.prompt) or 'a worker'}"
+        f"- {name}{f', also called {aliases[name]}' if name in aliases else ''} "
+        f"({agent.model or 'default model'}): {_describe_expertise(agent)}"
         for name, agent in workers.items()
     )
+
+
+def _describe_expertise(agent: Agent) -> str:
+    role = agent.description or first_line(agent.prompt) or "a worker"
+    if not agent.capabilities:
+        return role
+    return f"{role.rstrip('.')}. Expertise: {truncate_text(', '.join(agent.capabilities), LONGEST_EXPERTISE)}"
 
 
 async def run_assignments(

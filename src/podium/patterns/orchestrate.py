@@ -15,6 +15,7 @@ from .member_tasks import (
     describe_workers,
     format_results,
     get_team_options,
+    list_aliases,
     make_team_failure,
     resolve_members,
     run_assignments,
@@ -83,7 +84,7 @@ async def parse_plan_with_retries(
     """
     is_first = iteration == 1
     for attempt in range(MOST_PLANS + 1):
-        plan = parse_plan(reply.text, list(workers))
+        plan = parse_plan(reply.text, list(workers), aliases=list_aliases(workers))
         slips = [
             *describe_skipped(plan),
             *([UNASSIGNED] if not plan.assignments and needs_iteration(reply.text) else ()),

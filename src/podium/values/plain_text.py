@@ -1,6 +1,11 @@
-"""Escaping and shortening of untrusted text for display."""
+"""Escaping and shortening of untrusted text for display, and names without their emoji."""
 
 from __future__ import annotations
+
+from functools import cache
+
+_EMOJI_BLOCKS = ((0x2300, 0x27C0), (0x2B00, 0x2C00), (0x1F000, 0x1FC00))
+_EMOJI_MODIFIERS = "\u200d\u20e3\ufe0e\ufe0f"
 
 
 def escape_unprintable(text: str) -> str:
@@ -29,3 +34,15 @@ def cut_middle(text: str, most: int) -> str:
 def format_count(number: int, word: str) -> str:
     """`1 call`, `1,200 calls`."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+@cache
+def emoji_characters() -> str:
+    """Return the characters that emoji consist of, and spaces: what may surround a name and is not part of it."""
+    blocks = "".join(chr(code) for first, end in _EMOJI_BLOCKS for code in range(first, end))
+    return f"{blocks}{_EMOJI_MODIFIERS} \t"
+
+
+def strip_emoji(name: str) -> str:
+    """Return a name without the emoji around it: `Ada 🔧` is `Ada`. A name that consists of emoji stays."""
+    return name.strip(emoji_characters()) or name.strip()
