@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -197,7 +198,11 @@ def test_without_a_list_the_members_are_those_with_charters(tmp_path: Path) -> N
     "text",
     [
         "# T\n\n## Team Roster\n\n| Name | Role | Charter | Status |\n|-|-|-|-|\n| a | A | x | Active |\n| b | B | | |",
+        "# T\n\n## Roster\n\n| Name | Role | Charter | Status |\n|-|-|-|-|\n| a | A | x | Active |\n| b | B | | |",
+        "# T\n\n## 👥 Team Members\n\n| Agent | Emoji | Role |\n|-|-|-|\n| a | 🔧 | A |\n| b | 🧪 | B |\n\nMore | text",
         "# T\n| Member | Role |\n|---|---|\n| a | A |\n| b | B |",
+        "# T\n## Members\n| Name | Role | Charter |\n|---|---|\n| a | A | x |\n<!-- more -->\n| b | B | y |\nAll.",
+        "# T\n## Roster\n| Name | Role |\n| a | A |\n| b | B |",
         "# T\n## Members\n### Core\n| Name | Role |\n|-|-|\n| a | A |\n\n### More\n| Role | Name |\n|-|-|\n| B | b |",
         "# T\n\n## 👥 Members\n| Name | Role |\n|:--|--:|\n| **a** | A |\n| Member | Role |\n|---|---|\n| `b` | B |\n",
         "# T\n```\n## Members\n|Name|Role|\n|-|-|\n|x|X|\n```\n## Members\n|Name|Role|\n|-|-|\n|a|A|\n|[b](b.md)|B|",
@@ -208,6 +213,53 @@ def test_rosters_of_every_form_are_read(text: str) -> None:
 
     assert [(one.name, one.role) for one in team.members] == [("a", "A"), ("b", "B")]
     assert team.name == "T"
+
+
+def test_the_roster_of_another_team_is_not_read_where_members_are_listed() -> None:
+    text = "# T\n## Roster\n| Name | Role |\n|-|-|\n| x | X |\n## Members\n| Name | Role |\n|-|-|\n| a | A |\n"
+
+    assert [one.name for one in parse_team(text).members] == ["a"]
+
+
+def test_an_unknown_layout_is_noticed_with_what_was_looked_for(repo: Path) -> None:
+    write_file(repo / ".squad/team.md", "# T\n\n## The Crew\n\n- **Flight**: Lead\n- **EECOM**: Core Dev\n")
+
+    team = discover_team(repo)
+
+    assert member_names(team) == ["eecom", "flight"]
+    assert team.notices == (
+        ".squad/team.md lists no members: expected a table under ## Members, ## Team Members, ## Roster or "
+        "## Team Roster, or one with the columns Name and Role; using the agents that have a charter",
+    )
+
+
+def test_an_unknown_layout_without_charters_is_no_team_and_gives_a_notice(tmp_path: Path) -> None:
+    write_file(tmp_path / ".squad/team.md", "# T\n\n## The Crew\n\n- **Flight**: Lead\n")
+    (tmp_path / ".squad/agents").mkdir()
+
+    found = discover_with_notices(tmp_path)
+
+    assert found.team is None
+    assert found.notices[0].startswith(".squad/team.md lists no members: expected a table under ## Members, ")
+    assert found.notices[0].endswith("; no agent has a charter either")
+
+
+def test_a_folder_without_agents_is_no_team_and_gives_a_notice(repo: Path) -> None:
+    shutil.rmtree(repo / ".squad/agents")
+
+    found = discover_with_notices(repo)
+
+    assert (found.team, discover(repo)) == (None, None)
+    assert found.notices == (
+        ".squad has a team.md, but no folder agents, so it is no team; create .squad/agents/NAME/charter.md",
+    )
+
+
+def test_a_squad_without_agents_does_not_hide_the_older_folder(repo: Path) -> None:
+    write_squad(repo, ".ai-team", TEAM.replace("Mission Control", "Older"))
+    shutil.rmtree(repo / ".squad/agents")
+
+    assert discover_team(repo).name == "Older"
 
 
 @pytest.mark.parametrize(
@@ -257,6 +309,7 @@ def test_nothing_in_a_squad_makes_us_read_another_file(tmp_path: Path) -> None:
         tmp_path / "repo/.squad/team.md",
         f"# T\n\n## Members\n\n| Name | Role | Charter | Status |\n|-|-|-|-|\n{rows}\n",
     )
+    (tmp_path / "repo/.squad/agents").mkdir()
 
     assert "SECRET" not in repr(discover_team(tmp_path / "repo"))
 
@@ -313,6 +366,17 @@ def test_routes_are_read_under_both_headings(title: str) -> None:
     )
 
     assert parse_routing(text) == [Route("Bugs", ["A", "B"], ["crash, again", "broken"]), Route("Docs", ["C"], [])]
+
+
+def test_an_emoji_beside_a_name_in_a_routing_is_not_part_of_the_name() -> None:
+    text = (
+        "## Routing Table\n| Work Type | Route To | Examples |\n|--|--|--|\n"
+        "| Build 🏗️ | Ada 🔧, ⚛️ **Steve Rogers** | `🔧 fix` |\n"
+        "## Module Ownership\n| Module | Primary | Secondary |\n|-|-|-|\n| src/ | Ada 🔧 | 👩🏽\u200d🔧 Grace |\n"
+    )
+
+    assert parse_routing(text) == [Route("Build 🏗️", ["Ada", "Steve Rogers"], ["🔧 fix"])]
+    assert parse_modules(text) == [Ownership("src/", "Ada", "Grace")]
 
 
 def test_modules_have_owners() -> None:
@@ -392,6 +456,27 @@ def test_a_long_file_is_read_in_time(piece: str, before: str) -> None:
 
 
 # --- writing
+
+
+def test_a_folder_that_had_no_agents_is_a_team_once_it_is_saved(tmp_path: Path) -> None:
+    write_file(tmp_path / ".squad/team.md", "# T\n\n## Members\n\n| Name | Role |\n|-|-|\n| 日本 | A |\n")
+
+    write(Team("T", members=(Member("日本", "A"),)), tmp_path)
+
+    assert member_names(discover_team(tmp_path)) == ["日本"]
+
+
+@pytest.mark.parametrize("title", ["Roster", "Team Members", "Team Roster"])
+def test_a_saved_roster_is_under_the_usual_heading(repo: Path, title: str) -> None:
+    write_squad(repo, team=TEAM.replace("## Members", f"## {title}"))
+    team = discover_team(repo)
+
+    write(structs.replace(team, members=team.members[:1]), repo)
+
+    text = (repo / ".squad/team.md").read_text()
+    assert "## Members" in text
+    assert f"## {title}" not in text
+    assert member_names(discover_team(repo)) == ["Flight"]
 
 
 def test_a_new_team_is_written_as_others_read_it(tmp_path: Path) -> None:

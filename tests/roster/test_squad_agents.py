@@ -83,6 +83,7 @@ def test_a_member_without_a_charter_works_all_the_same(tmp_path: Path, home: Pat
     write_file(
         tmp_path / "repo/.ai-team/team.md", "# Crew\nmode: broadcast\n| Member | Role |\n|-|-|\n| Core Dev | Codes |\n"
     )
+    (tmp_path / "repo/.ai-team/agents").mkdir()
 
     roster = load_roster(tmp_path / "repo", home)
 
@@ -109,6 +110,7 @@ def test_agent_files_win_over_a_squad_and_its_members_are_renamed(repo: Path, ho
 
 def test_a_member_does_not_take_the_place_of_a_built_in_agent(tmp_path: Path, home: Path) -> None:
     write_file(tmp_path / ".squad/team.md", "# T\n## Members\n| Name | Role |\n|-|-|\n| Answer | A |\n| T | B |\n")
+    (tmp_path / ".squad/agents").mkdir()
 
     roster = load_roster(tmp_path, home)
 

@@ -11,7 +11,9 @@ from .squad_markdown import Row, Table, get_cell, normalise_heading, parse_headi
 from .squad_name import is_worker, make_member_key
 from .team_file import (
     DEFAULT_MODE,
+    MEMBER_SECTION,
     MODE_LINE,
+    OLDER_MEMBER_SECTIONS,
     find_member_tables,
     find_mode,
     find_mode_lines,
@@ -148,7 +150,7 @@ class _LineEdits:
 
     def _add_columns(self, table: Table) -> Table:
         """Return the table with all of our columns, and make sure that it is under a Members heading."""
-        if not table.is_under("members"):
+        if not table.is_under(MEMBER_SECTION):
             self._set_section_heading(table)
         if table.header is None or table.rule is None:
             return table
@@ -169,12 +171,12 @@ class _LineEdits:
         return wide
 
     def _set_section_heading(self, table: Table) -> None:
-        """Put the table under a Members heading: rename `Team Roster`, or insert a new heading."""
+        """Put the table under a Members heading: rename a similar one, or insert a new heading."""
         for place, line in enumerate(self.lines):
             if (
                 (found := parse_heading(line))
                 and found in table.under
-                and normalise_heading(found.text) == "team roster"
+                and normalise_heading(found.text) in OLDER_MEMBER_SECTIONS
             ):
                 self.changes[place] = "## Members"
                 return

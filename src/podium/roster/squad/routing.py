@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from ...values.plain_text import strip_emoji
 from .squad_markdown import (
     DASHES,
     Table,
@@ -73,7 +74,12 @@ def _parse_routes(table: Table) -> Iterator[Route]:
 
 
 def _parse_agents(cell: str) -> list[str]:
-    return [name for one in cell.split(",") if (name := strip_markup(one)) not in DASHES]
+    return [name for one in cell.split(",") if (name := _parse_name(one)) not in DASHES]
+
+
+def _parse_name(text: str) -> str:
+    """Return an agent's name without markup and without the emoji that often stands beside it."""
+    return strip_markup(strip_emoji(strip_markup(text)))
 
 
 def _parse_examples(cell: str) -> list[str]:
@@ -97,7 +103,7 @@ def _normalise_path(cell: str) -> str:
 
 
 def _parse_owner(cell: str) -> str | None:
-    name = strip_markup(cell)
+    name = _parse_name(cell)
     return None if name in DASHES else name
 
 

@@ -18,7 +18,7 @@ from .charter import Charter, parse_charter, render_generic_charter, split_chart
 from .squad_markdown import split_lines
 from .squad_name import ALUMNI, derive_role, is_reserved, is_worker, make_member_key, slug
 from .squad_team import Member, Team, normalise_text
-from .team_file import find_mode_lines, parse_mode, parse_team
+from .team_file import MEMBER_LAYOUTS, find_mode_lines, parse_mode, parse_team
 
 SQUAD_FOLDER = ".squad"
 LEGACY_SQUAD_FOLDER = ".ai-team"
@@ -65,7 +65,7 @@ def discover_with_notices(path: Path) -> Discovery:
     for name in names:
         folder = locate_squad_folder(repo / name)
         try:
-            if folder.is_dir() and (team := _read_team(folder, repo)):
+            if folder.is_dir() and (team := _read_team(folder, repo, notices)):
                 return Discovery(team, team.notices)
         except UnreadableFile as error:
             notices.append(str(error))
@@ -120,21 +120,30 @@ def locate_squad_folder(folder: Path) -> Path:
     return before if before.is_dir() and not folder.exists() else folder
 
 
-def _read_team(folder: Path, repo: Path) -> Team | None:
-    """Read the team in a folder; None without members."""
+def _read_team(folder: Path, repo: Path, why_none: list[str]) -> Team | None:
+    """Read the team in a folder; None without agents, with the reason added to `why_none` if there is a team file."""
     text = read_squad_file(folder / TEAM_FILE, repo)
     if text is None:
+        return None
+    shown = format_path(folder, repo=repo)
+    if not (folder / AGENTS_FOLDER).is_dir():
+        why_none.append(
+            f"{shown} has a {TEAM_FILE}, but no folder {AGENTS_FOLDER}, so it is no team; "
+            f"create {shown}/{AGENTS_FOLDER}/NAME/{CHARTER_FILE}"
+        )
         return None
     notices: list[str] = []
     found = parse_team(text)
     members = tuple(worker.member for worker in read_workers(folder, repo, text, notices))
+    if not found.members:
+        instead = "using the agents that have a charter" if members else "no agent has a charter either"
+        notices.insert(0, f"{shown}/{TEAM_FILE} lists no members: expected {MEMBER_LAYOUTS}; {instead}")
     if not members:
+        why_none += notices
         return None
     words = find_mode_lines(split_lines(text))
     if words and not any(parse_mode(word) for _, word in words):
-        notices.append(
-            f"{format_path(folder / TEAM_FILE, repo=repo)} has the unknown mode {words[0][1]}; using reflect"
-        )
+        notices.append(f"{shown}/{TEAM_FILE} has the unknown mode {words[0][1]}; using reflect")
     return Team(
         name=found.name or repo.name or "Team",
         mode=found.mode,

@@ -109,6 +109,8 @@ def _apply_team(team: Team, new: Path, repo: Path) -> None:
     before = read_workers(new, repo, text or "", []) if text is not None else []
     listed = {make_member_key(worker.member.name): worker.folder_name for worker in before}
     member_folders = _assign_folders(team, listed, index_member_folders(new, repo))
+    if not (new / AGENTS_FOLDER).is_dir():  # without it the folder would not be read as a team
+        (new / AGENTS_FOLDER).mkdir()
     for gone in [
         folder_name
         for name, folder_name in listed.items()

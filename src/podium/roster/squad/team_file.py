@@ -25,6 +25,12 @@ from .squad_team import Member
 
 DEFAULT_MODE: Mode = "reflect"
 MODE_LINE = re.compile(r"(\s*(?:[-*+]\s+)?[*_]*mode[*_]*\s*:[*_`\s]*)([\w-]+)", re.IGNORECASE)
+MEMBER_SECTION = "members"
+OLDER_MEMBER_SECTIONS = ("team members", "roster", "team roster")
+"""Other titles of the section that lists the members; saving renames it to `Members`."""
+MEMBER_LAYOUTS = (
+    "a table under ## Members, ## Team Members, ## Roster or ## Team Roster, or one with the columns Name and Role"
+)
 _OTHER_SECTIONS = ("coordinator", "coding agent", "issue source", "project context")
 
 
@@ -77,11 +83,11 @@ def parse_mode(word: str) -> Mode | None:
 
 
 def find_member_tables(lines: Sequence[str]) -> list[Table]:
-    """Find the member tables: under `Members`, else under `Team Roster`, else those with a name and a role."""
+    """Find the member tables: under `Members`, else under a similar title, else those with a name and a role."""
     found = [table for table in parse_tables(lines) if not table.is_under(*_OTHER_SECTIONS)]
     kinds = [
-        [table for table in found if table.is_under("members")],
-        [table for table in found if table.is_under("team roster")],
+        [table for table in found if table.is_under(MEMBER_SECTION)],
+        [table for table in found if table.is_under(*OLDER_MEMBER_SECTIONS)],
         [
             table
             for table in found
