@@ -122,7 +122,8 @@ class App:
 
     def _engine_for(self, settings: Settings, agent: Agent) -> Engine:
         name = ("" if agent.model == "inherit" else agent.model) or settings.model
-        models = resolve_models(name, settings.models).models if name else ()
+        names = (name, *agent.fallback_models) if name else ()
+        models = tuple(dict.fromkeys(model for one in names for model in resolve_models(one, settings.models).models))
         default = resolve_models(settings.model, settings.models).models[0] if settings.model else ""
         return self._engines.for_agent(agent, models, model=default, url=settings.base_url)
 

@@ -13,7 +13,7 @@ from podium.config.settings_document import ProviderLimits
 from podium.store.sqlite.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Budget
-from podium.values.event import CallFailed, ModelReplied, TurnStarted
+from podium.values.event import CallFailed, ModelReplied, Noticed, TurnStarted
 
 
 def load_settings(tmp_path: Path, environ: dict[str, str], **given: Any) -> Settings:
@@ -42,6 +42,55 @@ async def test_a_role_falls_back_to_another_providers_model(tmp_path: Path) -> N
         events = [entry.event for entry in reader.read_entries(result.run_id)]
     assert [event.engine for event in events if isinstance(event, TurnStarted)] == ["openai:big"]
     assert [event.model for event in events if isinstance(event, CallFailed | ModelReplied)] == ["big", "other"]
+
+
+async def test_an_agent_falls_back_to_the_models_that_it_names(tmp_path: Path) -> None:
+    async with (
+        ModelServer([{"fails": {"status": 401, "message": "no credit"}}]) as first,
+        ModelServer("from the other") as second,
+    ):
+        environ = {
+            "OPENAI_API_KEY": "sk-one-111111",
+            "OPENAI_BASE_URL": first.url,
+            "ANTHROPIC_API_KEY": "sk-two-222222",
+            "ANTHROPIC_BASE_URL": second.url.removesuffix("/v1"),
+        }
+        settings = load_settings(tmp_path, environ)
+        agent = Agent(name="a", model="openai:big", fallback_models=("mistral:none", "anthropic:other"))
+        async with App(settings, environ=environ) as app:
+            result = await app.run(agent, "hello")
+
+    assert result.text == "from the other"
+    with StoreReader(settings.store) as reader:
+        events = [entry.event for entry in reader.read_entries(result.run_id)]
+    assert [event.model for event in events if isinstance(event, CallFailed | ModelReplied)] == ["big", "other"]
+    [notice] = [event.text for event in events if isinstance(event, Noticed)]
+    assert notice.startswith("a cannot fall back to mistral:none: ")
+
+
+async def test_a_squads_member_without_its_model_uses_the_first_fallback_that_is_available(tmp_path: Path) -> None:
+    charter = "You fly.\n\n## Model\n\nPreferred: mistral:none\nFallback: anthropic:other\n"
+    for path, text in (
+        ("team.md", "# Crew\n\n## Members\n\n| Name | Role |\n|-|-|\n| Flight | Lead |\n"),
+        ("agents/flight/charter.md", charter),
+    ):
+        (tmp_path / "repo/.squad" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "repo/.squad" / path).write_text(text)
+    async with ModelServer("from the other") as server:
+        environ = {
+            "OPENAI_API_KEY": "sk-one-111111",
+            "ANTHROPIC_API_KEY": "sk-two-222222",
+            "ANTHROPIC_BASE_URL": server.url.removesuffix("/v1"),
+        }
+        settings = load_settings(tmp_path / "home", environ)
+        async with App(settings, environ=environ) as app:
+            result = await app.run("flight", "hello", repo=tmp_path / "repo")
+
+    assert result.text == "from the other"
+    with StoreReader(settings.store) as reader:
+        events = [entry.event for entry in reader.read_entries(result.run_id)]
+    [notice] = [event.text for event in events if isinstance(event, Noticed)]
+    assert notice.startswith("flight uses anthropic:other: ")
 
 
 async def test_a_roles_budget_holds_for_its_agents(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ CHARTER = """# Flight — Lead
 ## Model
 
 - **Preferred:** claude-opus-4.5 (for code)
-- **Reasoning Effort:** High
+- **Fallback:** Standard chain
 """
 
 
@@ -345,8 +345,52 @@ def test_a_charter_gives_the_name_role_expertise_and_model() -> None:
 
     assert (charter.name, charter.role) == ("Flight", "Lead")
     assert charter.expertise == ["Product vision", "architecture"]
-    assert (charter.model_preference, charter.reasoning_effort) == ("claude-opus-4.5", "high")
+    assert (charter.model_preference, charter.reasoning_effort) == ("claude-opus-4.5", "")
+    assert parse_charter(f"{CHARTER}- **Reasoning Effort:** High (for code)\n").reasoning_effort == "high"
     assert (charter.prompt, charter.shortened) == (CHARTER.strip(), False)
+
+
+@pytest.mark.parametrize(
+    ("line", "models"),
+    [
+        ("- **Fallback:** claude-sonnet-4.5", ["claude-sonnet-4.5"]),
+        (
+            "- **Fallback:** `claude-sonnet-4.5` → `gpt-5.1`, openai:gpt-5-mini (cheap)",
+            ["claude-sonnet-4.5", "gpt-5.1", "openai:gpt-5-mini"],
+        ),
+        ("Fallbacks: opus -> sonnet then haiku — in this order", ["opus", "sonnet", "haiku"]),
+        ("- **Fallback model:** auto", []),
+        ("- **Fallback:** Standard chain", []),
+        ("- **Fallback:** Standard chain — the coordinator handles fallback automatically", []),
+        ("- **Rationale:** opus, for code", []),
+    ],
+)
+def test_a_charter_names_the_models_to_fall_back_to(line: str, models: list[str]) -> None:
+    charter = parse_charter(f"# A\n\n## Model\n\n- **Preferred:** claude-opus-4.5\n{line}\n")
+
+    assert (charter.model_preference, charter.fallbacks) == ("claude-opus-4.5", models)
+
+
+def test_settings_of_a_charter_that_have_no_effect_are_noticed(repo: Path) -> None:
+    write_file(
+        repo / ".squad/agents/eecom/charter.md",
+        "You code.\n\n## Model\n\n- Preferred: auto\n- Reasoning Effort: High\n- Fallback: whatever is cheap\n",
+    )
+
+    assert discover_team(repo).notices == (
+        ".squad/agents/eecom/charter.md asks for the reasoning effort high, which has no effect; "
+        "the provider's default is used",
+        '.squad/agents/eecom/charter.md has the fallback "whatever is cheap", which names no model and has no effect; '
+        "write names of models, separated by commas",
+    )
+
+
+def test_expertise_may_be_a_section_of_its_own() -> None:
+    assert parse_charter("# A\n\n## Expertise\n\n- **React**\n- CSS, layouts\n\n## Style\n\n- terse\n").expertise == [
+        "React",
+        "CSS",
+        "layouts",
+    ]
 
 
 @pytest.mark.parametrize("section", ["Preferred: auto", "- **Preferred:** `auto`", "auto"])
@@ -443,7 +487,8 @@ def test_any_text_can_be_read(text: str) -> None:
 
 @pytest.mark.parametrize("piece", ["|", "| a ", "#", " ", "-", "`", "by: x ", "a ", "|-|\n", "# x - ", "[a](", "\\|"])
 @pytest.mark.parametrize(
-    "before", ["", "## Members\n| a", "## Model\nPreferred: a", "## Routing Table\n| a", "## by: "]
+    "before",
+    ["", "## Members\n| a", "## Model\nPreferred: a", "## Model\nFallback: a", "## Routing Table\n| a", "## by: "],
 )
 def test_a_long_file_is_read_in_time(piece: str, before: str) -> None:
     text = f"{before}{piece * (100_000 // len(piece))}y"

@@ -74,9 +74,21 @@ def test_a_squad_is_a_lead_and_an_agent_for_each_member(repo: Path, home: Path) 
     }
     assert (flight.display_name, flight.model, flight.role) == ("Flight", "claude-opus-4.5", "Lead")
     assert flight.prompt.startswith("# Flight — Lead")
+    assert flight.capabilities == ("Product vision", "architecture")
     assert (eecom.prompt, eecom.tools) == ("You are a core developer. You write code.", DEFAULT_WORKER_TOOLS)
     assert [agent.name for agent in roster.resolve_team("mission-control")] == ["mission-control", "flight", "eecom"]
     assert roster.diagnostics == roster.check() == ()
+
+
+def test_a_member_has_the_fallback_models_of_its_charter(repo: Path, home: Path) -> None:
+    write_file(
+        repo / ".squad/agents/flight/charter.md",
+        "You fly.\n\n## Model\n\nPreferred: opus\nFallback: sonnet -> openai:gpt-5-mini\n",
+    )
+
+    flight = load_roster(repo, home).get("flight")
+
+    assert (flight.model, flight.fallback_models) == ("opus", ("sonnet", "openai:gpt-5-mini"))
 
 
 def test_a_member_without_a_charter_works_all_the_same(tmp_path: Path, home: Path) -> None:

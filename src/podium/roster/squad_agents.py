@@ -7,7 +7,6 @@ only inside the team.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +23,7 @@ from . import presets
 from .agent_name import MAX_NAME_LENGTH, join_words, to_agent_name
 from .presets import InvalidPreset, Preset
 from .squad import discover_with_notices
-from .squad.charter import MAX_PROMPT_LENGTH, render_generic_charter
+from .squad.charter import MAX_PROMPT_LENGTH, MODEL_NAME, parse_charter, render_generic_charter
 from .squad.squad_folder import MAX_CONTEXT_LENGTH, SQUAD_FOLDER, TEAM_FILE
 
 DEFAULT_AGENT_TOOLS = ("read_file", "glob", "grep", "git_diff", "ask_person", "report_status")
@@ -42,8 +41,6 @@ LEAD_PROMPT = (
 )
 DEFAULT_LEAD_NAME = "team"
 MAX_NAMES_SHOWN = 6
-
-_MODEL = re.compile(r"[\w.:/@+-]+")
 
 
 class TeamAgents(NamedTuple):
@@ -173,6 +170,7 @@ def _build_team_agents(preset: Preset, location: _TeamLocation, names: set[str])
             message = f"another agent is called {own}, so {own} of {location.lead} is available as {name}"
             diagnostics.append(Diagnostic(severity="notice", path=location.path, key="members", message=message))
         names.add(name)
+        charter = parse_charter(member.prompt)
         agents.append(
             Agent(
                 name=name,
@@ -182,6 +180,8 @@ def _build_team_agents(preset: Preset, location: _TeamLocation, names: set[str])
                 model=_check_model(member.model, own, location, diagnostics),
                 tools=DEFAULT_WORKER_TOOLS if worker.tools is None else worker.tools,
                 role=member.role,
+                capabilities=tuple(charter.expertise),
+                fallback_models=tuple(charter.fallbacks),
                 source=location.source,
                 path=location.path,
             )
@@ -244,7 +244,7 @@ def _check_model(text: str, who: str, location: _TeamLocation, diagnostics: list
 
 def is_model_name(text: str) -> bool:
     """Return whether `text` is a valid model name, whether or not the model exists."""
-    return _MODEL.fullmatch(text) is not None
+    return MODEL_NAME.fullmatch(text) is not None
 
 
 def _make_unique_name(name: str, taken: Collection[str]) -> str:

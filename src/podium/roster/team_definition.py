@@ -28,6 +28,8 @@ TeamKind = Literal["squad", "preset", "files", "built-in"]
 
 LEAD_KEYS = frozenset({"name", "description", "prompt", "display_name", "model", "team", "source", "path", "other"})
 MEMBER_KEYS = LEAD_KEYS - {"team"} | {"tools", "role"}
+CHARTER_KEYS = frozenset({"capabilities", "fallback_models"})
+"""Keys of a squad's or preset's member that follow from its prompt, so that a preset need not store them."""
 CONTEXT_FIELDS = {"shared_context": "shared_context", "routing": "routing_context"}
 PLAIN_OPTIONS = ("worktrees", "max_iterations")
 
@@ -90,7 +92,8 @@ def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
         raise _make_extra_keys_error(lead, lead, over)
     workers = []
     for member, agent in zip(lead.team.members, members, strict=True):
-        _refuse_extra_keys(lead, agent, MEMBER_KEYS)
+        is_derived = agent.path.rpartition("/")[2] in (TEAM_FILE, presets.PRESETS_FILE)
+        _refuse_extra_keys(lead, agent, MEMBER_KEYS | CHARTER_KEYS if is_derived else MEMBER_KEYS)
         if member.capabilities:
             raise _make_extra_keys_error(lead, lead, ["capabilities of a member"])
         workers.append(

@@ -87,19 +87,39 @@ class RunAgents:
         written = self._redaction.redact_line(msgspec.json.encode(roster.resolve_team(agent, extra=extra)))
         team = msgspec.json.decode(written, type=tuple[Agent, ...])
         notices: list[str] = []
-        team = tuple(self._with_available_model(self._settings.apply_role_budget(agent), notices) for agent in team)
+        team = tuple(self._with_available_models(self._settings.apply_role_budget(agent), notices) for agent in team)
         return AgentSelection(team, notices + self.check_agents(team, self._settings))
 
-    def _with_available_model(self, agent: Agent, notices: list[str]) -> Agent:
-        """Return the agent with the default model if it belongs to a squad and its charter's model is not available."""
-        if not agent.model or not (agent.path or "").startswith(SQUAD_FOLDERS):
+    def _with_available_models(self, agent: Agent, notices: list[str]) -> Agent:
+        """Return the agent without fallback models that are not available.
+
+        If its model is not available and it belongs to a squad, it uses the first fallback, or the default model.
+        """
+        is_squads = (agent.path or "").startswith(SQUAD_FOLDERS)
+        if not agent.fallback_models and not (is_squads and agent.model):
             return agent
+        model, fallbacks = agent.model, agent.fallback_models
+        if error := self._find_model_error(agent, model):
+            if not is_squads:
+                return agent
+            available = [one for one in fallbacks if not self._find_model_error(agent, one)]
+            model = available[0] if available else ""
+            notices.append(f"{agent.name} uses {model or 'the default model'}: {error}.")
+        kept = []
+        for one in fallbacks:
+            if one != model and (error := self._find_model_error(agent, model, one)):
+                notices.append(f"{agent.name} cannot fall back to {one}: {error}.")
+            elif one != model:
+                kept.append(one)
+        return structs.replace(agent, model=model, fallback_models=tuple(kept))
+
+    def _find_model_error(self, agent: Agent, model: str, *fallbacks: str) -> str:
+        """Return why an agent cannot use a model with these fallbacks, or an empty string."""
         try:
-            self._engine_for(self._settings, agent)
+            self._engine_for(self._settings, structs.replace(agent, model=model, fallback_models=fallbacks))
         except Mistake as error:
-            notices.append(f"{agent.name} uses the default model: {error}.")
-            return structs.replace(agent, model="")
-        return agent
+            return str(error)
+        return ""
 
     def check_agents(self, team: Iterable[Agent], settings: Settings) -> list[str]:
         """Return notices for the person. Raises Mistake for an agent that cannot run here."""

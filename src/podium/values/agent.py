@@ -102,7 +102,8 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent, read from a file or built in code.
 
     In code, fields that are mappings in a file, such as `team`, may be given as mappings. `advisors` may be a list
-    of names, `router` may be True, and `tools` may contain functions.
+    of names, `router` may be True, and `tools` may contain functions. `fallback_models` are tried in order if
+    `model` cannot answer.
     """
 
     name: str
@@ -127,6 +128,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: float | None = None
     budget: Budget | None = None
     isolation: Isolation = "shared"
+    fallback_models: tuple[str, ...] = ()
     other: dict[str, Any] = {}
     source: Source = "code"
     path: str = ""
@@ -158,6 +160,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
             timeout: float | None = None,
             budget: Budget | Mapping[str, Any] | None = None,
             isolation: Isolation = "shared",
+            fallback_models: str | Sequence[str] = (),
             other: dict[str, Any] = ...,
             source: Source = "code",
             path: str = "",
@@ -166,7 +169,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         """Convert the short forms that code and files may use to the types of the fields."""
         put = structs.force_setattr
-        for field in ("tools", "disallowed_tools", "capabilities", "agents"):
+        for field in ("tools", "disallowed_tools", "capabilities", "agents", "fallback_models"):
             value = getattr(self, field)
             if isinstance(value, list):
                 put(self, field, tuple(value))

@@ -15,6 +15,10 @@ MAX_PROMPT_LENGTH = 4000
 _FIELD = re.compile(r"\s*(?:[-*+]\s+)?[*_]*([A-Za-z][A-Za-z ]{0,40}?)[*_]*\s*:[*_\s]*(\S.*)")
 _BETWEEN = re.compile(r"\s[-–—|:]\s")
 _REMARK = re.compile(r"\s(?:[-–—(]|<!--).*|[,;].*")
+_NEXT_MODEL = re.compile(r"[,;]|[-=]>|→|➡|\s(?:then|or)\s")
+_NO_CHAIN = re.compile(r"(?:standard|default|auto|none|coordinator)\b|[-–—]*$", re.IGNORECASE)
+"""The start of a fallback that names no model on purpose, such as `Standard chain`."""
+MODEL_NAME = re.compile(r"[\w.:/@+-]+")
 _MODEL_SECTION = "<!-- The model, as set with Podium. -->\n## Model\n\nPreferred: "
 
 
@@ -28,6 +32,9 @@ class Charter(Struct, frozen=True):
     reasoning_effort: str
     prompt: str
     shortened: bool
+    fallbacks: list[str] = []
+    unread_fallback: str = ""
+    """The text of a fallback that names no model, although it should."""
 
     @property
     def model(self) -> str:
@@ -48,6 +55,7 @@ def parse_charter(text: str) -> Charter:
     identity: dict[str, str] = {}
     model: dict[str, str] = {}
     words: list[str] = []
+    expertise: list[str] = []
     title = ""
     for _, line, above in iter_section_lines(split_lines(body)):
         titles = {normalise_heading(one.text) for one in above if one.level > 1}
@@ -56,20 +64,40 @@ def parse_charter(text: str) -> Charter:
         elif "model" in titles:
             _store_field(model, line)
             words += [strip_markup(line.strip().lstrip("-+ "))] if line.strip() else []
+        elif "expertise" in titles:
+            expertise.append(line.strip().lstrip("-+* "))
         elif not titles or "identity" in titles:
             _store_field(identity, line)
     called, *does = (part.strip() for part in _BETWEEN.split(title, maxsplit=1))
     alone = words[0] if len(words) == 1 and " " not in words[0] and ":" not in words[0].rstrip(":") else ""
     preferred = model.get("preferred") or model.get("model") or alone
+    fallback = next(
+        (model[key] for key in ("fallback", "fallbacks", "fallback model", "fallback models") if key in model), ""
+    )
+    fallbacks = _parse_fallbacks(fallback)
     return Charter(
         name=identity.get("name") or called,
         role=identity.get("role") or "".join(does),
-        expertise=[one.strip() for one in identity.get("expertise", "").split(",") if one.strip()],
+        expertise=[
+            word
+            for part in [identity.get("expertise", ""), *expertise]
+            for one in part.split(",")
+            if (word := strip_markup(one))
+        ],
         model_preference=ours or strip_markup(_REMARK.sub("", strip_markup(preferred))),
         reasoning_effort=strip_markup(_REMARK.sub("", model.get("reasoning effort", ""))).lower(),
         prompt=body[:MAX_PROMPT_LENGTH],
         shortened=len(body) > MAX_PROMPT_LENGTH,
+        fallbacks=fallbacks,
+        unread_fallback="" if fallbacks or _NO_CHAIN.match(fallback) else fallback,
     )
+
+
+def _parse_fallbacks(text: str) -> list[str]:
+    """Return the models in the fallback of a charter, such as `opus -> sonnet (cheaper)`; prose names none."""
+    found = [strip_markup(_REMARK.sub("", f" {part}").strip()) for part in _NEXT_MODEL.split(text)]
+    names = [one for one in found if one]
+    return names if all(MODEL_NAME.fullmatch(one) for one in names) and not _NO_CHAIN.match(text) else []
 
 
 def _store_field(fields: dict[str, str], line: str) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from msgspec import Struct, structs
 
 from ...system.locations import format_path, is_inside
+from ...values.located_yaml import quote_text
 from .. import bounded_file
 from ..bounded_file import UnreadableFile
 from .charter import Charter, parse_charter, render_generic_charter, split_charter
@@ -227,6 +228,16 @@ def _read_charter(path: Path, repo: Path, notices: list[str]) -> Charter | None:
     charter = parse_charter(text)
     if charter.shortened:
         notices.append(_format_truncation_notice(path, repo, len(charter.prompt)))
+    if charter.reasoning_effort not in ("", "auto", "default"):
+        notices.append(
+            f"{format_path(path, repo=repo)} asks for the reasoning effort {charter.reasoning_effort}, "
+            "which has no effect; the provider's default is used"
+        )
+    if charter.unread_fallback:
+        notices.append(
+            f"{format_path(path, repo=repo)} has the fallback {quote_text(charter.unread_fallback)}, "
+            "which names no model and has no effect; write names of models, separated by commas"
+        )
     return charter
 
 
