@@ -221,6 +221,21 @@ def test_the_roster_of_another_team_is_not_read_where_members_are_listed() -> No
     assert [one.name for one in parse_team(text).members] == ["a"]
 
 
+def test_people_and_accounts_among_the_members_are_not_workers(repo: Path) -> None:
+    rows = (
+        "| @copilot | Coding Agent | — | Active |\n"
+        "| Cody | Codes | — | 🤖 Coding Agent |\n"
+        "| Ann | Owner | — | 👤 Human |\n"
+    )
+    write_squad(repo, team=TEAM.replace("| Scribe |", f"{rows}| Scribe |"))
+    team = discover_team(repo)
+
+    write(team, repo)
+
+    assert member_names(team) == member_names(discover_team(repo)) == ["Flight", "EECOM"]
+    assert rows in (repo / ".squad/team.md").read_text()
+
+
 def test_an_unknown_layout_is_noticed_with_what_was_looked_for(repo: Path) -> None:
     write_file(repo / ".squad/team.md", "# T\n\n## The Crew\n\n- **Flight**: Lead\n- **EECOM**: Core Dev\n")
 

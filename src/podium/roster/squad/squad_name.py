@@ -9,7 +9,7 @@ MAX_ROLE_LENGTH = 60
 _YOU_ARE = re.compile(r"you\s+are\s+(?:an|a|the)\s+", re.IGNORECASE)
 _SENTENCE = re.compile(r".*?(?=[.!?](?:\s|$)|\n|\Z)", re.DOTALL)
 _INFRASTRUCTURE = {"scribe", "ralph", "rai", "fact-checker", "coordinator"}
-_STANDING_BY = re.compile(r"\b(?:silent|monitor|rai|verifier|inactive)\b", re.IGNORECASE)
+_STANDING_BY = re.compile(r"\b(?:silent|monitor|rai|verifier|inactive|human|coding agent)\b", re.IGNORECASE)
 
 ALUMNI = "_alumni"
 
@@ -46,5 +46,5 @@ def is_reserved(name: str) -> bool:
 
 
 def is_worker(name: str, status: str) -> bool:
-    """Return whether a listed member can be given work."""
-    return not is_reserved(name) and _STANDING_BY.search(status) is None
+    """Return whether a listed member can be given work. People and accounts such as `@copilot` cannot."""
+    return not is_reserved(name) and not name.startswith("@") and _STANDING_BY.search(status) is None
