@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from podium import App, Settings
 from podium.roster import presets
 from podium.roster.agent_name import is_agent_name
 from podium.roster.discovery import PRESETS_FILE, SQUAD_FOLDERS, Roster, load_roster
@@ -22,6 +23,7 @@ from podium.roster.squad import discover
 from podium.roster.squad.squad_folder import BACKUP_SUFFIX, LEGACY_SQUAD_FOLDER, SQUAD_FOLDER
 from podium.roster.squad_agents import DEFAULT_AGENT_TOOLS, DEFAULT_WORKER_TOOLS
 from podium.roster.team_definition import change_team_member, delete_team, find_team, preset_from_agents, save_team
+from podium.testing import ModelServer
 from podium.tools.toolset import CHECKOUT_TOOLS, PLAIN_TOOLS, READING_TOOLS
 from podium.values.agent import Agent, Member, Team
 from podium.values.errors import BadAgent, Mistake
@@ -89,6 +91,35 @@ def test_a_member_has_the_fallback_models_of_its_charter(repo: Path, home: Path)
     flight = load_roster(repo, home).get("flight")
 
     assert (flight.model, flight.fallback_models) == ("opus", ("sonnet", "openai:gpt-5-mini"))
+
+
+async def test_a_squads_lead_assigns_work_by_the_names_in_its_routing_and_sees_the_expertise(tmp_path: Path) -> None:
+    squad = tmp_path / "repo/.squad"
+    write_file(
+        squad / "team.md",
+        "# Crew\nmode: orchestrator\n\n## Roster\n\n| Name | Role | Charter | Status |\n|-|-|-|-|\n"
+        "| Steve Rogers | Lead | x | Active |\n| Ada 🔧 | Backend | x | Active |\n",
+    )
+    write_file(squad / "agents/steve-rogers/charter.md", "# Steve Rogers\n\n- **Expertise:** Planning, tactics\n")
+    write_file(squad / "agents/ada/charter.md", "# Ada\n\n- **Expertise:** SQL\n")
+    write_file(
+        squad / "routing.md", "## Routing Table\n\n| Work | To |\n|-|-|\n| Plans | Steve Rogers |\n| Code | Ada 🔧 |\n"
+    )
+    plan = '[{"worker": "Steve Rogers", "task": "plan it"}, {"worker": "Ada 🔧", "task": "build it"}]'
+
+    async with ModelServer([plan, "the answer"]) as server:
+        environ = {"OPENAI_API_KEY": "sk-one-111111", "OPENAI_BASE_URL": server.url}
+        async with App(Settings.load(environ, home=tmp_path / "home"), environ=environ) as app:
+            result = await app.run("crew", "go", repo=tmp_path / "repo")
+
+    assert result.text == "the answer"
+    assert [(part.agent, part.outcome) for part in result.parts] == [
+        ("steve-rogers", "succeeded"),
+        ("ada", "succeeded"),
+    ]
+    first = server.calls[0].call.messages[-1].text
+    assert "- steve-rogers, also called Steve Rogers (default model): Lead. Expertise: Planning, tactics" in first
+    assert "- ada, also called Ada 🔧 (default model): Backend. Expertise: SQL" in first
 
 
 def test_a_member_without_a_charter_works_all_the_same(tmp_path: Path, home: Path) -> None:
