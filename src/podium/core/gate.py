@@ -12,7 +12,6 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from math import isinf
 from typing import Any, Protocol
 
 from anyio import move_on_after
@@ -20,11 +19,12 @@ from msgspec import structs
 
 from ..policy import Verdict, generalised
 from ..values.action import Action
-from ..values.event import ActionBegan, ActionRefused, PermissionAnswered, PermissionAsked, QuestionAnswered, ToolUse
+from ..values.event import ActionBegan, ActionRefused, PermissionAnswered, PermissionAsked, ToolUse
 from ..values.limits import Unattended
 from .budget import Allowance
 from .engine import Tool, ToolAnswer
 from .journal_rows import compute_digest
+from .open_requests import compute_expiry, describe_timeout, must_ask_again
 from .scope import Scope
 from .timeline import Denial
 from .tool_rate_limit import RateLimit
@@ -194,14 +194,14 @@ class Gate:
             return PermissionAnswered(id="", decision="run", by=timeline.approvals[action.repeat_key]), action
         while True:
             asked = place.record(self._build_request(place, action, reason=reason, shown=shown))
-            if not _has_expired(asked, timeline.answers.get(asked.id)):
+            if not must_ask_again(asked, timeline.answers.get(asked.id), now=time.time()):
                 answered = await self._wait_decision(place, asked)
-                if not _has_expired(asked, answered):
+                if not must_ask_again(asked, answered, now=time.time()):
                     return answered, asked.action
 
     def _build_request(self, place: Scope, action: Action, *, reason: str, shown: str) -> PermissionAsked:
         now = time.time()
-        expires = 0.0 if isinf(self._approval_seconds) or self._unattended == "park" else now + self._approval_seconds
+        expires = 0.0 if self._unattended == "park" else compute_expiry(now, self._approval_seconds)
         return PermissionAsked(
             id=secrets.token_hex(6),
             action=structs.replace(action, asked_at=now, expires_at=expires, nonce=secrets.token_hex(8)),
@@ -229,7 +229,7 @@ class Gate:
             assert isinstance(answered, PermissionAnswered)
             return answered
         await timeline.wait_while_paused()
-        return place.record(_deny_request(asked, f"nobody answered within {self._approval_seconds:g} s"))
+        return place.record(_deny_request(asked, describe_timeout(self._approval_seconds)))
 
     async def _execute_call(self, place: Scope, prepared: PreparedCall) -> ToolAnswer:
         if prepared.is_read_only or prepared.is_repeatable:
@@ -264,14 +264,6 @@ class Gate:
 
 def _deny_request(asked: PermissionAsked, why: str) -> PermissionAnswered:
     return PermissionAnswered(id=asked.id, decision="deny", by="podium", comment=why)
-
-
-def _has_expired(asked: PermissionAsked, answered: PermissionAnswered | QuestionAnswered | None) -> bool:
-    """Return whether a request expired without an answer in time and has to be made again."""
-    expires = asked.action.expires_at
-    if not expires or (isinstance(answered, PermissionAnswered) and not answered.is_allowed):
-        return False
-    return (time.time() if answered is None else getattr(answered, "at", 0.0)) > expires
 
 
 def _describe_denial(denial: Denial, now: float) -> str:

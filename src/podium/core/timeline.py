@@ -48,6 +48,7 @@ from ..values.event import (
 )
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from .journal_rows import GENESIS, JournalRow, Lease, chain_hash
+from .open_requests import is_expired
 from .redaction import NO_REDACTION, Redaction
 
 if TYPE_CHECKING:
@@ -305,7 +306,7 @@ class Timeline:
                 denial = Denial(action.agent, event.by or "podium", event.comment, self._clock())
                 self.denials.setdefault(action.effect_hash, []).append(denial)
             # An answer after the request expired has no effect: the gate asks again.
-            elif event.decision != "once" and not 0 < action.expires_at < event.at:
+            elif event.decision != "once" and not is_expired(asked, at=event.at):
                 self.approvals[action.repeat_key] = event.by or "a person"
                 if event.decision == "always" and event.rule == asked.always != "":
                     self.granted_rules += (event.rule,)

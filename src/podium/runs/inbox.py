@@ -14,9 +14,10 @@ from typing import Protocol
 
 from anyio import sleep, to_thread, wait_readable
 
+from ..core.open_requests import Answered
 from ..store.answering_clients import register_client
 from ..store.sqlite.mailbox import post_to_mailbox
-from ..store.sqlite.open_requests import Answer, OpenRequest, list_open_requests
+from ..store.sqlite.open_requests import OpenRequest, list_open_requests, load_run_requests
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..store.sqlite.worker_index import WorkerIndex
 from ..store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
@@ -27,16 +28,12 @@ from ..values.event import (
     PermissionAnswered,
     QuestionAnswered,
     QuestionAsked,
-    RunEnded,
     RunStarted,
-    decode_entry,
 )
 from ..values.request import replace_surrogates
 
 LOOK_SECONDS = 0.5
 """The minimum time between two scans of all runs, however much the workers write."""
-
-ANSWERED = ("permission_answered", "question_answered")
 
 
 class AnswerMailbox:
@@ -63,7 +60,7 @@ class AnswerMailbox:
     async def reply(self, id: str, text: str, *, by: str = "") -> bool:
         return await self._post_answer(QuestionAnswered(id=id, text=replace_surrogates(text), by=by))
 
-    async def _post_answer(self, given: Answer) -> bool:
+    async def _post_answer(self, given: Answered) -> bool:
         return await to_thread.run_sync(
             partial(post_to_mailbox, self._store, self._runs[given.id], given, ref=given.id)
         )
@@ -128,17 +125,18 @@ class WorkerRequestWatcher:
         return {one.asked.id: one for one in asked}
 
     def _find_answerers(self, gone: set[str]) -> dict[str, str]:
-        """Return who answered the requests that are no longer open, or `podium` if the run ended without an answer.
+        """Return who answered the requests that are no longer open, or `podium` if nothing waits for an answer now.
 
         An answer that is not on the timeline yet is reported by a later scan.
         """
         by: dict[str, str] = {}
         with StoreReader(self._store) as reader:
             for run in {self._open[id] for id in gone}:
-                if isinstance(reader.read_summary(run).last.event, RunEnded):
-                    by |= {id: "podium" for id in gone if self._open[id] == run}
-                events = [decode_entry(row.line).event for row in reader.read_rows_of_kinds(run, ANSWERED)]
-                by |= {event.id: event.by for event in events if isinstance(event, Answer) and event.id in gone}
+                requests = load_run_requests(reader, run)
+                still_open = requests.list_open(now=time.time())
+                for id in gone:
+                    if self._open[id] == run and id not in still_open:
+                        by[id] = requests.answers[id].by if id in requests.answers else "podium"
         return by
 
     def _forward_changes(self, asked: dict[str, OpenRequest], answered: dict[str, str]) -> None:

@@ -101,7 +101,7 @@ def load_worker_state(reader: StoreReader, run: str) -> WorkerState:
     """Return the state of one worker."""
     owner = reader.read_summary(run).owner
     entries = (decode_entry(row.line) for row in reader.read_rows_of_kinds(run, RELEVANT_KINDS))
-    return build_worker_state(entries, owner is not None and owner.is_alive, answered=reader.read_mailbox_refs(run))
+    return build_worker_state(entries, owner is not None and owner.is_alive, posted=reader.read_mailbox_refs(run))
 
 
 async def read_worktree_statuses(store: Path, workers: Iterable[WorkerState]) -> dict[str, WorktreeStatus]:

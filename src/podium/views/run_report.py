@@ -27,9 +27,7 @@ from ..values.event import (
     MessageReceived,
     MessagesDelivered,
     OperationStarted,
-    PermissionAnswered,
     PermissionAsked,
-    QuestionAnswered,
     QuestionAsked,
     ReflectEnd,
     ReflectEnded,
@@ -183,7 +181,6 @@ class ReportBuilder:
     view: RunView = field(default_factory=RunView)
     budget: Budget | None = None
     stopped_by: str = ""
-    _open_requests: dict[str, Entry] = field(default_factory=dict)
     _messages: dict[str, MessageReceived] = field(default_factory=dict)
     _changed_files: dict[str, dict[str, None]] = field(default_factory=dict)
     _loop_records: dict[str, _LoopRecord] = field(default_factory=dict)
@@ -200,10 +197,6 @@ class ReportBuilder:
                 self.budget = override_limits(self.budget, budget)
             case StopAsked(by=by):
                 self.stopped_by = by
-            case PermissionAsked(id=id) | QuestionAsked(id=id):
-                self._open_requests[id] = entry
-            case PermissionAnswered(id=id) | QuestionAnswered(id=id):
-                self._open_requests.pop(id, None)
             case MessageReceived() as event:
                 self._messages[event.id] = event
             case MessagesDelivered(ids=ids):
@@ -395,7 +388,7 @@ class ReportBuilder:
             )
 
     def _iter_open_points(self) -> Iterator[OpenPoint]:
-        for id, entry in self._open_requests.items():
+        for id, entry in self.view.requests.unanswered.items():
             node = self.view.find_node(entry.operation)
             agent = "" if node is None else node.agent
             # An agent that succeeded anyway no longer needs the answer.

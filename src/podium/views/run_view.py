@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
+from ..core.open_requests import RunRequests
 from ..values.agent import Team
 from ..values.errors import Failure
 from ..values.event import (
@@ -124,8 +125,8 @@ class RunView:
     ended: RunEnded | None = None
     is_paused: bool = False
     notices: list[str] = field(default_factory=list)
-    open_requests: dict[str, Entry] = field(default_factory=dict)
-    """The requests and questions that the person has not answered, by id."""
+    requests: RunRequests = field(default_factory=RunRequests)
+    """The requests and questions to the person."""
     _nodes: dict[str, OperationNode] = field(default_factory=dict)
     _teams: dict[str, Team] = field(default_factory=dict)
 
@@ -155,13 +156,13 @@ class RunView:
             case OperationStarted() as event:
                 self._start_node(entry, event)
             case PermissionAnswered() | QuestionAnswered() as event:
-                if (asked := self.open_requests.pop(event.id, None)) is not None and asked.operation in self._nodes:
+                asked = self.requests.unanswered.get(event.id)
+                if asked is not None and asked.operation in self._nodes:
                     self._nodes[asked.operation].activity = "thinking"
             case _:
-                if isinstance(entry.event, PermissionAsked | QuestionAsked):
-                    self.open_requests[entry.event.id] = entry
                 if (node := self._nodes.get(entry.operation)) is not None:
                     _apply_to_node(node, entry)
+        self.requests.apply(entry)
 
     def _start_node(self, entry: Entry, event: OperationStarted) -> None:
         node = OperationNode(entry.operation, event.agent, event.trigger, event.request, entry.at)
@@ -187,7 +188,6 @@ class RunView:
 
     def _end_run(self, event: RunEnded) -> None:
         self.ended = event
-        self.open_requests.clear()
         if self.root is not None:
             _end_subtree(self.root, self.at)
 

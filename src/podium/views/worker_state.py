@@ -7,6 +7,7 @@ not on the timeline, so the caller passes that in.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -132,12 +133,12 @@ class WorkerState(Struct, frozen=True, kw_only=True):
         return self.at - self.begun_at if self.begun_at else 0.0
 
 
-def build_worker_state(entries: Iterable[Entry], owner_alive: bool, *, answered: Collection[str] = ()) -> WorkerState:
-    """Build a worker's state from the entries of its run; `answered` is as for `WorkerStateBuilder.build_state`."""
+def build_worker_state(entries: Iterable[Entry], owner_alive: bool, *, posted: Collection[str] = ()) -> WorkerState:
+    """Build a worker's state from the entries of its run; `posted` is as for `WorkerStateBuilder.build_state`."""
     builder = WorkerStateBuilder()
     for entry in entries:
         builder.apply(entry)
-    return builder.build_state(owner_alive=owner_alive, answered=answered)
+    return builder.build_state(owner_alive=owner_alive, posted=posted)
 
 
 @dataclass(slots=True)
@@ -223,14 +224,14 @@ class WorkerStateBuilder:
         self._turns = {turn for turn in self._turns if not _is_below(turn, place)}
         self._tools = {call: tool for call, tool in self._tools.items() if not _is_below(call, place)}
 
-    def build_state(self, *, owner_alive: bool, answered: Collection[str] = ()) -> WorkerState:
-        """Return the worker's current state. `answered` are requests whose answers are not on the timeline yet."""
+    def build_state(self, *, owner_alive: bool, posted: Collection[str] = ()) -> WorkerState:
+        """Return the worker's current state. `posted` are the ids of the answers in the mailbox of its run."""
         view, started = self.view, self.view.started
         assert started is not None, "the first entry of a run is RunStarted"
         assert started.errand is not None, "a worker's run has a worker task"
         result = view.build_result()
         committed = self._committed or WorkCommitted(branch=started.errand.branch, commit="")
-        asked = {id: entry for id, entry in self._find_open_requests().items() if id not in answered}
+        asked = view.requests.list_open(now=time.time(), posted=posted)
         status = self._derive_status(owner_alive, is_waiting=bool(asked))
         return WorkerState(
             run=view.run,
@@ -279,15 +280,6 @@ class WorkerStateBuilder:
         if self._sent:
             return "tool_call"
         return "idle" if self._has_turned else "starting"
-
-    def _find_open_requests(self) -> dict[str, Entry]:
-        """Return the requests that wait for a person, without those of operations that have ended."""
-        waiting: dict[str, Entry] = {}
-        for id, entry in self.view.open_requests.items():
-            node = self.view.find_node(entry.operation)
-            if node is None or node.outcome is None:
-                waiting[id] = entry
-        return waiting
 
     def _find_current_tool(self, asked: dict[str, Entry]) -> str:
         """Return the tool that it requests permission for, or else the last one that it started."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from anyio import Event, move_on_after, to_thread
 
+from ..core.open_requests import compute_seconds_left
 from ..store.answering_clients import list_clients
 from .wire.line_socket import ConnectionClosed
 
@@ -63,7 +64,7 @@ class ApprovalDeadlines:
             since = min(self._clients_since.values(), default=inf)
             for id, one in tuple(self._open.items()):
                 seconds = one.allowed()
-                remaining = max(one.asked, since) + seconds - now
+                remaining = compute_seconds_left(one.asked, seconds, watched_since=since, now=now)
                 left = min(left, remaining) if remaining > 0 else left
                 if remaining <= 0 and id in self._open:
                     del self._open[id]

@@ -20,6 +20,7 @@ import msgspec
 from anyio import CancelScope, Lock, create_task_group, move_on_after, to_thread, wait_readable
 from anyio.abc import TaskGroup
 
+from ..core.open_requests import describe_timeout
 from ..engines.model.providers import KEY_NAMES
 from ..runs.run_launcher import RunLauncher
 from ..store.sqlite.reader import StoreReader
@@ -372,7 +373,7 @@ class Commander:
 
 
 async def _send_denial(link: Link[Report, Order], request: str, seconds: float) -> None:
-    denial = Deny(comment=f"nobody answered within {seconds:g} s")
+    denial = Deny(comment=describe_timeout(seconds))
     await link.send(PermissionResponse(request_id=request, result=denial))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
@@ -13,6 +14,7 @@ from anyio import move_on_after, to_thread
 from msgspec import structs
 
 from ..core.budget import combine_strictest
+from ..core.open_requests import RunRequests
 from ..core.placement import Idle, WorkerOptions
 from ..roster.discovery import load_roster
 from ..runs.run_launcher import RunLauncher
@@ -24,11 +26,6 @@ from ..values.agent import Agent, Permissions
 from ..values.errors import Mistake
 from ..values.event import (
     Entry,
-    Event,
-    PermissionAnswered,
-    PermissionAsked,
-    QuestionAnswered,
-    QuestionAsked,
     RunEnded,
     RunPaused,
     RunResumed,
@@ -136,7 +133,7 @@ class LocalPlacement:
                 with Follower(self._store, run, after) as entries:
                     while (entry := await self._next_entry(entries)) is not None:
                         after = entry.seq
-                        waiting.apply_event(entry.event)
+                        waiting.apply_entry(entry)
                         if isinstance(entry.event, RunEnded):
                             return await to_thread.run_sync(self._load_result, run)
         finally:
@@ -161,7 +158,7 @@ class LocalPlacement:
         view = await to_thread.run_sync(self._load_run_view, run)
         if view.ended is not None:
             return str(view.ended.outcome)
-        if view.open_requests:
+        if view.requests.list_open(now=time.time()):
             return "waiting for a person"
         return "queued" if view.root is None else view.root.activity or "working"
 
@@ -197,23 +194,20 @@ class IdleTracker:
     def __init__(self, idle: Idle) -> None:
         self._idle = idle
         self._is_begun = False
-        self._asked: set[str] = set()
+        self._requests = RunRequests()
         self._open = ExitStack()
         self._open.enter_context(idle())
         self._is_waiting = True
 
-    def apply_event(self, event: Event) -> None:
-        """Handle an event of the worker."""
-        match event:
+    def apply_entry(self, entry: Entry) -> None:
+        """Handle an entry of the worker's timeline."""
+        self._requests.apply(entry)
+        match entry.event:
             case RunResumed():
                 self._is_begun = True
             case RunPaused():
                 self._is_begun = False
-            case PermissionAsked(id=id) | QuestionAsked(id=id):
-                self._asked.add(id)
-            case PermissionAnswered(id=id) | QuestionAnswered(id=id):
-                self._asked.discard(id)
-        is_waiting = not self._is_begun or bool(self._asked)
+        is_waiting = not self._is_begun or bool(self._requests.list_open(now=entry.at))
         if is_waiting and not self._is_waiting:
             self._open.enter_context(self._idle())
         elif self._is_waiting and not is_waiting:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import getpass
 from pathlib import Path
 
+from ...core.open_requests import Answered
 from ...runs.run_lookup import derive_run_state
-from ...store.sqlite.open_requests import Answer, OpenRequest, answer_request, as_answered_error
+from ...store.sqlite.open_requests import OpenRequest, answer_request, as_answered_error
 from . import exit_codes
 from .text import print_to_stderr
 
 
-def submit_answer(store: Path, one: OpenRequest, new_answer: Answer) -> int:
+def submit_answer(store: Path, one: OpenRequest, new_answer: Answered) -> int:
     """Submit an answer, confirm it and return the exit code. Raises AlreadyAnswered if somebody else answered first."""
     counts = answer_request(store, one, new_answer)
     if counts != new_answer:

@@ -134,7 +134,8 @@ class WorkerWaiter:
         builder = self._builders.setdefault(run, WorkerStateBuilder())
         for row in reader.read_rows(run, builder.seq):
             builder.apply(decode_entry(row.line))
-        return builder.build_state(owner_alive=owner is not None and owner.is_alive)
+        is_alive = owner is not None and owner.is_alive
+        return builder.build_state(owner_alive=is_alive, posted=reader.read_mailbox_refs(run))
 
     def _ensure_commander(self) -> bool:
         """Start a commander if there is work and none is running. Return False if no worker can make progress."""

@@ -14,13 +14,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from ...core.open_requests import REQUEST_KINDS, Answered, Asked, RunRequests
 from ...values.errors import AlreadyAnswered, Mistake
 from ...values.event import (
     Entry,
     PermissionAnswered,
-    PermissionAsked,
-    QuestionAnswered,
-    QuestionAsked,
     RunEnded,
     RunStarted,
     decode_entry,
@@ -29,18 +27,13 @@ from .mailbox import post_to_mailbox
 from .reader import RunSummary, StoreReader
 from .schema import open_connection, translate_sqlite_errors
 
-Answer = PermissionAnswered | QuestionAnswered
-
-_ASKED = ("permission_asked", "question_asked")
-_ANSWERED = ("permission_answered", "question_answered")
-
 
 class OpenRequest(NamedTuple):
     """A request that waits for a person, and the run that it belongs to."""
 
     summary: RunSummary
     entry: Entry
-    asked: PermissionAsked | QuestionAsked
+    asked: Asked
 
     @property
     def worker_name(self) -> str:
@@ -55,7 +48,7 @@ def list_open_requests(store: Path) -> list[OpenRequest]:
     with StoreReader(store) as reader:
         for summary in reader.list_runs():
             if not isinstance(summary.last.event, RunEnded):
-                found += _list_run_requests(reader, summary)
+                found += list_run_requests(reader, summary)
     return sorted(found, key=lambda one: one.entry.at)
 
 
@@ -80,38 +73,36 @@ def find_open_request(store: Path, prefix: str) -> OpenRequest:
     )
 
 
-def answer_request(store: Path, one: OpenRequest, answered: Answer) -> Answer:
+def answer_request(store: Path, one: OpenRequest, answered: Answered) -> Answered:
     """Answer a request, and return the answer that counts: an earlier one if somebody was faster."""
     if post_to_mailbox(store, one.summary.id, answered, ref=answered.id):
         return answered
     return _find_posted_answer(store, answered.id, run=one.summary.id) or answered
 
 
-def as_answered_error(before: Answer) -> AlreadyAnswered:
+def as_answered_error(before: Answered) -> AlreadyAnswered:
     """Return the error that says who answered before, and how."""
     how = before.decision if isinstance(before, PermissionAnswered) else "answered"
     return AlreadyAnswered(before.id, how=how, by=before.by)
 
 
-def _list_run_requests(reader: StoreReader, summary: RunSummary) -> list[OpenRequest]:
-    entries = [decode_entry(row.line) for row in reader.read_rows_of_kinds(summary.id, (*_ASKED, *_ANSWERED))]
-    over = reader.read_mailbox_refs(summary.id)
-    over |= {entry.event.id for entry in entries if isinstance(entry.event, PermissionAnswered | QuestionAnswered)}
-    return [
-        OpenRequest(summary, entry, entry.event)
-        for entry in entries
-        if isinstance(entry.event, PermissionAsked | QuestionAsked)
-        and entry.event.id not in over
-        and not _is_expired(entry.event)
-    ]
+def list_run_requests(reader: StoreReader, summary: RunSummary) -> list[OpenRequest]:
+    """Return the open requests of one run, oldest first."""
+    found = load_run_requests(reader, summary.id).list_open(
+        now=time.time(), posted=reader.read_mailbox_refs(summary.id)
+    )
+    return [OpenRequest(summary, entry, entry.event) for entry in found.values() if isinstance(entry.event, Asked)]
 
 
-def _is_expired(asked: PermissionAsked | QuestionAsked) -> bool:
-    """Whether an answer would come too late; the agent asks again if it still needs one."""
-    return isinstance(asked, PermissionAsked) and 0 < asked.action.expires_at < time.time()
+def load_run_requests(reader: StoreReader, run: str) -> RunRequests:
+    """Return the requests of a run, as its timeline has them."""
+    requests = RunRequests()
+    for row in reader.read_rows_of_kinds(run, REQUEST_KINDS):
+        requests.apply(decode_entry(row.line))
+    return requests
 
 
-def _find_posted_answer(store: Path, prefix: str, *, run: str = "*") -> Answer | None:
+def _find_posted_answer(store: Path, prefix: str, *, run: str = "*") -> Answered | None:
     """Return the only answer to a request whose id is or starts with `prefix`, in one run or in all."""
     connection = open_connection(store, create=False)
     try:
@@ -122,9 +113,9 @@ def _find_posted_answer(store: Path, prefix: str, *, run: str = "*") -> Answer |
             rows = found.fetchall()
     finally:
         connection.close()
-    given: list[Answer] = []
+    given: list[Answered] = []
     for (line,) in rows:
         with suppress(msgspec.ValidationError):  # a message of another kind
-            given.append(msgspec.json.decode(line, type=Answer))
+            given.append(msgspec.json.decode(line, type=Answered))
     exact = [one for one in given if one.id == prefix]
     return next(iter(exact or given), None) if prefix and (exact or len(given) == 1) else None

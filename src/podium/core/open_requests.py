@@ -1,0 +1,102 @@
+"""Which requests of a run wait for a person, and how long an answer to them counts.
+
+Whatever lists, shows, answers or denies requests asks this module: the gate, the inbox, the views and the
+commander. A request is open until it is answered, expires, or its operation or its run ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from math import isinf
+
+from ..values.event import (
+    KINDS,
+    Entry,
+    OperationEnded,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
+    RunEnded,
+)
+
+Asked = PermissionAsked | QuestionAsked
+Answered = PermissionAnswered | QuestionAnswered
+
+REQUEST_KINDS = tuple(
+    KINDS[kind]
+    for kind in (PermissionAsked, QuestionAsked, PermissionAnswered, QuestionAnswered, OperationEnded, RunEnded)
+)
+"""The kinds of entries that `RunRequests` needs."""
+
+
+@dataclass(slots=True)
+class RunRequests:
+    """The requests and questions of one run to a person, after some of its entries."""
+
+    unanswered: dict[str, Entry] = field(default_factory=dict)
+    """Everything that nobody has answered, by id, even if nothing waits for it any more."""
+    answers: dict[str, Answered] = field(default_factory=dict)
+    _abandoned: set[str] = field(default_factory=set)
+    """The unanswered requests of operations that have ended."""
+
+    def apply(self, entry: Entry) -> None:
+        """Apply the next entry."""
+        match entry.event:
+            case PermissionAsked(id=id) | QuestionAsked(id=id):
+                self.unanswered[id] = entry
+            case PermissionAnswered() | QuestionAnswered() as answered:
+                self.answers.setdefault(answered.id, answered)
+                self.unanswered.pop(answered.id, None)
+            case OperationEnded():
+                below = f"{entry.operation}/"
+                self._abandoned |= {
+                    id for id, asked in self.unanswered.items() if f"{asked.operation}/".startswith(below)
+                }
+            case RunEnded():
+                self._abandoned |= self.unanswered.keys()
+
+    def list_open(self, *, now: float, posted: Collection[str] = ()) -> dict[str, Entry]:
+        """Return the requests that wait for an answer, by id.
+
+        `posted` are the ids of answers in the run's mailbox, which may not be on the timeline yet.
+        """
+        return {
+            id: entry
+            for id, entry in self.unanswered.items()
+            if id not in self._abandoned and id not in posted and not is_expired(entry.event, at=now)
+        }
+
+
+# Expiry
+
+
+def compute_expiry(asked_at: float, seconds: float) -> float:
+    """Return when a request expires that may wait for this many seconds; 0 if it never does."""
+    return 0.0 if isinf(seconds) else asked_at + seconds
+
+
+def is_expired(asked: object, *, at: float) -> bool:
+    """Return whether an answer at this time comes too late. A question never expires."""
+    return isinstance(asked, PermissionAsked) and 0 < asked.action.expires_at < at
+
+
+def must_ask_again(asked: PermissionAsked, answered: Answered | None, *, now: float) -> bool:
+    """Return whether a request has expired without an answer that counts, so that the agent has to ask again.
+
+    A denial counts whenever it is given, an approval only until the request expires.
+    """
+    if isinstance(answered, PermissionAnswered):
+        return answered.is_allowed and is_expired(asked, at=answered.at)
+    return is_expired(asked, at=now)
+
+
+def compute_seconds_left(asked_at: float, allowed: float, *, watched_since: float, now: float) -> float:
+    """Return how long a worker's request may still wait; the time counts only while somebody could answer it."""
+    return max(asked_at, watched_since) + allowed - now
+
+
+def describe_timeout(seconds: float) -> str:
+    """Return the reason for denying a request that nobody answered in time."""
+    return f"nobody answered within {seconds:g} s"
