@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podium.values.action import Action
-from podium.workers.wire.wire_message import PermissionRequest
+from podium.values.event import PermissionAsked
 
 WORKER = "w1"
 RULES = """\
@@ -15,9 +15,9 @@ permissions:
 """The person's settings."""
 
 
-def make_request(what: str, number: int) -> PermissionRequest:
+def make_request(what: str, number: int) -> PermissionAsked:
     """The request of this number, for a `command` or for an `edit`."""
-    return PermissionRequest(
+    return PermissionAsked(
         id=f"request-{number}",
         action=_make_edit(number) if what == "edit" else _make_command(number),
         reason="no rule allows it",

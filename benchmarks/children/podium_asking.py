@@ -1,4 +1,4 @@
-"""A worker's end of the wire, asking for permission again and again."""
+"""A worker's end: it asks on its timeline, names the request to the commander, and gets the answer by its mailbox."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from podium.workers.wire.wire_message import Approve, Handshake, PermissionResponse
+from podium.core.timeline import Timeline
+from podium.store.sqlite.mailbox import MailboxMessage
+from podium.store.sqlite.store import SqliteStore
+from podium.values.event import PermissionAnswered
+from podium.workers.wire.wire_message import Handshake, PermissionRequest
 from podium.workers.wire.worker_connection import connect_to_commander
 
 from ..child import serve
 from ..heap import warm_up_heap
 from ..permission_requests import WORKER, make_quantile_sample, make_request
+from ..sample_timelines import STREAMED
 
 _numbers = count()
 
@@ -21,16 +26,40 @@ async def ask(request: dict[str, Any]) -> dict[str, float]:
     """So many `times`, each for something else; the time that a `share` of them took at most."""
     taken: list[float] = []
     failed = 0
-    async with connect_to_commander(Path(request["where"]), Handshake(worker=WORKER, token="any")) as link:
+    handshake = Handshake(worker=WORKER, token="any")
+    async with (
+        SqliteStore(Path(request["store"])) as store,
+        connect_to_commander(Path(request["where"]), handshake) as link,
+    ):
+        timeline = await _open_timeline(store)
         await link.wait_accepted()
         for _ in range(request["times"]):
-            message = make_request(request["what"], next(_numbers))
+            asked = make_request(request["what"], next(_numbers))
             begin = time.perf_counter()
-            await link.send(message)
-            answer = await link.receive()  # one that a person has to decide on would never come
+            timeline.append(asked, scope="", operation="worker")
+            await timeline.wait_written()
+            await link.send(PermissionRequest(request=asked.id))
+            answer = await timeline.wait_answer(asked.id)  # one that a person has to decide on would never come
+            await timeline.wait_written()
             taken.append(time.perf_counter() - begin)
-            failed += not (isinstance(answer, PermissionResponse) and answer.result == Approve(scope="once"))
+            failed += not (isinstance(answer, PermissionAnswered) and answer.decision == "once")
     return make_quantile_sample(taken, request["share"], failed)
+
+
+async def _open_timeline(store: SqliteStore) -> Timeline:
+    """The worker's timeline, whose mail is moved to it as it comes."""
+    rows = await store.read_rows(WORKER)
+    lease = await store.claim_run(WORKER) if rows else store.begin_run(WORKER)
+    timeline = Timeline(WORKER, lease)
+    timeline.load(rows)
+    timeline.append(STREAMED, scope="", operation="worker")
+
+    def deliver(message: MailboxMessage) -> None:
+        timeline.append(message.event, scope="", mail=message.id)
+
+    lease.deliver = deliver
+    await timeline.wait_written()
+    return timeline
 
 
 if __name__ == "__main__":

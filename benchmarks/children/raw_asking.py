@@ -1,58 +1,58 @@
-"""The limit of asking: as many bytes as the worker would send, and the same bytes back."""
+"""The limit of asking: the same rows in SQLite, with the same pragmas, and datagrams that say that there is one."""
 
 from __future__ import annotations
 
-import asyncio
+import os
 import socket
 import time
-from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
+from pathlib import Path
 from typing import Any
 
-from podium.workers.wire.link import DEFAULT_LIMITS, encode_line
+import msgspec
+
+from podium.store.sqlite.schema import open_connection
 
 from ..child import serve
 from ..heap import warm_up_heap
-from ..permission_requests import make_quantile_sample, make_request
+from ..permission_requests import WORKER, make_quantile_sample, make_request
 
-_numbers = count()
+INSERT = "INSERT INTO entry (run, seq, epoch, kind, key, line, hash) VALUES (?, ?, 1, 'asked', '', ?, x'00')"
+_numbers = count(1)
 
 
-async def ask_loop(request: dict[str, Any]) -> dict[str, float]:
-    """So many `times`, with an event loop at both ends; the time that a `share` of them took at most."""
+async def ask(request: dict[str, Any]) -> dict[str, float]:
+    """So many `times`; the time that a `share` of them took at most. The answer is moved to the timeline, too."""
     taken: list[float] = []
     failed = 0
-    reader, writer = await asyncio.open_unix_connection(request["where"])
-    for line in _encode_requests(request):
-        begin = time.perf_counter()
-        writer.write(line)
-        echoed = await reader.readexactly(len(line))
-        taken.append(time.perf_counter() - begin)
-        failed += echoed != line
-    writer.close()
-    await writer.wait_closed()
-    return make_quantile_sample(taken, request["share"], failed)
-
-
-async def ask_blocking(request: dict[str, Any]) -> dict[str, float]:
-    """The same with two processes that do nothing else meanwhile."""
-    taken: list[float] = []
-    failed = 0
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect(request["where"])
-        for line in _encode_requests(request):
+    folder = Path(request["where"])
+    own = folder / f"asking-{os.getpid()}-{next(_numbers)}"
+    with (
+        closing(open_connection(folder / "raw.db", create=False)) as connection,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as wakeup,
+    ):
+        wakeup.bind(str(own))
+        connection.execute("PRAGMA synchronous = FULL")
+        for _ in range(request["times"]):
+            seq = next(_numbers)
+            line = msgspec.json.encode(make_request(request["what"], seq))
             begin = time.perf_counter()
-            connection.sendall(line)
-            echoed = connection.recv(len(line), socket.MSG_WAITALL)
+            connection.execute(INSERT, (WORKER, seq, line))
+            wakeup.sendto(os.fsencode(own), str(folder / "answering"))
+            wakeup.recv(16)
+            id, answer = connection.execute(
+                "SELECT id, line FROM mail WHERE run = ? AND taken IS NULL", (WORKER,)
+            ).fetchone()
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(INSERT, (WORKER, next(_numbers), answer))
+            connection.execute("UPDATE mail SET taken = 1 WHERE id = ?", (id,))
+            connection.execute("COMMIT")
             taken.append(time.perf_counter() - begin)
-            failed += echoed != line
+            failed += answer != line
     return make_quantile_sample(taken, request["share"], failed)
-
-
-def _encode_requests(request: dict[str, Any]) -> Iterator[bytes]:
-    return (encode_line(make_request(request["what"], next(_numbers)), DEFAULT_LIMITS) for _ in range(request["times"]))
 
 
 if __name__ == "__main__":
     warm_up_heap()
-    serve(ask_loop=ask_loop, ask_blocking=ask_blocking)
+    serve(ask=ask)

@@ -1,4 +1,4 @@
-"""A worker's request for permission and the commander's answer by the rules; against a bare echo of as many bytes."""
+"""A worker's request for permission and the commander's answer by the rules; against SQLite given the same rows."""
 
 from __future__ import annotations
 
@@ -9,47 +9,44 @@ from functools import partial
 from pathlib import Path
 
 from ..harness import LIMIT, OURS, Bench, BenchmarkFailed, interleave_samples, start_child, start_process
-from ..result_line import Goal, Line, Unit, make_line, max_ratio
+from ..result_line import MILLISECONDS, Goal, Line, make_line, max_ratio
 
 ROUNDS = 9
-TIMES = 400
-MICROSECONDS = Unit("µs", 1e6)
+TIMES = 100
 
-FIGURES: tuple[tuple[str, float, str, list[Goal]], ...] = (
-    ("edit", 0.5, "loop", [max_ratio(5)]),
-    ("edit", 0.95, "loop", []),
-    ("command", 0.5, "loop", [max_ratio(5)]),
-    ("command", 0.95, "loop", []),
-    ("edit", 0.5, "blocking", []),
+FIGURES: tuple[tuple[str, float, list[Goal]], ...] = (
+    ("edit", 0.5, [max_ratio(5)]),
+    ("edit", 0.95, []),
+    ("command", 0.5, [max_ratio(5)]),
+    ("command", 0.95, []),
 )
-"""What is asked for, the share of the answers that are there by then, and how the echo is done."""
+"""What is asked for, and the share of the answers that are there by then."""
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """From the request's leaving the worker to the answer's being there, between two processes."""
+    """From the request's being made to the answer's being on the timeline, between two processes."""
     with ExitStack() as stack:
         where = stack.enter_context(start_server("podium_commander", bench.folder / "commander"))
-        echoes = {
-            how: stack.enter_context(start_server("raw_echo", bench.folder / how, how)) for how in ("loop", "blocking")
-        }
+        raw = stack.enter_context(start_server("raw_answering", bench.folder / "raw"))
         ours = stack.enter_context(start_child("children.podium_asking", name="podium"))
-        limit = stack.enter_context(start_child("children.raw_asking", name="bare echo"))
-        for what, share, how, goals in FIGURES:
+        limit = stack.enter_context(start_child("children.raw_asking", name="sqlite"))
+        store = str(bench.folder / "commander" / "home" / "podium.db")
+        for what, share, goals in FIGURES:
             request = {"what": what, "times": bench.scale_count(TIMES, quick=20), "share": share}
             turns = {
-                OURS: partial(ours.ask, "ask", where=where, **request),
-                LIMIT: partial(limit.ask, f"ask_{how}", where=echoes[how], **request),
+                OURS: partial(ours.ask, "ask", where=where, store=store, **request),
+                LIMIT: partial(limit.ask, "ask", where=raw, **request),
             }
             taken = interleave_samples(turns, rounds=bench.scale_count(ROUNDS, quick=2))
-            label = f"permission for a new {what}: {share:.0%}{', against a blocking echo' * (how == 'blocking')}"
-            yield make_line(bench, taken, row="permission", what=label, unit=MICROSECONDS, goals=goals)
+            label = f"permission for a new {what}: {share:.0%}"
+            yield make_line(bench, taken, row="permission", what=label, unit=MILLISECONDS, goals=goals)
 
 
 @contextmanager
-def start_server(module: str, folder: Path, *options: str) -> Iterator[str]:
+def start_server(module: str, folder: Path) -> Iterator[str]:
     """Where a program listens that answers, in a process of its own."""
     folder.mkdir()
-    argv = [sys.executable, "-m", f"benchmarks.children.{module}", str(folder), *options]
+    argv = [sys.executable, "-m", f"benchmarks.children.{module}", str(folder)]
     with start_process(argv) as process:
         assert process.stdout is not None
         said = process.stdout.readline().decode()

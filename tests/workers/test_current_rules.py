@@ -11,17 +11,16 @@ from podium import Agent, Settings
 from podium.policy import Rules
 from podium.values.action import Action
 from podium.values.agent import Permissions
-from podium.values.event import PermissionAnswered, RunStarted
+from podium.values.event import PermissionAnswered, PermissionAsked, RunStarted
 from podium.values.request import Request
 from podium.workers.current_rules import collect_restrictions, decide_by_rules
-from podium.workers.wire.wire_message import Approve, Deny, PermissionRequest
 
 from .worker_lab import SILENT, WorkerLab, bash
 
 
-def make_request(command: str, shown: str = "") -> PermissionRequest:
+def make_request(command: str) -> PermissionAsked:
     action = Action(run="r", agent="hand", tool="bash", arguments={"command": command})
-    return PermissionRequest(id="q", action=action, shown=shown)
+    return PermissionAsked(id="q", action=action, reason="no rule allows it")
 
 
 def make_settings(home: Path, **rules: Sequence[str]) -> Settings:
@@ -32,13 +31,14 @@ def test_a_request_is_approved_or_denied_as_the_current_rules_say(tmp_path: Path
     mine = make_settings(tmp_path, allow=["Bash(ls)"], deny=["Bash(rm *)"])
 
     allowed, denied, open = (
-        decide_by_rules(make_request(one), mine, Rules(), run="r") for one in ("ls", "rm -r x", "make")
+        decide_by_rules(make_request(one), mine, Rules(), run="r", now=7.0) for one in ("ls", "rm -r x", "make")
     )
 
     assert allowed is not None
     assert denied is not None
-    assert isinstance(allowed.result, Approve)
-    assert isinstance(denied.result, Deny)
+    assert (allowed.id, allowed.decision, allowed.by, allowed.at) == ("q", "once", "commander", 7.0)
+    assert (denied.id, denied.decision, denied.by) == ("q", "deny", "commander")
+    assert "Bash(rm *)" in denied.comment
     assert open is None
 
 
@@ -54,7 +54,7 @@ def test_a_later_rule_allows_nothing_that_needed_permission_before(tmp_path: Pat
     )
 
     answer = decide_by_rules(
-        make_request("ls"), make_settings(tmp_path, allow=["Bash(ls)"]), collect_restrictions(started), run="r"
+        make_request("ls"), make_settings(tmp_path, allow=["Bash(ls)"]), collect_restrictions(started), run="r", now=7.0
     )
 
     assert answer is None
@@ -63,7 +63,7 @@ def test_a_later_rule_allows_nothing_that_needed_permission_before(tmp_path: Pat
 def test_a_request_in_the_name_of_another_run_is_not_answered(tmp_path: Path) -> None:
     mine = make_settings(tmp_path, allow=["Bash(ls)"], deny=["Bash(rm *)"])
 
-    answers = [decide_by_rules(make_request(one), mine, Rules(), run="other") for one in ("ls", "rm -r x")]
+    answers = [decide_by_rules(make_request(one), mine, Rules(), run="other", now=7.0) for one in ("ls", "rm -r x")]
 
     assert answers == [None, None]
 
@@ -73,7 +73,9 @@ def test_a_large_change_is_left_to_a_person_whatever_is_allowed(tmp_path: Path) 
     mine = make_settings(tmp_path, allow=["Edit"])
 
     small, large = (
-        decide_by_rules(PermissionRequest(id="q", action=action, shown="+x\n" * lines), mine, Rules(), run="r")
+        decide_by_rules(
+            PermissionAsked(id="q", action=action, reason="", shown="+x\n" * lines), mine, Rules(), run="r", now=7.0
+        )
         for lines in (3, 500)
     )
 

@@ -224,6 +224,7 @@ class Gate:
         if self._unattended == "park":
             timeline.pause()
             await timeline.wait_while_paused()
+        timeline.on_waiting(asked.id)
         with timeline.timeouts.pause_timeouts(place.path), move_on_after(self._approval_seconds):
             answered = await timeline.wait_answer(asked.id)
             assert isinstance(answered, PermissionAnswered)

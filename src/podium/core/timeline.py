@@ -114,6 +114,8 @@ class Timeline:
         self.stop_asked = False
         self.is_pausing = False
         self.on_quiet: Callable[[], object] = lambda: None
+        self.on_waiting: Callable[[str], object] = lambda id: None
+        """Called with the id of a permission request that is written and waits for an answer."""
         self.read_attachment: Callable[[str], bytes | None] = lambda digest: None
         """Returns the content of an attachment of this run, by digest."""
         self._lease = lease

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from math import inf
@@ -28,8 +28,11 @@ from ..workers.worker_process import (
 
 
 @asynccontextmanager
-async def resume_run(run: str, config: WorkerConfig) -> AsyncIterator[ResumedRun]:
-    """Open the store and resume the run of a worker in it."""
+async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str], object]) -> AsyncIterator[ResumedRun]:
+    """Open the store and resume the run of a worker in it.
+
+    `on_waiting` is called with the id of each permission request that waits for an answer.
+    """
     environ = {**os.environ, **config.environ}
     # Nobody may be there for hours, so a worker's request waits without a time limit.
     # A reader and its whole team are read-only, whatever mode the settings name.
@@ -38,6 +41,7 @@ async def resume_run(run: str, config: WorkerConfig) -> AsyncIterator[ResumedRun
     async with App(settings, environ=environ) as app:
         driver = await app.launcher.take_over_run(run, is_attended=config.is_attended)
         driver.record_checkout(config.base)
+        driver.timeline.on_waiting = on_waiting
         async with drive_run(driver) as resumed:
             yield ResumedRun(run=resumed, read_entries=partial(app.launcher.read_entries, run))
 

@@ -60,11 +60,6 @@ class Run:
         return self._driver.error
 
     @property
-    def open_requests(self) -> list[str]:
-        """The ids of the requests that nobody has answered."""
-        return [id for id in self._timeline.asked if id not in self._timeline.answers]
-
-    @property
     def is_over(self) -> bool:
         """Whether this process has stopped working on the run."""
         return self._driver.is_over

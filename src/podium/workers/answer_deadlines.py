@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -16,7 +15,6 @@ from anyio import Event, move_on_after, to_thread
 
 from ..core.open_requests import compute_seconds_left
 from ..store.answering_clients import list_clients
-from .wire.line_socket import ConnectionClosed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +66,6 @@ class ApprovalDeadlines:
                 left = min(left, remaining) if remaining > 0 else left
                 if remaining <= 0 and id in self._open:
                     del self._open[id]
-                    with suppress(ConnectionClosed):
-                        await one.deny(seconds)
+                    await one.deny(seconds)
             with move_on_after(None if left == inf else left):
                 await changed.wait()

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
-from math import inf
 from pathlib import Path
 
 import anyio
@@ -20,7 +19,6 @@ import msgspec
 from anyio import CancelScope, Lock, create_task_group, move_on_after, to_thread, wait_readable
 from anyio.abc import TaskGroup
 
-from ..core.open_requests import describe_timeout
 from ..engines.model.providers import KEY_NAMES
 from ..runs.run_launcher import RunLauncher
 from ..store.sqlite.reader import StoreReader
@@ -29,10 +27,9 @@ from ..store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
 from ..values.errors import OutsideFailed, PodiumError, RunHeld, RunOver
 from ..values.plain_text import escape_unprintable
 from .active_worker import ActiveWorker
-from .answer_deadlines import ApprovalDeadlines
 from .commander_socket import SocketInUse, bind_socket, commander_socket_path
-from .current_rules import decide_by_rules
 from .provider_keys import KEYS_TIMEOUT_SECONDS, KeyReceiver, finish_delivery, send_keys
+from .request_answers import RequestAnswers
 from .settings_cache import SettingsCache
 from .spawner import ForkedProcess, FreshProcess, open_spawner
 from .unfinished_workers import derive_run_status, has_work, load_unfinished_workers, was_paused_by
@@ -40,12 +37,10 @@ from .wire.line_socket import ConnectionClosed
 from .wire.link import DEFAULT_LIMITS, Link, LinkLimits
 from .wire.wire_message import (
     Cancel,
-    Deny,
     Handshake,
     LogLine,
     Order,
     PermissionRequest,
-    PermissionResponse,
     Report,
     StatusUpdate,
     TaskComplete,
@@ -84,7 +79,6 @@ class Commander:
         self._store = launcher.settings.store
         self._worker_index = WorkerIndex(self._store)
         self._settings_cache = SettingsCache(environ)
-        self._deadlines = ApprovalDeadlines(self._store)
         self._worker_tokens = WorkerTokens()
         self._key_receiver = KeyReceiver(self._store)
         self._delivery_run = delivery_run
@@ -94,6 +88,7 @@ class Commander:
         self._shared_checkout_lock = Lock()
         self._socket = commander_socket_path(self._store)
         self._logs = WorkerLogs(launcher.settings.home)
+        self._request_answers = RequestAnswers(self._store, self._settings_cache, self._logs)
 
     async def run_until_done(self) -> None:
         """Work until nothing is left to do. Raises SocketInUse if another commander is running."""
@@ -107,7 +102,7 @@ class Commander:
                 without_keys = without_secrets(self._environ, KEY_NAMES)
                 async with open_spawner(without_keys) as self._spawner, create_task_group() as group:
                     group.start_soon(self._spawner.warm_up)
-                    group.start_soon(self._deadlines.enforce_forever)
+                    group.start_soon(self._request_answers.deadlines.enforce_forever)
                     group.start_soon(self._key_receiver.receive_forever)
                     group.start_soon(
                         partial(
@@ -131,7 +126,7 @@ class Commander:
     async def _schedule_until_done(self, wakeup: WakeupSocket, group: TaskGroup) -> None:
         while True:
             wakeup.drain()
-            self._deadlines.recheck()
+            self._request_answers.deadlines.recheck()
             # A worker that ends during this scan is seen in its old state; it wakes us, and the next scan sees it.
             active = frozenset(self._active_workers)
             unfinished = await to_thread.run_sync(
@@ -311,9 +306,9 @@ class Commander:
         worker.link = link
         try:
             async for report in link:
-                await self._handle_report(worker, report, link)
+                await self._handle_report(worker, report)
         finally:
-            self._deadlines.discard_requests(worker.run)
+            self._request_answers.deadlines.discard_requests(worker.run)
             # A worker whose connection is closed is exiting, or hangs; then it is killed and counts as crashed.
             # Checked only now: a worker may connect before its start is reported, and may be restarted since.
             if worker.link is link and worker.process is not None:
@@ -327,7 +322,7 @@ class Commander:
                 self._logs.write_line(worker.run, f"connection lost: {why}")
                 await process.kill(signal.SIGKILL)
 
-    async def _handle_report(self, worker: ActiveWorker, report: Report, link: Link[Report, Order]) -> None:
+    async def _handle_report(self, worker: ActiveWorker, report: Report) -> None:
         match report:
             case StatusUpdate(state=state):
                 worker.state = next_state(worker.state, state)
@@ -335,32 +330,8 @@ class Commander:
                 worker.state = next_state(worker.state, "complete" if success else "failed")
             case LogLine(level=level, content=content):
                 self._logs.write_line(worker.run, f"{level}: {content}")
-            case PermissionRequest():
-                response = self._decide_by_rules(worker, report)
-                if response is not None:
-                    await link.send(response)
-                else:
-                    self._deadlines.add_request(
-                        report.id,
-                        by=worker.run,
-                        allowed=partial(self._read_approval_seconds, worker),
-                        deny=partial(_send_denial, link, report.id),
-                    )
-
-    def _decide_by_rules(self, worker: ActiveWorker, request: PermissionRequest) -> PermissionResponse | None:
-        """Return the answer of the current rules, which may have changed since the start, or None."""
-        try:
-            settings = self._settings_cache.get_settings(worker.worker_task.root)
-            return decide_by_rules(request, settings, worker.restrictions, run=worker.run)
-        except PodiumError as error:
-            self._logs.write_line(worker.run, f"the rules cannot be read, so a person decides: {error}")
-            return None
-
-    def _read_approval_seconds(self, worker: ActiveWorker) -> float:
-        try:
-            return self._settings_cache.get_settings(worker.worker_task.root).approval_seconds
-        except PodiumError:
-            return inf
+            case PermissionRequest(request=id):
+                await self._request_answers.handle_request(worker, id)
 
     # Keys and errors
 
@@ -370,11 +341,6 @@ class Commander:
 
     def _log_connection_error(self, worker: str, error: PodiumError) -> None:
         sys.stderr.write(f"{worker or 'unknown peer'}: {escape_unprintable(str(error))}\n")
-
-
-async def _send_denial(link: Link[Report, Order], request: str, seconds: float) -> None:
-    denial = Deny(comment=describe_timeout(seconds))
-    await link.send(PermissionResponse(request_id=request, result=denial))
 
 
 async def run_commander(launcher: RunLauncher, environ: Mapping[str, str], delivery_run: str = "") -> None:

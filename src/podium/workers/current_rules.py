@@ -12,28 +12,25 @@ import msgspec
 from ..policy import Rules, check, narrow_rules
 from ..setup.settings import Settings
 from ..values.agent import Permissions
-from ..values.event import RunStarted
-from .wire.wire_message import Approve, Deny, PermissionRequest, PermissionResponse
+from ..values.event import PermissionAnswered, PermissionAsked, RunStarted
 
-MAX_SHOWN_LENGTH = 256 * 1024
-"""The maximum length of a diff on the wire; the timeline has all of it."""
+COMMANDER = "commander"
+"""Who answered, for answers that no person gave."""
 
 
 def decide_by_rules(
-    request: PermissionRequest, settings: Settings, restrictions: Rules, *, run: str
-) -> PermissionResponse | None:
+    asked: PermissionAsked, settings: Settings, restrictions: Rules, *, run: str, now: float
+) -> PermissionAnswered | None:
     """Return the rules' answer to a worker's request, or None if a person decides."""
-    if request.action.run != run:
+    if asked.action.run != run:
         return None  # a worker may not ask on behalf of another run
-    if len(request.shown) >= MAX_SHOWN_LENGTH:
-        return None  # a truncated diff cannot be evaluated
-    changed = sum(line.startswith(("+", "-")) for line in request.shown.splitlines())
-    verdict = check(request.action, narrow_rules(settings.build_rules(), restrictions), changed_lines=changed)
+    changed = sum(line.startswith(("+", "-")) for line in asked.shown.splitlines())
+    verdict = check(asked.action, narrow_rules(settings.build_rules(), restrictions), changed_lines=changed)
     if verdict.decision == "deny":
-        return PermissionResponse(request_id=request.id, result=Deny(comment=verdict.reason))
+        return PermissionAnswered(id=asked.id, decision="deny", by=COMMANDER, comment=verdict.reason, at=now)
     # An action that needs no rule was asked for another reason, which is not known here.
     if verdict.decision == "allow" and verdict.rule is not None:
-        return PermissionResponse(request_id=request.id, result=Approve(scope="once"))
+        return PermissionAnswered(id=asked.id, decision="once", by=COMMANDER, at=now)
     return None
 
 

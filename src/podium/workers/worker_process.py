@@ -14,18 +14,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 
 import anyio
 import msgspec
-from anyio import CancelScope, create_task_group
+from anyio import CancelScope, create_memory_object_stream, create_task_group
+from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec import Struct
 
 from ..runs.run_handle import Run
 from ..values.errors import Mistake, PodiumError
 from ..values.event import (
     ActionBegan,
-    Decision,
     Entry,
     ModelReplied,
     PermissionAnswered,
@@ -40,22 +41,15 @@ from ..values.event import (
 )
 from ..values.result import Result
 from ..views.worker_state import WORKERS_TOOL
-from .current_rules import MAX_SHOWN_LENGTH
-from .wire.frame import FrameTooLong
 from .wire.line_socket import ConnectionClosed
 from .wire.link import Link
 from .wire.wire_message import (
-    Abort,
-    Approve,
-    ApprovePattern,
     Cancel,
-    Deny,
     Handshake,
     InjectContext,
     Order,
     Pause,
     PermissionRequest,
-    PermissionResponse,
     Report,
     Resume,
     StatusUpdate,
@@ -110,8 +104,11 @@ class ResumedRun:
     read_entries: Callable[[], Awaitable[list[Entry]]]
 
 
-ResumeRun = Callable[[str, WorkerConfig], AbstractAsyncContextManager[ResumedRun]]
-"""Opens the store and resumes a run in it with the commander's configuration."""
+ResumeRun = Callable[[str, WorkerConfig, Callable[[str], object]], AbstractAsyncContextManager[ResumedRun]]
+"""Opens the store and resumes a run in it with the commander's configuration.
+
+The function is called with the id of each permission request that waits for an answer.
+"""
 
 
 async def run_worker(startup_message: StartupMessage, resume_run: ResumeRun) -> int:
@@ -128,12 +125,18 @@ async def run_worker(startup_message: StartupMessage, resume_run: ResumeRun) -> 
     try:
         async with connect_to_commander(Path(startup_message.socket), handshake) as link:
             config = msgspec.convert(await link.wait_accepted(), WorkerConfig)
-            return await _work_on_run(link, resume_run(startup_message.run, config))
+            asked, waiting = create_memory_object_stream[str](inf)
+            with asked, waiting:
+                return await _work_on_run(link, waiting, resume_run(startup_message.run, config, asked.send_nowait))
     except ConnectionClosed:
         return EXIT_INTERRUPTED
 
 
-async def _work_on_run(link: Link[Order, Report], resuming: AbstractAsyncContextManager[ResumedRun]) -> int:
+async def _work_on_run(
+    link: Link[Order, Report],
+    waiting: MemoryObjectReceiveStream[str],
+    resuming: AbstractAsyncContextManager[ResumedRun],
+) -> int:
     with CancelScope() as working:
         async with resuming as resumed:
             run = resumed.run
@@ -141,6 +144,7 @@ async def _work_on_run(link: Link[Order, Report], resuming: AbstractAsyncContext
                 beside.start_soon(_cancel_on_signals, working)
                 beside.start_soon(_run_or_cancel, partial(_handle_orders, link, run), working)
                 beside.start_soon(_run_or_cancel, partial(_send_reports, link, run), working)
+                beside.start_soon(_run_or_cancel, partial(_send_requests, link, waiting), working)
                 result = await run.result()
                 beside.cancel_scope.cancel()
             await _report_result(link, result, await resumed.read_entries())
@@ -171,10 +175,6 @@ async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
     """Carry out the commander's orders until the connection closes. Return False, because the work must then stop."""
     async for order in link:
         match order:
-            case PermissionResponse():
-                decision, comment, rule = _parse_response(order)
-                if order.request_id in run.open_requests:
-                    await run.answer(order.request_id, decision, by="commander", comment=comment, rule=rule)
             case Cancel():
                 with suppress(Mistake):  # the run may have just ended
                     await run.stop(by=order.reason or "commander")
@@ -189,18 +189,6 @@ async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
     return False
 
 
-def _parse_response(response: PermissionResponse) -> tuple[Decision, str, str]:
-    match response.result:
-        case Approve(scope=scope):
-            return scope, "", ""
-        case ApprovePattern(rule=rule):
-            return "always", "", rule
-        case Deny(comment=comment):
-            return "deny", comment, ""
-        case Abort():
-            return "abort", "", ""
-
-
 # Reports to the commander
 
 
@@ -212,10 +200,13 @@ async def _send_reports(link: Link[Order, Report], run: Run) -> bool:
             tokens += entry.event.usage.tokens
         if (report := make_status_update(entry, tokens)) is not None:
             await link.send(report)
-        if isinstance(entry.event, PermissionAsked) and entry.event.id in run.open_requests:
-            # A request too large for the wire is still on the timeline, where a person decides on it.
-            with suppress(FrameTooLong):
-                await link.send(make_permission_request(entry.event))
+    return True
+
+
+async def _send_requests(link: Link[Order, Report], waiting: MemoryObjectReceiveStream[str]) -> bool:
+    """Tell the commander of each permission request that waits for an answer, until cancelled."""
+    async for id in waiting:
+        await link.send(PermissionRequest(request=id))
     return True
 
 
@@ -239,18 +230,6 @@ def make_status_update(entry: Entry, tokens: int) -> StatusUpdate | None:
     return None
 
 
-def make_permission_request(asked: PermissionAsked) -> PermissionRequest:
-    """Return a permission request as a wire message."""
-    return PermissionRequest(
-        id=asked.id,
-        action=asked.action,
-        reason=asked.reason,
-        shown=asked.shown[:MAX_SHOWN_LENGTH],
-        always=asked.always,
-        denied=asked.denied,
-    )
-
-
 async def _report_result(link: Link[Order, Report], result: Result, entries: list[Entry]) -> None:
     """Report the result. If the commander is gone, it reads the result from the timeline."""
     if result.outcome in ("paused", "interrupted"):
@@ -263,7 +242,7 @@ async def _report_result(link: Link[Order, Report], result: Result, entries: lis
         await link.send(
             TaskComplete(
                 success=result.succeeded,
-                response=result.text[:MAX_SHOWN_LENGTH],
+                response=result.text[: 256 * 1024],
                 tool_calls=usage.tool_calls,
                 tokens=usage.tokens,
                 cost=usage.usd,

@@ -23,19 +23,16 @@ from anyio import (
     to_thread,
 )
 
-from podium.values.action import Action
 from podium.workers.wire.frame import MAX_FRAME_BYTES, BadFrame, FrameTooLong
 from podium.workers.wire.line_socket import ConnectionClosed
 from podium.workers.wire.link import HandshakeRejected, Link, LinkLimits
 from podium.workers.wire.wire_message import (
-    Approve,
     Cancel,
     Handshake,
     InjectContext,
     LogLine,
     Order,
     PermissionRequest,
-    PermissionResponse,
     Report,
     StatusUpdate,
     encode_message,
@@ -110,22 +107,23 @@ async def test_messages_sent_before_the_handshake_is_answered_are_kept_and_sent_
     assert [f'"content":"{number}"'.encode() in line for number, line in enumerate(rest)] == [True] * 101
 
 
-async def test_an_answer_reaches_the_worker_that_asked() -> None:
-    async def decide(link: Link[Report, Order], _: Handshake) -> None:
+async def test_an_order_reaches_the_worker_that_it_is_meant_for() -> None:
+    async def cancel_asking(link: Link[Report, Order], handshake: Handshake) -> None:
         async for message in link:
             if isinstance(message, PermissionRequest):
-                await link.send(PermissionResponse(request_id=message.id, result=Approve(scope="run")))
+                await link.send(Cancel(reason=f"{handshake.worker} asked {message.request}"))
 
     async with (
-        start_recording_commander(handle=decide) as commander,
-        connect_to_commander(commander.path, make_handshake(commander.issue_token())) as link,
+        start_recording_commander(handle=cancel_asking) as commander,
+        connect_to_commander(commander.path, make_handshake(commander.issue_token("w1"))) as link,
+        connect_to_commander(commander.path, make_handshake(commander.issue_token("w2"))) as other,
     ):
-        await link.send(PermissionRequest(id="q7", action=Action(run="r", agent="a", tool="bash")))
+        await other.send(PermissionRequest(request="q8"))
+        await link.send(PermissionRequest(request="q7"))
 
-        answer = await link.receive()
+        orders = [await link.receive(), await other.receive()]
 
-    assert isinstance(answer, PermissionResponse)
-    assert (answer.request_id, answer.result) == ("q7", Approve(scope="run"))
+    assert [order.reason for order in orders if isinstance(order, Cancel)] == ["w1 asked q7", "w2 asked q8"]
 
 
 async def test_a_message_of_the_limit_goes_through_and_one_byte_more_is_not_sent() -> None:

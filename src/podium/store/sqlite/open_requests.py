@@ -17,8 +17,10 @@ import msgspec
 from ...core.open_requests import REQUEST_KINDS, Answered, Asked, RunRequests
 from ...values.errors import AlreadyAnswered, Mistake
 from ...values.event import (
+    KINDS,
     Entry,
     PermissionAnswered,
+    PermissionAsked,
     RunEnded,
     RunStarted,
     decode_entry,
@@ -94,10 +96,22 @@ def list_run_requests(reader: StoreReader, summary: RunSummary) -> list[OpenRequ
     return [OpenRequest(summary, entry, entry.event) for entry in found.values() if isinstance(entry.event, Asked)]
 
 
-def load_run_requests(reader: StoreReader, run: str) -> RunRequests:
-    """Return the requests of a run, as its timeline has them."""
+def find_open_permission(store: Path, run: str, id: str) -> PermissionAsked | None:
+    """Return the permission request of a run with this id, or None if the run has no such open request."""
+    with StoreReader(store) as reader:
+        # Long runs have many requests, and the one in question is among the last.
+        seq = reader.find_last_entry(run, KINDS[PermissionAsked], containing=f'"id":"{id}"')
+        if seq is None or reader.has_message(run, id):
+            return None
+        found = load_run_requests(reader, run, after=seq - 1).list_open(now=time.time())
+    asked = found[id].event if id in found else None
+    return asked if isinstance(asked, PermissionAsked) else None
+
+
+def load_run_requests(reader: StoreReader, run: str, *, after: int = 0) -> RunRequests:
+    """Return the requests of a run after a sequence number, as its timeline has them."""
     requests = RunRequests()
-    for row in reader.read_rows_of_kinds(run, REQUEST_KINDS):
+    for row in reader.read_rows_of_kinds(run, REQUEST_KINDS, after=after):
         requests.apply(decode_entry(row.line))
     return requests
 

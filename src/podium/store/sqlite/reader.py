@@ -57,15 +57,30 @@ class StoreReader:
         """Return the entries of a run's timeline after a sequence number, in order."""
         return [decode_entry(row.line) for row in self.read_rows(run, after)]
 
-    def read_rows_of_kinds(self, run: str, kinds: Sequence[str]) -> list[JournalRow]:
-        """Return the rows of a run's timeline that have one of these kinds, in order."""
+    def read_rows_of_kinds(self, run: str, kinds: Sequence[str], after: int = 0) -> list[JournalRow]:
+        """Return the rows of a run's timeline after a sequence number that have one of these kinds, in order."""
         with translate_sqlite_errors(self.path):
             found = self._connection.execute(
                 "SELECT run, seq, epoch, kind, key, line, hash FROM entry"
-                f" WHERE run = ? AND kind IN ({','.join('?' * len(kinds))}) ORDER BY seq",
-                (run, *kinds),
+                f" WHERE run = ? AND seq > ? AND kind IN ({','.join('?' * len(kinds))}) ORDER BY seq",
+                (run, after, *kinds),
             )
             return [JournalRow._make(row) for row in found]
+
+    def find_last_entry(self, run: str, kind: str, *, containing: str) -> int | None:
+        """Return the sequence number of a run's last entry of a kind whose line contains this text, or None."""
+        with translate_sqlite_errors(self.path):
+            found = self._connection.execute(
+                "SELECT seq FROM entry WHERE run = ? AND kind = ? AND instr(line, ?) ORDER BY seq DESC LIMIT 1",
+                (run, kind, containing.encode()),
+            ).fetchone()
+        return None if found is None else int(found[0])
+
+    def has_message(self, run: str, ref: str) -> bool:
+        """Return whether a run's mailbox has a message with this `ref`, taken or not."""
+        with translate_sqlite_errors(self.path):
+            found = self._connection.execute("SELECT 1 FROM mail WHERE run = ? AND ref = ?", (run, ref))
+            return found.fetchone() is not None
 
     def read_mailbox_refs(self, run: str) -> set[str]:
         """Return the `ref` of every message in a run's mailbox, taken or not."""

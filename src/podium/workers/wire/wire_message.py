@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from ...values.action import Action
 from ...values.plain_text import escape_unprintable, truncate_text
 from .frame import BadFrame
 
@@ -24,7 +23,6 @@ ReportedState = Literal[
 FINAL: frozenset[ReportedState] = frozenset({"complete", "failed", "cancelled"})
 """The states that never change again."""
 
-ApprovalScope = Literal["once", "run", "always"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -63,18 +61,12 @@ class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
 
 
 class PermissionRequest(_Message, frozen=True, kw_only=True, tag="permission_request"):
-    """A worker wants to do something that a person decides on.
+    """A permission request of the worker's run waits for an answer. It is on the timeline; `request` is its id.
 
-    The answer names its `id`, which stays the same if the request is sent again. The other fields are those
-    of the event `permission_asked`.
+    The answer goes into the mailbox of the run, whoever gives it.
     """
 
-    id: Id
-    action: Action
-    reason: str = ""
-    shown: str = ""
-    always: str = ""
-    denied: tuple[str, ...] = ()
+    request: Id
 
 
 class StatusUpdate(_Message, frozen=True, kw_only=True, tag="status_update"):
@@ -135,38 +127,6 @@ class HandshakeAck(_Message, frozen=True, kw_only=True, tag="handshake_ack"):
         return f"HandshakeAck(accepted={self.accepted!r}, error={self.error!r}, config=…)"
 
 
-class Approve(Struct, frozen=True, kw_only=True, tag_field="type", tag="approve"):
-    """The action is allowed: once, for the same action in this run, or always."""
-
-    scope: ApprovalScope = "once"
-
-
-class Deny(Struct, frozen=True, kw_only=True, tag_field="type", tag="deny"):
-    """The action is denied; the comment is for the agent."""
-
-    comment: str = ""
-
-
-class Abort(Struct, frozen=True, kw_only=True, tag_field="type", tag="abort"):
-    """The action is denied, and the worker must stop."""
-
-
-class ApprovePattern(Struct, frozen=True, kw_only=True, tag_field="type", tag="approve_pattern"):
-    """The action and whatever the rule covers are allowed. The rule is for information: the commander applies it."""
-
-    rule: str
-
-
-Result = Approve | Deny | Abort | ApprovePattern
-
-
-class PermissionResponse(_Message, frozen=True, kw_only=True, tag="permission_response"):
-    """The decision on the request with this id."""
-
-    request_id: Id
-    result: Result
-
-
 class Cancel(_Message, frozen=True, kw_only=True, tag="cancel"):
     """The worker must stop."""
 
@@ -194,7 +154,7 @@ class Ping(_Message, frozen=True, kw_only=True, tag="ping"):
 
 Report = PermissionRequest | StatusUpdate | TaskComplete | TaskError | LogLine
 """Messages in which a worker reports on its work."""
-Order = PermissionResponse | Cancel | Pause | Resume | InjectContext
+Order = Cancel | Pause | Resume | InjectContext
 """Messages with which a commander controls it."""
 FromWorker = Handshake | Report | Pong
 FromCommander = HandshakeAck | Order | Ping

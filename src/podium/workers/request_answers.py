@@ -1,0 +1,86 @@
+"""What a commander does about the permission requests of its workers.
+
+It learns of a request over the wire, reads it from the timeline, and posts its answer to the mailbox of the
+worker's run, as a person's answer is. It answers by the current rules; what they leave to a person, it denies
+when the time for an answer is over.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from math import inf
+from pathlib import Path
+
+from anyio import to_thread
+
+from ..core.open_requests import describe_timeout
+from ..store.sqlite.mailbox import post_to_mailbox
+from ..store.sqlite.open_requests import find_open_permission
+from ..values.errors import PodiumError
+from ..values.event import PermissionAnswered, PermissionAsked
+from .active_worker import ActiveWorker
+from .answer_deadlines import ApprovalDeadlines
+from .current_rules import COMMANDER, decide_by_rules
+from .settings_cache import SettingsCache
+from .worker_logs import WorkerLogs
+
+
+class RequestAnswers:
+    """The answers of one commander to its workers' requests."""
+
+    def __init__(self, store: Path, settings_cache: SettingsCache, logs: WorkerLogs) -> None:
+        self._store = store
+        self._settings_cache = settings_cache
+        self._logs = logs
+        self.deadlines = ApprovalDeadlines(store)
+
+    async def handle_request(self, worker: ActiveWorker, id: str) -> None:
+        """Answer a request of a worker by the rules, or see to it that it is answered in time.
+
+        An id that is not the one of an open request of the worker's own run is ignored.
+        """
+        try:
+            asked = await to_thread.run_sync(find_open_permission, self._store, worker.run, id)
+        except PodiumError as error:
+            self._logs.write_line(worker.run, f"request {id} cannot be read, so a person decides: {error}")
+            return
+        if asked is None:
+            return
+        answer = self._decide_by_rules(worker, asked)
+        if answer is not None:
+            await self._post_answer(worker, answer)
+            return
+        self.deadlines.add_request(
+            id,
+            by=worker.run,
+            allowed=partial(self._read_approval_seconds, worker),
+            deny=partial(self._deny_late_request, worker, id),
+        )
+
+    def _decide_by_rules(self, worker: ActiveWorker, asked: PermissionAsked) -> PermissionAnswered | None:
+        """Return the answer of the current rules, which may have changed since the start, or None."""
+        try:
+            settings = self._settings_cache.get_settings(worker.worker_task.root)
+            return decide_by_rules(asked, settings, worker.restrictions, run=worker.run, now=time.time())
+        except PodiumError as error:
+            self._logs.write_line(worker.run, f"the rules cannot be read, so a person decides: {error}")
+            return None
+
+    def _read_approval_seconds(self, worker: ActiveWorker) -> float:
+        try:
+            return self._settings_cache.get_settings(worker.worker_task.root).approval_seconds
+        except PodiumError:
+            return inf
+
+    async def _deny_late_request(self, worker: ActiveWorker, id: str, seconds: float) -> None:
+        comment = describe_timeout(seconds)
+        denial = PermissionAnswered(id=id, decision="deny", by=COMMANDER, comment=comment, at=time.time())
+        await self._post_answer(worker, denial)
+
+    async def _post_answer(self, worker: ActiveWorker, answer: PermissionAnswered) -> None:
+        """Post an answer to the mailbox of the worker's run, where the first answer to a request counts."""
+        try:
+            await to_thread.run_sync(partial(post_to_mailbox, self._store, worker.run, answer, ref=answer.id))
+        except PodiumError as error:
+            self._logs.write_line(worker.run, f"request {answer.id} could not be answered: {error}")
