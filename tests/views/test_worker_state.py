@@ -186,6 +186,25 @@ def test_the_final_status_does_not_depend_on_whether_the_owner_is_alive(outcome:
     assert (written.state().waiting_since, written.state().tool) == (0.0, "")
 
 
+LATER: tuple[Event, ...] = (
+    RunPaused(),
+    RunResumed(host="here", pid=9),
+    TurnStarted(agent="worker", engine="scripted", prompt="Build it."),
+    ToolCalled(id="c9", action=make_action("bash")),
+    PermissionAsked(id="p9", action=make_action("bash"), reason="no rule"),
+)
+
+
+@pytest.mark.parametrize("later", LATER, ids=lambda event: type(event).__name__)
+def test_a_final_state_never_changes_and_any_other_may(later: Event) -> None:
+    outcomes: tuple[Outcome, ...] = ("succeeded", "failed", "cancelled")
+    ended = [TimelineBuilder().start_turn().add(RunEnded(outcome=outcome)) for outcome in outcomes]
+    before = [written.status() for written in ended]
+
+    assert [written.add(later, CALL).status() for written in ended] == before == ["complete", "failed", "cancelled"]
+    assert TimelineBuilder().start().add(later, CALL).status() not in before
+
+
 def test_it_says_why_there_is_no_answer() -> None:
     failure = Failure(kind="failed", agent="worker", message="process exited with code 9")
     failed = TimelineBuilder().start_turn().add(RunEnded(outcome="failed", failure=failure)).state()

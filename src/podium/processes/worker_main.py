@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -14,12 +13,11 @@ import anyio
 import msgspec
 
 from ..app import App
-from ..runs.run_handle import drive_run
+from ..runs.run_handle import Run, drive_run
 from ..setup.settings import Settings
 from ..values.errors import PodiumError, find_first_error
 from ..workers.worker_process import (
     EXIT_FAILED,
-    ResumedRun,
     StartupMessage,
     WorkerConfig,
     exit_with_parent,
@@ -28,7 +26,7 @@ from ..workers.worker_process import (
 
 
 @asynccontextmanager
-async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str], object]) -> AsyncIterator[ResumedRun]:
+async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str], object]) -> AsyncIterator[Run]:
     """Open the store and resume the run of a worker in it.
 
     `on_waiting` is called with the id of each permission request that waits for an answer.
@@ -43,7 +41,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
         driver.record_checkout(config.base)
         driver.timeline.on_waiting = on_waiting
         async with drive_run(driver) as resumed:
-            yield ResumedRun(run=resumed, read_entries=partial(app.launcher.read_entries, run))
+            yield resumed
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from ..workspace.git.repository import Checkout
 from .current_rules import collect_restrictions
 from .spawner import ForkedProcess, FreshProcess
 from .wire.link import Link
-from .wire.wire_message import Order, Report, ReportedState
+from .wire.wire_message import Order, Report
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,7 +27,6 @@ class ActiveWorker:
     engine: str = ""
     restrictions: Rules = field(default_factory=Rules)
     """The deny and ask rules that the run started with; they apply whatever the settings say now."""
-    state: ReportedState = "starting"
     process: ForkedProcess | FreshProcess | None = None
     link: Link[Report, Order] | None = None
     checkout: Checkout | None = None

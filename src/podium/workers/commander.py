@@ -35,17 +35,7 @@ from .spawner import ForkedProcess, FreshProcess, open_spawner
 from .unfinished_workers import derive_run_status, has_work, load_unfinished_workers, was_paused_by
 from .wire.line_socket import ConnectionClosed
 from .wire.link import DEFAULT_LIMITS, Link, LinkLimits
-from .wire.wire_message import (
-    Cancel,
-    Handshake,
-    LogLine,
-    Order,
-    PermissionRequest,
-    Report,
-    StatusUpdate,
-    TaskComplete,
-    next_state,
-)
+from .wire.wire_message import Cancel, Handshake, Order, Report
 from .wire.worker_connection import WorkerTokens, serve_workers
 from .worker_checkout import ensure_worker_checkout, record_checkout_size
 from .worker_logs import WorkerLogs
@@ -297,7 +287,7 @@ class Commander:
         with StoreReader(self._store) as reader:
             return derive_run_status(reader.read_summary(run).last)
 
-    # Reports of workers
+    # Connections of workers
 
     async def _handle_connection(self, link: Link[Report, Order], handshake: Handshake) -> None:
         worker = self._active_workers.get(handshake.worker)
@@ -306,7 +296,7 @@ class Commander:
         worker.link = link
         try:
             async for report in link:
-                await self._handle_report(worker, report)
+                await self._request_answers.handle_request(worker, report.request)
         finally:
             self._request_answers.deadlines.discard_requests(worker.run)
             # A worker whose connection is closed is exiting, or hangs; then it is killed and counts as crashed.
@@ -321,17 +311,6 @@ class Commander:
             if process.returncode is None:
                 self._logs.write_line(worker.run, f"connection lost: {why}")
                 await process.kill(signal.SIGKILL)
-
-    async def _handle_report(self, worker: ActiveWorker, report: Report) -> None:
-        match report:
-            case StatusUpdate(state=state):
-                worker.state = next_state(worker.state, state)
-            case TaskComplete(success=success):
-                worker.state = next_state(worker.state, "complete" if success else "failed")
-            case LogLine(level=level, content=content):
-                self._logs.write_line(worker.run, f"{level}: {content}")
-            case PermissionRequest(request=id):
-                await self._request_answers.handle_request(worker, id)
 
     # Keys and errors
 

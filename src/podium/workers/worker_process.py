@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -25,37 +24,9 @@ from msgspec import Struct
 
 from ..runs.run_handle import Run
 from ..values.errors import Mistake, PodiumError
-from ..values.event import (
-    ActionBegan,
-    Entry,
-    ModelReplied,
-    PermissionAnswered,
-    PermissionAsked,
-    QuestionAsked,
-    RunStarted,
-    ToolAnswered,
-    ToolCalled,
-    TurnStarted,
-    WorkCommitted,
-    WorkerSent,
-)
-from ..values.result import Result
-from ..views.worker_state import WORKERS_TOOL
 from .wire.line_socket import ConnectionClosed
 from .wire.link import Link
-from .wire.wire_message import (
-    Cancel,
-    Handshake,
-    InjectContext,
-    Order,
-    Pause,
-    PermissionRequest,
-    Report,
-    Resume,
-    StatusUpdate,
-    TaskComplete,
-    TaskError,
-)
+from .wire.wire_message import Handshake, Order, PermissionRequest, Report
 from .wire.worker_connection import connect_to_commander
 
 EXIT_DONE, EXIT_INTERRUPTED, EXIT_FAILED = 0, 3, 1
@@ -96,15 +67,7 @@ def exit_with_parent(parent: int) -> None:
         sys.exit(EXIT_INTERRUPTED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumedRun:
-    """The run of a worker while its process works on it, and a function that reads its timeline."""
-
-    run: Run
-    read_entries: Callable[[], Awaitable[list[Entry]]]
-
-
-ResumeRun = Callable[[str, WorkerConfig, Callable[[str], object]], AbstractAsyncContextManager[ResumedRun]]
+ResumeRun = Callable[[str, WorkerConfig, Callable[[str], object]], AbstractAsyncContextManager[Run]]
 """Opens the store and resumes a run in it with the commander's configuration.
 
 The function is called with the id of each permission request that waits for an answer.
@@ -112,7 +75,7 @@ The function is called with the id of each permission request that waits for an 
 
 
 async def run_worker(startup_message: StartupMessage, resume_run: ResumeRun) -> int:
-    """Connect to the commander, work on the run, and report the result."""
+    """Connect to the commander and work on the run. Its result is on the timeline."""
     handshake = Handshake(
         worker=startup_message.run,
         token=startup_message.token,
@@ -135,19 +98,16 @@ async def run_worker(startup_message: StartupMessage, resume_run: ResumeRun) -> 
 async def _work_on_run(
     link: Link[Order, Report],
     waiting: MemoryObjectReceiveStream[str],
-    resuming: AbstractAsyncContextManager[ResumedRun],
+    resuming: AbstractAsyncContextManager[Run],
 ) -> int:
     with CancelScope() as working:
-        async with resuming as resumed:
-            run = resumed.run
+        async with resuming as run:
             async with create_task_group() as beside:
                 beside.start_soon(_cancel_on_signals, working)
                 beside.start_soon(_run_or_cancel, partial(_handle_orders, link, run), working)
-                beside.start_soon(_run_or_cancel, partial(_send_reports, link, run), working)
                 beside.start_soon(_run_or_cancel, partial(_send_requests, link, waiting), working)
                 result = await run.result()
                 beside.cancel_scope.cancel()
-            await _report_result(link, result, await resumed.read_entries())
             return EXIT_INTERRUPTED if result.outcome == "interrupted" else EXIT_DONE
     return EXIT_INTERRUPTED
 
@@ -174,33 +134,12 @@ async def _cancel_on_signals(working: CancelScope) -> None:
 async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
     """Carry out the commander's orders until the connection closes. Return False, because the work must then stop."""
     async for order in link:
-        match order:
-            case Cancel():
-                with suppress(Mistake):  # the run may have just ended
-                    await run.stop(by=order.reason or "commander")
-            case Pause():
-                with suppress(Mistake):
-                    await run.pause(by="commander")
-            case InjectContext():
-                files = "".join(f"\n- {name}" for name in order.files)
-                await run.send(f"{order.text}\n\nFiles to look at:{files}" if files else order.text)
-            case Resume():
-                pass  # the process of a paused worker has exited; another one continues
+        with suppress(Mistake):  # the run may have just ended
+            await run.stop(by=order.reason or "commander")
     return False
 
 
-# Reports to the commander
-
-
-async def _send_reports(link: Link[Order, Report], run: Run) -> bool:
-    """Report the events of the timeline as they happen. Return True when all are sent."""
-    tokens = 0
-    async for entry in run.entries():
-        if isinstance(entry.event, ModelReplied):
-            tokens += entry.event.usage.tokens
-        if (report := make_status_update(entry, tokens)) is not None:
-            await link.send(report)
-    return True
+# Requests to the commander
 
 
 async def _send_requests(link: Link[Order, Report], waiting: MemoryObjectReceiveStream[str]) -> bool:
@@ -208,52 +147,6 @@ async def _send_requests(link: Link[Order, Report], waiting: MemoryObjectReceive
     async for id in waiting:
         await link.send(PermissionRequest(request=id))
     return True
-
-
-def make_status_update(entry: Entry, tokens: int) -> StatusUpdate | None:
-    """Return the worker's state after an entry, or None if it does not change."""
-    match entry.event:
-        case RunStarted():
-            return StatusUpdate(state="starting")
-        case TurnStarted() | ToolAnswered() | PermissionAnswered():
-            return StatusUpdate(state="thinking", tokens=tokens)
-        case ToolCalled() as event:
-            return StatusUpdate(state="tool_call", tool=event.action.tool, tokens=tokens)
-        case ActionBegan() as event:
-            return StatusUpdate(state="tool_call", tool=event.action.tool, tokens=tokens)
-        case WorkerSent():
-            return StatusUpdate(state="tool_call", tool=WORKERS_TOOL, tokens=tokens)
-        case PermissionAsked() as event:
-            return StatusUpdate(state="waiting_permission", tool=event.action.tool, tokens=tokens)
-        case QuestionAsked():
-            return StatusUpdate(state="waiting_permission", tokens=tokens, message="a question")
-    return None
-
-
-async def _report_result(link: Link[Order, Report], result: Result, entries: list[Entry]) -> None:
-    """Report the result. If the commander is gone, it reads the result from the timeline."""
-    if result.outcome in ("paused", "interrupted"):
-        return
-    committed = next((entry.event for entry in reversed(entries) if isinstance(entry.event, WorkCommitted)), None)
-    usage = result.usage
-    try:
-        if result.error is not None:
-            await link.send(TaskError(message=result.error, code=result.outcome))
-        await link.send(
-            TaskComplete(
-                success=result.succeeded,
-                response=result.text[: 256 * 1024],
-                tool_calls=usage.tool_calls,
-                tokens=usage.tokens,
-                cost=usage.usd,
-                duration=usage.seconds,
-                branch="" if committed is None else committed.branch,
-                commits=() if committed is None else committed.commits,
-                files_changed=() if committed is None else committed.files,
-            )
-        )
-    except ConnectionClosed:
-        pass
 
 
 def without_secrets(environ: Mapping[str, str], secret: frozenset[str]) -> dict[str, str]:

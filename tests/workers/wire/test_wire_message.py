@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,22 +11,16 @@ from hypothesis import strategies as st
 
 from podium.workers.wire.frame import BadFrame
 from podium.workers.wire.wire_message import (
-    FINAL,
     Cancel,
     FromCommander,
     FromWorker,
     Handshake,
     HandshakeAck,
-    LogLine,
     PermissionRequest,
     Pong,
-    ReportedState,
-    StatusUpdate,
-    TaskComplete,
     decode_from_commander,
     decode_from_worker,
     encode_message,
-    next_state,
     stamp_message,
 )
 
@@ -69,13 +62,9 @@ def test_fields_that_are_not_known_are_ignored() -> None:
         make_line(type="pong")[:-1],
         make_line(type="nonsense"),
         make_line(type=7),
-        make_line(type="log", level="loud", content="x"),
-        make_line(type="log", level="info"),
-        make_line(type="log", level="info", content="x").replace(b'"x"', b'"\xff"'),
-        make_line(type="status_update", state="asleep"),
-        make_line(type="status_update", state="idle", tokens=-1),
-        make_line(type="status_update", state="idle", progress=1.1),
-        make_line(type="task_complete", success="yes", response=""),
+        make_line(type="handshake", worker="w1"),
+        make_line(type="permission_request", request=7),
+        make_line(type="permission_request", request="x").replace(b'"x"', b'"\xff"'),
         make_line(type="permission_request"),
         make_line(type="permission_request", request=""),
         make_line(type="permission_request", request="x" * 129),
@@ -101,7 +90,7 @@ def test_a_worker_cannot_send_the_messages_of_a_commander_nor_the_other_way_roun
     with pytest.raises(BadFrame):
         decode_from_worker(encode_message(stamp_message(Cancel(), id="a", timestamp=1)))
     with pytest.raises(BadFrame):
-        decode_from_commander(encode_message(stamp_message(StatusUpdate(state="complete"), id="a", timestamp=1)))
+        decode_from_commander(encode_message(stamp_message(PermissionRequest(request="q"), id="a", timestamp=1)))
 
 
 def test_an_error_does_not_repeat_what_the_line_held() -> None:
@@ -117,10 +106,8 @@ def test_tokens_and_keys_are_not_shown() -> None:
 
 
 def test_a_text_that_is_not_unicode_is_refused_before_it_is_sent() -> None:
-    done = TaskComplete(success=True, response="", files_changed=("caf\udce9",))
-
-    with pytest.raises(BadFrame, match="task_complete cannot be sent"):
-        encode_message(done)
+    with pytest.raises(BadFrame, match="cancel cannot be sent"):
+        encode_message(Cancel(reason="caf\udce9"))
 
 
 @given(st.binary(max_size=200))
@@ -132,18 +119,10 @@ def test_random_bytes_are_bad_frames_and_nothing_worse(data: bytes) -> None:
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
 def test_any_text_fits_into_a_line(text: str) -> None:
-    sent = stamp_message(LogLine(level="info", content=text), id="1", timestamp=1)
+    sent = stamp_message(Cancel(reason=text), id="1", timestamp=1)
 
-    assert decode_from_worker(encode_message(sent)) == sent
+    assert decode_from_commander(encode_message(sent)) == sent
     assert b"\n" not in encode_message(sent)[:-1]
-
-
-def test_a_final_state_never_changes_and_any_other_may() -> None:
-    states: tuple[ReportedState, ...] = get_args(ReportedState)
-
-    for before, after in product(states, states):
-        assert next_state(before, after) == (before if before in FINAL else after)
-    assert {"complete", "failed", "cancelled"} == FINAL
 
 
 # The page
@@ -170,10 +149,26 @@ def test_every_message_has_a_valid_example() -> None:
     assert sorted(set(seen)) == sorted(from_worker | from_commander)
 
 
-def test_every_field_and_every_state_is_on_the_page() -> None:
+def test_every_kind_has_a_section_and_every_field_is_on_the_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    fields = {
-        field for found in (fields_by_kind(FromWorker) | fields_by_kind(FromCommander)).values() for field in found
-    }
+    kinds = fields_by_kind(FromWorker) | fields_by_kind(FromCommander)
+    fields = {field for found in kinds.values() for field in found}
 
-    assert [name for name in sorted(fields | set(get_args(ReportedState))) if f"`{name}`" not in page] == []
+    assert [name for name in sorted(fields) if f"`{name}`" not in page] == []
+    assert set(re.findall(r"^### (\w+)$", page, re.MULTILINE)) == set(kinds)
+
+
+USUAL_KINDS = (
+    *("handshake", "permission_request", "status_update", "task_complete", "task_error", "log", "pong"),
+    *("handshake_ack", "permission_response", "cancel", "pause", "resume", "inject_context", "ping", "heartbeat"),
+)
+"""The kinds that protocols between a coordinator and its workers commonly have."""
+
+
+def test_the_page_says_for_every_usual_kind_what_does_its_work() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    table = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", page[page.index("## What does what") :], re.MULTILINE))
+    on_the_wire = fields_by_kind(FromWorker) | fields_by_kind(FromCommander)
+
+    assert set(table) == set(USUAL_KINDS)
+    assert {kind for kind, means in table.items() if means == "wire"} == set(on_the_wire)

@@ -29,12 +29,9 @@ from podium.workers.wire.link import HandshakeRejected, Link, LinkLimits
 from podium.workers.wire.wire_message import (
     Cancel,
     Handshake,
-    InjectContext,
-    LogLine,
     Order,
     PermissionRequest,
     Report,
-    StatusUpdate,
     encode_message,
     stamp_message,
 )
@@ -77,10 +74,10 @@ async def test_messages_arrive_in_order_and_the_last_one_before_the_end_too() ->
         async with connect_to_commander(commander.path, make_handshake(commander.issue_token())) as link:
             await link.wait_accepted()
             for number in range(500):
-                await link.send(LogLine(level="info", content=str(number)))
+                await link.send(PermissionRequest(request=str(number)))
         await commander.next_note()
 
-        received = [(await commander.next_note())[1].content for _ in range(500)]
+        received = [(await commander.next_note())[1].request for _ in range(500)]
 
         assert received == [str(number) for number in range(500)]
         assert await commander.next_note() == ("w1", "ended: the other side closed the connection")
@@ -92,19 +89,19 @@ async def test_messages_sent_before_the_handshake_is_answered_are_kept_and_sent_
         listener.listen()
         async with connect_to_commander(path, make_handshake("t")) as link:
             for number in range(100):
-                await link.send(LogLine(level="info", content=str(number)))
+                await link.send(PermissionRequest(request=str(number)))
             accepted, _ = await to_thread.run_sync(listener.accept)
             with accepted, accepted.makefile("rb") as commander:
                 accepted.settimeout(LONG)
                 there = accepted.recv(MAX_FRAME_BYTES)
                 accepted.sendall(encode_fields(type="handshake_ack", accepted=True))
                 await link.wait_accepted()
-                await link.send(LogLine(level="info", content="100"))
+                await link.send(PermissionRequest(request="100"))
                 rest = [await to_thread.run_sync(commander.readline) for _ in range(101)]
 
     assert there.count(b"\n") == 1
     assert b'"handshake"' in there
-    assert [f'"content":"{number}"'.encode() in line for number, line in enumerate(rest)] == [True] * 101
+    assert [f'"request":"{number}"'.encode() in line for number, line in enumerate(rest)] == [True] * 101
 
 
 async def test_an_order_reaches_the_worker_that_it_is_meant_for() -> None:
@@ -127,34 +124,32 @@ async def test_an_order_reaches_the_worker_that_it_is_meant_for() -> None:
 
 
 async def test_a_message_of_the_limit_goes_through_and_one_byte_more_is_not_sent() -> None:
+    empty = stamp_message(Cancel(), id="0" * 16, timestamp=1_700_000_000_000)
+    room = MAX_FRAME_BYTES - (len(encode_message(empty)) - 1)
+
+    async def send_long(link: Link[Report, Order], _: Handshake) -> None:
+        await link.send(Cancel(reason="x" * room))
+        with pytest.raises(FrameTooLong):
+            await link.send(Cancel(reason="x" * (room + 1)))
+        await link.send(Cancel(reason="short"))
+
     async with (
-        start_recording_commander() as commander,
+        start_recording_commander(handle=send_long) as commander,
         connect_to_commander(commander.path, make_handshake(commander.issue_token())) as link,
     ):
-        await link.wait_accepted()
-        await commander.next_note()
-        empty = stamp_message(LogLine(level="info", content=""), id="0" * 16, timestamp=1_700_000_000_000)
-        room = MAX_FRAME_BYTES - (len(encode_message(empty)) - 1)
-
-        await link.send(LogLine(level="info", content="x" * room))
-        with pytest.raises(FrameTooLong):
-            await link.send(LogLine(level="info", content="x" * (room + 1)))
-        await link.send(StatusUpdate(state="idle"))
-
-        assert len((await commander.next_note())[1].content) == room
-        assert (await commander.next_note())[1].state == "idle"
+        assert [len(order.reason) async for order in link] == [room, 5]
 
 
 async def test_a_character_that_is_split_over_two_packets_arrives_whole() -> None:
     async with start_recording_commander() as commander, connect_raw_peer(commander.path) as peer:
         await peer.send_handshake(commander.issue_token())
         await commander.next_note()
-        whole = encode_fields(type="log", level="info", content="Grüße 🎼")
+        whole = encode_fields(type="permission_request", request="Grüße 🎼")
 
         for place in range(len(whole)):
             await peer.send(whole[place : place + 1])
 
-        assert (await commander.next_note())[1].content == "Grüße 🎼"
+        assert (await commander.next_note())[1].request == "Grüße 🎼"
 
 
 async def test_many_workers_send_at_once_and_each_under_its_own_name() -> None:
@@ -166,14 +161,14 @@ async def test_many_workers_send_at_once_and_each_under_its_own_name() -> None:
             ) as link:
                 await link.wait_accepted()
                 for _ in range(5):
-                    await link.send(LogLine(level="info", content=name))
+                    await link.send(PermissionRequest(request=name))
 
         async with create_task_group() as group:
             for number in range(50):
                 group.start_soon(work, f"w{number}")
         notes = [await commander.next_note() for _ in range(50 * 7)]
 
-    assert all(worker == note.content for worker, note in notes if isinstance(note, LogLine))
+    assert all(worker == note.request for worker, note in notes if isinstance(note, PermissionRequest))
     assert {worker for worker, _ in notes} == {f"w{number}" for number in range(50)}
 
 
@@ -194,7 +189,7 @@ async def test_an_unknown_token_is_refused() -> None:
             with pytest.raises(HandshakeRejected, match="unknown token"):
                 await link.wait_accepted()
             with pytest.raises(HandshakeRejected):
-                await link.send(StatusUpdate(state="idle"))
+                await link.send(PermissionRequest(request="idle"))
             with pytest.raises(HandshakeRejected):
                 await link.receive()
 
@@ -211,7 +206,7 @@ async def test_a_token_counts_once() -> None:
 
             assert "valid once" in await read_refusal(second)
             await commander.next_note()
-            await first.send_message(type="status_update", state="idle")
+            await first.send_message(type="permission_request", request="idle")
             assert (await commander.next_note())[0] == "w1"
 
 
@@ -241,7 +236,7 @@ async def test_a_name_that_was_forged_is_replaced_by_the_tokens_own() -> None:
 @pytest.mark.parametrize(
     "first",
     [
-        encode_fields(type="status_update", state="idle"),
+        encode_fields(type="permission_request", request="idle"),
         encode_fields(type="permission_response", request_id="q", result={"type": "approve"}),
         encode_fields(type="handshake"),
         b"GET / HTTP/1.1\r\n\r\n",
@@ -350,7 +345,7 @@ async def test_a_handshake_that_is_not_answered_times_out() -> None:
         listener.bind(str(path))
         listener.listen()
         async with connect_to_commander(path, make_handshake("t"), limits=LinkLimits(handshake=0.05)) as link:
-            await link.send(LogLine(level="info", content="early"))
+            await link.send(PermissionRequest(request="early"))
 
             with pytest.raises(ConnectionClosed, match="not answered within"):
                 await link.wait_accepted()
@@ -366,8 +361,8 @@ async def test_a_bad_line_is_reported_and_skipped_and_a_good_one_resets_the_coun
 
         for _ in range(5):
             await peer.send(b"rubbish\n" + b"z" * (MAX_FRAME_BYTES + 1) + b"\n")
-            await peer.send_message(type="status_update", state="thinking")
-            assert (await commander.next_note())[1].state == "thinking"
+            await peer.send_message(type="permission_request", request="thinking")
+            assert (await commander.next_note())[1].request == "thinking"
 
         assert [worker for worker, _ in commander.errors] == ["w1"] * 10
 
@@ -377,7 +372,7 @@ async def test_three_bad_lines_in_a_row_close_the_connection() -> None:
         await peer.send_handshake(commander.issue_token())
         await commander.next_note()
 
-        await peer.send(b"one\ntwo\n\xff\n" + encode_fields(type="status_update", state="complete"))
+        await peer.send(b"one\ntwo\n\xff\n" + encode_fields(type="permission_request", request="complete"))
 
         assert await commander.next_note() == ("w1", "ended: the other side sent 3 bad lines in a row")
         assert len(commander.errors) == 3
@@ -394,9 +389,9 @@ async def test_a_worker_cannot_answer_its_own_request_nor_send_a_second_handshak
             type="permission_response", request_id="q", result={"type": "approve", "scope": "always"}
         )
         await peer.send_message(type="handshake", worker="w2", token=commander.issue_token("w2"))
-        await peer.send_message(type="status_update", state="idle")
+        await peer.send_message(type="permission_request", request="idle")
 
-        assert (await commander.next_note())[1].state == "idle"
+        assert (await commander.next_note())[1].request == "idle"
         assert [worker for worker, _ in commander.errors] == ["w1", "w1"]
         assert commander.tokens.redeem_token(token) is None
 
@@ -413,18 +408,18 @@ async def test_random_bytes_end_a_connection_and_no_other() -> None:
                     while True:
                         await peer.send(random.Random(seed).randbytes(50_000) + b"\n")
 
-        await good.send_message(type="status_update", state="idle")
+        await good.send_message(type="permission_request", request="idle")
 
         while (note := await commander.next_note())[0] != "good":
             assert "bad lines in a row" in str(note[1]) or isinstance(note[1], Handshake)
-        assert note[1].state == "idle"
+        assert note[1].request == "idle"
 
 
 async def test_half_a_message_is_never_delivered() -> None:
     async with start_recording_commander() as commander:
         async with connect_raw_peer(commander.path) as peer:
             await peer.send_handshake(commander.issue_token())
-            await peer.send(encode_fields(type="status_update", state="complete")[:-1])
+            await peer.send(encode_fields(type="permission_request", request="complete")[:-1])
         await commander.next_note()
 
         assert await commander.next_note() == ("w1", "ended: the other side closed the connection")
@@ -436,7 +431,7 @@ async def test_a_peer_that_does_not_read_blocks_its_sender_and_is_then_disconnec
     async def flood(link: Link[Report, Order], _: Handshake) -> None:
         try:
             while True:
-                await link.send(InjectContext(text="x" * 100_000))
+                await link.send(Cancel(reason="x" * 100_000))
                 sent.append(1)
         finally:
             ended.set()
@@ -456,38 +451,28 @@ async def test_a_peer_that_does_not_read_blocks_its_sender_and_is_then_disconnec
 
 
 async def test_a_sender_whose_messages_are_not_read_yet_loses_none_and_does_not_count_as_silent() -> None:
-    received: list[str] = []
-    go_on, done = Event(), Event()
-
-    async def handle(link: Link[Report, Order], _: Handshake) -> None:
-        await go_on.wait()
-        while len(received) < 100:
-            message = await link.receive()
-            assert isinstance(message, LogLine)
-            received.append(message.content.rstrip("x"))
-        done.set()
-
     sent: list[str] = []
-    limits = LinkLimits(silence=1.0, ping=600.0)
+    all_sent = Event()
+
+    async def send_all(link: Link[Report, Order], _: Handshake) -> None:
+        for number in range(100):
+            await link.send(Cancel(reason=f"{number}{'x' * 50_000}"))
+            sent.append(str(number))
+        all_sent.set()
+        await link.receive()
+
     async with (
-        start_recording_commander(handle=handle, limits=limits) as commander,
-        connect_to_commander(commander.path, make_handshake(commander.issue_token())) as link,
+        start_recording_commander(handle=send_all) as commander,
+        connect_to_commander(
+            commander.path, make_handshake(commander.issue_token()), limits=LinkLimits(silence=1.0)
+        ) as link,
     ):
-        await link.wait_accepted()
+        with move_on_after(1.2):  # longer than it may be silent
+            await all_sent.wait()
+        assert len(sent) < 100
 
-        async def send_all() -> None:
-            for number in range(100):
-                await link.send(LogLine(level="info", content=f"{number}{'x' * 50_000}"))
-                sent.append(str(number))
-
-        async with create_task_group() as group:
-            group.start_soon(send_all)
-            with move_on_after(1.2):  # longer than it may be silent
-                await done.wait()
-            assert len(sent) < 100
-            go_on.set()
-            with fail_after(LONG):
-                await done.wait()
+        with fail_after(LONG):
+            received = [(await link.receive()).reason.rstrip("x") for _ in range(100)]
 
     assert received == sent == [str(number) for number in range(100)]
 
@@ -500,7 +485,7 @@ async def test_a_sender_that_is_cancelled_leaves_no_half_line() -> None:
 
             async def fill() -> None:
                 while True:
-                    await link.send(InjectContext(text="x" * 300_000))
+                    await link.send(Cancel(reason="x" * 300_000))
 
             group.start_soon(fill)
             await link.receive()
@@ -511,12 +496,12 @@ async def test_a_sender_that_is_cancelled_leaves_no_half_line() -> None:
 
     async with start_recording_commander(handle=handle) as commander, connect_raw_peer(commander.path) as peer:
         await peer.send_handshake(commander.issue_token())
-        await peer.send_message(type="status_update", state="idle")
+        await peer.send_message(type="permission_request", request="idle")
         await stuck.wait()
         go_on.set()
 
-        while (received := await peer.receive_message())["type"] == "inject_context":
-            assert len(received["text"]) == 300_000
+        while len((received := await peer.receive_message())["reason"]) == 300_000:
+            assert received["type"] == "cancel"
 
     assert received["reason"] == "enough"
 
@@ -544,9 +529,9 @@ async def test_a_worker_that_answers_pings_stays_connected() -> None:
         for _ in range(40):
             assert (await peer.receive_message())["type"] == "ping"
             await peer.send_message(type="pong")
-        await peer.send_message(type="status_update", state="idle")
+        await peer.send_message(type="permission_request", request="idle")
 
-        assert (await commander.next_note())[1].state == "idle"
+        assert (await commander.next_note())[1].request == "idle"
 
 
 async def test_a_worker_answers_pings_by_itself_and_sees_none() -> None:
@@ -560,11 +545,11 @@ async def test_a_worker_answers_pings_by_itself_and_sees_none() -> None:
                 commander.write(
                     encode_fields(type="handshake_ack", accepted=True)
                     + encode_fields(type="ping")
-                    + encode_fields(type="pause")
+                    + encode_fields(type="cancel", reason="enough")
                 )
                 commander.flush()
 
-                assert type(await link.receive()).__name__ == "Pause"
+                assert (await link.receive()).reason == "enough"
                 assert b'"handshake"' in await to_thread.run_sync(commander.readline)
                 assert b'"pong"' in await to_thread.run_sync(commander.readline)
 
@@ -590,12 +575,12 @@ async def test_messages_of_a_commander_before_its_handshake_answer_are_ignored()
             accepted, _ = await to_thread.run_sync(listener.accept)
             with accepted:
                 accepted.sendall(
-                    encode_fields(type="cancel")
+                    encode_fields(type="cancel", reason="early")
                     + encode_fields(type="handshake_ack", accepted=True)
-                    + encode_fields(type="resume")
+                    + encode_fields(type="cancel", reason="later")
                 )
 
-                assert type(await link.receive()).__name__ == "Resume"
+                assert (await link.receive()).reason == "later"
 
     assert len(bad) == 1
 

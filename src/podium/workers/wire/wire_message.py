@@ -7,7 +7,7 @@ when.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -15,24 +15,7 @@ from msgspec import Meta, Struct, structs
 from ...values.plain_text import escape_unprintable, truncate_text
 from .frame import BadFrame
 
-ReportedState = Literal[
-    "starting", "idle", "thinking", "tool_call", "waiting_permission", "complete", "failed", "cancelled"
-]
-"""What a worker is doing, or how it ended."""
-
-FINAL: frozenset[ReportedState] = frozenset({"complete", "failed", "cancelled"})
-"""The states that never change again."""
-
-LogLevel = Literal["debug", "info", "warning", "error"]
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
-Count = Annotated[int, Meta(ge=0, le=2**53)]
-Amount = Annotated[float, Meta(ge=0)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-
-
-def next_state(before: ReportedState, after: ReportedState) -> ReportedState:
-    """Return the state after a worker reports another one. A final state never changes."""
-    return before if before in FINAL else after
 
 
 class _Message(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -69,46 +52,6 @@ class PermissionRequest(_Message, frozen=True, kw_only=True, tag="permission_req
     request: Id
 
 
-class StatusUpdate(_Message, frozen=True, kw_only=True, tag="status_update"):
-    """What the worker is doing now. `progress` is the completed share, if known."""
-
-    state: ReportedState
-    tool: str = ""
-    progress: Share | None = None
-    tokens: Count = 0
-    message: str = ""
-
-
-class TaskComplete(_Message, frozen=True, kw_only=True, tag="task_complete"):
-    """The worker has finished its task. `cost` is in dollars, `duration` in seconds."""
-
-    success: bool
-    response: str
-    tool_calls: Count = 0
-    tokens: Count = 0
-    cost: Amount = 0.0
-    duration: Amount = 0.0
-    branch: str = ""
-    commits: tuple[str, ...] = ()
-    files_changed: tuple[str, ...] = ()
-    pr_url: str | None = None
-
-
-class TaskError(_Message, frozen=True, kw_only=True, tag="task_error"):
-    """An error; if it is recoverable, the worker continues."""
-
-    message: str
-    code: str = ""
-    recoverable: bool = False
-
-
-class LogLine(_Message, frozen=True, kw_only=True, tag="log"):
-    """A line for the worker's log."""
-
-    level: LogLevel
-    content: str
-
-
 class Pong(_Message, frozen=True, kw_only=True, tag="pong"):
     """The answer to a Ping."""
 
@@ -133,29 +76,14 @@ class Cancel(_Message, frozen=True, kw_only=True, tag="cancel"):
     reason: str = ""
 
 
-class Pause(_Message, frozen=True, kw_only=True, tag="pause"):
-    """The worker must start no further step."""
-
-
-class Resume(_Message, frozen=True, kw_only=True, tag="resume"):
-    """The worker must continue."""
-
-
-class InjectContext(_Message, frozen=True, kw_only=True, tag="inject_context"):
-    """A message for the worker's agent; `files` are paths in its checkout."""
-
-    text: str
-    files: tuple[str, ...] = ()
-
-
 class Ping(_Message, frozen=True, kw_only=True, tag="ping"):
     """A keepalive from the commander, which the worker answers."""
 
 
-Report = PermissionRequest | StatusUpdate | TaskComplete | TaskError | LogLine
-"""Messages in which a worker reports on its work."""
-Order = Cancel | Pause | Resume | InjectContext
-"""Messages with which a commander controls it."""
+Report = PermissionRequest
+"""What a worker reports to its commander."""
+Order = Cancel
+"""What a commander orders a worker to do."""
 FromWorker = Handshake | Report | Pong
 FromCommander = HandshakeAck | Order | Ping
 
