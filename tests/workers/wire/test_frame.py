@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import takewhile
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +21,7 @@ def test_a_line_ends_where_its_newline_is() -> None:
     frames = FrameDecoder()
 
     assert frames.feed(b"one\ntw") == [b"one"]
-    assert frames.feed(b"o\n\nthree") == [b"two", b""]
+    assert frames.feed(b"o\nthree") == [b"two"]
     assert frames.feed(b"\n") == [b"three"]
 
 
@@ -34,10 +36,14 @@ def test_a_line_of_the_limit_is_fine_and_one_byte_more_is_not() -> None:
     assert decode_pieces([b"123456789\n"], 8) == ["too long"]
 
 
-def test_a_line_that_is_too_long_is_reported_once_and_skipped_as_a_whole() -> None:
+def test_blank_lines_are_ignored() -> None:
+    assert decode_pieces([b"\n\none\n", b"\r\n \t\n", b"\n\n", b" two\n\n"], 8) == [b"one", b" two"]
+
+
+def test_a_line_that_is_too_long_is_reported_once_and_nothing_comes_after_it() -> None:
     pieces = [b"a\n", *[b"x" * 5] * 100, b'{"type":"pong"}' * 3, b"\nb\n"]
 
-    assert decode_pieces(pieces, 8) == [b"a", "too long", b"b"]
+    assert decode_pieces(pieces, 8) == [b"a", "too long"]
 
 
 def test_nothing_is_held_of_a_line_that_never_ends() -> None:
@@ -64,5 +70,6 @@ def test_any_stream_gives_the_same_lines_however_it_is_split(split: tuple[bytes,
 
     assert decode_pieces(pieces, limit) == whole
     ended, rest = stream.split(b"\n")[:-1], stream.split(b"\n")[-1]
-    expected: list[bytes | str] = ["too long" if len(line) > limit else line for line in ended]
-    assert whole == expected + (["too long"] if len(rest) > limit else [])
+    fitting = list(takewhile(lambda line: len(line) <= limit, ended))
+    expected: list[bytes | str] = [line for line in fitting if line.strip()]
+    assert whole == expected + (["too long"] if len(fitting) < len(ended) or len(rest) > limit else [])

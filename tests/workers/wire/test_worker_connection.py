@@ -7,6 +7,7 @@ import random
 import socket
 import subprocess
 import sys
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -241,11 +242,10 @@ async def test_a_name_that_was_forged_is_replaced_by_the_tokens_own() -> None:
         encode_fields(type="handshake"),
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x00\xff\n",
-        b"\n",
         b"x" * (MAX_FRAME_BYTES + 1) + b"\n",
         b'{"type":' + b"[" * 100_000 + b"\n",
     ],
-    ids=["report", "answer", "half", "http", "bytes", "blank", "long", "deep"],
+    ids=["report", "answer", "half", "http", "bytes", "long", "deep"],
 )
 async def test_a_first_line_that_is_no_handshake_is_refused_and_the_connection_closed(first: bytes) -> None:
     async with start_recording_commander() as commander, connect_raw_peer(commander.path) as peer:
@@ -360,11 +360,46 @@ async def test_a_bad_line_is_reported_and_skipped_and_a_good_one_resets_the_coun
         await commander.next_note()
 
         for _ in range(5):
-            await peer.send(b"rubbish\n" + b"z" * (MAX_FRAME_BYTES + 1) + b"\n")
+            await peer.send(b"rubbish\n" + b"z" * MAX_FRAME_BYTES + b"\n")
             await peer.send_message(type="permission_request", request="thinking")
             assert (await commander.next_note())[1].request == "thinking"
 
         assert [worker for worker, _ in commander.errors] == ["w1"] * 10
+
+
+async def test_blank_lines_are_no_errors_before_the_handshake_or_after_it() -> None:
+    async with start_recording_commander() as commander, connect_raw_peer(commander.path) as peer:
+        await peer.send(b"\n\r\n\n  \n")
+        assert (await peer.send_handshake(commander.issue_token()))["accepted"]
+        await commander.next_note()
+
+        await peer.send(b"\n" * 1000)
+        await peer.send_message(type="permission_request", request="q")
+
+        assert (await commander.next_note())[1].request == "q"
+        assert commander.errors == []
+
+
+async def test_a_line_of_100_megabytes_is_refused_and_ends_the_connection_in_bounded_memory() -> None:
+    piece = b"x" * 2**20
+    async with start_recording_commander() as commander, connect_raw_peer(commander.path) as good:
+        await good.send_handshake(commander.issue_token("good"))
+        await commander.next_note()
+        async with connect_raw_peer(commander.path) as peer:
+            await peer.send_handshake(commander.issue_token("bad"))
+            await commander.next_note()
+            tracemalloc.start()
+            with fail_after(LONG), pytest.raises(ENDS):
+                for _ in range(100):
+                    await peer.send(piece)
+            _, most_bytes = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+
+        assert await commander.next_note() == ("bad", f"ended: the other side sent a line of more than {2**20} bytes")
+        assert [worker for worker, _ in commander.errors] == ["bad"]
+        assert most_bytes < 4 * MAX_FRAME_BYTES
+        await good.send_message(type="permission_request", request="q")
+        assert (await commander.next_note())[1].request == "q"
 
 
 async def test_three_bad_lines_in_a_row_close_the_connection() -> None:

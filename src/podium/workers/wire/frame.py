@@ -33,7 +33,7 @@ class FrameDecoder:
     def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:
         self._limit = limit
         self._buffer = bytearray()
-        self._is_skipping = False
+        self._is_over = False
 
     @property
     def pending_bytes(self) -> int:
@@ -41,27 +41,25 @@ class FrameDecoder:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Line]:
-        """Return the lines that `data` completes, in order.
+        """Return the lines that `data` completes, in order and without blank ones.
 
-        A line that exceeds the limit yields one FrameTooLong at once.
+        A line that exceeds the limit yields a FrameTooLong at once. Nothing comes after it.
         """
         found: list[Line] = []
         start = 0
-        while (end := data.find(b"\n", start)) >= 0:
-            found += self._buffer_piece(data[start:end])
-            if not self._is_skipping:
+        while not self._is_over:
+            end = data.find(b"\n", start)
+            piece = memoryview(data)[start : end if end >= 0 else len(data)]
+            if len(self._buffer) + len(piece) > self._limit:
+                self._buffer.clear()
+                self._is_over = True
+                found.append(FrameTooLong(self._limit))
+                break
+            self._buffer += piece
+            if end < 0:
+                break
+            if self._buffer and not self._buffer.isspace():
                 found.append(bytes(self._buffer))
             self._buffer.clear()
-            self._is_skipping = False
             start = end + 1
-        return found + self._buffer_piece(data[start:])
-
-    def _buffer_piece(self, piece: bytes) -> list[Line]:
-        if self._is_skipping:
-            return []
-        if len(self._buffer) + len(piece) <= self._limit:
-            self._buffer += piece
-            return []
-        self._buffer.clear()
-        self._is_skipping = True
-        return [FrameTooLong(self._limit)]
+        return found

@@ -164,8 +164,11 @@ class Link(Generic[Heard, Said]):
             return
         try:
             while len(self._inbox) < self._limits.inbox and (line := self._stream.poll_line()) is not None:
+                if isinstance(line, FrameTooLong):
+                    self._on_bad(line)
+                    raise ConnectionClosed(f"the other side sent a line of more than {line.limit} bytes")
                 try:
-                    self._handle_message(self._decode(unwrap_line(line)))
+                    self._handle_message(self._decode(line))
                     self._bad = 0
                 except BadFrame as error:
                     self._bad += 1
