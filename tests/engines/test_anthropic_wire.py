@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from podium.core.engine import Reasoning, Text
-from podium.engines.model.anthropic_wire import AnthropicReplyParser, AnthropicWire
+from podium.engines.model.anthropic_wire import AnthropicReplyFormat, AnthropicWire
 from podium.engines.model.model_wire import Message, ReplyEnd, ReplyPart, ToolCallPart
-from podium.engines.model.stream_events import LONGEST_LINE
+from podium.engines.model.stream_events import LONGEST_LINE, ReplyParser
 from podium.engines.script import Move, ScriptedWire, ToolCall
 from podium.testing import ModelServer
 from podium.values.errors import Mistake, OutsideFailed
@@ -507,7 +507,7 @@ async def test_a_document_is_complete_whether_it_says_why_it_ends_or_not() -> No
 
 
 def parse_reply(*packets: bytes) -> list[ReplyPart]:
-    reply = AnthropicReplyParser(make_failure=make_failure, sent=0, place=1)
+    reply = ReplyParser(AnthropicReplyFormat(), make_failure=make_failure, sent=0, place=1)
     parts = [part for packet in packets for part in reply.feed(packet)]
     return parts + list(reply.finish_reply())
 
@@ -677,7 +677,7 @@ def test_events_after_the_end_are_ignored() -> None:
     "broken", [b"data: {\n\n", b"data: \xff\n\n", b'data: {"type": 7}\n\n', b"data: " + b"[" * 50_000 + b"\n"]
 )
 def test_parts_before_an_unreadable_event_are_delivered(broken: bytes) -> None:
-    reply = AnthropicReplyParser(make_failure=make_failure, sent=0, place=1)
+    reply = ReplyParser(AnthropicReplyFormat(), make_failure=make_failure, sent=0, place=1)
     stream = reply.feed(HELLO + broken + HELLO)
 
     assert next(stream) == Text("hello")
@@ -688,7 +688,7 @@ def test_parts_before_an_unreadable_event_are_delivered(broken: bytes) -> None:
 
 
 def test_a_line_that_never_ends_fails_the_call() -> None:
-    reply = AnthropicReplyParser(make_failure=make_failure, sent=0, place=1)
+    reply = ReplyParser(AnthropicReplyFormat(), make_failure=make_failure, sent=0, place=1)
     list(reply.feed(b"x" * LONGEST_LINE))
 
     with pytest.raises(OutsideFailed, match="sent a line of more than"):

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from podium.core.engine import Reasoning, Text
 from podium.engines.model.http_wire import find_proxy, parse_retry_after
 from podium.engines.model.model_wire import Message, ReplyEnd, ReplyPart, ToolCallPart
-from podium.engines.model.openai_wire import OpenAIReplyParser, OpenAIWire
-from podium.engines.model.stream_events import LONGEST_LINE
+from podium.engines.model.openai_wire import OpenAIReplyFormat, OpenAIWire
+from podium.engines.model.stream_events import LONGEST_LINE, ReplyParser
 from podium.engines.script import Move, ScriptedWire, ToolCall
 from podium.testing import ModelServer
 from podium.values.errors import Mistake, OutsideFailed
@@ -490,7 +490,7 @@ def test_retry_after_is_seconds_or_a_date() -> None:
 
 
 def parse_reply(*packets: bytes) -> list[ReplyPart]:
-    reply = OpenAIReplyParser(make_failure=make_failure, sent=0, place=1)
+    reply = ReplyParser(OpenAIReplyFormat(), make_failure=make_failure, sent=0, place=1)
     parts = [part for packet in packets for part in reply.feed(packet)]
     return parts + list(reply.finish_reply())
 
@@ -616,7 +616,7 @@ def test_the_last_usage_counts() -> None:
     "broken", [b"data: {\n\n", b"data: \xff\n\n", b'data: {"choices": 7}\n\n', b"data: " + b"[" * 50_000 + b"\n"]
 )
 def test_parts_before_an_unreadable_event_are_delivered(broken: bytes) -> None:
-    reply = OpenAIReplyParser(make_failure=make_failure, sent=0, place=1)
+    reply = ReplyParser(OpenAIReplyFormat(), make_failure=make_failure, sent=0, place=1)
     stream = reply.feed(TEXT_EVENT + broken + TEXT_EVENT)
 
     assert next(stream) == Text("hello")
@@ -627,7 +627,7 @@ def test_parts_before_an_unreadable_event_are_delivered(broken: bytes) -> None:
 
 
 def test_a_line_that_never_ends_fails_the_call() -> None:
-    reply = OpenAIReplyParser(make_failure=make_failure, sent=0, place=1)
+    reply = ReplyParser(OpenAIReplyFormat(), make_failure=make_failure, sent=0, place=1)
     list(reply.feed(b"x" * LONGEST_LINE))
 
     with pytest.raises(OutsideFailed, match="sent a line of more than"):

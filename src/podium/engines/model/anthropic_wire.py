@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 import aiohttp
@@ -20,9 +20,9 @@ from ...core.engine import Reasoning, Text, Tool
 from ...values.attachment import Image
 from ...values.event import ToolUse
 from ...values.usage import Usage
-from .http_wire import Endpoint, make_stream_failure, parse_server_url
-from .model_wire import Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart, estimate_call_size
-from .stream_events import NOT_JSON, FailureFactory, PartialToolCall, SSEParser, build_tool_uses, encode, estimate_usage
+from .http_wire import Endpoint, build_call_url
+from .model_wire import Message, ModelCall, ReplyPart
+from .stream_events import ReplyStop, StreamChange, StreamEnd, ToolCallArguments, ToolCallStart, encode, read_sealed
 
 VERSION = "2023-06-01"
 LONGEST_REPLY = 8192
@@ -58,19 +58,14 @@ class AnthropicWire:
         max_tokens: int = LONGEST_REPLY,
     ) -> None:
         key = api_key.strip()
-        base = parse_server_url(base_url)
-        path = base.raw_path.rstrip("/").removesuffix("/v1") + "/v1/messages"
-        url = base.with_path(path, encoded=True).with_query(base.query)
+        url = build_call_url(base_url, "/messages", version="/v1")
         headers = {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
         self._endpoint = Endpoint(client, url, key, key_name=key_name, provider=provider, proxy=proxy, headers=headers)
         self._max_tokens = max_tokens
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
-        body = encode(_build_payload(call, max_tokens=self._max_tokens))
-        reply = AnthropicReplyParser(
-            make_failure=self._endpoint.make_failure, sent=estimate_call_size(call, body), place=len(call.messages)
-        )
-        return self._endpoint.stream_reply(call, body, reply)
+        payload = _build_payload(call, max_tokens=self._max_tokens)
+        return self._endpoint.stream_reply(call, payload, AnthropicReplyFormat())
 
 
 # Request
@@ -112,7 +107,7 @@ def _encode_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 def _encode_blocks(message: Message) -> list[dict[str, Any]]:
     if message.role == "tool":
         return [{"type": "tool_result", "tool_use_id": _sanitise_call_id(message.answers), "content": message.text}]
-    if (sealed := _read_sealed_blocks(message.sealed)) is not None:
+    if (sealed := read_sealed(message.sealed, _decode_sealed)) is not None:
         return sealed
     # The API refuses a text block that is empty or only white space.
     said = [{"type": "text", "text": message.text}] if message.text.strip() else []
@@ -139,13 +134,6 @@ _INVALID_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 def _encode_tool(tool: Tool) -> dict[str, Any]:
     schema = {"type": "object"} | tool.parameters
     return {"name": tool.name, "description": tool.description, "input_schema": schema}
-
-
-def _read_sealed_blocks(sealed: str) -> list[dict[str, Any]] | None:
-    try:
-        return _decode_sealed(sealed) if sealed else None
-    except NOT_JSON:
-        return None  # sealed by another wire
 
 
 _decode_sealed = msgspec.json.Decoder(list[dict[str, Any]]).decode
@@ -181,20 +169,16 @@ class _Usage(Struct, gc=False):
     output_tokens: int | None = None
 
 
-class _Message(Struct, gc=False):
-    usage: _Usage | None = None
-
-
 class _Event(Struct, gc=False):
-    """Any stream event, or a whole message, which has the last three fields."""
+    """Any stream event, or a whole message, which has the last four fields."""
 
     type: str = ""
     index: int | None = None
-    message: _Message | None = None
+    message: _Event | None = None
     content_block: _Block | None = None
     delta: _Block | None = None
-    usage: _Usage | None = None
     error: Any = None
+    usage: _Usage | None = None
     content: list[_Block] | None = None
     stop_reason: str | None = None
     stop_details: _Details | None = None
@@ -203,21 +187,12 @@ class _Event(Struct, gc=False):
 _decode = msgspec.json.Decoder(_Event).decode
 
 
-class _PartialBlock:
-    """A content block that is not complete yet."""
+class _PartialBlock(Struct):
+    """A content block that is not complete yet. The arguments of tool calls are kept elsewhere."""
 
-    __slots__ = ("parts", "signature", "start")
-
-    def __init__(self, start: _Block) -> None:
-        self.start = start
-        self.parts: list[str] = []
-        self.signature = ""
-
-    def to_partial_call(self) -> PartialToolCall:
-        """Return the block as a tool call. Some servers send all arguments at the start of the block."""
-        partial_call = PartialToolCall(self.start.id or "", self.start.name or "")
-        partial_call.arguments = "".join(self.parts) or (encode(self.start.input).decode() if self.start.input else "")
-        return partial_call
+    start: _Block
+    parts: list[str] = []
+    signature: str = ""
 
     def to_content_block(self) -> dict[str, Any] | None:
         """Return the block as it is sent back to the API; None for tool calls and blocks that are not sent back."""
@@ -233,94 +208,67 @@ class _PartialBlock:
         return None
 
 
-class AnthropicReplyParser:
-    """The parser of one reply. The reply is complete when the server has sent a stop reason.
+class AnthropicReplyFormat:
+    """The format of one reply, which is a list of content blocks."""
 
-    `sent` is the size of the request and `place` its position in the conversation. They replace
-    token counts and call ids that a server leaves out.
-    """
-
-    def __init__(self, *, make_failure: FailureFactory, sent: int, place: int) -> None:
-        self.stop = ""
-        self.is_done = False
-        self._make_failure = make_failure
-        self._sent = sent
-        self._said = 0
-        self._place = place
-        self._events = SSEParser(make_failure)
+    def __init__(self) -> None:
         self._blocks: list[_PartialBlock] = []
         self._block_at: dict[int | None, _PartialBlock] = {}
         self._counts: dict[str, int] = {}
 
-    def feed(self, data: bytes) -> Iterator[ReplyPart]:
-        for event in self._events.feed(data):
-            yield from self._parse_event(event)
-
-    def finish_reply(self) -> Iterator[ReplyPart]:
-        for event in self._events.finish_stream():
-            yield from self._parse_event(event)
-        if not self.stop:
-            raise self._make_failure("broke off in the middle of its reply", retryable=True)
-        calls = build_tool_uses(
-            [block.to_partial_call() for block in self._blocks if block.start.type == "tool_use"], place=self._place
-        )
-        for use in calls:
-            yield ToolCallPart(use)
-        yield ReplyEnd(stop=self.stop, usage=self._compute_usage(), sealed=self._encode_sealed(calls))
-
-    def _parse_event(self, data: bytes) -> Iterator[ReplyPart]:
-        if self.is_done:
-            return
-        try:
-            event = _decode(data)
-        except NOT_JSON as error:
-            raise self._make_failure(f"sent JSON that cannot be read: {error}", retryable=True) from error
+    def read_event(self, data: bytes) -> Sequence[StreamChange]:
+        event = _decode(data)
         match event.type:
             case "content_block_delta" if event.delta is not None:
-                yield from self._apply_delta(self._block_at.get(event.index), event.delta)
+                return self._read_delta(event.index, event.delta)
             case "content_block_start" if event.content_block is not None:
-                yield from self._start_block(event.content_block, index=event.index)
+                return self._start_block(event.index, event.content_block)
             case "message_start" if event.message is not None:
                 self._update_counts(event.message.usage)
             case "message_delta":
                 self._update_counts(event.usage)
                 if event.delta is not None:
-                    yield from self._record_stop(event.delta.stop_reason or "", event.delta.stop_details)
+                    return self._read_stop(event.delta)
             case "message_stop":
-                self.is_done = True
+                return (StreamEnd(),)
             case "message":
-                for block in event.content or ():
-                    yield from self._start_block(block)
                 self._update_counts(event.usage)
-                yield from self._record_stop(event.stop_reason or "end_turn", event.stop_details)
+                started = [change for block in event.content or () for change in self._start_block(None, block)]
+                return [*started, *self._read_stop(event)]
             case _ if event.error:
-                raise make_stream_failure(self._make_failure, event.error)
+                return (StreamEnd(event.error),)
+        return ()
 
-    def _start_block(self, block: _Block, *, index: int | None = None) -> Iterator[ReplyPart]:
-        partial_block = _PartialBlock(block)
+    def _start_block(self, index: int | None, block: _Block) -> Sequence[StreamChange]:
+        self._block_at[index] = partial_block = _PartialBlock(block)
         self._blocks.append(partial_block)
-        self._block_at[index] = partial_block
-        yield from self._apply_delta(partial_block, block)
+        if block.type == "tool_use":
+            start = ToolCallStart(index, block.id or "", block.name or "", is_new=True)
+            # Some servers send all arguments at the start of the block.
+            return (start, ToolCallArguments(index, block.input))
+        return self._read_delta(index, block)
 
-    def _apply_delta(self, block: _PartialBlock | None, delta: _Block) -> Iterator[ReplyPart]:
-        """Add a delta to its block and yield its text. The text of a delta without a block is yielded too."""
-        part = delta.text or delta.thinking or delta.partial_json
-        if part:
-            self._said += len(part)
-            if block is not None:
-                block.parts.append(part)
-            if delta.text:
-                yield Text(part)
-            elif delta.thinking:
-                yield Reasoning(part)
+    def _read_delta(self, index: int | None, delta: _Block) -> Sequence[StreamChange]:
+        """Add a delta to its block. The text of a delta without a block is part of the reply too."""
+        block = self._block_at.get(index)
+        if delta.partial_json:
+            is_call = block is not None and block.start.type == "tool_use"
+            return (ToolCallArguments(index, delta.partial_json),) if is_call else ()
         if delta.signature and block is not None:
             block.signature += delta.signature
+        if not (part := delta.text or delta.thinking):
+            return ()
+        if block is not None:
+            block.parts.append(part)
+        return (Text(part) if delta.text else Reasoning(part),)
 
-    def _record_stop(self, reason: str, details: _Details | None) -> Iterator[ReplyPart]:
-        """Record the stop reason. If a refusal comes without any text, yield its explanation as the text."""
-        self.stop = STOPS.get(reason, reason) or self.stop
-        if details is not None and details.explanation and not any(one.start.type == "text" for one in self._blocks):
-            yield Text(details.explanation)
+    def _read_stop(self, ended: _Block | _Event) -> Sequence[StreamChange]:
+        """Read the stop reason. If a refusal comes without any text, its explanation becomes the text."""
+        stop = ReplyStop(STOPS.get(ended.stop_reason or "", ended.stop_reason))
+        explanation = ended.stop_details.explanation if ended.stop_details is not None else None
+        if explanation and not any(one.start.type == "text" for one in self._blocks):
+            return (Text(explanation), stop)
+        return (stop,)
 
     def _update_counts(self, usage: _Usage | None) -> None:
         """Record token counts. Counts only grow, so the larger of two values is the later one."""
@@ -328,9 +276,9 @@ class AnthropicReplyParser:
             if count is not None:
                 self._counts[name] = max(count, self._counts.get(name, 0))
 
-    def _compute_usage(self) -> Usage:
+    def compute_usage(self) -> Usage | None:
         if not self._counts:
-            return estimate_usage(self._sent, self._said)
+            return None
         read = self._counts.get("cache_read_input_tokens", 0)
         written = self._counts.get("cache_creation_input_tokens", 0)
         return Usage(
@@ -341,7 +289,7 @@ class AnthropicReplyParser:
             calls=1,
         )
 
-    def _encode_sealed(self, calls: list[ToolUse]) -> str:
+    def encode_sealed(self, calls: Sequence[ToolUse], extra: dict[str, Any]) -> str:
         """Encode all blocks in order; return "" if text and calls alone reproduce the same message."""
         left = iter(calls)
         blocks = [

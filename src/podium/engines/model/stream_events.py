@@ -1,46 +1,30 @@
-"""Parsing of streamed replies: packets into server-sent events, and events into tool calls.
+"""Parsing of streamed replies: packets into server-sent events, and events into the parts of a reply.
 
-The wires interpret the events. Nothing here waits or knows about connections.
+A wire supplies the format, which tells what an event changes in the reply. Nothing here waits or knows
+about connections.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct
 
-from ...values.errors import OutsideFailed
+from ...core.engine import Reasoning, Text
 from ...values.event import ToolUse
 from ...values.usage import Usage
-from .model_wire import ReplyPart
+from .model_wire import ReplyEnd, ReplyPart, ToolCallPart
+from .provider_errors import NOT_JSON, FailureFactory, make_stream_failure
 
 LONGEST_LINE = 16 * 2**20
-NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-FailureFactory = Callable[..., OutsideFailed]
-"""Builds the failure of one provider: its name is put in front, and its key is redacted."""
+Sealed = TypeVar("Sealed")
 
 encode = msgspec.json.Encoder().encode
 
 
-class ReplyParser(Protocol):
-    """Parses one reply: takes bytes, split anywhere by the network, and returns reply parts.
-
-    `stop` is the stop reason, empty until the reply has ended. `is_done` is true when there is
-    nothing more to read.
-    """
-
-    stop: str
-    is_done: bool
-
-    def feed(self, data: bytes) -> Iterator[ReplyPart]:
-        """Yield the parts that these bytes complete."""
-        ...
-
-    def finish_reply(self) -> Iterator[ReplyPart]:
-        """Yield the remaining parts, including the end of the reply. Raise OutsideFailed if the reply is incomplete."""
-        ...
+# From packets to events
 
 
 class SSEParser:
@@ -90,32 +74,194 @@ class SSEParser:
 
 
 def _extract_data(lines: bytes) -> list[bytes]:
-    return [event for line in lines.split(b"\n") if line.startswith(b"data:") and (event := line[5:].strip())]
+    # Splitting at the data alone takes two thirds of the time that splitting into lines takes.
+    found = (b"\n" + lines).split(b"\ndata:")[1:]
+    return [event for rest in found if (event := rest.partition(b"\n")[0].strip())]
 
 
-def estimate_usage(sent: int, said: int) -> Usage:
-    """Estimate the usage of a call whose server reports none: about four characters per token."""
-    return Usage(input_tokens=-(-sent // 4), output_tokens=-(-said // 4), calls=1, estimated=1)
+# From changes to the reply
 
 
-class PartialToolCall:
+class ToolCallStart(Struct, frozen=True, gc=False):
+    """A tool call starts. Unless `is_new`, it may be one that has already started, by its id, index and name.
+
+    `extra` is provider data that goes back with the call.
+    """
+
+    index: int | None
+    id: str
+    name: str
+    extra: Any = None
+    is_new: bool = False
+
+
+class ToolCallArguments(Struct, frozen=True, gc=False):
+    """More text of the arguments of the call at this index or, without an index, of the last call.
+
+    Any other value is all the arguments at once.
+    """
+
+    index: int | None
+    arguments: Any
+
+
+class ReplyStop(Struct, frozen=True, gc=False):
+    """The model has ended its reply. The reason may be missing where the reply is one document."""
+
+    reason: str | None
+
+
+class StreamEnd(Struct, frozen=True, gc=False):
+    """The stream ends here, with `error` because the server failed."""
+
+    error: Any = None
+
+
+StreamChange = Text | Reasoning | ToolCallStart | ToolCallArguments | ReplyStop | StreamEnd
+
+
+class ReplyFormat(Protocol):
+    """The format in which a provider streams one reply. It keeps what only this provider needs."""
+
+    def read_event(self, event: bytes) -> Sequence[StreamChange]:
+        """Return what the event changes in the reply. Raise one of NOT_JSON if the event cannot be read."""
+        ...
+
+    def compute_usage(self) -> Usage | None:
+        """Return the usage that the server reported, or None if it reported none."""
+        ...
+
+    def encode_sealed(self, calls: Sequence[ToolUse], extra: dict[str, Any]) -> str:
+        """Return the provider data that goes back with the reply; `extra` holds that of the calls, by id."""
+        ...
+
+
+class ReplyParser:
+    """Parses one reply: takes bytes, split anywhere by the network, and returns reply parts.
+
+    `stop` is the stop reason, empty until the reply has ended. `is_done` is true when there is nothing
+    more to read. `sent` is the size of the request and `place` its position in the conversation. They
+    replace token counts and call ids that the server leaves out.
+    """
+
+    def __init__(self, reply_format: ReplyFormat, *, make_failure: FailureFactory, sent: int, place: int) -> None:
+        self.stop = ""
+        self.is_done = False
+        self._format = reply_format
+        self._read_event = reply_format.read_event
+        self._make_failure = make_failure
+        self._sent = sent
+        self._said = 0
+        self._place = place
+        self._events = SSEParser(make_failure)
+        self._calls: list[_PartialToolCall] = []
+        self._call_at: dict[int | None, _PartialToolCall] = {}
+
+    def feed(self, data: bytes | None) -> Iterator[ReplyPart]:
+        """Yield the parts that these bytes complete; None stands for the end of the stream."""
+        for event in self._events.finish_stream() if data is None else self._events.feed(data):
+            if self.is_done:
+                return
+            try:
+                changes = self._read_event(event)
+            except NOT_JSON as error:
+                raise self._make_failure(f"sent JSON that cannot be read: {error}", retryable=True) from error
+            for change in changes:
+                # Comparing types takes a fifth of the time that isinstance takes to say no.
+                if type(change) is Text or type(change) is Reasoning:
+                    self._said += len(change.text)
+                    yield change
+                elif type(change) is ToolCallArguments:
+                    call = self._call_at.get(change.index) or self._start_call(change.index)
+                    call.arguments.append(change.arguments)
+                else:
+                    self._apply_change(change)
+
+    def finish_reply(self) -> Iterator[ReplyPart]:
+        """Yield the remaining parts, including the end of the reply. Raise OutsideFailed if the reply is incomplete."""
+        yield from self.feed(None)
+        if not self.stop:
+            raise self._make_failure("broke off in the middle of its reply", retryable=True)
+        calls = self._build_tool_uses()
+        for use in calls:
+            yield ToolCallPart(use)
+        extra = {use.id: one.extra for use, one in zip(calls, self._calls, strict=True) if one.extra is not None}
+        usage = self._format.compute_usage() or self._estimate_usage()
+        yield ReplyEnd(stop=self.stop, usage=usage, sealed=self._format.encode_sealed(calls, extra))
+
+    def _apply_change(self, change: StreamChange) -> None:
+        match change:
+            case ToolCallStart():
+                found = None if change.is_new else self._find_call(change)
+                call = found or self._start_call(change.index)
+                self._call_at[change.index] = call
+                call.id = call.id or change.id
+                call.name = call.name or change.name
+                call.extra = call.extra or change.extra
+            case ReplyStop():
+                # A document is complete even if it gives no reason.
+                self.stop = change.reason or self.stop or ("stop" if self._events.is_document else "")
+            case StreamEnd(error=None):
+                self.is_done = True
+            case StreamEnd(error=error):
+                raise make_stream_failure(self._make_failure, error)
+
+    def _start_call(self, index: int | None) -> _PartialToolCall:
+        call = _PartialToolCall()
+        self._calls.append(call)
+        self._call_at[index] = self._call_at[None] = call
+        return call
+
+    def _find_call(self, start: ToolCallStart) -> _PartialToolCall | None:
+        """Return the call that has already started, if it is one of those."""
+        if start.id and (same := next((call for call in self._calls if call.id == start.id), None)):
+            return same
+        call = self._call_at.get(start.index)
+        if call is None or (start.id and call.id):
+            return None
+        # Some servers send whole calls without index or id; others send every call with index 0.
+        if start.name and (start.index is None or call.is_complete):
+            return None
+        return call
+
+    def _build_tool_uses(self) -> list[ToolUse]:
+        """Return the tool calls of the reply. A missing id is derived from the reply's position in the conversation."""
+        ids: list[str] = []
+        for n, call in enumerate(self._calls):
+            ids.append(call.id if call.id and call.id not in ids else f"call-{self._place}-{n}")
+        return [parse_tool_use(id, call.name, call.text) for id, call in zip(ids, self._calls, strict=True)]
+
+    def _estimate_usage(self) -> Usage:
+        """Estimate the usage of a call whose server reports none: about four characters per token."""
+        said = self._said + sum(len(call.text) for call in self._calls)
+        return Usage(input_tokens=-(-self._sent // 4), output_tokens=-(-said // 4), calls=1, estimated=1)
+
+
+class _PartialToolCall(Struct):
     """A tool call that is not complete yet."""
 
-    __slots__ = ("arguments", "extra", "id", "name")
+    id: str = ""
+    name: str = ""
+    arguments: list[Any] = []
+    extra: Any = None
 
-    def __init__(self, id: str = "", name: str = "") -> None:
-        self.id = id
-        self.name = name
-        self.arguments = ""
-        self.extra: Any = None
+    @property
+    def text(self) -> str:
+        """The arguments as text. Text counts before objects, which some servers send as well."""
+        texts = "".join(part for part in self.arguments if isinstance(part, str))
+        return texts or "".join(encode(part).decode() for part in self.arguments if part)
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.name and self.text.strip()) and not parse_tool_use("", "", self.text).unreadable
 
 
-def build_tool_uses(partial_calls: Sequence[PartialToolCall], *, place: int) -> list[ToolUse]:
-    """Return the tool calls of a reply. A missing id is derived from the reply's position in the conversation."""
-    ids: list[str] = []
-    for n, one in enumerate(partial_calls):
-        ids.append(one.id if one.id and one.id not in ids else f"call-{place}-{n}")
-    return [parse_tool_use(id, one.name, one.arguments) for id, one in zip(ids, partial_calls, strict=True)]
+def read_sealed(sealed: str, decode: Callable[[str], Sealed]) -> Sealed | None:
+    """Decode provider data that came with an earlier reply; None if there is none, or if another wire sealed it."""
+    try:
+        return decode(sealed) if sealed else None
+    except NOT_JSON:
+        return None
 
 
 def parse_tool_use(id: str, name: str, arguments: str) -> ToolUse:
