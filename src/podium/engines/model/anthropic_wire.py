@@ -27,16 +27,6 @@ from .stream_events import ReplyStop, StreamChange, StreamEnd, ToolCallArguments
 VERSION = "2023-06-01"
 LONGEST_REPLY = 8192
 
-STOPS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
-}
-"""Stop reasons of the API, mapped to those that all wires use. Other stop reasons are kept as they are."""
-
 _CACHED = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -264,7 +254,7 @@ class AnthropicReplyFormat:
 
     def _read_stop(self, ended: _Block | _Event) -> Sequence[StreamChange]:
         """Read the stop reason. If a refusal comes without any text, its explanation becomes the text."""
-        stop = ReplyStop(STOPS.get(ended.stop_reason or "", ended.stop_reason))
+        stop = ReplyStop(ended.stop_reason)
         explanation = ended.stop_details.explanation if ended.stop_details is not None else None
         if explanation and not any(one.start.type == "text" for one in self._blocks):
             return (Text(explanation), stop)

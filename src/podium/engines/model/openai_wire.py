@@ -174,7 +174,7 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class OpenAIReplyFormat:
-    """The format of one reply. Stop reasons are kept as they are."""
+    """The format of one reply, which is a list of deltas."""
 
     def __init__(self) -> None:
         self._thought: list[str] = []

@@ -21,6 +21,17 @@ from .provider_errors import NOT_JSON, FailureFactory, make_stream_failure
 LONGEST_LINE = 16 * 2**20
 Sealed = TypeVar("Sealed")
 
+STOPS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+"""Stop reasons of providers, mapped to those that all wires use. Other stop reasons are kept as they are."""
+
 encode = msgspec.json.Encoder().encode
 
 
@@ -200,7 +211,8 @@ class ReplyParser:
                 call.extra = call.extra or change.extra
             case ReplyStop():
                 # A document is complete even if it gives no reason.
-                self.stop = change.reason or self.stop or ("stop" if self._events.is_document else "")
+                reason = change.reason or self.stop or ("stop" if self._events.is_document else "")
+                self.stop = STOPS.get(reason, reason)
             case StreamEnd(error=None):
                 self.is_done = True
             case StreamEnd(error=error):
