@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter
 
-from podium.system.child_process import run_process
+from podium.system.child_process import build_environment, run_process
 from podium.values.errors import Mistake
 from podium.workspace.sandbox.bubblewrap import Sandbox
 
@@ -45,7 +45,9 @@ def lines(bench: Bench) -> Iterator[Line]:
 def _time_command(command: Callable[[], list[str]], directory: str) -> Sample:
     async def once() -> tuple[float, int]:
         begin = perf_counter()
-        ended = await run_process(command(), directory=directory, timeout=30, take=lambda chunk: True)
+        ended = await run_process(
+            command(), env=build_environment(), directory=directory, timeout=30, take=lambda chunk: True
+        )
         return perf_counter() - begin, ended.code
 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

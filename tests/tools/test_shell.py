@@ -217,7 +217,12 @@ async def test_a_program_is_given_its_input_and_ended_when_no_more_output_is_nee
 
     with move_on_after(10) as limit:
         ended = await run_process(
-            ["/bin/bash", "-c", "cat; exec sleep 999"], directory=str(tmp_path), timeout=60, take=take, stdin=b"x" * 10
+            ["/bin/bash", "-c", "cat; exec sleep 999"],
+            env=build_environment(),
+            directory=str(tmp_path),
+            timeout=60,
+            take=take,
+            stdin=b"x" * 10,
         )
 
     assert not limit.cancelled_caught

@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from podium.system.child_process import ProcessExit, run_process
+from podium.system.child_process import ProcessExit, build_environment, run_process
 from podium.workspace.sandbox.bubblewrap import Sandbox
 
 USER = "podium-test"
@@ -108,7 +108,7 @@ async def run_in_sandbox(sandbox: Sandbox, argv: list[str], *, timeout: float = 
         return True
 
     ended: ProcessExit = await run_process(
-        sandbox.wrap(argv), directory=str(sandbox.checkout), timeout=timeout, take=take
+        sandbox.wrap(argv), env=build_environment(), directory=str(sandbox.checkout), timeout=timeout, take=take
     )
     return CommandResult(ended.code, text.decode(errors="replace"), ended.has_timed_out)
 

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from podium.setup.sandbox_choice import choose_sandbox
-from podium.system.child_process import run_process
+from podium.system.child_process import build_environment, run_process
 from podium.tools.shell import CommandOutput
 from podium.workspace.sandbox.bubblewrap import PROTECTED_NAMES, Sandbox
 
@@ -385,7 +385,9 @@ async def test_a_sealed_script_runs_as_it_was_whatever_happens_to_its_file(tmp_p
     (checkout / "deploy.sh").write_text("echo swapped\n")
     said = CommandOutput()
 
-    ended = await run_process(argv, directory=str(checkout), timeout=20, take=said.append_chunk)
+    ended = await run_process(
+        argv, env=build_environment(), directory=str(checkout), timeout=20, take=said.append_chunk
+    )
     found.clean_up()
 
     assert (ended.code, str(said)) == (0, "approved\n")

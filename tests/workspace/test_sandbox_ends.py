@@ -16,7 +16,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from podium.system.child_process import SandboxedCommand, run_process
+from podium.system.child_process import SandboxedCommand, build_environment, run_process
 from podium.workspace.sandbox.bubblewrap import PROTECTED_NAMES, Sandbox
 from podium.workspace.sandbox.placeholders import Placeholders
 from podium.workspace.sandbox.resource_limits import MIB, ControlGroup, SandboxLimits
@@ -59,7 +59,7 @@ def make_lingering_script(token: str) -> str:
 RUNNER = """
 import anyio, sys
 from pathlib import Path
-from podium.system.child_process import run_process
+from podium.system.child_process import build_environment, run_process
 from podium.workspace.sandbox.bubblewrap import Sandbox
 
 def take(chunk):
@@ -69,7 +69,7 @@ def take(chunk):
 async def main():
     sandbox = await Sandbox.find(Path(sys.argv[1]), home=Path(sys.argv[2]))
     argv = sandbox.wrap(["/bin/bash", "-c", sys.argv[3]])
-    await run_process(argv, directory=sys.argv[1], timeout=600, take=take)
+    await run_process(argv, env=build_environment(), directory=sys.argv[1], timeout=600, take=take)
 
 anyio.run(main)
 """
@@ -127,7 +127,9 @@ async def test_the_first_process_inside_is_killed_with_the_command_also_while_it
         return False
 
     script = ["/bin/bash", "-c", "echo begun; sleep 999; :", token]
-    await run_process(sandbox.wrap(script), directory=str(sandbox.checkout), timeout=30, take=look)
+    await run_process(
+        sandbox.wrap(script), env=build_environment(), directory=str(sandbox.checkout), timeout=30, take=look
+    )
 
     assert Counter(groups[0])[min(groups[0])] == 2  # a shell that is about to become a command looks like the command
 
@@ -250,6 +252,6 @@ async def test_a_command_that_cannot_be_started_is_cleaned_up_too(tmp_path: Path
     wrapped = SandboxedCommand([str(tmp_path / "nonexistent")], lambda: cleanups.append("away"))
 
     with pytest.raises(OSError):
-        await run_process(wrapped, directory=str(tmp_path), timeout=1, take=lambda chunk: True)
+        await run_process(wrapped, env=build_environment(), directory=str(tmp_path), timeout=1, take=lambda chunk: True)
 
     assert cleanups == ["away"]

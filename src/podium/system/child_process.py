@@ -1,31 +1,31 @@
-"""Child processes of tools, which never outlive the call that started them.
+"""Child processes that run until they exit: commands of tools, git, and programs that search or test.
 
-A child process has its own session and process group, only the input that it is given, and stdout and
-stderr in one stream. When it exits, times out or is cancelled, its whole process group is killed. A
-process that leaves the group on purpose (`setsid`) is out of reach here; a sandbox with its own PID
-namespace prevents that.
+A command has the environment, the input and the descriptors that it is given, a time limit, and output that
+its caller bounds. It never outlives the call that started it: when it exits, times out, prints too much or
+is cancelled, its whole process group is ended.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
-from anyio import CancelScope, create_task_group, current_time, move_on_after, to_thread, wait_readable
+from anyio import CancelScope, create_task_group, move_on_after, wait_readable
 
-GRACE = 2.0
-"""Seconds between SIGTERM and SIGKILL."""
-DRAIN = 0.5
-"""Seconds to read remaining output after the exit; a process that holds the pipe longer is not in the group."""
-CHUNK = 65536
+from .process_group import CHUNK, GRACE, ChildProcess, ProgramNotStarted, read_pipe, start_process
+
+LARGEST_PIPE = 1024 * 1024
+"""How much a pipe holds at most; more can only come from a process that has left the group."""
 
 PASSED_ON = frozenset(
     (
@@ -67,6 +67,26 @@ class ProcessExit:
         return f"ended by signal {-self.code}"
 
 
+class OutputBuffer:
+    """Output up to a number of bytes; a command that prints more is ended."""
+
+    def __init__(self, limit: int) -> None:
+        self.is_cut = False
+        self._limit = limit
+        self._data = bytearray()
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._data)
+
+    def append(self, chunk: bytes) -> bool:
+        """Add output, and return whether there may be more."""
+        self._data += chunk
+        if len(self._data) > self._limit:
+            self.is_cut = True
+            del self._data[self._limit :]
+        return not self.is_cut
+
+
 def build_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a command: a few inherited variables, and pagers that do not wait for a key."""
     given = os.environ if environ is None else environ
@@ -77,50 +97,55 @@ def build_environment(environ: Mapping[str, str] | None = None) -> dict[str, str
 
 
 async def run_process(
-    argv: Sequence[str], *, directory: str, timeout: float, take: Callable[[bytes], bool], stdin: bytes = b""
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    directory: str | Path,
+    take: Callable[[bytes], bool],
+    take_stderr: Callable[[bytes], bool] | None = None,
+    timeout: float = math.inf,
+    stdin: bytes = b"",
+    inherited: Collection[int] = (),
 ) -> ProcessExit:
     """Run a command until it exits. `take` receives the output as it arrives, and ends the command by returning False.
 
-    Raises OSError if the command cannot be started.
+    Both outputs go to `take` in one stream, unless `take_stderr` receives the second one. Raises ProgramNotStarted.
     """
     with ExitStack() as after:
-        start_socket = None
-        if isinstance(argv, SandboxedCommand):
-            after.callback(argv.clean_up)
-            ours, theirs = socket.socketpair()
-            start_socket = after.enter_context(ours)
-        pipe, its_end = os.pipe()
-        after.callback(os.close, pipe)
+        start_socket: socket.socket | None = None
+        given: IO[bytes] | socket.socket | None = None
         try:
-            with theirs if start_socket else _open_stdin(stdin) as given:
-                process = _start_process(argv, directory, given, its_end)
-        finally:
-            os.close(its_end)
-        os.set_blocking(pipe, False)
-        return await _supervise_process(process, pipe, timeout, take, start_socket)
+            if isinstance(argv, SandboxedCommand):
+                after.callback(argv.clean_up)
+                start_socket, given = socket.socketpair()
+                after.enter_context(start_socket)
+            elif stdin:
+                given = _open_input(stdin)
+        except OSError as error:
+            raise ProgramNotStarted.because(error, argv[0], directory) from error
+        with given or nullcontext():
+            process = start_process(
+                argv,
+                env=env,
+                directory=directory,
+                stdin=given.fileno() if given else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if take_stderr else subprocess.STDOUT,
+                inherited=inherited,
+            )
+        after.callback(process.close)
+        return await _supervise_process(process, timeout, take, take_stderr, start_socket)
 
 
-def _open_stdin(stdin: bytes) -> IO[bytes]:
-    if not stdin:
-        return open(os.devnull, "rb")  # noqa: PTH123 - os.devnull is a plain string
-    given = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+def _open_input(stdin: bytes) -> IO[bytes]:
+    """Return a file with the input, in memory where the system can."""
+    if sys.platform == "linux":
+        given: IO[bytes] = os.fdopen(os.memfd_create("stdin"), "w+b")
+    else:
+        given = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     given.write(stdin)
     given.seek(0)
     return given
-
-
-def _start_process(
-    argv: Sequence[str], directory: str, given: IO[bytes] | socket.socket, output: int
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        list(argv),
-        stdin=given.fileno(),
-        stdout=output,
-        stderr=output,
-        cwd=directory,
-        env=build_environment(),
-        start_new_session=True,
-    )
 
 
 async def _release_command(start_socket: socket.socket) -> None:
@@ -132,85 +157,48 @@ async def _release_command(start_socket: socket.socket) -> None:
 
 
 async def _supervise_process(
-    process: subprocess.Popen[bytes],
-    pipe: int,
+    process: ChildProcess,
     timeout: float,
     take: Callable[[bytes], bool],
+    take_stderr: Callable[[bytes], bool] | None,
     start_socket: socket.socket | None,
 ) -> ProcessExit:
-    has_timed_out = True
+    has_exited = False
+    enough = CancelScope()
+    outputs = [(process.stdout, take), *([(process.stderr, take_stderr)] if take_stderr else [])]
+
+    async def read_output(pipe: IO[bytes] | None, take: Callable[[bytes], bool]) -> None:
+        while chunk := await read_pipe(pipe):
+            if not take(chunk):
+                enough.cancel()
+                return
+
     try:
         async with create_task_group() as group:
             if start_socket is not None:
                 group.start_soon(_release_command, start_socket)
-
-            async def read_until_enough() -> None:
-                if not await _read_output(pipe, take):
-                    enough.cancel()
-
-            with CancelScope() as enough, move_on_after(timeout):
-                group.start_soon(read_until_enough)
-                await _wait_exit(process)
-                has_timed_out = False
-            has_timed_out = has_timed_out and not enough.cancel_called
-            await _end_group(process, by_itself=not has_timed_out and not enough.cancel_called)
-            group.cancel_scope.deadline = current_time() + DRAIN
+            with enough, move_on_after(timeout):
+                for output in outputs:
+                    group.start_soon(read_output, *output)
+                await process.wait_exit()
+                has_exited = True
+            has_timed_out = not has_exited and not enough.cancel_called
+            await process.end(grace=0 if has_exited else GRACE)
+            is_read = [_read_rest(*output) for output in outputs if not enough.cancel_called]
+            if is_read != [True] * len(outputs) or start_socket is not None:
+                group.cancel_scope.cancel()
     finally:
-        await _end_group(process)
-    return ProcessExit(
-        code=-signal.SIGKILL if process.returncode is None else process.returncode, has_timed_out=has_timed_out
-    )
+        await process.end()
+    code = -signal.SIGKILL if process.returncode is None else process.returncode
+    return ProcessExit(code=code, has_timed_out=has_timed_out)
 
 
-async def _read_output(pipe: int, take: Callable[[bytes], bool]) -> bool:
-    """Pass all output to `take`; return False as soon as it wants no more."""
-    while True:
-        await wait_readable(pipe)
-        try:
-            chunk = os.read(pipe, CHUNK)
-        except BlockingIOError:
-            continue
-        if not chunk:
-            return True
-        if not take(chunk):
-            return False
-
-
-async def _end_group(process: subprocess.Popen[bytes], *, by_itself: bool = False) -> None:
-    """End the whole process group: SIGTERM first, unless the process exited by itself, then SIGKILL."""
-    if process.returncode is not None:
-        return
-    with CancelScope(shield=True, deadline=current_time() + 2 * GRACE):
-        if not by_itself:
-            _signal_group(process, signal.SIGTERM)
-            with move_on_after(GRACE):
-                await _wait_exit(process)
-        # The leader has exited but is not reaped yet, so its PID still identifies this group and no other.
-        _signal_group(process, signal.SIGKILL)
-        await _wait_exit(process)
-    process.poll()
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # macOS raises the latter for a group that has ended
-        os.killpg(process.pid, number)
-
-
-async def _wait_exit(process: subprocess.Popen[bytes]) -> None:
-    """Wait until the process has exited, without reaping it."""
-    if (fd := _open_pidfd(process.pid)) is None:
-        wait = os.WEXITED | os.WNOWAIT
-        await to_thread.run_sync(os.waitid, os.P_PID, process.pid, wait, abandon_on_cancel=True)
-        return
-    try:
-        await wait_readable(fd)
-    finally:
-        os.close(fd)
-
-
-def _open_pidfd(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when the process exits; None if the system has none."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            return os.pidfd_open(pid)
-    return None
+def _read_rest(pipe: IO[bytes] | None, take: Callable[[bytes], bool]) -> bool:
+    """Pass on what a process that has ended left in its pipe, and return whether that was the end of it."""
+    assert pipe is not None
+    with suppress(BlockingIOError):
+        for _ in range(LARGEST_PIPE // CHUNK):
+            chunk = os.read(pipe.fileno(), CHUNK)
+            if not chunk or not take(chunk):
+                return not chunk
+    return False

@@ -15,7 +15,7 @@ import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
-from ..system.child_process import ProcessExit, Wrap, run_process
+from ..system.child_process import OutputBuffer, ProcessExit, Wrap, build_environment, run_process
 from . import _line_search_program
 
 TIMEOUT = 30.0
@@ -111,22 +111,19 @@ async def _run_search(
     *,
     stdin: bytes = b"",
 ) -> Hits:
-    output = bytearray()
-
-    def collect_output(chunk: bytes) -> bool:
-        output.extend(chunk)
-        return len(output) <= LARGEST_OUTPUT
-
-    ended = await run_process(argv, directory=str(directory), timeout=timeout, take=collect_output, stdin=stdin)
-    return await to_thread.run_sync(_collect_hits, bytes(output), ended, parse_hits, query)
+    output = OutputBuffer(LARGEST_OUTPUT)
+    ended = await run_process(
+        argv, env=build_environment(), directory=directory, timeout=timeout, take=output.append, stdin=stdin
+    )
+    return await to_thread.run_sync(_collect_hits, output, ended, parse_hits, query)
 
 
 def _collect_hits(
-    output: bytes, ended: ProcessExit, parse_hits: Callable[[bytes], list[Hit]], query: GrepQuery
+    output: OutputBuffer, ended: ProcessExit, parse_hits: Callable[[bytes], list[Hit]], query: GrepQuery
 ) -> Hits:
-    found = Hits(is_cut=len(output) > LARGEST_OUTPUT, has_timed_out=ended.has_timed_out)
+    found = Hits(is_cut=output.is_cut, has_timed_out=ended.has_timed_out)
     matches = 0
-    *lines, rest = output.split(b"\n")
+    *lines, rest = bytes(output).split(b"\n")
     for line in lines:
         if not line.startswith(b"{"):
             rest = line

@@ -16,7 +16,8 @@ from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall, make_interrupted_answer
-from ..system.child_process import GRACE, ProcessExit, Wrap, run_process
+from ..system.child_process import ProcessExit, Wrap, build_environment, run_process
+from ..system.process_group import GRACE
 from ..values.action import Action
 from ..values.event import ToolUse
 from .command_sandbox import CommandSandbox, Seal
@@ -121,10 +122,14 @@ async def run_command_line(
     """Run a command line, in its sandbox if there is one. Raise InvalidCall if it cannot be started."""
     try:
         return await run_process(
-            wrap(argv) if wrap else argv, directory=str(directory), timeout=timeout, take=output.append_chunk
+            wrap(argv) if wrap else argv,
+            env=build_environment(),
+            directory=directory,
+            timeout=timeout,
+            take=output.append_chunk,
         )
     except OSError as error:
-        raise InvalidCall(f"{argv[0]} cannot be started: {error.strerror or error}.") from error
+        raise InvalidCall(f"{argv[0]} cannot be started: {error}.") from error
 
 
 def hash_named_files(command: str, directory: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...system.child_process import run_process
+from ...system.child_process import OutputBuffer, build_environment, run_process
 
 if TYPE_CHECKING:
     from .bubblewrap import Sandbox
@@ -133,14 +133,9 @@ async def can_disable_users(program: str) -> bool:
 
 
 async def _run_for_output(argv: list[str], directory: str) -> list[str]:
-    said = bytearray()
-
-    def collect_output(chunk: bytes) -> bool:
-        said.extend(chunk)
-        return len(said) < 1_000_000
-
+    output = OutputBuffer(1_000_000)
     try:
-        await run_process(argv, directory=directory, timeout=TIMEOUT, take=collect_output)
+        await run_process(argv, env=build_environment(), directory=directory, timeout=TIMEOUT, take=output.append)
     except OSError as error:
-        return [f"cannot start {argv[0]}: {error.strerror}"]
-    return said.decode(errors="replace").splitlines()
+        return [f"cannot start {argv[0]}: {error}"]
+    return bytes(output).decode(errors="replace").splitlines()
