@@ -6,10 +6,13 @@ import os
 import subprocess
 from pathlib import Path
 
+import anyio
 import pytest
 
 from podium.values.errors import OutsideFailed
 from podium.workspace.git.repository import call_git, find_trusted_program
+
+from ..system.descriptors import few_descriptors
 
 
 def run_git(directory: Path, *args: str) -> None:
@@ -165,3 +168,38 @@ async def test_git_that_takes_too_long_is_stopped(repo: Path) -> None:
 
     with pytest.raises(OutsideFailed, match=r"git hash-object timed out after 0\.3 s"):
         await call_git(repo, "hash-object", "fifo", timeout=0.3)
+
+
+async def test_git_that_prints_too_much_is_stopped(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.workspace.git.repository.LARGEST_OUTPUT", 1 << 20)
+    (repo / "big").write_bytes(b"x" * 2_000_000)
+    run_git(repo, "add", "big")
+
+    with pytest.raises(OutsideFailed, match=r"^git cat-file printed more than 1 MiB; request less at once$"):
+        await call_git(repo, "cat-file", "blob", ":big")
+
+
+async def test_without_free_descriptors_git_is_not_started_and_the_reason_is_one_sentence(repo: Path) -> None:
+    with few_descriptors(0) as limit, pytest.raises(OutsideFailed) as error:
+        await call_git(repo, "status")
+
+    assert str(error.value) == (
+        f"git status could not be started: this process has too many open files (limit: {limit}); "
+        "raise it with ulimit -n"
+    )
+
+
+async def test_git_that_is_cancelled_removes_its_lock(repo: Path, tmp_path: Path) -> None:
+    message, lock = tmp_path / "message", repo / ".git" / "index.lock"
+    os.mkfifo(message)
+    (repo / "a.txt").write_text("two\n")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(call_git, repo, "commit", "-a", "-F", str(message))
+        writer = await anyio.to_thread.run_sync(os.open, message, os.O_WRONLY)  # returns when git reads its message
+        was_locked = lock.exists()
+        group.cancel_scope.cancel()
+
+    os.close(writer)
+    assert was_locked
+    assert not lock.exists()

@@ -13,15 +13,14 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from anyio import BrokenResourceError, create_task_group, fail_after, open_process
+from anyio import fail_after
 
+from ...system.child_process import OutputBuffer, run_process
 from ...values.errors import JournalMismatch, Mistake, OutsideFailed
 
 LARGEST_OUTPUT = 64 * 1024 * 1024
@@ -181,15 +180,13 @@ async def call_git(
             settings = dict(SETTINGS)
             if args[0] not in STARTING_NOTHING:
                 listing = ("config", "--name-only", "-z", "--get-regexp", DRIVERS)
-                drivers = await _run_process(
-                    program, directory, _build_environment(program, SETTINGS, location), listing
-                )
+                drivers = await _run_git(program, directory, _build_environment(program, SETTINGS, location), listing)
                 named = (key for key in drivers.out.decode(errors="surrogateescape").split("\0") if key)
                 settings |= {key: _find_replacement(key) for key in named}
             if index is not None:
                 settings["core.splitIndex"] = "false"
             environment = _build_environment(program, settings, location)
-            return await _run_process(program, directory, environment, _add_safe_options(args), stdin=stdin, lock=lock)
+            return await _run_git(program, directory, environment, _add_safe_options(args), stdin=stdin, lock=lock)
     except TimeoutError:
         raise OutsideFailed(f"git {args[0]} timed out after {timeout:g} s", retryable=True) from None
     except OSError as error:
@@ -340,13 +337,7 @@ def _build_environment(program: str, settings: Mapping[str, str], location: Mapp
     return kept | ENVIRONMENT | {"GIT_CONFIG_COUNT": str(len(settings))} | numbered | dict(location)
 
 
-class _Stream(Protocol):
-    def __aiter__(self) -> _Stream: ...
-
-    async def __anext__(self) -> bytes: ...
-
-
-async def _run_process(
+async def _run_git(
     program: str,
     directory: Path,
     environment: Mapping[str, str],
@@ -355,35 +346,16 @@ async def _run_process(
     stdin: bytes | None = None,
     lock: int | None = None,
 ) -> GitResult:
-    out, err = bytearray(), bytearray()
-    async with await open_process(
+    out, err = OutputBuffer(LARGEST_OUTPUT), OutputBuffer(LARGEST_OUTPUT)
+    ended = await run_process(
         [program, "--no-pager", *args],
-        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-        cwd=directory,
         env=environment,
-        start_new_session=True,
-        pass_fds=() if lock is None else (lock,),
-    ) as process:
-
-        async def collect_output(stream: _Stream, into: bytearray) -> None:
-            async for chunk in stream:
-                into += chunk
-                if len(into) > LARGEST_OUTPUT:
-                    raise OutsideFailed(
-                        f"git {args[0]} printed more than {LARGEST_OUTPUT >> 20} MiB; request less at once"
-                    )
-
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            async with create_task_group() as group:
-                group.start_soon(collect_output, process.stdout, out)
-                group.start_soon(collect_output, process.stderr, err)
-                if process.stdin is not None:
-                    with suppress(BrokenResourceError):  # git exited before it read all input; its result says why
-                        await process.stdin.send(stdin or b"")
-                    await process.stdin.aclose()
-                await process.wait()
-        except* OutsideFailed as errors:
-            raise errors.exceptions[0] from None
-    return GitResult(code=process.returncode or 0, out=bytes(out), err=err.decode(errors="replace").strip())
+        directory=directory,
+        take=out.append,
+        take_stderr=err.append,
+        stdin=stdin or b"",
+        inherited=() if lock is None else (lock,),
+    )
+    if out.is_cut or err.is_cut:
+        raise OutsideFailed(f"git {args[0]} printed more than {LARGEST_OUTPUT >> 20} MiB; request less at once")
+    return GitResult(code=ended.code, out=bytes(out), err=bytes(err).decode(errors="replace").strip())
