@@ -14,6 +14,7 @@ import pytest
 from podium.mcp_client.server_limits import McpTimeouts
 from podium.mcp_client.server_table import McpServer
 
+from ..system.descriptors import count_descriptors
 from .bench import RAW, SDK, SHORT_TIMEOUTS, Bench, call_tool, find_tool, is_alive, python_server
 
 
@@ -51,10 +52,36 @@ async def test_a_missing_program_gives_a_notice(bench: Bench) -> None:
         await servers.acting(["mcp__planted"])
 
     assert bench.notices == [
-        "the MCP server 'missing' cannot be used: it cannot be started: No such file or directory",
+        "the MCP server 'missing' cannot be used: it cannot be started: /no/such/program does not exist",
         "the MCP server 'planted' cannot be used: there is no program 'planted' on the search path",
     ]
     assert not (bench.home / "repo" / "planted-ran").exists()
+
+
+async def test_a_program_that_may_not_be_executed_gives_a_notice(bench: Bench, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n", encoding="ascii")
+    program.chmod(0o644)
+
+    async with bench.servers(McpServer(name="plain", command=str(program))) as servers:
+        await servers.acting(["mcp__plain"])
+
+    assert bench.notices == [
+        f"the MCP server 'plain' cannot be used: it cannot be started: {program} may not be executed; "
+        "chmod +x allows it"
+    ]
+
+
+async def test_no_descriptor_of_a_server_is_left_open(bench: Bench) -> None:
+    async def use_server() -> None:
+        async with bench.servers(python_server("raw", RAW)) as servers:
+            await call_tool(await find_tool(servers, "mcp__raw__say"), text="x")
+
+    await use_server()
+    before = count_descriptors()
+    await use_server()
+
+    assert count_descriptors() == before
 
 
 async def test_a_variable_that_is_not_set_gives_a_notice(bench: Bench) -> None:
