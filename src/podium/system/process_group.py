@@ -113,8 +113,9 @@ class ChildProcess:
                 self._process.stdin.close()
 
     async def wait(self) -> int:
-        """Wait until the program has exited, reap it and return its exit code."""
+        """Wait until the program has exited, end what is left of its group and return its exit code."""
         await self.wait_exit()
+        await self.end(grace=0)
         return self._process.wait()
 
     async def wait_exit(self) -> None:
@@ -161,8 +162,9 @@ class ChildProcess:
 
     def signal_group(self, number: signal.Signals) -> None:
         """Send a signal to the process group; do nothing if it has ended."""
-        with suppress(ProcessLookupError, PermissionError):  # macOS raises the latter for a group that has ended
-            os.killpg(self.pid, number)
+        if self.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):  # macOS raises the latter for a group that has ended
+                os.killpg(self.pid, number)
 
     def close(self) -> None:
         """Close the pipes. Nobody may be reading or writing any more."""

@@ -27,10 +27,10 @@ from anyio import (
     Lock,
     create_task_group,
     move_on_after,
-    open_process,
 )
-from anyio.abc import Process, TaskGroup, TaskStatus
+from anyio.abc import TaskGroup, TaskStatus
 
+from ..system.process_group import ChildProcess, ProgramNotStarted, start_process
 from ..values.errors import OutsideFailed
 from .fork_server import Exited, KillRequest, Spawned, SpawnRequest
 from .wire.frame import MAX_FRAME_BYTES
@@ -72,7 +72,7 @@ class ForkedProcess:
 class FreshProcess:
     """A worker process that was started without a fork server."""
 
-    process: Process
+    process: ChildProcess
 
     @property
     def pid(self) -> int:
@@ -87,9 +87,8 @@ class FreshProcess:
         return await self.process.wait()
 
     async def kill(self, sign: signal.Signals) -> None:
-        """Send a signal to the process group."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, sign)
+        """Send a signal to the process group; do nothing if it has exited."""
+        self.process.signal_group(sign)
 
 
 class Spawner:
@@ -204,16 +203,15 @@ async def _run_fork_server(
     ours, theirs = socket.socketpair()
     stream = LineStream(ours, longest=MAX_FRAME_BYTES)
     try:
-        process = await open_process(
+        process = start_process(
             [*_python_command("fork_server_main"), str(os.getpid())],
+            env=environ,
+            directory="/",
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=None,
-            env=environ,
-            cwd="/",
-            start_new_session=True,
         )
-    except OSError as error:
+    except ProgramNotStarted as error:
         stream.close()
         raise OutsideFailed(f"the fork server could not be started: {error}") from error
     finally:
@@ -224,29 +222,29 @@ async def _run_fork_server(
         await fork_server.receive_messages()
     finally:
         stream.close()
-        with CancelScope(shield=True), suppress(ProcessLookupError):
-            process.kill()
-            await process.wait()
+        await process.end(grace=0)
 
 
 async def _start_fresh_process(line: str, *, log: Path, folder: Path, environ: Mapping[str, str]) -> FreshProcess:
     try:
         with log.open("ab") as file:
-            process = await open_process(
+            process = start_process(
                 _python_command("worker_main"),
-                stdin=subprocess.PIPE,
-                stdout=file,
-                stderr=file,
                 env=environ,
-                cwd=folder,
-                start_new_session=True,
+                directory=folder,
+                stdin=subprocess.PIPE,
+                stdout=file.fileno(),
+                stderr=file.fileno(),
             )
     except OSError as error:
         raise OutsideFailed(f"no worker process could be started: {error}") from error
-    assert process.stdin is not None
-    with suppress(BrokenResourceError):  # it has already exited; its exit code shows how
-        await process.stdin.send(line.encode() + b"\n")
-    await process.stdin.aclose()
+    try:
+        with suppress(BrokenResourceError):  # it has already exited; its exit code shows how
+            await process.write_stdin(line.encode() + b"\n")
+        await process.close_stdin()
+    except BaseException:
+        await process.end(grace=0)
+        raise
     return FreshProcess(process=process)
 
 
