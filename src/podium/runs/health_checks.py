@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -22,6 +21,7 @@ from ..engines.model.providers import PROVIDERS, REHEARSAL
 from ..roster.discovery import load_roster
 from ..setup.settings import Settings, find_home_folder
 from ..store.sqlite.reader import StoreReader
+from ..system.child_process import OutputBuffer, build_environment, run_process
 from ..system.locations import find_repo
 from ..values.diagnostic import filter_errors
 from ..values.errors import Mistake, PodiumError
@@ -41,6 +41,7 @@ INSTALLERS = (
 )
 
 VERSION_SECONDS = 5.0
+LARGEST_VERSION = 10_000
 
 
 class Fact(NamedTuple):
@@ -152,12 +153,26 @@ def check_git(repo: Path) -> Fact:
     if not Path(git).is_absolute() or path.is_relative_to(repo.resolve()):
         return Fact("git", "problem", f"PATH resolves it inside the repository ({git}), so it was not run; fix PATH")
     try:
-        # Run in the root folder, so that git reads nothing of the repository.
-        said = subprocess.run([git, "--version"], cwd="/", capture_output=True, text=True, timeout=VERSION_SECONDS)
-    except (OSError, subprocess.SubprocessError) as error:
+        output = anyio.run(_read_version, git)
+    except OSError as error:
         return Fact("git", "note", f"{git} does not respond: {error}")
-    version = re.search(r"\d+\.\d+[.\d]*", said.stdout)
+    version = re.search(r"\d+\.\d+[.\d]*", output)
     return Fact("git", "fine", f"{version[0] if version else 'unknown version'}, {git}")
+
+
+async def _read_version(program: str) -> str:
+    """Return what a program prints about its version. Raises OSError if it cannot be started or takes too long."""
+    output = OutputBuffer(LARGEST_VERSION)
+    ended = await run_process(
+        [program, "--version"],
+        env=build_environment(),
+        directory="/",  # where git reads nothing of the repository
+        timeout=VERSION_SECONDS,
+        take=output.append,
+    )
+    if ended.has_timed_out:
+        raise TimeoutError(f"timed out after {VERSION_SECONDS:g} s")
+    return bytes(output).decode(errors="replace")
 
 
 def check_sandbox(repo: Path, settings: Settings) -> Fact:

@@ -1,0 +1,29 @@
+"""What the checks say of programs that do not do what they should."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from podium.runs.health_checks import check_git
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("#!/no/such/shell\n", "{} is a script whose interpreter does not exist; correct its first line"),
+        ("#!/bin/sh\nsleep 999\n", "timed out after 0.3 s"),
+    ],
+)
+def test_a_git_that_does_not_respond_is_noted_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    git = tmp_path / "bin" / "git"
+    git.parent.mkdir()
+    git.write_text(text)
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{git.parent}:/usr/bin:/bin")
+    monkeypatch.setattr("podium.runs.health_checks.VERSION_SECONDS", 0.3)
+
+    assert check_git(tmp_path / "repo") == ("git", "note", f"{git} does not respond: {why.format(git)}")
