@@ -36,6 +36,15 @@ PURE_FOLDERS = ("core", "policy", "values")
 """What knows no process, no git, no HTTP and no SQL."""
 
 
+STARTING_PROCESSES = {
+    "system/process_group.py": "the one way to start a program that Podium also ends",
+    "workers/fork_server.py": "forks itself, without another program",
+    "workers/delegate.py": "starts a commander, which outlives this process",
+    "cli/commands/demo.py": "runs podium in the foreground, where Ctrl-C reaches both",
+}
+"""The modules that start a process, and why."""
+
+
 def top_folder(path: tuple[str, ...]) -> str:
     """The folder at the top that a module lies in, by its path below the package."""
     return path[0] if (SOURCE / path[0]).is_dir() else "podium"
@@ -109,6 +118,21 @@ def test_the_rules_know_no_process_no_git_and_no_http() -> None:
             found += [f"{path.name} imports {name}" for name in names if name.split(".")[0] in forbidden]
 
     assert found == []
+
+
+def test_programs_are_started_in_one_place() -> None:
+    starting = {"Popen", "run", "call", "check_call", "check_output", "posix_spawn", "posix_spawnp", "fork", "forkpty"}
+    named = {"open_process", "create_subprocess_exec", "create_subprocess_shell"}
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Attribute(value=ast.Name(id="subprocess" | "os"), attr=name) if name in starting:
+                    found.add(str(path.relative_to(SOURCE)))
+                case ast.Attribute(attr=name) | ast.Name(id=name) if name in named:
+                    found.add(str(path.relative_to(SOURCE)))
+
+    assert found == set(STARTING_PROCESSES)
 
 
 def test_an_import_inside_a_function_says_why() -> None:
