@@ -14,7 +14,8 @@ from typing import Any
 from ..values.agent import Advisors, Agent, Reference
 from ..values.diagnostic import Diagnostic
 from ..values.located_yaml import quote_text
-from .agent_name import join_words, suggest_names
+from ..values.plain_text import join_words
+from .agent_name import suggest_names
 from .workflow_graph import find_terminal_agents, iter_edges
 
 MAX_DEPTH = 16

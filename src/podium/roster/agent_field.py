@@ -24,7 +24,8 @@ from ..values.located_yaml import (
     quote_text,
     truncate_text,
 )
-from .agent_name import is_agent_name, join_words, to_agent_name
+from ..values.plain_text import join_words
+from .agent_name import is_agent_name, to_agent_name
 
 MAX_DIAGNOSTICS = 100
 

@@ -7,6 +7,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
+from ..values.plain_text import join_words
+
 NAME_RULE = "lower-case letters, digits and hyphens, at most 64 characters, not starting with a hyphen"
 MAX_NAME_LENGTH = 64
 MAX_SUGGESTIONS = 8
@@ -55,8 +57,3 @@ def suggest_names(name: str, known: Sequence[str], *, but: str = "") -> str:
     if count > len(shown):
         shown.append(f"{count - len(shown)} more")
     return f"available: {join_words(shown)}"
-
-
-def join_words(words: Sequence[str], last: str = "and") -> str:
-    """Join words as in a sentence: `a`, `a and b`, `a, b and c`."""
-    return f"{', '.join(words[:-1])} {last} {words[-1]}" if len(words) > 1 else "".join(words)

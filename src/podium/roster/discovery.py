@@ -18,9 +18,10 @@ from ..values.agent import Agent, Source
 from ..values.diagnostic import Diagnostic, filter_errors
 from ..values.errors import BadAgent
 from ..values.located_yaml import quote_text
+from ..values.plain_text import join_words
 from . import agent_check
 from .agent_file import AgentFile, read_agent_file
-from .agent_name import NAME_RULE, is_agent_name, join_words, suggest_names, to_agent_name
+from .agent_name import NAME_RULE, is_agent_name, suggest_names, to_agent_name
 from .workflow_graph import iter_edges
 
 # Located by path and not through importlib.resources: importing that takes longer than reading all of

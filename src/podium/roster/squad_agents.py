@@ -19,8 +19,9 @@ from ..values.agent import Agent, Member, Source, Team
 from ..values.diagnostic import Diagnostic
 from ..values.errors import Mistake
 from ..values.located_yaml import quote_text
+from ..values.plain_text import join_words
 from . import presets
-from .agent_name import MAX_NAME_LENGTH, join_words, to_agent_name
+from .agent_name import MAX_NAME_LENGTH, to_agent_name
 from .presets import InvalidPreset, Preset
 from .squad import discover_with_notices
 from .squad.charter import MAX_PROMPT_LENGTH, MODEL_NAME, parse_charter, render_generic_charter

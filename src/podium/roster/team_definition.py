@@ -17,8 +17,9 @@ from ..system.locations import format_path
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.located_yaml import quote_text
+from ..values.plain_text import join_words
 from . import presets, squad
-from .agent_name import join_words, suggest_names, to_agent_name
+from .agent_name import suggest_names, to_agent_name
 from .discovery import Roster
 from .presets import ModeOptions, Preset, PresetWorker
 from .squad.squad_folder import LEGACY_SQUAD_FOLDER, SQUAD_FOLDER, TEAM_FILE

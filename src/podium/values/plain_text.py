@@ -1,7 +1,8 @@
-"""Escaping and shortening of untrusted text for display, and names without their emoji."""
+"""Text for display: escaping and shortening untrusted text, counts and lists in a sentence, names without emoji."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 _EMOJI_BLOCKS = ((0x2300, 0x27C0), (0x2B00, 0x2C00), (0x1F000, 0x1FC00))
@@ -34,6 +35,11 @@ def cut_middle(text: str, most: int) -> str:
 def format_count(number: int, word: str) -> str:
     """`1 call`, `1,200 calls`."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def join_words(words: Sequence[str], last: str = "and") -> str:
+    """Join words as in a sentence: `a`, `a and b`, `a, b and c`."""
+    return f"{', '.join(words[:-1])} {last} {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 @cache

@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from ...roster.agent_name import join_words
 from ...roster.presets import PRESETS_FILE, Preset
 from ...roster.squad import Team, discover, slug
 from ...roster.team_definition import find_team, list_preset_only_settings, save_team
 from ...system.locations import format_path
 from ...values.errors import Mistake
+from ...values.plain_text import join_words
 from ..terminal.command_options import read_text_argument, repo_option
 from ..terminal.text import print_to_stderr
 from .team_lookup import confirm_action, load_team_context

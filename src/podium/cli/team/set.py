@@ -9,7 +9,6 @@ import click
 
 from ...config.model_role import resolve_models
 from ...engines.model.providers import parse_model
-from ...roster.agent_name import join_words
 from ...roster.presets import PRESETS_FILE
 from ...roster.squad_agents import is_model_name
 from ...roster.team_definition import change_team_member, find_team
@@ -22,6 +21,7 @@ from ...values.agent import collect_agent_names
 from ...values.errors import Mistake
 from ...values.event import MemberChanged, RunStarted
 from ...values.located_yaml import quote_text
+from ...values.plain_text import join_words
 from ..terminal.command_options import read_text_argument, repo_option
 from ..terminal.text import print_to_stderr
 from .team_lookup import load_team_context
