@@ -126,7 +126,7 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
     [
         ("- a\n", ":1: expected keys with values such as KEY: VALUE, got a list"),
         ("model: a\nmodel: b\n", ":2: model: appears twice, here and on line 1; keep only one"),
-        ("mcpServers: {}\nmcp_servers: {}\n", ":2: mcpServers: appears twice, here and on line 1; keep only one"),
+        ("mcpServers: {}\nmcp_servers: {}\n", ":2: mcp_servers: same key as mcpServers on line 1; remove one of them"),
         ("a: &x 1\nb: *x\n", ':1: a: "&x" is a YAML alias or anchor, which is not supported; '),
         ("model: [a\n", ":2: this is not valid YAML: "),
         ("model: 5\n", ":1: model: expected a string, got the number 5"),
@@ -237,6 +237,27 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(tmp_path: Path) 
     assert first.endswith(":1: modle: unknown key, ignored; the closest known key is model")
     assert ":2: budget.dollars: unknown key, ignored" in second
     assert read_settings_files(home).user.model == "b"
+
+
+def test_a_key_may_be_spelled_in_camel_case(tmp_path: Path) -> None:
+    home = write_settings(tmp_path, "maxRestarts: 2\nproviders: {openai: {baseUrl: https://host.example/v1}}\n")
+
+    read = read_settings_files(home)
+
+    assert list_diagnostics(home) == []
+    assert read.user.max_restarts == 2
+    assert read.user.providers["openai"].base_url == "https://host.example/v1"
+    assert read.user_lines["providers.openai.base_url"].endswith("config.yaml:2")
+
+
+def test_a_file_with_an_error_after_very_many_warnings_has_no_effect(tmp_path: Path) -> None:
+    unknown = "".join(f"unknown{number}: 1\n" for number in range(200))
+    home = write_settings(tmp_path, f"{unknown}model: a\nworkers: none\n")
+
+    read = read_settings_files(home)
+
+    assert read.user == SettingsDocument()
+    assert [error.key for error in read.errors] == ["workers"]
 
 
 def test_no_message_repeats_what_may_be_secret(tmp_path: Path) -> None:

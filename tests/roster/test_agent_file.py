@@ -13,12 +13,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.roster.agent_field import to_camel_case
 from podium.roster.agent_file import FIRST_LINE, AgentFile, parse_agent_file, read_agent_file
 from podium.roster.agent_keys import FOREIGN_KEYS, READERS
 from podium.roster.team_keys import KEYS as TEAM_KEYS
 from podium.values.agent import Advisors, Agent, Budget, Member, Permissions, Router, Team
 from podium.values.diagnostic import Diagnostic
+from podium.values.field_reader import to_camel_case
 from podium.values.located_yaml import MalformedText, parse_yaml_mapping
 
 DOCS = Path(__file__).parents[2] / "docs" / "agents.md"

@@ -5,49 +5,44 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
-from ..values.agent import Budget, Permissions
 from ..values.errors import Mistake
+from ..values.field_reader import FieldReader, read_budget
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text
 from ..values.mcp_server import NAME_RULE, VARIABLE, McpServer, is_server_name
 from ..workspace.worktrees.worktree_folder import must_be_folder_pattern
 from .model_role import Role
 from .settings_document import MODES, Launch, PermissionMode, ProviderLimits, SettingsDocument, WorktreeSettings
-from .settings_field import SettingValue
-
-if TYPE_CHECKING:
-    from ..policy.rule_entry import Kind
 
 Side = Literal["user", "repo"]
 
-KINDS: tuple[Kind, ...] = ("allow", "ask", "deny")
 ROLE_KEYS = ("model", "fallbacks", "budget", "prompt", "rules")
 LAUNCH_KEYS = ("command", "args", "env")
 SERVER_KEYS = (*LAUNCH_KEYS, "url", "headers")
 NOTIFY_WORDS = ("bell", "desktop")
 
 
-def read_document(top: SettingValue, side: Side) -> SettingsDocument:
+def read_document(top: FieldReader, side: Side) -> SettingsDocument:
     """Read the top-level mapping of a file."""
-    slots = top.read_fields(KEYS, also={"mcp_servers": "mcpServers"})
-    values: dict[str, Any] = {key: read(slots[key]) for key, read in READERS.items() if key in slots}
-    if "mcpServers" in slots:
-        values["mcp_servers"] = read_mcp_servers(slots["mcpServers"], side)
-    if "models" in slots:
-        values["models"] = read_roles(slots["models"], side)
-    if "permissions" in slots:
-        values |= read_permissions(slots["permissions"])
-    if "approvals" in slots and (timeout := slots["approvals"].read_fields(("timeout",)).get("timeout")):
+    fields = top.read_fields(KEYS, also={"mcp_servers": "mcpServers"})
+    values: dict[str, Any] = {key: read(fields[key]) for key, read in READERS.items() if key in fields}
+    if "mcpServers" in fields:
+        values["mcp_servers"] = read_mcp_servers(fields["mcpServers"], side)
+    if "models" in fields:
+        values["models"] = read_roles(fields["models"], side)
+    if "permissions" in fields:
+        values |= read_permissions(fields["permissions"])
+    if "approvals" in fields and (timeout := fields["approvals"].read_fields(("timeout",)).get("timeout")):
         values["approval_seconds"] = read_approval_timeout(timeout)
     return SettingsDocument(**values)
 
 
-def read_roles(slot: SettingValue, side: Side) -> dict[str, Role]:
-    """Read roles by name; a string is a role with only a model. `rules` in a repository's file are ignored."""
+def read_roles(reader: FieldReader, side: Side) -> dict[str, Role]:
+    """Read roles by name; a string is a role with only a model."""
     found: dict[str, Role] = {}
-    for name, entry in slot.iter_entries("roles such as fast: openai:gpt-5-mini"):
-        if not isinstance(entry.written, MappingNode):
+    for name, entry in reader.iter_entries("roles such as fast: openai:gpt-5-mini"):
+        if not isinstance(entry.node, MappingNode):
             found[name] = Role(model=entry.read_text("a model or a mapping with model"))
             continue
         fields = entry.read_fields(ROLE_KEYS)
@@ -59,26 +54,35 @@ def read_roles(slot: SettingValue, side: Side) -> dict[str, Role]:
             fallbacks=fields["fallbacks"].read_texts("a list of models") if "fallbacks" in fields else (),
             budget=read_budget(fields["budget"]) if "budget" in fields else None,
             prompt=fields["prompt"].read_text() if "prompt" in fields else "",
-            rules=read_rules(fields["rules"], "allow") if "rules" in fields and side == "user" else (),
+            rules=read_role_rules(fields["rules"], side) if "rules" in fields else (),
         )
-        if "rules" in fields and side == "repo":
-            fields["rules"].add_warning("ignored: a repository can only tighten permissions")
     return found
 
 
-def read_engines(slot: SettingValue) -> dict[str, Launch]:
+def read_role_rules(reader: FieldReader, side: Side) -> tuple[str, ...]:
+    """Read the rules that a role allows; those of a repository are ignored."""
+    if side == "repo":
+        reader.add_warning("ignored: a repository can only tighten permissions")
+        return ()
+    # For start-up time: most files have no rules.
+    from ..policy.rule_entry import read_rules
+
+    return read_rules(reader, "allow")
+
+
+def read_engines(reader: FieldReader) -> dict[str, Launch]:
     """Read engines by name, with the command that starts each."""
     found: dict[str, Launch] = {}
-    for name, entry in slot.iter_entries("entries such as mine: {command: PROGRAM}"):
+    for name, entry in reader.iter_entries("entries such as mine: {command: PROGRAM}"):
         fields = entry.read_fields(LAUNCH_KEYS)
         if "command" in fields:
             found[name] = Launch(**read_launch(fields))
-        elif isinstance(entry.written, MappingNode):
+        elif isinstance(entry.node, MappingNode):
             entry.add_error("this engine has no command; add command: PROGRAM")
     return found
 
 
-def read_launch(fields: Mapping[str, SettingValue]) -> dict[str, Any]:
+def read_launch(fields: Mapping[str, FieldReader]) -> dict[str, Any]:
     """Read a program with its arguments and environment variables."""
     found: dict[str, Any] = {"command": fields["command"].read_text()}
     if "args" in fields:
@@ -88,15 +92,15 @@ def read_launch(fields: Mapping[str, SettingValue]) -> dict[str, Any]:
     return found
 
 
-def read_mcp_servers(slot: SettingValue, side: Side) -> dict[str, McpServer]:
+def read_mcp_servers(reader: FieldReader, side: Side) -> dict[str, McpServer]:
     """Read MCP servers by name; each has a command or a URL."""
     found: dict[str, McpServer] = {}
-    for name, entry in slot.iter_entries("servers such as files: {command: PROGRAM}"):
+    for name, entry in reader.iter_entries("servers such as files: {command: PROGRAM}"):
         fields = entry.read_fields(SERVER_KEYS)
-        if not isinstance(entry.written, MappingNode):
+        if not isinstance(entry.node, MappingNode):
             continue
         if not is_server_name(name):
-            tell = entry.add_warning if entry.page.foreign else entry.add_error
+            tell = entry.add_warning if entry.context.foreign else entry.add_error
             tell(f"invalid MCP server name; {NAME_RULE}")
             continue
         if ("command" in fields) == ("url" in fields):
@@ -110,82 +114,51 @@ def read_mcp_servers(slot: SettingValue, side: Side) -> dict[str, McpServer]:
     return found
 
 
-def warn_unfilled_variable(fields: Mapping[str, SettingValue]) -> None:
+def warn_unfilled_variable(fields: Mapping[str, FieldReader]) -> None:
     """Warn about a variable in `command`: variables must not change which program is started."""
-    written = fields["command"].written if "command" in fields else None
-    named = VARIABLE.search(written.raw) if isinstance(written, ScalarNode) else None
+    node = fields["command"].node if "command" in fields else None
+    named = VARIABLE.search(node.raw) if isinstance(node, ScalarNode) else None
     if named:
         right = "variables are expanded only in args, env, url and headers"
         fields["command"].add_warning(f"{named[0]} is not expanded; {right}")
 
 
-def read_secrets(slot: SettingValue) -> dict[str, str]:
+def read_secrets(reader: FieldReader) -> dict[str, str]:
     """Read a mapping of names to strings that may be secret."""
     return {
-        name: entry.read_secret() for name, entry in slot.iter_entries("names with strings such as TOKEN: ${TOKEN}")
+        name: entry.read_secret() for name, entry in reader.iter_entries("names with strings such as TOKEN: ${TOKEN}")
     }
 
 
-def read_permissions(slot: SettingValue) -> dict[str, Any]:
+def read_permissions(reader: FieldReader) -> dict[str, Any]:
     """Read rules by what they decide, and the permission mode."""
-    fields = slot.read_fields((*KINDS, "mode"))
-    found: dict[str, Any] = {
-        "permissions": Permissions(**{kind: read_rules(fields[kind], kind) for kind in KINDS if kind in fields})
-    }
+    # For start-up time: most files have no rules.
+    from ..policy.rule_entry import KINDS, read_rule_lists
+
+    fields = reader.read_fields((*KINDS, "mode"))
+    found: dict[str, Any] = {"permissions": read_rule_lists(fields)}
     if "mode" in fields:
         found["permission_mode"] = cast(PermissionMode, fields["mode"].read_choice(MODES))
     return found
 
 
-def read_rules(slot: SettingValue, kind: Kind) -> tuple[str, ...]:
-    """Return the texts of rules, after checking each rule against its examples."""
-    if isinstance(slot.written, MappingNode):
-        slot.report_expected("a list of rules")
-        return ()
-    # For start-up time: most files have no rules.
-    from ..policy.rule_entry import parse_verified_entry
-
-    found = []
-    for item in slot.iter_items():
-        try:
-            entry = parse_verified_entry(item.written, kind)
-        except Mistake as mistake:
-            item.add_error(str(mistake))
-        else:
-            found.append(entry.rule)
-            slot.page.lines[f"{slot.key}.{entry.rule}"] = entry.line
-    return tuple(found)
-
-
-def read_budget(slot: SettingValue) -> Budget:
-    """Return a budget; a limit that is not given does not apply."""
-    fields = slot.read_fields(Budget.__struct_fields__)
-    given: dict[str, Any] = {
-        key: field.read_positive_number() for key, field in fields.items() if key in ("usd", "seconds")
-    }
-    given |= {key: field.read_int() for key, field in fields.items() if key in ("tokens", "turns")}
-    if "files_changed" in fields:
-        given["files_changed"] = fields["files_changed"].read_int(least=0)
-    return Budget(**given)
-
-
-def read_checks(slot: SettingValue) -> dict[str, tuple[str, ...]]:
+def read_checks(reader: FieldReader) -> dict[str, tuple[str, ...]]:
     """Read commands by name."""
-    return {name: read_command(entry) for name, entry in slot.iter_entries("commands such as tests: pytest -q")}
+    return {name: read_command(entry) for name, entry in reader.iter_entries("commands such as tests: pytest -q")}
 
 
-def read_command(slot: SettingValue) -> tuple[str, ...]:
+def read_command(reader: FieldReader) -> tuple[str, ...]:
     """Read a command: a string is run by the shell, a list is a program with its arguments."""
-    if not isinstance(slot.written, ListNode):
-        return ("sh", "-c", slot.read_text("a command"))
-    if not slot.written.items:
-        slot.add_error("expected a program with its arguments, got an empty list")
-    return slot.read_texts("a command")
+    if not isinstance(reader.node, ListNode):
+        return ("sh", "-c", reader.read_text("a command"))
+    if not reader.node.items:
+        reader.add_error("expected a program with its arguments, got an empty list")
+    return reader.read_texts()
 
 
-def read_worktrees(slot: SettingValue) -> WorktreeSettings:
+def read_worktrees(reader: FieldReader) -> WorktreeSettings:
     """Read the settings of worktrees: setup and teardown commands, folder and quota."""
-    fields = slot.read_fields(WorktreeSettings.__struct_fields__)
+    fields = reader.read_fields(WorktreeSettings.__struct_fields__)
     given: dict[str, Any] = {key: read_command(fields[key]) for key in ("setup", "teardown") if key in fields}
     if "folder" in fields:
         given["folder"] = read_worktree_folder(fields["folder"])
@@ -194,21 +167,21 @@ def read_worktrees(slot: SettingValue) -> WorktreeSettings:
     return WorktreeSettings(**given)
 
 
-def read_worktree_folder(slot: SettingValue) -> str:
+def read_worktree_folder(reader: FieldReader) -> str:
     """Read the path pattern of a worker's worktree."""
-    pattern = slot.read_text("a path such as ../{repo}-worker-{branch}")
+    pattern = reader.read_text("a path such as ../{repo}-worker-{branch}")
     if pattern:
         try:
             must_be_folder_pattern(pattern)
         except Mistake as mistake:
-            slot.add_error(str(mistake))
+            reader.add_error(str(mistake))
     return pattern
 
 
-def read_providers(slot: SettingValue) -> dict[str, ProviderLimits]:
+def read_providers(reader: FieldReader) -> dict[str, ProviderLimits]:
     """Read providers by name, with the URL and rate limits of each."""
     found: dict[str, ProviderLimits] = {}
-    for name, entry in slot.iter_entries("providers such as openai: {concurrent: 8}"):
+    for name, entry in reader.iter_entries("providers such as openai: {concurrent: 8}"):
         fields = entry.read_fields(ProviderLimits.__struct_fields__)
         given: dict[str, Any] = {key: field.read_int() for key, field in fields.items() if key != "base_url"}
         if "base_url" in fields:
@@ -217,37 +190,37 @@ def read_providers(slot: SettingValue) -> dict[str, ProviderLimits]:
     return found
 
 
-def read_store(slot: SettingValue) -> str:
+def read_store(reader: FieldReader) -> str:
     """Return `local` or a path. A URL may contain a password, so no message repeats it."""
-    text = slot.read_secret().strip()
+    text = reader.read_secret().strip()
     if not text or "://" in text:
-        slot.add_error("a store on a server is not supported; use local or the path of a file")
+        reader.add_error("a store on a server is not supported; use local or the path of a file")
     return text
 
 
-def read_notify(slot: SettingValue) -> tuple[str, ...]:
+def read_notify(reader: FieldReader) -> tuple[str, ...]:
     """Read how the user is notified: `bell`, `desktop` or a URL to call."""
-    found = slot.read_texts("a list of bell, desktop or URLs")
+    found = reader.read_texts("a list of bell, desktop or URLs")
     for word in found:
         if word not in NOTIFY_WORDS and not word.startswith(("https://", "http://")):
-            slot.add_error(f"unknown value {quote_text(word)}; expected bell, desktop or a URL")
+            reader.add_error(f"unknown value {quote_text(word)}; expected bell, desktop or a URL")
     return found
 
 
-def read_approval_timeout(slot: SettingValue) -> float:
+def read_approval_timeout(reader: FieldReader) -> float:
     """Return the seconds after which a request is denied; `never` means no timeout."""
-    if slot.is_text and slot.read_text() == "never":
+    if reader.text == "never":
         return math.inf
-    return slot.read_positive_number("a number of seconds or never")
+    return reader.read_positive_number("a number of seconds or never")
 
 
-READERS: Mapping[str, Callable[[SettingValue], object]] = {
-    "model": SettingValue.read_text,
+READERS: Mapping[str, Callable[[FieldReader], object]] = {
+    "model": FieldReader.read_text,
     "engines": read_engines,
-    "sandbox": SettingValue.read_bool,
+    "sandbox": FieldReader.read_bool,
     "store": read_store,
-    "workers": SettingValue.read_int,
-    "max_restarts": partial(SettingValue.read_int, least=0),
+    "workers": FieldReader.read_int,
+    "max_restarts": partial(FieldReader.read_int, least=0),
     "budget": read_budget,
     "notify": read_notify,
     "checks": read_checks,

@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import structs
 
 from ..values.diagnostic import Diagnostic
+from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import (
     MAX_DEPTH,
     ListNode,
@@ -25,7 +26,6 @@ from ..values.located_yaml import (
     parse_yaml_mapping,
 )
 from .settings_document import SettingsDocument
-from .settings_field import FileDiagnostics, SettingValue
 from .settings_keys import Side, read_document, read_mcp_servers
 
 MOST_BYTES = 1024 * 1024
@@ -65,53 +65,53 @@ class Unreadable(Exception):
 
 def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | None = None) -> SettingsFileContent:
     """Read the file at `path`, which must be inside `root`; a JSON file holds only MCP servers."""
-    page = FileDiagnostics(path=path_shown, foreign=path.suffix == ".json")
+    foreign = path.suffix == ".json"
+    context = ParseContext(file=path, display_path=path_shown, foreign=foreign, ignores_unknown_keys=foreign)
     is_there = os.path.lexists(path)
     found = SettingsDocument()
     if is_there:
         try:
-            found = _parse_document(page, decode_text(read_regular_file(path, root)), side)
+            found = _parse_document(context, decode_text(read_regular_file(path, root)), side)
         except Unreadable as error:
-            page.add_diagnostic("error", str(error))
+            context.add_diagnostic("error", str(error))
         except MalformedText as error:
-            page.add_diagnostic("error", str(error), line=error.line, key=error.key)
-    return _build_content(page, found, is_there=is_there)
+            context.add_diagnostic("error", str(error), line=error.line, key=error.key)
+    return _build_content(context, found, is_there=is_there)
 
 
 def parse_settings_text(text: str, *, path_shown: str) -> SettingsFileContent:
     """Parse `text` as the content of a user's settings file."""
-    page = FileDiagnostics(path=path_shown)
+    context = ParseContext(file=Path(path_shown), display_path=path_shown)
     found = SettingsDocument()
     try:
-        found = _parse_document(page, text, "user")
+        found = _parse_document(context, text, "user")
     except MalformedText as error:
-        page.add_diagnostic("error", str(error), line=error.line, key=error.key)
-    return _build_content(page, found)
+        context.add_diagnostic("error", str(error), line=error.line, key=error.key)
+    return _build_content(context, found)
 
 
-def _build_content(page: FileDiagnostics, found: SettingsDocument, *, is_there: bool = True) -> SettingsFileContent:
-    is_broken = any(finding.severity == "error" for finding in page.diagnostics)
-    diagnostics = sorted(page.diagnostics, key=lambda finding: finding.line or 0)
-    if page.foreign:
+def _build_content(context: ParseContext, found: SettingsDocument, *, is_there: bool = True) -> SettingsFileContent:
+    diagnostics = sorted(context.diagnostics, key=lambda finding: finding.line or 0)
+    if context.foreign:
         # Other programs use this file too, so its errors must not stop Podium.
         diagnostics = [structs.replace(finding, severity="warning") for finding in diagnostics]
     return SettingsFileContent(
-        path=page.path,
-        document=SettingsDocument() if is_broken else found,
+        path=context.display_path,
+        document=SettingsDocument() if context.has_error else found,
         diagnostics=tuple(diagnostics),
-        line_numbers=page.lines,
+        line_numbers=context.lines,
         is_there=is_there,
     )
 
 
-def _parse_document(page: FileDiagnostics, text: str, side: Side) -> SettingsDocument:
-    if not page.foreign:
-        return read_document(SettingValue(page=page, key="", written=parse_yaml_mapping(text)), side)
-    top = SettingValue(page=page, key="", written=compose_json(text))
-    slots = top.read_fields(("mcpServers",))
+def _parse_document(context: ParseContext, text: str, side: Side) -> SettingsDocument:
+    if not context.foreign:
+        return read_document(FieldReader(context=context, node=parse_yaml_mapping(text)), side)
+    top = FieldReader(context=context, node=compose_json(text))
+    fields = top.read_fields(("mcpServers",))
     return (
-        SettingsDocument(mcp_servers=read_mcp_servers(slots["mcpServers"], side))
-        if "mcpServers" in slots
+        SettingsDocument(mcp_servers=read_mcp_servers(fields["mcpServers"], side))
+        if "mcpServers" in fields
         else SettingsDocument()
     )
 

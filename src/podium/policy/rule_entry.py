@@ -5,12 +5,14 @@ Callers add the file and line to errors. `rule` defines what a rule means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from ..values.agent import Permissions
 from ..values.errors import Mistake
+from ..values.field_reader import FieldReader
 from ..values.located_yaml import ListNode, LocatedNode, MappingNode, to_plain_value
 from .rule_evaluation import parse_rules
 
@@ -56,6 +58,28 @@ def find_rule_entries(top: MappingNode) -> Iterator[tuple[Kind, LocatedNode]]:
         found = permissions.fields.get(kind) if isinstance(permissions, MappingNode) else None
         if found is not None:
             yield from ((kind, item) for item in (found.items if isinstance(found, ListNode) else (found,)))
+
+
+def read_rule_lists(fields: Mapping[str, FieldReader]) -> Permissions:
+    """Return the rules under `allow`, `ask` and `deny`, after checking each rule against its examples."""
+    return Permissions(**{kind: read_rules(fields[kind], kind) for kind in KINDS if kind in fields})
+
+
+def read_rules(reader: FieldReader, kind: Kind) -> tuple[str, ...]:
+    """Return the texts of a list of rules, after checking each rule against its examples."""
+    if isinstance(reader.node, MappingNode):
+        reader.report_expected("a list of rules")
+        return ()
+    found = []
+    for item in reader.iter_items():
+        try:
+            entry = parse_verified_entry(item.node, kind)
+        except Mistake as mistake:
+            item.add_error(str(mistake))
+        else:
+            found.append(entry.rule)
+            reader.context.lines[f"{reader.known_key}.{entry.rule}"] = entry.line
+    return tuple(found)
 
 
 def parse_rule_entry(written: LocatedNode, kind: Kind) -> RuleEntry:

@@ -14,9 +14,9 @@ from pathlib import Path
 from ..system.locations import escape_file_name, format_path
 from ..values.agent import Agent, Source
 from ..values.diagnostic import Diagnostic
+from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import MalformedText, parse_yaml_mapping, truncate_text
 from . import bounded_file
-from .agent_field import ParseContext, ValueReader
 from .agent_keys import FrontmatterAgent, read_keys
 from .agent_name import is_agent_name, to_agent_name
 
@@ -76,7 +76,7 @@ def _parse_agent(context: ParseContext, data: bytes, *, source: Source) -> Agent
                 "notice" if context.foreign else "error", "no frontmatter; the first line must be ---"
             )
             return _build_agent_file(context)
-        top = ValueReader(context=context, key="", node=parse_yaml_mapping(parts.frontmatter, first_line=FIRST_LINE))
+        top = FieldReader(context=context, node=parse_yaml_mapping(parts.frontmatter, first_line=FIRST_LINE))
     except bounded_file.UnreadableFile as error:
         context.add_diagnostic("error", f"{error}")
     except MalformedText as error:

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
-from ..values.agent import Advisors, Agent, Budget, Permissions, Router, Source
-from ..values.errors import Mistake
+from ..values.agent import Advisors, Agent, Permissions, Router, Source
+from ..values.field_reader import FieldReader, read_budget, to_camel_case
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text, to_plain_value
 from . import bounded_file
-from .agent_field import ValueReader, to_camel_case
-from .agent_name import NAME_RULE, is_agent_name, to_agent_name
+from .agent_name import NAME_RULE, is_agent_name, read_agent_name, read_agent_names, resolve_agent_name, to_agent_name
 from .team_keys import read_team
 
-if TYPE_CHECKING:
-    from ..policy.rule_entry import Kind
-
-KINDS: tuple[Kind, ...] = ("allow", "ask", "deny")
 FORMATS = ("text", "markdown")
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 ROUTER_KEYS = ("destinations", "fallback", "max_turns")
@@ -48,7 +43,7 @@ class FrontmatterAgent:
     agent: Agent | None
 
 
-def read_keys(top: ValueReader, *, stem: str, prompt: str, description: str, source: Source) -> FrontmatterAgent:
+def read_keys(top: FieldReader, *, stem: str, prompt: str, description: str, source: Source) -> FrontmatterAgent:
     """Build the agent that the top-level mapping describes.
 
     `stem` and `description` are the defaults for a file without a name or a description.
@@ -72,9 +67,9 @@ def read_keys(top: ValueReader, *, stem: str, prompt: str, description: str, sou
     return FrontmatterAgent(name=name, agent=Agent(prompt=prompt, other=other, **identity, **values))
 
 
-def read_name(top: ValueReader, reader: ValueReader | None, stem: str) -> tuple[str, str]:
+def read_name(top: FieldReader, reader: FieldReader | None, stem: str) -> tuple[str, str]:
     """Return the agent's name and, if it was converted from another name, that one as the display name."""
-    if reader and not (isinstance(reader.node, ScalarNode) and reader.node.kind == "text" and reader.node.raw.strip()):
+    if reader and not reader.text:
         reader.report_expected("a name (in quotes if it looks like a number, a date or a boolean)")
         return to_agent_name(stem), ""
     written = reader.read_single_line() if reader else stem
@@ -91,7 +86,7 @@ def read_name(top: ValueReader, reader: ValueReader | None, stem: str) -> tuple[
     return made, ""
 
 
-def reject_duplicate_destinations(fields: Mapping[str, ValueReader]) -> None:
+def reject_duplicate_destinations(fields: Mapping[str, FieldReader]) -> None:
     """Add an error if both `router` and `agents` list destinations."""
     router, agents = fields.get("router"), fields.get("agents")
     if router and agents and isinstance(router.node, MappingNode) and "destinations" in router.node.fields:
@@ -99,13 +94,13 @@ def reject_duplicate_destinations(fields: Mapping[str, ValueReader]) -> None:
         router.add_error(f"destinations are listed here and under agents on line {line}; remove one of the lists")
 
 
-def read_foreign_key(reader: ValueReader) -> Any:
+def read_foreign_key(reader: FieldReader) -> Any:
     """Return the value of a key that belongs to another program, and warn that it has no effect."""
     reader.add_warning("kept, but has no effect")
     return to_plain_value(reader.node)
 
 
-def read_tools(reader: ValueReader) -> tuple[str, ...]:
+def read_tools(reader: FieldReader) -> tuple[str, ...]:
     """Return tools by name; `Agent(a, b)` is read as `Agent(a)` and `Agent(b)`."""
     found: dict[str, None] = {}
     for word in reader.read_comma_list():
@@ -116,50 +111,33 @@ def read_tools(reader: ValueReader) -> tuple[str, ...]:
             break
         if word.startswith("Agent(") and word.endswith(")"):
             names = (name.strip() for name in word.removeprefix("Agent(").removesuffix(")").split(","))
-            found |= {f"Agent({reader.resolve_agent_name(name)})": None for name in names if name}
+            found |= {f"Agent({resolve_agent_name(reader, name)})": None for name in names if name}
         else:
             found[word] = None
     return tuple(found)
 
 
-def read_permissions(reader: ValueReader) -> Permissions:
+def read_permissions(reader: FieldReader) -> Permissions:
     """Return rules by what they decide; `allow` rules are kept, but have no effect."""
+    # For start-up time: most files have no rules.
+    from ..policy.rule_entry import KINDS, read_rule_lists
+
     fields = reader.read_fields(KINDS)
     if "allow" in fields:
         fields["allow"].add_warning("ignored: agent files can only tighten permissions")
-    return Permissions(**{kind: read_rules(fields[kind], kind) for kind in KINDS if kind in fields})
+    return read_rule_lists(fields)
 
 
-def read_rules(reader: ValueReader, kind: Kind) -> tuple[str, ...]:
-    """Return the texts of rules, after checking each rule against its examples."""
-    if isinstance(reader.node, MappingNode):
-        reader.report_expected("a list of rules")
-        return ()
-    # For start-up time: most files have no rules.
-    from ..policy.rule_entry import parse_verified_entry
-
-    found = []
-    for item in reader.iter_items():
-        try:
-            entry = parse_verified_entry(item.node, kind)
-        except Mistake as mistake:
-            item.add_error(str(mistake))
-        else:
-            found.append(entry.rule)
-            reader.context.lines[f"permissions.{kind}.{entry.rule}"] = entry.line
-    return tuple(found)
-
-
-def read_handoff(reader: ValueReader) -> str:
+def read_handoff(reader: FieldReader) -> str:
     """Return the name of one agent; a list is refused, because only one agent can give the final answer."""
     is_list = isinstance(reader.node, ListNode) or (isinstance(reader.node, ScalarNode) and "," in reader.node.raw)
     if is_list:
         reader.add_error("expected the name of one agent, got a list; only one agent can give the final answer")
         return ""
-    return reader.read_agent_name()
+    return read_agent_name(reader)
 
 
-def read_router(reader: ValueReader) -> Router | bool:
+def read_router(reader: FieldReader) -> Router | bool:
     """Return the router, or True if `agents` are its destinations."""
     if isinstance(reader.node, ScalarNode) and reader.node.kind == "flag":
         return reader.read_bool()
@@ -168,19 +146,19 @@ def read_router(reader: ValueReader) -> Router | bool:
         return False
     fields = reader.read_fields(ROUTER_KEYS)
     return Router(
-        destinations=fields["destinations"].read_agent_names() if "destinations" in fields else (),
-        fallback=fields["fallback"].read_agent_name() if "fallback" in fields else None,
+        destinations=read_agent_names(fields["destinations"]) if "destinations" in fields else (),
+        fallback=read_agent_name(fields["fallback"]) if "fallback" in fields else None,
         max_turns=fields["max_turns"].read_int() if "max_turns" in fields else 1,
     )
 
 
-def read_advisors(reader: ValueReader) -> Advisors | None:
+def read_advisors(reader: FieldReader) -> Advisors | None:
     """Return advisors from a list of agents, or from a mapping that also has `require` and `timeout`."""
     if not isinstance(reader.node, MappingNode):
-        names = reader.read_agent_names()
+        names = read_agent_names(reader)
         return Advisors(agents=names) if names else None
     fields = reader.read_fields(ADVISORS_KEYS)
-    names = fields["agents"].read_agent_names() if "agents" in fields else ()
+    names = read_agent_names(fields["agents"]) if "agents" in fields else ()
     if not names:
         reader.add_error("advisors has no agents; add agents: [NAME]")
     given: dict[str, Any] = {"agents": names}
@@ -191,7 +169,7 @@ def read_advisors(reader: ValueReader) -> Advisors | None:
     return Advisors(**given)
 
 
-def read_required_count(reader: ValueReader, count: int) -> Literal["all", "any", "none"] | int:
+def read_required_count(reader: FieldReader, count: int) -> Literal["all", "any", "none"] | int:
     """Return how many advisors must succeed."""
     if isinstance(reader.node, ScalarNode) and reader.node.kind == "whole":
         number = reader.read_int(least=0)
@@ -204,11 +182,11 @@ def read_required_count(reader: ValueReader, count: int) -> Literal["all", "any"
     return cast(Literal["all", "any", "none"], word)
 
 
-def read_data_format(reader: ValueReader) -> str | dict[str, Any]:
+def read_data_format(reader: FieldReader) -> str | dict[str, Any]:
     """Return `text`, `markdown` or a JSON schema, which may be in a file of its own."""
     if isinstance(reader.node, MappingNode):
         return check_schema_type(reader, to_plain_value(reader.node))
-    word = reader.read_text()
+    word = reader.read_text(allow_blank=True)
     if word.endswith(".json"):
         return read_schema_file(reader, word)
     if word and word not in FORMATS:
@@ -216,7 +194,7 @@ def read_data_format(reader: ValueReader) -> str | dict[str, Any]:
     return word or "text"
 
 
-def read_schema_file(reader: ValueReader, file_name: str) -> dict[str, Any]:
+def read_schema_file(reader: FieldReader, file_name: str) -> dict[str, Any]:
     """Read a schema from a file, relative to the agent's file; in a repository it must be inside the repository."""
     try:
         found = msgspec.json.decode(
@@ -233,7 +211,7 @@ def read_schema_file(reader: ValueReader, file_name: str) -> dict[str, Any]:
     return {}
 
 
-def check_schema_type(reader: ValueReader, found: dict[str, Any]) -> dict[str, Any]:
+def check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, Any]:
     """Return `found` after checking its `type`; the rest is checked when a value is validated."""
     given = found.get("type", "object")
     for kind in given if isinstance(given, list) else [given]:
@@ -242,37 +220,25 @@ def check_schema_type(reader: ValueReader, found: dict[str, Any]) -> dict[str, A
     return found
 
 
-def read_budget(reader: ValueReader) -> Budget:
-    """Return a budget; a limit that is not given does not apply."""
-    fields = reader.read_fields(Budget.__struct_fields__)
-    given: dict[str, Any] = {
-        key: field.read_positive_number() for key, field in fields.items() if key in ("usd", "seconds")
-    }
-    given |= {key: field.read_int() for key, field in fields.items() if key in ("tokens", "turns")}
-    if "files_changed" in fields:
-        given["files_changed"] = fields["files_changed"].read_int(least=0)
-    return Budget(**given)
-
-
-READERS: Mapping[str, Callable[[ValueReader], object]] = {
-    "description": ValueReader.read_single_line,
-    "model": ValueReader.read_single_line,
-    "engine": ValueReader.read_single_line,
+READERS: Mapping[str, Callable[[FieldReader], object]] = {
+    "description": FieldReader.read_single_line,
+    "model": FieldReader.read_single_line,
+    "engine": FieldReader.read_single_line,
     "tools": read_tools,
     "disallowed_tools": read_tools,
-    "role": ValueReader.read_single_line,
-    "capabilities": ValueReader.read_comma_list,
+    "role": FieldReader.read_single_line,
+    "capabilities": FieldReader.read_comma_list,
     "permissions": read_permissions,
-    "agents": ValueReader.read_agent_names,
+    "agents": read_agent_names,
     "handoff": read_handoff,
     "router": read_router,
     "advisors": read_advisors,
     "team": read_team,
     "input": read_data_format,
     "output": read_data_format,
-    "max_turns": ValueReader.read_int,
-    "timeout": ValueReader.read_positive_number,
+    "max_turns": FieldReader.read_int,
+    "timeout": FieldReader.read_positive_number,
     "budget": read_budget,
-    "isolation": partial(ValueReader.read_choice, words=("shared", "worktree", "process")),
+    "isolation": partial(FieldReader.read_choice, words=("shared", "worktree", "process")),
 }
 """The reader for each key. The name is read separately, because it depends on the file name."""

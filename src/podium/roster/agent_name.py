@@ -1,12 +1,15 @@
-"""Agent names: which are valid, how other text becomes one, and suggestions for a mistyped one."""
+"""Agent names: which are valid, how other text becomes one, reading them, and suggestions for a mistyped one."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
+from ..values.field_reader import FieldReader
+from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
 
 NAME_RULE = "lower-case letters, digits and hyphens, at most 64 characters, not starting with a hyphen"
@@ -18,6 +21,7 @@ MANY = 400
 NEIGHBOURS = 20
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_SOURCES = ("builtin:", "user:", "repo:")
 
 
 def is_agent_name(text: str) -> bool:
@@ -28,6 +32,31 @@ def is_agent_name(text: str) -> bool:
 def to_agent_name(text: str) -> str:
     """Convert `text` to a name: lower case, other characters replaced by single hyphens. May be empty."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[: MAX_NAME_LENGTH + 1].strip("-")[:MAX_NAME_LENGTH].rstrip("-")
+
+
+def read_agent_name(reader: FieldReader) -> str:
+    """Return the name of one agent."""
+    if reader.text:
+        return resolve_agent_name(reader, reader.text)
+    reader.report_expected("the name of one agent")
+    return ""
+
+
+def read_agent_names(reader: FieldReader) -> tuple[str, ...]:
+    """Return a list of agent names without duplicates."""
+    words = [resolve_agent_name(reader, word) for word in reader.read_comma_list("a list of agent names")]
+    names = tuple(dict.fromkeys(words))
+    if len(names) < len(words):
+        twice = next(name for name, count in Counter(words).items() if count > 1)
+        reader.add_warning(f"{quote_text(twice)} is listed more than once; list it once")
+    return names
+
+
+def resolve_agent_name(reader: FieldReader, word: str) -> str:
+    """Return `word` as an agent name; in a foreign file a display name is converted to a name."""
+    if reader.context.foreign and not is_agent_name(word) and not word.startswith(_SOURCES):
+        return to_agent_name(word) or word
+    return word
 
 
 def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:

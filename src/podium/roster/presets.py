@@ -20,8 +20,8 @@ from ..system.locations import format_path
 from ..values.agent import MODE_ALIASES, Mode
 from ..values.diagnostic import Diagnostic
 from ..values.errors import Mistake
+from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, quote_text
-from .agent_field import ParseContext, ValueReader
 from .squad import Member, Team, derive_role
 from .team_keys import MODES, OPTION_READERS
 
@@ -246,8 +246,8 @@ def _read_options(entry: dict[str, Any], context: ParseContext) -> dict[str, Any
     }
 
 
-def _make_reader(context: ParseContext, key: str, value: Any) -> ValueReader:
-    return ValueReader(context=context, key=key, node=_to_node(value))
+def _make_reader(context: ParseContext, key: str, value: Any) -> FieldReader:
+    return FieldReader(context=context, key=key, node=_to_node(value))
 
 
 def _to_node(value: Any, depth: int = 2) -> LocatedNode:

@@ -7,8 +7,9 @@ from functools import partial
 from typing import cast
 
 from ..values.agent import MODE_ALIASES, Member, Mode, Team
+from ..values.field_reader import FieldReader
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode
-from .agent_field import ValueReader
+from .agent_name import read_agent_name, read_agent_names
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate")
 TERMINATIONS = ("consensus", "max_rounds", "coordinator_decides")
@@ -16,51 +17,50 @@ TERMINATIONS_ELSEWHERE = {"maxRounds": "max_rounds", "coordinatorDecides": "coor
 MEMBER_KEYS = ("agent", "name", "role", "capabilities", "model", "prompt")
 
 
-def make_choice_reader(*words: str) -> Callable[[ValueReader], str]:
+def make_choice_reader(*words: str) -> Callable[[FieldReader], str]:
     """Return a reader that accepts one of `words`."""
-    return partial(ValueReader.read_choice, words=words)
+    return partial(FieldReader.read_choice, words=words)
 
 
-def read_text_mapping(reader: ValueReader) -> dict[str, str]:
+def read_text_mapping(reader: FieldReader) -> dict[str, str]:
     """Read a mapping of names to strings."""
-    if not isinstance(reader.node, MappingNode):
-        reader.report_expected("a mapping of names to strings")
-    return {key: item.read_text() for key, item in reader.iter_entries()}
+    entries = reader.iter_entries("a mapping of names to strings")
+    return {name: entry.read_text(allow_blank=True) for name, entry in entries}
 
 
-def read_commands(reader: ValueReader) -> list[str]:
+def read_commands(reader: FieldReader) -> list[str]:
     """Read one command or a list of commands."""
-    return list(reader.read_texts())
+    return list(reader.read_texts(allow_blank=True))
 
 
-OPTION_READERS: Mapping[str, Callable[[ValueReader], object]] = {
-    "max_iterations": ValueReader.read_int,
+OPTION_READERS: Mapping[str, Callable[[FieldReader], object]] = {
+    "max_iterations": FieldReader.read_int,
     "dispatch": make_choice_reader("ask", "force"),
-    "answer_directly": ValueReader.read_bool,
+    "answer_directly": FieldReader.read_bool,
     "participation": make_choice_reader("any", "all"),
     "checks": read_commands,
     "adjust": make_choice_reader("ask", "auto"),
-    "worker_timeout": ValueReader.read_positive_number,
-    "collection_timeout": ValueReader.read_positive_number,
-    "termination": partial(ValueReader.read_choice, words=TERMINATIONS, also=TERMINATIONS_ELSEWHERE),
-    "max_rounds": ValueReader.read_int,
-    "round_timeout": ValueReader.read_positive_number,
+    "worker_timeout": FieldReader.read_positive_number,
+    "collection_timeout": FieldReader.read_positive_number,
+    "termination": partial(FieldReader.read_choice, words=TERMINATIONS, also=TERMINATIONS_ELSEWHERE),
+    "max_rounds": FieldReader.read_int,
+    "round_timeout": FieldReader.read_positive_number,
     "worktrees": make_choice_reader("shared", "team", "lead", "each"),
-    "shared_context": ValueReader.read_text,
-    "routing": ValueReader.read_text,
+    "shared_context": partial(FieldReader.read_text, allow_blank=True),
+    "routing": partial(FieldReader.read_text, allow_blank=True),
     "prompts": read_text_mapping,
     "approve_plan": make_choice_reader("lead", "person"),
     "decide_by": make_choice_reader("lead", "person"),
-    "adr": ValueReader.read_bool,
-    "lockout": ValueReader.read_bool,
-    "max_attempts": ValueReader.read_int,
-    "max_concurrent": ValueReader.read_int,
+    "adr": FieldReader.read_bool,
+    "lockout": FieldReader.read_bool,
+    "max_attempts": FieldReader.read_int,
+    "max_concurrent": FieldReader.read_int,
 }
 KEYS = ("mode", "members", "evaluator", *OPTION_READERS)
 SPELLINGS = {"terminationMode": "termination", "termination_mode": "termination"}
 
 
-def read_team(reader: ValueReader) -> Team:
+def read_team(reader: FieldReader) -> Team:
     """Read a team. The default mode is `discuss` with `termination` or `max_rounds`, else `orchestrate`."""
     fields = reader.read_fields(KEYS, also=SPELLINGS)
     options = {key: read(fields[key]) for key, read in OPTION_READERS.items() if key in fields}
@@ -70,33 +70,33 @@ def read_team(reader: ValueReader) -> Team:
     return Team(
         mode=cast(Mode, mode),
         members=read_members(members) if members else (),
-        evaluator=fields["evaluator"].read_agent_name() if "evaluator" in fields else None,
+        evaluator=read_agent_name(fields["evaluator"]) if "evaluator" in fields else None,
         options=options,
     )
 
 
-def read_members(reader: ValueReader) -> tuple[Member, ...]:
+def read_members(reader: FieldReader) -> tuple[Member, ...]:
     """Read members, given as names or as mappings with what the team changes about an agent."""
     if isinstance(reader.node, ScalarNode):
-        return tuple(Member(agent=name) for name in reader.read_agent_names())
+        return tuple(Member(agent=name) for name in read_agent_names(reader))
     if not isinstance(reader.node, ListNode):
         reader.report_expected("a list of agents")
         return ()
     return tuple(read_member(item) for item in reader.iter_items())
 
 
-def read_member(reader: ValueReader) -> Member:
+def read_member(reader: FieldReader) -> Member:
     """Read one member, given as a name or a mapping."""
     if not isinstance(reader.node, MappingNode):
-        return Member(agent=reader.read_agent_name())
+        return Member(agent=read_agent_name(reader))
     fields = reader.read_fields(MEMBER_KEYS)
     if "agent" not in fields:
         reader.add_error("this member has no agent; add agent: NAME")
     return Member(
-        agent=fields["agent"].read_agent_name() if "agent" in fields else "",
+        agent=read_agent_name(fields["agent"]) if "agent" in fields else "",
         name=fields["name"].read_single_line() if "name" in fields else "",
         role=fields["role"].read_single_line() if "role" in fields else "",
         capabilities=fields["capabilities"].read_comma_list() if "capabilities" in fields else (),
         model=fields["model"].read_single_line() if "model" in fields else "",
-        prompt=fields["prompt"].read_text() if "prompt" in fields else "",
+        prompt=fields["prompt"].read_text(allow_blank=True) if "prompt" in fields else "",
     )

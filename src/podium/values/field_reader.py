@@ -1,0 +1,266 @@
+"""Typed reading of the fields of a file.
+
+Reading an invalid value adds a diagnostic and returns a harmless placeholder, so one pass over a
+file reports every problem. The caller ignores a file with an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .agent import Budget
+from .byte_size import parse_size
+from .diagnostic import Diagnostic, Severity
+from .located_yaml import (
+    ListNode,
+    LocatedNode,
+    MappingNode,
+    ScalarNode,
+    describe_node,
+    quote_text,
+    truncate_text,
+)
+from .plain_text import join_words
+
+MAX_DIAGNOSTICS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParseContext:
+    """The file being read: its path, its path as shown to people, and the diagnostics so far.
+
+    `lines` maps every known key to its line; nested keys are spelled as `team.members`. A `foreign`
+    file was written for another program, so names in it need not follow our rules. If other programs
+    read the file too, `ignores_unknown_keys` is set.
+    """
+
+    file: Path
+    display_path: str
+    root: Path | None = None
+    foreign: bool = False
+    ignores_unknown_keys: bool = False
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the maximum number of diagnostics is reached."""
+        return len(self.diagnostics) >= MAX_DIAGNOSTICS
+
+    @property
+    def has_error(self) -> bool:
+        """Whether the file has an error and so cannot be used."""
+        return any(diagnostic.severity == "error" for diagnostic in self.diagnostics)
+
+    def add_diagnostic(self, severity: Severity, message: str, *, line: int | None = None, key: str = "") -> None:
+        """Add a diagnostic about this file. When the list is full, add only the first error."""
+        if self.is_full and (severity != "error" or self.has_error):
+            return
+        place = truncate_text(" ".join(key.split()))
+        self.diagnostics.append(
+            Diagnostic(severity=severity, path=self.display_path, line=line, key=place, message=message)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldReader:
+    """A value of the file. `key` is its path as spelled in the file, `known_key` the same path in known keys."""
+
+    context: ParseContext
+    node: LocatedNode
+    key: str = ""
+    known_key: str = ""
+
+    def add_error(self, message: str) -> None:
+        self.context.add_diagnostic("error", message, line=self.node.line, key=self.key)
+
+    def add_warning(self, message: str) -> None:
+        self.context.add_diagnostic("warning", message, line=self.node.line, key=self.key)
+
+    def report_expected(self, expected: str) -> None:
+        """Add the error that says what was expected and what was found."""
+        self.add_error(f"expected {expected}, got {describe_node(self.node)}")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is a key without a value."""
+        return isinstance(self.node, ScalarNode) and self.node.kind == "nothing"
+
+    @property
+    def text(self) -> str | None:
+        """The string without surrounding whitespace, or None if the value is not a string."""
+        return self.node.raw.strip() if isinstance(self.node, ScalarNode) and self.node.kind == "text" else None
+
+    def read_text(self, expected: str = "a string", *, allow_blank: bool = False) -> str:
+        """Return a string without surrounding whitespace."""
+        text = self.text
+        if text is None or not (text or allow_blank):
+            self.report_expected(expected)
+        return text or ""
+
+    def read_single_line(self) -> str:
+        """Return a string on one line, which may be blank; line breaks become spaces."""
+        return " ".join(self.read_text(allow_blank=True).split())
+
+    def read_secret(self) -> str:
+        """Return a string as written; no message repeats it."""
+        if isinstance(self.node, ScalarNode) and self.node.kind == "text":
+            return self.node.raw
+        self.add_error("expected a string, got another type")
+        return ""
+
+    def read_url(self) -> str:
+        """Return an HTTP URL. It may contain a password, so no message repeats it."""
+        text = self.read_secret().strip()
+        host = text.partition("://")[2]
+        if not text.startswith(("http://", "https://")) or not host or any(sign.isspace() for sign in text):
+            self.add_error("not a valid URL; expected one such as https://host.example/v1")
+        return text.rstrip("/")
+
+    def read_bool(self) -> bool:
+        """Return a boolean."""
+        if isinstance(self.node, ScalarNode) and isinstance(self.node.value, bool):
+            return self.node.value
+        self.report_expected("true or false")
+        return False
+
+    def read_int(self, least: int = 1) -> int:
+        """Return an integer of at least `least`."""
+        if isinstance(self.node, ScalarNode) and self.node.kind == "whole" and int(self.node.raw) >= least:
+            return int(self.node.raw)
+        self.report_expected(f"an integer of at least {least}")
+        return least
+
+    def read_positive_number(self, expected: str = "a number above 0") -> float:
+        """Return a number above zero, such as seconds or money."""
+        if isinstance(self.node, ScalarNode) and self.node.kind in ("whole", "number"):
+            value = float(self.node.raw)
+            if value > 0:
+                return value
+        self.report_expected(expected)
+        return 1.0
+
+    def read_size(self) -> int:
+        """Return a number of bytes above zero, given as a number or with a unit."""
+        size = parse_size(self.node.raw.replace("_", "")) if isinstance(self.node, ScalarNode) else None
+        if size is None:
+            self.report_expected("a size such as 20GB, 500MB or a number of bytes")
+        return size or 1
+
+    def read_choice(self, words: Collection[str], *, also: Mapping[str, str] | None = None) -> str:
+        """Return one of `words`; `also` maps other spellings to them."""
+        right = join_words(list(words), last="or")
+        spelled = self.read_text(right)
+        word = (also or {}).get(spelled, spelled)
+        if spelled and word not in words:
+            self.add_error(f"unknown value {quote_text(spelled)}; expected {right}")
+        return word
+
+    def read_texts(self, expected: str = "a list of strings", *, allow_blank: bool = False) -> tuple[str, ...]:
+        """Return a list of strings without blank ones; a single string is a list of one."""
+        right = "a string" if isinstance(self.node, ListNode) else expected
+        return tuple(text for item in self.iter_items() if (text := item.read_text(right, allow_blank=allow_blank)))
+
+    def read_comma_list(self, expected: str = "a list of strings") -> tuple[str, ...]:
+        """Return a list of strings, given as a list or as one string with commas; see `split_at_commas`."""
+        if self.text is None:
+            return self.read_texts(expected, allow_blank=True)
+        return tuple(word for part in split_at_commas(self.text) if (word := part.strip()))
+
+    def iter_items(self) -> Iterator[FieldReader]:
+        """Yield a reader for each item of a list, or this reader if the value is not a list."""
+        if not isinstance(self.node, ListNode):
+            yield self
+            return
+        for item in self.node.items:
+            yield FieldReader(context=self.context, key=self.key, known_key=self.known_key, node=item)
+
+    def iter_entries(self, expected: str) -> Iterator[tuple[str, FieldReader]]:
+        """Yield the entries of a mapping by the names in the file; `expected` describes the mapping in an error."""
+        if not isinstance(self.node, MappingNode):
+            self.report_expected(expected)
+            return
+        for spelled, node in self.node.fields.items():
+            name = spelled.strip()
+            reader = self._make_entry_reader(name, name, node)
+            self.context.lines[reader.known_key] = node.line
+            if not name:
+                reader.add_error("the name is empty; enter a name")
+            elif reader.is_empty:
+                reader.report_expected("a value (or remove the entry)")
+            else:
+                yield name, reader
+
+    def read_fields(self, known: Collection[str], *, also: Mapping[str, str] | None = None) -> dict[str, FieldReader]:
+        """Return the entries of a mapping by their known keys, which may be spelled in camelCase, without empty ones.
+
+        A key that is not `known` gets a warning and is left out. `also` maps other spellings to known keys.
+        """
+        if not isinstance(self.node, MappingNode):
+            self.report_expected(f"a mapping with keys such as {join_words(list(known)[:3], last='or')}")
+            return {}
+        spellings = {to_camel_case(key): key for key in known} | {key: key for key in known} | dict(also or {})
+        found: dict[str, FieldReader] = {}
+        for spelled, node in self.node.fields.items():
+            key = spellings.get(spelled)
+            reader = self._make_entry_reader(spelled, key or spelled, node)
+            if key is None:
+                reader._warn_unknown_key(spelled, spellings)
+            elif key in found:
+                first = found[key]
+                reader.add_error(f"same key as {first.key} on line {first.node.line}; remove one of them")
+            elif not reader.is_empty:
+                found[key] = reader
+                self.context.lines[reader.known_key] = node.line
+        return found
+
+    def _make_entry_reader(self, spelled: str, known: str, node: LocatedNode) -> FieldReader:
+        key = f"{self.key}.{spelled}" if self.key else spelled
+        known_key = f"{self.known_key}.{known}" if self.known_key else known
+        return FieldReader(context=self.context, key=key, known_key=known_key, node=node)
+
+    def _warn_unknown_key(self, spelled: str, known: Collection[str]) -> None:
+        """Add a warning about an unknown key, with the closest known key."""
+        if self.context.is_full or self.context.ignores_unknown_keys:
+            return
+        near = get_close_matches(spelled[:40], sorted(known), n=1, cutoff=0.0)
+        self.add_warning(f"unknown key, ignored; the closest known key is {near[0]}")
+
+
+def read_budget(reader: FieldReader) -> Budget:
+    """Return a budget; a limit that is not given does not apply."""
+    fields = reader.read_fields(Budget.__struct_fields__)
+    given: dict[str, Any] = {
+        key: field.read_positive_number() for key, field in fields.items() if key in ("usd", "seconds")
+    }
+    given |= {key: field.read_int() for key, field in fields.items() if key in ("tokens", "turns")}
+    if "files_changed" in fields:
+        given["files_changed"] = fields["files_changed"].read_int(least=0)
+    return Budget(**given)
+
+
+@cache
+def to_camel_case(key: str) -> str:
+    """Convert snake_case to camelCase: `max_turns` becomes `maxTurns`."""
+    head, *tail = key.split("_")
+    return head + "".join(word.capitalize() for word in tail)
+
+
+def split_at_commas(text: str) -> Iterator[str]:
+    """Split `text` at its commas, except those inside parentheses."""
+    depth, start = 0, 0
+    for match in re.finditer(r"[(),]", text):
+        if match[0] == "(":
+            depth += 1
+        elif match[0] == ")":
+            depth = max(0, depth - 1)
+        elif depth == 0:
+            yield text[start : match.start()]
+            start = match.end()
+    yield text[start:]
