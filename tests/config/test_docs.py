@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podium.config.settings_files import read_settings_files
-from podium.config.settings_keys import KEYS, ROLE_KEYS
+from podium.config.settings_keys import KEYS, ROLE_READERS
 from podium.setup.settings import Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
@@ -25,4 +25,4 @@ def test_every_example_is_valid(tmp_path: Path, name: str, text: str) -> None:
 
 def test_every_key_is_documented() -> None:
     assert [key for key in KEYS if f"| `{key}` |" not in PAGE] == []
-    assert [key for key in ROLE_KEYS if key not in PAGE] == []
+    assert [key for key in ROLE_READERS if key not in PAGE] == []

@@ -143,6 +143,15 @@ def test_a_key_is_found_by_every_spelling_and_named_as_it_is_spelled() -> None:
     assert top.context.lines == {"team": 1, "team.max_rounds": 1, "team.end": 1, "advisors": 2, "advisors.timeout": 2}
 
 
+def test_each_value_of_a_mapping_is_read_by_the_reader_of_its_key() -> None:
+    top = read_top("maxTurns: 3\nname: a\nnam: 1\n")
+
+    values = top.read_values({"name": FieldReader.read_text, "max_turns": FieldReader.read_int, "role": read_budget})
+
+    assert values == {"name": "a", "max_turns": 3}
+    assert list_sentences(top) == ["~/x.yaml:3: nam: unknown key, ignored; the closest known key is name"]
+
+
 def test_two_spellings_of_one_key_are_an_error() -> None:
     top = read_top("max_turns: 3\nmaxTurns: 4\n")
 

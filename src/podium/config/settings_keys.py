@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal, cast
 
 from ..values.errors import Mistake
-from ..values.field_reader import FieldReader, read_budget
+from ..values.field_reader import FieldReader, Readers, read_budget
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text
 from ..values.mcp_server import NAME_RULE, VARIABLE, McpServer, is_server_name
 from ..workspace.worktrees.worktree_folder import must_be_folder_pattern
@@ -17,9 +17,6 @@ from .settings_document import MODES, Launch, PermissionMode, ProviderLimits, Se
 
 Side = Literal["user", "repo"]
 
-ROLE_KEYS = ("model", "fallbacks", "budget", "prompt", "rules")
-LAUNCH_KEYS = ("command", "args", "env")
-SERVER_KEYS = (*LAUNCH_KEYS, "url", "headers")
 NOTIFY_WORDS = ("bell", "desktop")
 
 
@@ -45,50 +42,37 @@ def read_roles(reader: FieldReader, side: Side) -> dict[str, Role]:
         if not isinstance(entry.node, MappingNode):
             found[name] = Role(model=entry.read_text("a model or a mapping with model"))
             continue
-        fields = entry.read_fields(ROLE_KEYS)
-        if "model" not in fields:
+        values = entry.read_values(ROLE_READERS if side == "user" else {**ROLE_READERS, "rules": ignore_role_rules})
+        if "model" in values:
+            found[name] = Role(**values)
+        else:
             entry.add_error("this role has no model; add model: PROVIDER:MODEL")
-            continue
-        found[name] = Role(
-            model=fields["model"].read_text(),
-            fallbacks=fields["fallbacks"].read_texts("a list of models") if "fallbacks" in fields else (),
-            budget=read_budget(fields["budget"]) if "budget" in fields else None,
-            prompt=fields["prompt"].read_text() if "prompt" in fields else "",
-            rules=read_role_rules(fields["rules"], side) if "rules" in fields else (),
-        )
     return found
 
 
-def read_role_rules(reader: FieldReader, side: Side) -> tuple[str, ...]:
-    """Read the rules that a role allows; those of a repository are ignored."""
-    if side == "repo":
-        reader.add_warning("ignored: a repository can only tighten permissions")
-        return ()
+def read_role_rules(reader: FieldReader) -> tuple[str, ...]:
+    """Read the rules that a role allows."""
     # For start-up time: most files have no rules.
     from ..policy.rule_entry import read_rules
 
     return read_rules(reader, "allow")
 
 
+def ignore_role_rules(reader: FieldReader) -> tuple[str, ...]:
+    """Warn that rules in a repository's file have no effect."""
+    reader.add_warning("ignored: a repository can only tighten permissions")
+    return ()
+
+
 def read_engines(reader: FieldReader) -> dict[str, Launch]:
     """Read engines by name, with the command that starts each."""
     found: dict[str, Launch] = {}
     for name, entry in reader.iter_entries("entries such as mine: {command: PROGRAM}"):
-        fields = entry.read_fields(LAUNCH_KEYS)
-        if "command" in fields:
-            found[name] = Launch(**read_launch(fields))
+        values = entry.read_values(LAUNCH_READERS)
+        if "command" in values:
+            found[name] = Launch(**values)
         elif isinstance(entry.node, MappingNode):
             entry.add_error("this engine has no command; add command: PROGRAM")
-    return found
-
-
-def read_launch(fields: Mapping[str, FieldReader]) -> dict[str, Any]:
-    """Read a program with its arguments and environment variables."""
-    found: dict[str, Any] = {"command": fields["command"].read_text()}
-    if "args" in fields:
-        found["args"] = fields["args"].read_texts()
-    if "env" in fields:
-        found["env"] = read_secrets(fields["env"])
     return found
 
 
@@ -96,7 +80,7 @@ def read_mcp_servers(reader: FieldReader, side: Side) -> dict[str, McpServer]:
     """Read MCP servers by name; each has a command or a URL."""
     found: dict[str, McpServer] = {}
     for name, entry in reader.iter_entries("servers such as files: {command: PROGRAM}"):
-        fields = entry.read_fields(SERVER_KEYS)
+        fields = entry.read_fields(SERVER_READERS)
         if not isinstance(entry.node, MappingNode):
             continue
         if not is_server_name(name):
@@ -107,9 +91,8 @@ def read_mcp_servers(reader: FieldReader, side: Side) -> dict[str, McpServer]:
             entry.add_error("this server needs either a command or a url; set one of them")
             continue
         warn_unfilled_variable(fields)
-        values: dict[str, Any] = read_launch(fields) if "command" in fields else {"url": fields["url"].read_url()}
-        if "headers" in fields:
-            values["headers"] = read_secrets(fields["headers"])
+        keys = (*(LAUNCH_READERS if "command" in fields else ("url",)), "headers")
+        values = {key: SERVER_READERS[key](fields[key]) for key in keys if key in fields}
         found[name] = McpServer(name=name, source=side, **values)
     return found
 
@@ -158,13 +141,7 @@ def read_command(reader: FieldReader) -> tuple[str, ...]:
 
 def read_worktrees(reader: FieldReader) -> WorktreeSettings:
     """Read the settings of worktrees: setup and teardown commands, folder and quota."""
-    fields = reader.read_fields(WorktreeSettings.__struct_fields__)
-    given: dict[str, Any] = {key: read_command(fields[key]) for key in ("setup", "teardown") if key in fields}
-    if "folder" in fields:
-        given["folder"] = read_worktree_folder(fields["folder"])
-    if "quota" in fields:
-        given["quota"] = fields["quota"].read_size()
-    return WorktreeSettings(**given)
+    return WorktreeSettings(**reader.read_values(WORKTREE_READERS))
 
 
 def read_worktree_folder(reader: FieldReader) -> str:
@@ -180,14 +157,8 @@ def read_worktree_folder(reader: FieldReader) -> str:
 
 def read_providers(reader: FieldReader) -> dict[str, ProviderLimits]:
     """Read providers by name, with the URL and rate limits of each."""
-    found: dict[str, ProviderLimits] = {}
-    for name, entry in reader.iter_entries("providers such as openai: {concurrent: 8}"):
-        fields = entry.read_fields(ProviderLimits.__struct_fields__)
-        given: dict[str, Any] = {key: field.read_int() for key, field in fields.items() if key != "base_url"}
-        if "base_url" in fields:
-            given["base_url"] = fields["base_url"].read_url()
-        found[name.lower()] = ProviderLimits(**given)
-    return found
+    entries = reader.iter_entries("providers such as openai: {concurrent: 8}")
+    return {name.lower(): ProviderLimits(**entry.read_values(PROVIDER_READERS)) for name, entry in entries}
 
 
 def read_store(reader: FieldReader) -> str:
@@ -214,7 +185,28 @@ def read_approval_timeout(reader: FieldReader) -> float:
     return reader.read_positive_number("a number of seconds or never")
 
 
-READERS: Mapping[str, Callable[[FieldReader], object]] = {
+ROLE_READERS: Readers = {
+    "model": FieldReader.read_text,
+    "fallbacks": partial(FieldReader.read_texts, expected="a list of models"),
+    "budget": read_budget,
+    "prompt": FieldReader.read_text,
+    "rules": read_role_rules,
+}
+LAUNCH_READERS: Readers = {"command": FieldReader.read_text, "args": FieldReader.read_texts, "env": read_secrets}
+SERVER_READERS: Readers = {**LAUNCH_READERS, "url": FieldReader.read_url, "headers": read_secrets}
+WORKTREE_READERS: Readers = {
+    "setup": read_command,
+    "teardown": read_command,
+    "folder": read_worktree_folder,
+    "quota": FieldReader.read_size,
+}
+PROVIDER_READERS: Readers = {
+    "base_url": FieldReader.read_url,
+    "requests_per_minute": FieldReader.read_int,
+    "tokens_per_minute": FieldReader.read_int,
+    "concurrent": FieldReader.read_int,
+}
+READERS: Readers = {
     "model": FieldReader.read_text,
     "engines": read_engines,
     "sandbox": FieldReader.read_bool,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from ..values.agent import Advisors, Agent, Permissions, Router, Source
-from ..values.field_reader import FieldReader, read_budget, to_camel_case
+from ..values.field_reader import FieldReader, Readers, read_budget, to_camel_case
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text, to_plain_value
 from . import bounded_file
 from .agent_name import NAME_RULE, is_agent_name, read_agent_name, read_agent_names, resolve_agent_name, to_agent_name
@@ -18,7 +18,11 @@ from .team_keys import read_team
 
 FORMATS = ("text", "markdown")
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-ROUTER_KEYS = ("destinations", "fallback", "max_turns")
+ROUTER_READERS: Readers = {
+    "destinations": read_agent_names,
+    "fallback": read_agent_name,
+    "max_turns": FieldReader.read_int,
+}
 ADVISORS_KEYS = ("agents", "require", "timeout")
 
 FOREIGN_KEYS = (
@@ -144,12 +148,7 @@ def read_router(reader: FieldReader) -> Router | bool:
     if not isinstance(reader.node, MappingNode):
         reader.report_expected("true or a mapping with destinations")
         return False
-    fields = reader.read_fields(ROUTER_KEYS)
-    return Router(
-        destinations=read_agent_names(fields["destinations"]) if "destinations" in fields else (),
-        fallback=read_agent_name(fields["fallback"]) if "fallback" in fields else None,
-        max_turns=fields["max_turns"].read_int() if "max_turns" in fields else 1,
-    )
+    return Router(**reader.read_values(ROUTER_READERS))
 
 
 def read_advisors(reader: FieldReader) -> Advisors | None:
@@ -220,7 +219,7 @@ def check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, A
     return found
 
 
-READERS: Mapping[str, Callable[[FieldReader], object]] = {
+READERS: Readers = {
     "description": FieldReader.read_single_line,
     "model": FieldReader.read_single_line,
     "engine": FieldReader.read_single_line,

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
 from ..values.agent import MODE_ALIASES, Member, Mode, Team
-from ..values.field_reader import FieldReader
+from ..values.field_reader import FieldReader, Readers
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode
 from .agent_name import read_agent_name, read_agent_names
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate")
 TERMINATIONS = ("consensus", "max_rounds", "coordinator_decides")
 TERMINATIONS_ELSEWHERE = {"maxRounds": "max_rounds", "coordinatorDecides": "coordinator_decides"}
-MEMBER_KEYS = ("agent", "name", "role", "capabilities", "model", "prompt")
+MEMBER_READERS: Readers = {
+    "agent": read_agent_name,
+    "name": FieldReader.read_single_line,
+    "role": FieldReader.read_single_line,
+    "capabilities": FieldReader.read_comma_list,
+    "model": FieldReader.read_single_line,
+    "prompt": partial(FieldReader.read_text, allow_blank=True),
+}
 
 
 def make_choice_reader(*words: str) -> Callable[[FieldReader], str]:
@@ -33,7 +40,7 @@ def read_commands(reader: FieldReader) -> list[str]:
     return list(reader.read_texts(allow_blank=True))
 
 
-OPTION_READERS: Mapping[str, Callable[[FieldReader], object]] = {
+OPTION_READERS: Readers = {
     "max_iterations": FieldReader.read_int,
     "dispatch": make_choice_reader("ask", "force"),
     "answer_directly": FieldReader.read_bool,
@@ -89,14 +96,7 @@ def read_member(reader: FieldReader) -> Member:
     """Read one member, given as a name or a mapping."""
     if not isinstance(reader.node, MappingNode):
         return Member(agent=read_agent_name(reader))
-    fields = reader.read_fields(MEMBER_KEYS)
-    if "agent" not in fields:
+    values = reader.read_values(MEMBER_READERS)
+    if "agent" not in values:
         reader.add_error("this member has no agent; add agent: NAME")
-    return Member(
-        agent=read_agent_name(fields["agent"]) if "agent" in fields else "",
-        name=fields["name"].read_single_line() if "name" in fields else "",
-        role=fields["role"].read_single_line() if "role" in fields else "",
-        capabilities=fields["capabilities"].read_comma_list() if "capabilities" in fields else (),
-        model=fields["model"].read_single_line() if "model" in fields else "",
-        prompt=fields["prompt"].read_text(allow_blank=True) if "prompt" in fields else "",
-    )
+    return Member(**{"agent": "", **values})

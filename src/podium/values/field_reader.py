@@ -7,10 +7,10 @@ file reports every problem. The caller ignores a file with an error.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +220,11 @@ class FieldReader:
                 self.context.lines[reader.known_key] = node.line
         return found
 
+    def read_values(self, readers: Readers) -> dict[str, Any]:
+        """Return the values of a mapping by key, each read by the reader of its key."""
+        fields = self.read_fields(readers)
+        return {key: read(fields[key]) for key, read in readers.items() if key in fields}
+
     def _make_entry_reader(self, spelled: str, known: str, node: LocatedNode) -> FieldReader:
         key = f"{self.key}.{spelled}" if self.key else spelled
         known_key = f"{self.known_key}.{known}" if self.known_key else known
@@ -233,16 +238,21 @@ class FieldReader:
         self.add_warning(f"unknown key, ignored; the closest known key is {near[0]}")
 
 
+Readers = Mapping[str, Callable[[FieldReader], Any]]
+"""How to read the value of each key of a mapping."""
+
+BUDGET_READERS: Readers = {
+    "usd": FieldReader.read_positive_number,
+    "tokens": FieldReader.read_int,
+    "seconds": FieldReader.read_positive_number,
+    "turns": FieldReader.read_int,
+    "files_changed": partial(FieldReader.read_int, least=0),
+}
+
+
 def read_budget(reader: FieldReader) -> Budget:
     """Return a budget; a limit that is not given does not apply."""
-    fields = reader.read_fields(Budget.__struct_fields__)
-    given: dict[str, Any] = {
-        key: field.read_positive_number() for key, field in fields.items() if key in ("usd", "seconds")
-    }
-    given |= {key: field.read_int() for key, field in fields.items() if key in ("tokens", "turns")}
-    if "files_changed" in fields:
-        given["files_changed"] = fields["files_changed"].read_int(least=0)
-    return Budget(**given)
+    return Budget(**reader.read_values(BUDGET_READERS))
 
 
 @cache
