@@ -198,7 +198,7 @@ def test_an_error_names_file_line_key_and_what_would_be_right(tmp_path: Path, te
     [
         (b"model: \xff\n", "config.yaml: is not UTF-8: byte 0xff on line 1; save it as UTF-8"),
         (b"#" * (1024 * 1024 + 1), "config.yaml: is larger than the limit of 1 MiB; shorten it"),
-        (b"model: a\0\n", "config.yaml:1: contains U+0000, which YAML does not allow; remove it"),
+        (b"model: a\0\n", "config.yaml: has a NUL byte on line 1, as in a binary file; use plain text"),
     ],
 )
 def test_a_file_that_is_not_text_is_an_error(tmp_path: Path, data: bytes, sentence: str) -> None:
@@ -213,7 +213,7 @@ def test_a_folder_or_a_broken_link_in_place_of_a_file_is_an_error(tmp_path: Path
 
     first, second = list_diagnostics(tmp_path, tmp_path)
 
-    assert "config.yaml: is not a regular file" in first or "config.yaml: cannot be read: Is a directory" in first
+    assert first.endswith("config.yaml: is a folder; use a regular file")
     assert second == "error podium.yaml: is a broken symbolic link; use a regular file"
 
 

@@ -523,7 +523,7 @@ def test_a_loop_of_links_is_an_error(tmp_path: Path) -> None:
 def test_a_link_to_nothing_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "planner.md").symlink_to("absent.md")
 
-    assert "does not exist" in get_error(read_agent_file(tmp_path / "planner.md", source="repo")).message
+    assert "is a broken symbolic link" in get_error(read_agent_file(tmp_path / "planner.md", source="repo")).message
 
 
 def test_a_link_out_of_the_root_is_not_followed(tmp_path: Path) -> None:

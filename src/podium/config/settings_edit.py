@@ -9,9 +9,10 @@ from pathlib import Path
 from msgspec import structs
 
 from ..system.atomic_file import replace_file
+from ..system.bounded_file import UnreadableFile, decode_text, read_file_bytes
 from ..values.errors import Mistake
 from .settings_files import format_path
-from .settings_reading import Unreadable, decode_text, parse_settings_text, read_regular_file
+from .settings_reading import parse_settings_text
 
 _LINE = re.compile(
     r"""^model[ \t]*:(?:[ \t]+(?:"[^"\r\n]*"|'[^'\r\n]*'|[^\s"'#][^\r\n]*?))?([ \t]+\#[^\r\n]*)?[ \t]*(?=\r?$)""", re.M
@@ -22,9 +23,9 @@ def set_model(path: Path, model: str) -> None:
     """Set `model` in the file at `path`. Raise Mistake if that would change anything else."""
     name = format_path(path)
     try:
-        data = read_regular_file(path, None) if path.exists() else b""
+        data = read_file_bytes(path) if path.exists() else b""
         before = parse_settings_text(decode_text(data), path_shown=name)
-    except Unreadable as error:
+    except UnreadableFile as error:
         raise Mistake(f"{name} {error}") from error
     if broken := [finding for finding in before.diagnostics if finding.severity == "error"]:
         raise Mistake(str(broken[0]))

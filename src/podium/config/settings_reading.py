@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import structs
 
+from ..system.bounded_file import UnreadableFile, read_text_file
 from ..values.diagnostic import Diagnostic
 from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import (
@@ -27,15 +26,6 @@ from ..values.located_yaml import (
 )
 from .settings_document import SettingsDocument
 from .settings_keys import Side, read_document, read_mcp_servers
-
-MOST_BYTES = 1024 * 1024
-
-_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_REASONS = {
-    errno.ELOOP: "is a symbolic link to itself; use a regular file",
-    errno.ENOENT: "is a broken symbolic link; use a regular file",
-    errno.EACCES: "is not readable by this user; change its permissions",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +49,6 @@ class SettingsFileContent:
         return {key: f"{self.path}:{number}" for key, number in self.line_numbers.items()}
 
 
-class Unreadable(Exception):
-    """The file cannot be read. The message continues a sentence that starts with the path."""
-
-
 def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | None = None) -> SettingsFileContent:
     """Read the file at `path`, which must be inside `root`; a JSON file holds only MCP servers."""
     foreign = path.suffix == ".json"
@@ -71,8 +57,8 @@ def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | 
     found = SettingsDocument()
     if is_there:
         try:
-            found = _parse_document(context, decode_text(read_regular_file(path, root)), side)
-        except Unreadable as error:
+            found = _parse_document(context, read_text_file(path, root=root), side)
+        except UnreadableFile as error:
             context.add_diagnostic("error", str(error))
         except MalformedText as error:
             context.add_diagnostic("error", str(error), line=error.line, key=error.key)
@@ -114,36 +100,6 @@ def _parse_document(context: ParseContext, text: str, side: Side) -> SettingsDoc
         if "mcpServers" in fields
         else SettingsDocument()
     )
-
-
-def read_regular_file(path: Path, root: Path | None) -> bytes:
-    """Return the content of a regular file inside `root`, at most one byte more than allowed; links are followed."""
-    try:
-        real = path.resolve(strict=True)
-        if root is not None and not real.is_relative_to(root.resolve()):
-            raise Unreadable("is outside the repository and is not read; copy it into the repository")
-        descriptor = os.open(real, _FLAGS)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Unreadable("is not a regular file; use a regular file")
-            return file.read(MOST_BYTES + 1)
-    except RuntimeError as error:  # pathlib raises this for a loop of links before Python 3.13
-        raise Unreadable(_REASONS[errno.ELOOP]) from error
-    except OSError as error:
-        reason = _REASONS.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
-        raise Unreadable(reason) from error
-
-
-def decode_text(data: bytes) -> str:
-    """Decode `data` as text with `\\n` line endings. Raise Unreadable if it is too long or not UTF-8."""
-    if len(data) > MOST_BYTES:
-        raise Unreadable("is larger than the limit of 1 MiB; shorten it")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(10, 0, error.start) + 1
-        raise Unreadable(f"is not UTF-8: byte 0x{data[error.start]:02x} on line {line}; save it as UTF-8") from error
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')

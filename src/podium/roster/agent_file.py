@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..system import bounded_file
 from ..system.locations import escape_file_name, format_path
 from ..values.agent import Agent, Source
 from ..values.diagnostic import Diagnostic
 from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import MalformedText, parse_yaml_mapping, truncate_text
-from . import bounded_file
 from .agent_keys import FrontmatterAgent, read_keys
 from .agent_name import is_agent_name, to_agent_name
 

@@ -9,10 +9,10 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from ..system import bounded_file
 from ..values.agent import Advisors, Agent, Permissions, Router, Source
 from ..values.field_reader import FieldReader, Readers, read_budget, to_camel_case
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text, to_plain_value
-from . import bounded_file
 from .agent_name import NAME_RULE, is_agent_name, read_agent_name, read_agent_names, resolve_agent_name, to_agent_name
 from .team_keys import read_team
 

@@ -269,15 +269,16 @@ def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path
 
 def _read_mapping(path: Path, root: Path | None) -> MappingNode:
     """Return the keys of a settings file, or of the frontmatter of an agent file."""
-    from ...config import settings_reading  # for start-up time: only `policy test` reads files
-    from ...roster import agent_file, bounded_file
+    from ...roster import agent_file  # for start-up time: only `policy test` reads files
+    from ...system import bounded_file
 
     try:
+        text = bounded_file.read_text_file(path, root=root)
         if path.suffix != ".md":
-            return parse_yaml_mapping(settings_reading.decode_text(settings_reading.read_regular_file(path, root)))
-        halves = agent_file.split_frontmatter(bounded_file.read_text_file(path, root=root))
+            return parse_yaml_mapping(text)
+        halves = agent_file.split_frontmatter(text)
         return parse_yaml_mapping(halves.frontmatter if halves else "", first_line=agent_file.FIRST_LINE)
-    except (settings_reading.Unreadable, bounded_file.UnreadableFile) as error:
+    except bounded_file.UnreadableFile as error:
         raise Mistake(f"{format_path(path)} {error}") from error
     except MalformedText as error:
         raise Mistake(f"{format_path(path)}:{error.line}: {error}") from error

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
+from ...system import bounded_file
+from ...system.bounded_file import UnreadableFile
 from ...system.locations import format_path, is_inside
 from ...values.located_yaml import quote_text
-from .. import bounded_file
-from ..bounded_file import UnreadableFile
 from .charter import Charter, parse_charter, render_generic_charter, split_charter
 from .squad_markdown import split_lines
 from .squad_name import ALUMNI, derive_role, is_reserved, is_worker, make_member_key, slug

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ...system.bounded_file import MAX_FILE_BYTES, UnreadableFile
 from ...system.locations import format_path, is_inside
 from ...values.errors import Mistake
-from ..bounded_file import MAX_FILE_BYTES, UnreadableFile
 from . import charter
 from .charter import MAX_PROMPT_LENGTH, parse_charter, render_charter, render_generic_charter
 from .folder_swap import delete_folder, lock_squads, replace_folder, write_new_file

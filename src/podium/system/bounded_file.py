@@ -15,7 +15,7 @@ MAX_FILE_BYTES = 1024 * 1024
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _REASONS = {
     errno.ELOOP: "is a symbolic link to itself; use a regular file",
-    errno.ENOENT: "does not exist, or is a broken symbolic link",
+    errno.ENOENT: "does not exist; create it or correct its path",
     errno.EACCES: "is not readable by this user; change its permissions",
     errno.EPERM: "is not readable by this user; change its permissions",
 }
@@ -37,6 +37,8 @@ def read_file_bytes(path: Path, *, root: Path | None = None) -> bytes:
     except RuntimeError as error:  # pathlib raises this for a loop of links before Python 3.13
         raise UnreadableFile(_REASONS[errno.ELOOP]) from error
     except OSError as error:
+        if error.errno == errno.ENOENT and path.is_symlink():
+            raise UnreadableFile("is a broken symbolic link; use a regular file") from error
         reason = _REASONS.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
         raise UnreadableFile(reason) from error
 
