@@ -10,8 +10,9 @@ from msgspec import structs
 
 from ..system.atomic_file import replace_file
 from ..system.bounded_file import UnreadableFile, decode_text, read_file_bytes
+from ..system.locations import format_path
+from ..values.diagnostic import filter_errors
 from ..values.errors import Mistake
-from .settings_files import format_path
 from .settings_reading import parse_settings_text
 
 _LINE = re.compile(
@@ -27,7 +28,7 @@ def set_model(path: Path, model: str) -> None:
         before = parse_settings_text(decode_text(data), path_shown=name)
     except UnreadableFile as error:
         raise Mistake(f"{name} {error}") from error
-    if broken := [finding for finding in before.diagnostics if finding.severity == "error"]:
+    if broken := filter_errors(before.diagnostics):
         raise Mistake(str(broken[0]))
     after = replace_model_line(data.decode("utf-8"), model)
     wanted = structs.replace(before.document, model=model)

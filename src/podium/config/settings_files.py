@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from ..values.diagnostic import Diagnostic, Severity
+from ..system.locations import format_path
+from ..values.diagnostic import Diagnostic, Severity, filter_errors
 from ..values.errors import Mistake
 from .settings_document import SettingsDocument, merge_documents
 
@@ -50,7 +51,7 @@ class SettingsFiles(Struct, frozen=True, kw_only=True):
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
         """The diagnostics that keep the settings from being used."""
-        return tuple(finding for finding in self.diagnostics if finding.severity == "error")
+        return filter_errors(self.diagnostics)
 
 
 def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
@@ -83,16 +84,6 @@ def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
         repo_lines=foreign.lines | own.lines,
     )
     return files if files.proposed == SettingsDocument() else _apply_trusted(files, home, repo)
-
-
-def format_path(path: Path) -> str:
-    """Return `path` for display, with the home directory as `~`."""
-    text = os.fsencode(path).decode("utf-8", "backslashreplace").replace("\n", "\\n")
-    try:
-        own = f"{Path.home()}{os.sep}"
-    except RuntimeError:  # the user has no home directory
-        return text
-    return f"~{os.sep}{text.removeprefix(own)}" if text.startswith(own) else text
 
 
 def _apply_trusted(files: SettingsFiles, home: Path, repo: Path) -> SettingsFiles:

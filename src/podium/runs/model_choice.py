@@ -8,10 +8,11 @@ from urllib.parse import urlsplit
 
 from ..config.confirmed_model_servers import ConfirmedServer, load_confirmed_servers, save_confirmed_server
 from ..config.model_role import resolve_models
-from ..config.settings_files import USER_FILE, format_path
+from ..config.settings_files import USER_FILE
 from ..engines.local_model_servers import LocalServer, find_coding_agents
 from ..engines.model.providers import ALIASES, PROVIDERS, REHEARSAL, parse_model, resolve_base_url, without_credentials
 from ..setup.settings import Settings
+from ..system.locations import format_path
 from ..values.errors import Mistake
 from ..values.event import SCHEMA
 

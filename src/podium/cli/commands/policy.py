@@ -14,14 +14,14 @@ import click
 from ...config.always_allow_rules import FILE as ALLOWED_FILE
 from ...config.always_allow_rules import load_allowed_rules
 from ...config.settings_document import MODES, PermissionMode
-from ...config.settings_files import REPO_FILE, USER_FILE, format_path, read_settings_files
+from ...config.settings_files import REPO_FILE, USER_FILE, read_settings_files
 from ...policy import Mode, Rules, Verdict, check, generalised, narrow_rules
 from ...policy.rule_entry import find_rule_entries, parse_rule_entry
 from ...policy.shell_command import parse_command as read_command
 from ...roster.discovery import list_agent_files as agent_files
 from ...roster.discovery import list_agent_folders, load_roster
 from ...setup.settings import Settings, find_home_folder
-from ...system.locations import find_repo
+from ...system.locations import find_repo, format_path
 from ...values.action import Action
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
