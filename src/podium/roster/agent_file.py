@@ -16,7 +16,8 @@ from ..system.locations import escape_file_name, format_path
 from ..values.agent import Agent, Source
 from ..values.diagnostic import Diagnostic
 from ..values.field_reader import FieldReader, ParseContext
-from ..values.located_yaml import MalformedText, parse_yaml_mapping, truncate_text
+from ..values.located_yaml import MalformedText, parse_yaml_mapping
+from ..values.plain_text import truncate_text
 from .agent_keys import FrontmatterAgent, read_keys
 from .agent_name import is_agent_name, to_agent_name
 

@@ -17,16 +17,8 @@ from typing import Any
 from .agent import Budget
 from .byte_size import parse_size
 from .diagnostic import Diagnostic, Severity
-from .located_yaml import (
-    ListNode,
-    LocatedNode,
-    MappingNode,
-    ScalarNode,
-    describe_node,
-    quote_text,
-    truncate_text,
-)
-from .plain_text import join_words
+from .located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, describe_node, quote_text
+from .plain_text import join_words, truncate_text
 
 MAX_DIAGNOSTICS = 100
 

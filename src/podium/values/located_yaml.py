@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 import yaml
 
+from .plain_text import truncate_text
+
 ScalarKind = Literal["text", "whole", "number", "flag", "nothing", "date"]
 
 MAX_DEPTH = 40
@@ -114,11 +116,6 @@ def describe_node(node: LocatedNode) -> str:
 def quote_text(text: str) -> str:
     """Return `text` in quotes on one line, shortened if it is too long."""
     return json.dumps(truncate_text(text), ensure_ascii=False)
-
-
-def truncate_text(text: str, most: int = 60) -> str:
-    """Return `text`, cut if it is too long for a message."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 class MalformedText(Exception):

@@ -14,7 +14,7 @@ def escape_unprintable(text: str) -> str:
     return "".join(one if one.isprintable() else _escape_character(one) for one in text)
 
 
-def truncate_text(text: str, longest: int) -> str:
+def truncate_text(text: str, longest: int = 60) -> str:
     """Return `text` cut to `longest` characters, with an ellipsis if it was cut."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
