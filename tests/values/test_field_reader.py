@@ -13,7 +13,6 @@ from podium.values.field_reader import (
     FieldReader,
     ParseContext,
     read_budget,
-    split_at_commas,
     to_camel_case,
 )
 from podium.values.located_yaml import parse_yaml_mapping
@@ -210,20 +209,6 @@ def test_a_long_key_and_a_long_value_are_shortened_in_a_sentence() -> None:
     [diagnostic] = top.context.diagnostics
     assert diagnostic.key == "k" * 59 + "…"
     assert diagnostic.message == f'expected true or false, got the string "{"v" * 59}…"'
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("", [""]),
-        ("a,b", ["a", "b"]),
-        ("a(b,c),d", ["a(b,c)", "d"]),
-        ("a(b(c,d),e),f", ["a(b(c,d),e)", "f"]),
-        ("a),b", ["a)", "b"]),
-    ],
-)
-def test_commas_inside_parentheses_do_not_split(text: str, parts: list[str]) -> None:
-    assert list(split_at_commas(text)) == parts
 
 
 def test_camel_case_has_no_underscores() -> None:

@@ -6,7 +6,6 @@ from that at run time. The roster reads agents from files and checks that they f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -14,6 +13,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from .errors import BadAgent
+from .plain_text import split_at_commas
 
 Source = Literal["built-in", "user", "repo", "code"]
 Mode = Literal["broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate"]
@@ -174,7 +174,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
             if isinstance(value, list):
                 put(self, field, tuple(value))
             elif isinstance(value, str):
-                put(self, field, tuple(word for one in _COMMA.split(value) if (word := one.strip())))
+                put(self, field, tuple(word for one in split_at_commas(value) if (word := one.strip())))
         for field, kind in _MAPPING_FIELDS.items():
             if isinstance(value := getattr(self, field), Mapping):
                 put(self, field, _parse_mapping(value, kind, of=f"agent {self.name}: {field}"))
@@ -220,7 +220,6 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.handoff is None and self.router is None
 
 
-_COMMA = re.compile(r",(?![^()]*\))")
 _MAPPING_FIELDS: Mapping[str, type[Struct]] = {
     "router": Router,
     "advisors": Advisors,

@@ -6,7 +6,6 @@ file reports every problem. The caller ignores a file with an error.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -18,7 +17,7 @@ from .agent import Budget
 from .byte_size import parse_size
 from .diagnostic import Diagnostic, Severity
 from .located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, describe_node, quote_text
-from .plain_text import join_words, truncate_text
+from .plain_text import join_words, split_at_commas, truncate_text
 
 MAX_DIAGNOSTICS = 100
 
@@ -252,17 +251,3 @@ def to_camel_case(key: str) -> str:
     """Convert snake_case to camelCase: `max_turns` becomes `maxTurns`."""
     head, *tail = key.split("_")
     return head + "".join(word.capitalize() for word in tail)
-
-
-def split_at_commas(text: str) -> Iterator[str]:
-    """Split `text` at its commas, except those inside parentheses."""
-    depth, start = 0, 0
-    for match in re.finditer(r"[(),]", text):
-        if match[0] == "(":
-            depth += 1
-        elif match[0] == ")":
-            depth = max(0, depth - 1)
-        elif depth == 0:
-            yield text[start : match.start()]
-            start = match.end()
-    yield text[start:]

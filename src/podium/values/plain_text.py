@@ -1,8 +1,9 @@
-"""Text for display: escaping and shortening untrusted text, counts and lists in a sentence, names without emoji."""
+"""Text that people read or write: escaping, shortening, counts, lists of words, and names without their emoji."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 _EMOJI_BLOCKS = ((0x2300, 0x27C0), (0x2B00, 0x2C00), (0x1F000, 0x1FC00))
@@ -40,6 +41,20 @@ def format_count(number: int, word: str) -> str:
 def join_words(words: Sequence[str], last: str = "and") -> str:
     """Join words as in a sentence: `a`, `a and b`, `a, b and c`."""
     return f"{', '.join(words[:-1])} {last} {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def split_at_commas(text: str) -> Iterator[str]:
+    """Split `text` at its commas, except those inside parentheses: `a, b(c, d)` has two parts."""
+    depth, start = 0, 0
+    for match in re.finditer(r"[(),]", text):
+        if match[0] == "(":
+            depth += 1
+        elif match[0] == ")":
+            depth = max(0, depth - 1)
+        elif depth == 0:
+            yield text[start : match.start()]
+            start = match.end()
+    yield text[start:]
 
 
 @cache
