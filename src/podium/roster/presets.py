@@ -17,13 +17,14 @@ from msgspec import Struct, structs
 from ..system.atomic_file import replace_file
 from ..system.file_lock import hold_file_lock
 from ..system.locations import format_path
-from ..values.agent import MODE_ALIASES, Mode
+from ..values.agent import Mode
 from ..values.diagnostic import Diagnostic
 from ..values.errors import Mistake
 from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, quote_text
 from .squad import Member, Team, derive_role
-from .team_keys import MODES, OPTION_READERS
+from .squad.team_file import parse_mode
+from .team_keys import OPTION_READERS
 
 PRESETS_FILE = "presets.json"
 LOCK_FILE = ".presets.lock"
@@ -219,12 +220,11 @@ def _read_preset(entry: Any, context: ParseContext, notices: list[str]) -> Prese
                 called, tuple(structs.replace(diagnostic, line=None) for diagnostic in context.diagnostics)
             )
     if isinstance(entry, dict) and isinstance(written := entry.get("mode"), str):
-        mode = MODE_ALIASES.get(written.lower(), written.lower())
-        if mode not in MODES:
+        mode = parse_mode(written)
+        if mode is None:
             name = quote_text(str(entry.get("name", "")))
             notices.append(f"{PRESETS_FILE}: {name} has the unknown mode {quote_text(written)}; using broadcast")
-            mode = "broadcast"
-        entry = {**entry, "mode": mode}
+        entry = {**entry, "mode": mode or "broadcast"}
     return msgspec.convert(entry, Preset)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from ..values.agent import MODE_ALIASES, Member, Mode, Team
+from ..values.agent import MODE_ALIASES, Member, Mode, Team, choose_default_mode
 from ..values.field_reader import FieldReader, Readers
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode
 from .agent_name import read_agent_name, read_agent_names
@@ -68,15 +68,13 @@ SPELLINGS = {"terminationMode": "termination", "termination_mode": "termination"
 
 
 def read_team(reader: FieldReader) -> Team:
-    """Read a team. The default mode is `discuss` with `termination` or `max_rounds`, else `orchestrate`."""
+    """Read a team."""
     fields = reader.read_fields(KEYS, also=SPELLINGS)
     options = {key: read(fields[key]) for key, read in OPTION_READERS.items() if key in fields}
-    default = "discuss" if {"termination", "max_rounds"} & set(options) else "orchestrate"
-    mode = fields["mode"].read_choice(MODES, also=MODE_ALIASES) if "mode" in fields else default
-    members = fields.get("members")
+    mode = fields["mode"].read_choice(MODES, also=MODE_ALIASES) if "mode" in fields else choose_default_mode(options)
     return Team(
         mode=cast(Mode, mode),
-        members=read_members(members) if members else (),
+        members=read_members(fields["members"]) if "members" in fields else (),
         evaluator=read_agent_name(fields["evaluator"]) if "evaluator" in fields else None,
         options=options,
     )

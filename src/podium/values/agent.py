@@ -238,7 +238,7 @@ def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
     if kind is Team and "options" not in given:
         given = {key: value for key, value in written.items() if key in keys}
         options = given["options"] = {key: value for key, value in written.items() if key not in keys}
-        given.setdefault("mode", "discuss" if {"termination", "max_rounds"} & set(options) else "orchestrate")
+        given.setdefault("mode", choose_default_mode(options))
         given["mode"] = MODE_ALIASES.get(given["mode"], given["mode"])
         members = given.get("members", ())
         given["members"] = [{"agent": one} if isinstance(one, str) else one for one in members]
@@ -248,6 +248,11 @@ def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
         raise BadAgent(f"{of}: {error}") from None
+
+
+def choose_default_mode(options: Iterable[str]) -> Mode:
+    """Return the mode of a team that names none: `discuss` with `termination` or `max_rounds`, else `orchestrate`."""
+    return "discuss" if {"termination", "max_rounds"} & {*options} else "orchestrate"
 
 
 def as_budget(value: Budget | Mapping[str, Any]) -> Budget:
