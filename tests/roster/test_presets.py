@@ -16,7 +16,6 @@ from podium.roster.presets import (
     build_workers,
     delete_preset,
     load_presets,
-    make_unique_name,
     preset_from_team,
     save_preset,
 )
@@ -141,10 +140,14 @@ def test_a_team_can_be_kept_as_a_preset(tmp_path: Path) -> None:
     assert preset.source == str(tmp_path)
 
 
-@given(st.text(), st.lists(st.text()))
-def test_a_numbered_name_is_never_taken(name: str, taken: list[str]) -> None:
-    assert make_unique_name(name, [*taken, name]).casefold() not in {one.casefold() for one in [*taken, name]}
-    assert make_unique_name(name, []) == name
+@given(st.lists(st.text()), st.lists(st.text()))
+def test_no_member_has_a_name_that_is_taken(names: list[str], taken: list[str]) -> None:
+    preset = Preset(name="T", workers=tuple(PresetWorker(name=name) for name in names))
+
+    given = [member.name.casefold() for member in preset.to_members(taken)]
+
+    assert len({*given}) == len(names)
+    assert not {*given} & {one.casefold() for one in taken}
 
 
 def save_many(home: Path, prefix: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 
 from ..values.field_reader import FieldReader
@@ -32,6 +32,17 @@ def is_agent_name(text: str) -> bool:
 def to_agent_name(text: str) -> str:
     """Convert `text` to a name: lower case, other characters replaced by single hyphens. May be empty."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[: MAX_NAME_LENGTH + 1].strip("-")[:MAX_NAME_LENGTH].rstrip("-")
+
+
+def make_unique_name(name: str, is_taken: Callable[[str], bool], *, longest: int | None = None) -> str:
+    """Return `name`, with a number appended if it is taken and then of at most `longest` characters."""
+    number, free = 1, name
+    while is_taken(free):
+        number += 1
+        end = f"-{number}"
+        start = name if longest is None else name[: longest - len(end)].rstrip("-")
+        free = f"{start}{end}"
+    return free
 
 
 def read_agent_name(reader: FieldReader) -> str:

@@ -22,6 +22,7 @@ from ..values.diagnostic import Diagnostic
 from ..values.errors import Mistake
 from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, quote_text
+from .agent_name import make_unique_name
 from .squad import Member, Team, derive_role
 from .squad.team_file import parse_mode
 from .team_keys import OPTION_READERS
@@ -86,7 +87,7 @@ class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
         names = {*(name.casefold() for name in taken)}
         found: list[Member] = []
         for number, worker in enumerate(self.workers, 1):
-            name = make_unique_name(worker.name or f"worker-{number}", names)
+            name = make_unique_name(worker.name or f"worker-{number}", lambda one: one.casefold() in names)
             names.add(name.casefold())
             role = worker.role or derive_role(name, worker.prompt)
             found.append(Member(name, role, worker.prompt, worker.model))
@@ -199,16 +200,6 @@ def build_workers(models: Sequence[str], prompts: Sequence[str] = ()) -> tuple[P
         PresetWorker(model=model, prompt=prompts[place] if place < len(prompts) else "")
         for place, model in enumerate(models)
     )
-
-
-def make_unique_name(name: str, taken: Collection[str]) -> str:
-    """Return `name`, with a number appended if it is taken."""
-    names = {one.casefold() for one in taken}
-    number, free = 1, name
-    while free.casefold() in names:
-        number += 1
-        free = f"{name}-{number}"
-    return free
 
 
 def _read_preset(entry: Any, context: ParseContext, notices: list[str]) -> Preset | InvalidPreset:

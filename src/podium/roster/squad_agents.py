@@ -21,7 +21,7 @@ from ..values.errors import Mistake
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
 from . import presets
-from .agent_name import MAX_NAME_LENGTH, to_agent_name
+from .agent_name import MAX_NAME_LENGTH, make_unique_name, to_agent_name
 from .presets import InvalidPreset, Preset
 from .squad import discover_with_notices
 from .squad.charter import MAX_PROMPT_LENGTH, MODEL_NAME, parse_charter, render_generic_charter
@@ -249,13 +249,8 @@ def is_model_name(text: str) -> bool:
 
 
 def _make_unique_name(name: str, taken: Collection[str]) -> str:
-    """Return `name`, with a number appended if it is taken, shortened to the maximum length."""
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        end = f"-{number}"
-        free = f"{name[: MAX_NAME_LENGTH - len(end)].rstrip('-')}{end}"
-    return free
+    """Return an agent name that is not taken: `name`, with a number appended if need be."""
+    return make_unique_name(name, taken.__contains__, longest=MAX_NAME_LENGTH)
 
 
 def _make_notices(sentences: Iterable[str], path: str) -> tuple[Diagnostic, ...]:

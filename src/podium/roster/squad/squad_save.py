@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ...system.bounded_file import MAX_FILE_BYTES, UnreadableFile
 from ...system.locations import format_path, is_inside
 from ...values.errors import Mistake
+from ..agent_name import make_unique_name
 from . import charter
 from .charter import MAX_PROMPT_LENGTH, parse_charter, render_charter, render_generic_charter
 from .folder_swap import delete_folder, lock_squads, replace_folder, write_new_file
@@ -137,30 +138,17 @@ def _assign_folders(team: Team, listed: dict[str, str | None], folder_names: dic
     for number, member in enumerate(team.members):
         if number not in found:
             name = agent_name(member.name, team.name)[:MAX_FOLDER_NAME_LENGTH].strip("-")
-            name = _make_unique_name(name, taken | listed.keys())
+            name = make_unique_name(name, lambda one: one in taken or one in listed or is_reserved(one))
             taken.add(name)
             found[number] = MemberFolder(member, folder_names.get(name, name), False)
     return [found[number] for number in range(len(team.members))]
-
-
-def _make_unique_name(name: str, taken: set[str]) -> str:
-    """Return the name, with a number appended if it is taken or reserved."""
-    number, free = 1, name
-    while free in taken or is_reserved(free):
-        number += 1
-        free = f"{name}-{number}"
-    return free
 
 
 def _move_to_alumni(new: Path, folder_name: str) -> None:
     """Move the folder of a removed member to the alumni."""
     alumni = _require_own_folder(new, AGENTS_FOLDER, ALUMNI)
     alumni.mkdir(exist_ok=True)
-    name = folder_name
-    number = 1
-    while (alumni / name).exists():
-        number += 1
-        name = f"{folder_name}-{number}"
+    name = make_unique_name(folder_name, lambda one: (alumni / one).exists())
     (new / AGENTS_FOLDER / folder_name).rename(alumni / name)
 
 
