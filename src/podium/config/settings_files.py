@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from ..system.locations import format_path
-from ..values.diagnostic import Diagnostic, Severity, filter_errors
+from ..values.diagnostic import Diagnostic, Severity, filter_errors, summarise_errors
 from ..values.errors import Mistake
 from .settings_document import SettingsDocument, merge_documents
 
@@ -52,6 +52,11 @@ class SettingsFiles(Struct, frozen=True, kw_only=True):
     def errors(self) -> tuple[Diagnostic, ...]:
         """The diagnostics that keep the settings from being used."""
         return filter_errors(self.diagnostics)
+
+    def require_no_errors(self) -> None:
+        """Raise Mistake with the first error, if there is any."""
+        if self.errors:
+            raise Mistake(summarise_errors(self.errors, command="podium config validate"))
 
 
 def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from ..system.locations import REPO_MARKERS, find_repo, format_path, is_inside, is_same_file
 from ..values.agent import Agent, Source
-from ..values.diagnostic import Diagnostic, filter_errors
+from ..values.diagnostic import Diagnostic, filter_errors, summarise_errors
 from ..values.errors import BadAgent
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
@@ -95,7 +95,7 @@ class Roster:
             return found
         if found is None:
             raise BadAgent(f"agent {quote_text(name)} not found; {suggest_names(name, sorted(self.agents))}")
-        raise BadAgent(_summarise_errors(filter_errors(found)))
+        raise BadAgent(summarise_errors(filter_errors(found), command="podium check"))
 
     def resolve_name(self, name: str) -> str | None:
         """Return the roster's name for an agent given by its name, display name or slug.
@@ -132,7 +132,7 @@ class Roster:
         team, broken = self._collect_reachable([name], built)
         wrong = [*filter_errors(broken), *filter_errors(self._check_agents(team, built))]
         if wrong:
-            raise BadAgent(_summarise_errors(wrong))
+            raise BadAgent(summarise_errors(wrong, command="podium check"))
         return tuple(team.values())
 
     def check(self, names: Iterable[str] | None = None) -> tuple[Diagnostic, ...]:
@@ -313,12 +313,6 @@ def list_agent_files(folder: Folder) -> list[Path]:
     except FileNotFoundError:
         return []
     return [path for path in paths if path.name.endswith(folder.suffix) and not path.name.startswith(".")]
-
-
-def _summarise_errors(wrong: Iterable[Diagnostic]) -> str:
-    """Return the first error and the number of further errors."""
-    first, *more = wrong
-    return f"{first} (and {len(more)} more; podium check shows all)" if more else f"{first}"
 
 
 FOREIGN_FOLDERS = (".claude", ".github", ".squad", ".ai-team")

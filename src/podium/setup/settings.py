@@ -98,7 +98,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         cls, files: SettingsFiles, environ: Mapping[str, str], repo: Path | None = None, **given: Any
     ) -> Settings:
         """Build the settings from these files. Raises Mistake with the first of their errors."""
-        _require_no_errors(files)
+        files.require_no_errors()
         given = {key: value for key, value in given.items() if value is not None}
         home = find_home_folder(environ, given.get("home"))
         layers: dict[Origin, SettingsDocument] = {
@@ -273,13 +273,6 @@ def _merge_restrictions(*rules: Permissions) -> Permissions:
         ask=tuple(dict.fromkeys(rule for one in rules for rule in one.ask)),
         deny=tuple(dict.fromkeys(rule for one in rules for rule in one.deny)),
     )
-
-
-def _require_no_errors(files: SettingsFiles) -> None:
-    if files.errors:
-        more = len(files.errors) - 1
-        rest = f" (and {more} more; podium config validate shows all)" if more else ""
-        raise Mistake(f"{files.errors[0]}{rest}")
 
 
 def _validate_document(

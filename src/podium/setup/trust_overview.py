@@ -49,8 +49,7 @@ class TrustOverview(Struct, frozen=True, kw_only=True):
 
 def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust) -> TrustOverview:
     """Return everything that can be trusted in a repository, with its state. Raises Mistake for files with errors."""
-    if files.errors:
-        raise Mistake(f"{files.errors[0]}; podium config validate shows all errors")
+    files.require_no_errors()
     # Trusted settings are already part of the repository's own; together these are all its proposals.
     everything = merge_documents(files.repo, files.proposed)
     items = []

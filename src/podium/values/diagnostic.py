@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -26,6 +26,12 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         place = self.path if self.line is None else f"{self.path}:{self.line}"
         return f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
+
+
+def summarise_errors(errors: Sequence[Diagnostic], *, command: str) -> str:
+    """Return the first error and, if there are more, their number and the command that shows all."""
+    more = len(errors) - 1
+    return f"{errors[0]} (and {more} more; {command} shows all)" if more else f"{errors[0]}"
 
 
 def filter_errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
