@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podium.roster.discovery import Roster, load_roster
-from podium.system.locations import find_repo, find_user_home, format_path
+from podium.system.locations import find_home_folder, find_repo, format_path
 from podium.values.agent import Agent
 from podium.values.diagnostic import filter_errors
 from podium.values.errors import BadAgent
@@ -347,10 +347,17 @@ def test_the_person_s_own_folder_marks_no_repository(tmp_path: Path) -> None:
 
 def test_the_person_s_own_folder_may_be_named_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PODIUM_HOME", "/somewhere")
-    assert find_user_home() == Path("/somewhere")
+    assert find_home_folder() == Path("/somewhere")
 
     monkeypatch.setenv("PODIUM_HOME", "")
-    assert find_user_home() == Path.home() / ".podium"
+    assert find_home_folder() == Path.home() / ".podium"
+
+
+def test_the_person_s_own_folder_is_the_same_from_every_working_folder() -> None:
+    environ = {"PODIUM_HOME": "somewhere"}
+
+    assert find_home_folder(environ) == Path.cwd() / "somewhere"
+    assert find_home_folder(environ, "elsewhere") == Path.cwd() / "elsewhere"
 
 
 def test_paths_are_shown_from_the_repository_or_the_home_folder_where_they_are_inside() -> None:

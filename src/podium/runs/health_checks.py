@@ -19,10 +19,10 @@ from ..config.settings_files import SettingsFiles, read_settings_files
 from ..engines.local_model_servers import find_coding_agents, find_servers, list_local_addresses
 from ..engines.model.providers import PROVIDERS, REHEARSAL
 from ..roster.discovery import load_roster
-from ..setup.settings import Settings, find_home_folder
+from ..setup.settings import Settings
 from ..store.sqlite.reader import StoreReader
 from ..system.child_process import OutputBuffer, build_environment, run_process
-from ..system.locations import find_repo
+from ..system.locations import find_home_folder, find_repo
 from ..values.diagnostic import filter_errors
 from ..values.errors import Mistake, PodiumError
 from ..values.plain_text import format_count

@@ -39,7 +39,7 @@ from ..engines.model.providers import (
     resolve_base_url,
     without_credentials,
 )
-from ..system.locations import find_repo
+from ..system.locations import find_home_folder, find_repo
 from ..values.agent import Agent, Budget, Permissions
 from ..values.errors import Mistake
 from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
@@ -218,16 +218,6 @@ RECORDED_FIELDS: dict[str, Any] = {
     "narrowing": Permissions,
 }
 """The settings that a run records."""
-
-
-def find_home_folder(environ: Mapping[str, str] = os.environ, given: Path | str | None = None) -> Path:
-    """Return the folder of the person's own files and runs."""
-    if named := given or environ.get("PODIUM_HOME"):
-        return Path(named).absolute()
-    try:
-        return Path.home() / ".podium"
-    except RuntimeError as error:
-        raise Mistake("no home folder found to store runs in; set PODIUM_HOME to a folder of your own") from error
 
 
 def _read_environment(environ: Mapping[str, str]) -> SettingsDocument:

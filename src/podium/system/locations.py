@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..values.errors import Mistake
@@ -10,10 +11,10 @@ from ..values.errors import Mistake
 REPO_MARKERS = (".podium", ".git")
 
 
-def find_user_home() -> Path:
-    """Return Podium's home folder: PODIUM_HOME if it is set, else `~/.podium`."""
-    if named := os.environ.get("PODIUM_HOME"):
-        return Path(named)
+def find_home_folder(environ: Mapping[str, str] = os.environ, given: Path | str | None = None) -> Path:
+    """Return Podium's home folder: `given`, else PODIUM_HOME if it is set, else `~/.podium`."""
+    if named := given or environ.get("PODIUM_HOME"):
+        return Path(named).absolute()
     try:
         return Path.home() / ".podium"
     except RuntimeError as error:
@@ -26,7 +27,7 @@ def find_repo(start: Path, *, home: Path | None = None) -> Path:
     Podium's home folder `home` (`~/.podium`) does not make the user's home folder a repository.
     """
     start = start.absolute()
-    own = find_user_home() if home is None else home
+    own = find_home_folder() if home is None else home
     for folder in (start, *start.parents):
         if any(is_repo_marker(folder / mark, own) for mark in REPO_MARKERS):
             return folder
@@ -46,7 +47,7 @@ def format_path(path: Path, *, repo: Path | None = None) -> str:
     text = str(path)
     if repo is not None and path.is_relative_to(repo):
         text = path.relative_to(repo).as_posix()
-    elif (own := _find_home_folder()) is not None and path.is_relative_to(own):
+    elif (own := _find_user_folder()) is not None and path.is_relative_to(own):
         text = f"~/{path.relative_to(own).as_posix()}"
     return escape_file_name(text)
 
@@ -72,7 +73,7 @@ def is_same_file(path: Path, other: Path) -> bool:
         return False
 
 
-def _find_home_folder() -> Path | None:
+def _find_user_folder() -> Path | None:
     """Return the user's home folder, or None if there is none."""
     try:
         return Path.home()

@@ -16,7 +16,8 @@ from ..config.always_allow_rules import FILE as ALLOWED
 from ..config.confirmed_model_servers import NAME as CONFIRMED
 from ..config.settings_files import MCP_FILE, REPO_FILE, USER_FILE
 from ..config.trust import FILE as TRUST
-from ..setup.settings import Settings, find_home_folder
+from ..setup.settings import Settings
+from ..system.locations import find_home_folder
 
 STABLE_AFTER_NS = 1_000_000_000
 """A file changed this recently may change again within the same timestamp, so it is read each time."""

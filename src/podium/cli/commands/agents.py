@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ...roster.discovery import SOURCE_PREFIXES, Roster, load_roster
-from ...system.locations import find_repo, find_user_home
+from ...system.locations import find_home_folder, find_repo
 from ...values.agent import Agent
 from ...values.diagnostic import filter_errors
 from ...values.event import SCHEMA
@@ -20,7 +20,7 @@ from ..terminal.text import as_json, escape_for_terminal, fit_columns
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def agents_command(repo: Path | None, is_json: bool) -> None:
     """List all agents with their sources. Agents shadowed by another of the same name come last."""
-    home = find_user_home()
+    home = find_home_folder()
     roster = load_roster(repo or find_repo(Path.cwd(), home=home), home)
     click.echo(
         format_agents_json(roster) if is_json else format_agents_table(roster, most=shutil.get_terminal_size().columns)

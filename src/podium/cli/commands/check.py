@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ...roster.discovery import CheckReport, check_path
-from ...system.locations import find_repo, find_user_home
+from ...system.locations import find_home_folder, find_repo
 from ...values.diagnostic import filter_errors
 from ...values.event import SCHEMA
 from ..terminal.text import as_json, escape_for_terminal
@@ -23,7 +23,7 @@ def check_command(path: Path | None, repo: Path | None, is_json: bool) -> None:
 
     Prints all diagnostics. The exit code is 1 if there are errors.
     """
-    home = find_user_home()
+    home = find_home_folder()
     review_result = check_path(path or repo or find_repo(Path.cwd(), home=home), home)
     click.echo(format_review_json(review_result) if is_json else format_review(review_result))
     if filter_errors(review_result.diagnostics):

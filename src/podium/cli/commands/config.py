@@ -13,8 +13,8 @@ from msgspec import Struct, structs, to_builtins
 
 from ...config.settings_files import MCP_FILE, REPO_FILE, USER_FILE, read_settings_files
 from ...engines.model.providers import without_credentials
-from ...setup.settings import Settings, find_home_folder
-from ...system.locations import find_repo
+from ...setup.settings import Settings
+from ...system.locations import find_home_folder, find_repo
 from ...values.diagnostic import Diagnostic
 from ...values.errors import Mistake
 from ...values.event import SCHEMA

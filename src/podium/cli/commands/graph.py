@@ -16,7 +16,7 @@ from ...roster.workflow_graph import (
     render_tree,
 )
 from ...roster.workflow_svg import render_svg
-from ...system.locations import find_repo, find_user_home
+from ...system.locations import find_home_folder, find_repo
 from ...values.event import SCHEMA
 from ..terminal.text import as_json, escape_for_terminal
 
@@ -31,7 +31,7 @@ def graph_command(agent: str, repo: Path | None, is_mermaid: bool, is_svg: bool,
     """Draw the agents that work for AGENT, and show which of them can give its final answer."""
     if is_mermaid + is_svg + is_json > 1:
         raise click.UsageError("--mermaid, --svg and --json cannot be combined; give one of them")
-    home = find_user_home()
+    home = find_home_folder()
     team = load_roster(repo or find_repo(Path.cwd(), home=home), home).resolve_team(agent)
     agents = {member.name: member for member in team}
     name = team[0].name

@@ -12,8 +12,8 @@ import click
 
 from ...engines.local_model_servers import find_servers, list_local_addresses
 from ...runs.model_choice import MOST_NAMES, choose_server, models_fields, use_server
-from ...setup.settings import Settings, find_home_folder
-from ...system.locations import find_repo
+from ...setup.settings import Settings
+from ...system.locations import find_home_folder, find_repo
 from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr
 
 

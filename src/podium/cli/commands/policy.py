@@ -20,8 +20,8 @@ from ...policy.rule_entry import find_rule_entries, parse_rule_entry
 from ...policy.shell_command import parse_command as read_command
 from ...roster.discovery import list_agent_files as agent_files
 from ...roster.discovery import list_agent_folders, load_roster
-from ...setup.settings import Settings, find_home_folder
-from ...system.locations import find_repo, format_path
+from ...setup.settings import Settings
+from ...system.locations import find_home_folder, find_repo, format_path
 from ...values.action import Action
 from ...values.errors import Mistake
 from ...values.event import SCHEMA

@@ -16,7 +16,6 @@ import click
 from ...config.repo_proposal import SERVER
 from ...config.settings_files import read_settings_files
 from ...config.trust import Trust
-from ...setup.settings import find_home_folder
 from ...setup.trust_overview import (
     TrustItem,
     TrustOverview,
@@ -27,7 +26,7 @@ from ...setup.trust_overview import (
     revoke_trust,
     trust_item,
 )
-from ...system.locations import find_repo
+from ...system.locations import find_home_folder, find_repo
 from ...values.errors import Mistake
 from ...values.plain_text import format_count
 from ..terminal.command_options import json_option, repo_option

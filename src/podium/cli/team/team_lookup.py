@@ -8,8 +8,7 @@ from typing import NamedTuple
 import click
 
 from ...roster.discovery import PRESETS_FILE, SQUAD_FOLDERS, Roster, load_roster
-from ...setup.settings import find_home_folder
-from ...system.locations import find_repo, format_path
+from ...system.locations import find_home_folder, find_repo, format_path
 from ...values.errors import Mistake
 from ..terminal.text import print_to_stderr
 
