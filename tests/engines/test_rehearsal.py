@@ -48,7 +48,7 @@ async def test_a_reply_is_labelled_names_the_agent_and_restates_the_request() ->
 
     [said] = [part.text for part in parts if isinstance(part, Text)]
     assert said.startswith(f"{LABEL} desk was asked: Ship it.\n")
-    assert "No model was asked" in said
+    assert "No model was called" in said
     assert "And more" not in said
 
 

@@ -74,7 +74,7 @@ def format_teams(rows: list[dict[str, Any]], *, most: int) -> Iterator[str]:
                 f"  {escape_for_terminal(row['name'])}",
                 row["mode"],
                 format_count(len(row["members"]), "member" if row["mode"] != "router" else "destination"),
-                escape_for_terminal(f"{'(hidden) ' if row['shadowed'] else ''}{row['description']}"),
+                escape_for_terminal(f"{'(shadowed) ' if row['shadowed'] else ''}{row['description']}"),
             ]
             for row in rows
             if row["source"] == source
