@@ -193,6 +193,22 @@ def _is_command(look: dict[str, object]) -> bool:
     return "bash" in str(look)
 
 
+def test_no_file_that_a_repository_commits_exposes_a_secret_beside_it(place: Place) -> None:
+    committed = ("pyvenv.cfg", "app/pyvenv.cfg", "app/lib/python3.12/site-packages/x.py", ".aws/config", ".tox/x")
+    secrets = (".env", "app/.env", ".aws/credentials", ".tox/.env")
+    for name in (*committed, *secrets):
+        (place.repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.repo / name).write_text("CANARY" if name in secrets else "committed")
+    for path in place.repo.rglob("*"):
+        os.chown(path, place.repo.stat().st_uid, place.repo.stat().st_gid)
+    place.git("add", "-f", *committed)
+
+    done = place.bash('cat "$@"; grep -r CANARY .; cat .aws/config', *secrets)
+
+    assert "CANARY" not in done.text
+    assert done.text.endswith("committed")
+
+
 def test_a_secret_stays_hidden_when_the_folder_above_it_is_moved(place: Place) -> None:
     (place.repo / "app").mkdir()
     (place.repo / "app" / ".env").write_text("CANARY")

@@ -217,6 +217,15 @@ def test_a_folder_or_a_broken_link_in_place_of_a_file_is_an_error(tmp_path: Path
     assert second == "error podium.yaml: is a broken symbolic link; use a regular file"
 
 
+def test_the_placeholder_of_a_running_command_is_no_settings_file(tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    for name in ("podium.yaml", ".mcp.json"):
+        (repo / name).mkdir(parents=True)
+
+    assert list_diagnostics(tmp_path, repo) == []
+    assert read_settings_files(tmp_path, repo).paths == ()
+
+
 def test_a_repositorys_file_that_leads_out_is_not_read(tmp_path: Path) -> None:
     repo = tmp_path / "repo"
     repo.mkdir()

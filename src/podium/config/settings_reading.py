@@ -53,7 +53,7 @@ def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | 
     """Read the file at `path`, which must be inside `root`; a JSON file holds only MCP servers."""
     foreign = path.suffix == ".json"
     context = ParseContext(file=path, display_path=path_shown, foreign=foreign, ignores_unknown_keys=foreign)
-    is_there = os.path.lexists(path)
+    is_there = os.path.lexists(path) and not (side == "repo" and is_placeholder(path))
     found = SettingsDocument()
     if is_there:
         try:
@@ -63,6 +63,14 @@ def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | 
         except MalformedText as error:
             context.add_diagnostic("error", str(error), line=error.line, key=error.key)
     return _build_content(context, found, is_there=is_there)
+
+
+def is_placeholder(path: Path) -> bool:
+    """Return whether an empty folder is in the file's place: it keeps a sandboxed command from creating the file."""
+    try:
+        return not path.is_symlink() and path.is_dir() and not any(path.iterdir())
+    except OSError:
+        return False
 
 
 def parse_settings_text(text: str, *, path_shown: str) -> SettingsFileContent:

@@ -136,6 +136,12 @@ def is_protected(path: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def changes_what_runs(path: str) -> bool:
+    """Return whether this path itself, and not only a folder above it, is one that programs run or are set up by."""
+    return _compile_guards().runs.search(_normalise_path(path)) is not None
+
+
+@lru_cache(maxsize=4096)
 def is_sensitive(path: str) -> bool:
     """Return whether the content of this path is likely to be a secret."""
     parts = _normalise_path(path)
@@ -164,25 +170,44 @@ def _normalise_path(path: str) -> str:
 class _GuardPatterns(NamedTuple):
     protected: re.Pattern[str]
     sensitive: re.Pattern[str]
+    runs: re.Pattern[str]
 
 
 @cache
 def _compile_guards() -> _GuardPatterns:
     """Compile the guarded names on first use, because that is slow compared with most commands."""
-    return _GuardPatterns(_compile_any_of(PROTECTED + KEYS), _compile_any_of(KEYS + SECRETS))
+    return _GuardPatterns(
+        protected=_compile_any_of(PROTECTED + KEYS),
+        sensitive=_compile_any_of(KEYS + SECRETS),
+        runs=_compile_any_of(PROTECTED, end="$"),
+    )
 
 
-def _compile_any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+def _compile_any_of(names: tuple[str, ...], *, end: str = "") -> re.Pattern[str]:
     """Compile a pattern for any of these names, as whole components of a path. `*` matches within one component."""
-    return re.compile("/(?:" + "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names) + ")/")
+    return re.compile("/(?:" + "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names) + f")/{end}")
 
 
+HOOK_FILE_KINDS = ("yml", "yaml", "toml", "json")
 PROTECTED = (
-    *(".git", "git~*", ".gitmodules", ".gitconfig", ".husky", ".githooks", ".pre-commit-config.yaml", "lefthook.yml"),
+    *(
+        ".git",
+        "git~*",
+        ".gitmodules",
+        ".gitconfig",
+        ".husky",
+        ".githooks",
+        ".pre-commit-config.yaml",
+        ".overcommit.yml",
+    ),
+    *(f"{dot}lefthook{local}.{kind}" for dot in ("", ".") for local in ("", "-local") for kind in HOOK_FILE_KINDS),
+    *(".lefthook", ".lefthook-local"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
     *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".xprofile"),
     *(".config/fish", ".config/git", ".podium", "podium.yaml", ".claude", ".claude.json", ".mcp.json", ".codex"),
-    *(".gemini", ".cursor", ".vscode", ".idea", ".envrc", ".direnv", ".ripgreprc", ".devcontainer"),
+    *(".gemini", ".cursor", ".windsurf", ".kiro", ".roo", ".opencode", "opencode.json", ".aider.conf.yml"),
+    *(".vscode", ".idea", ".zed", ".fleet", ".exrc", ".nvimrc", ".nvim.lua", ".envrc", ".direnv", ".ripgreprc"),
+    *(".devcontainer", ".devcontainer.json"),
 )
 KEYS = (
     *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", "*.pem", "*.key", "*.p12"),

@@ -164,6 +164,7 @@ class RunTools:
             settings.store,
             is_wanted=settings.sandbox,
             is_read_only=settings.permission_mode == "plan",
+            report=self._notice,
         )
 
     def make_check_tool(self, commands: tuple[str, ...]) -> ActingTool:

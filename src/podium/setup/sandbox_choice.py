@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from ..core.gate import InvalidCall
@@ -14,14 +15,27 @@ NO_SANDBOX_NOTICE = "Commands run without a sandbox: whatever is allowed can acc
 
 
 async def choose_sandbox(
-    checkout: Path, home: Path, store: Path, *, is_wanted: bool = True, is_read_only: bool = False
+    checkout: Path,
+    home: Path,
+    store: Path,
+    *,
+    is_wanted: bool = True,
+    is_read_only: bool = False,
+    report: Callable[[str], None] = lambda text: None,
 ) -> CommandSandbox:
-    """Return the sandbox for commands in a checkout. If one is wanted but not available, all commands are refused."""
+    """Return the sandbox for commands in a checkout. If one is wanted but not available, all commands are refused.
+
+    `report` receives what a person should know about a command, which is also added to the command's output.
+    """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)
     try:
         found = await Sandbox.find(
-            checkout, home=home, store=store, profile="read-only" if is_read_only else "workspace"
+            checkout,
+            home=home,
+            store=store,
+            profile="read-only" if is_read_only else "workspace",
+            report=report,
         )
     except Mistake as error:
         reason = str(error)

@@ -45,11 +45,13 @@ class SandboxedCommand(list[str]):
 
     Its stdin is a socket: the sandbox writes a line when it is ready, and starts the command when it gets a line
     back. If Podium was killed in between, no line comes back, so no command starts that nobody would end.
+    `notes` are sentences about what the command left, which `clean_up` adds.
     """
 
     def __init__(self, argv: Sequence[str], clean_up: Callable[[], None]) -> None:
         super().__init__(argv)
         self.clean_up = clean_up
+        self.notes: list[str] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

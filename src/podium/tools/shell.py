@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall, make_interrupted_answer
-from ..system.child_process import ProcessExit, Wrap, build_environment, run_process
+from ..system.child_process import ProcessExit, SandboxedCommand, Wrap, build_environment, run_process
 from ..system.process_group import GRACE
 from ..values.action import Action
 from ..values.event import ToolUse
@@ -119,17 +119,20 @@ class Bash:
 async def run_command_line(
     argv: list[str], directory: Path, timeout: float, output: CommandOutput, wrap: Wrap | None
 ) -> ProcessExit:
-    """Run a command line, in its sandbox if there is one. Raise InvalidCall if it cannot be started."""
+    """Run a command line, in its sandbox if there is one. Raise InvalidCall if it cannot be started.
+
+    What the sandbox notes about the command is added to its output.
+    """
+    wrapped = wrap(argv) if wrap else argv
     try:
-        return await run_process(
-            wrap(argv) if wrap else argv,
-            env=build_environment(),
-            directory=directory,
-            timeout=timeout,
-            take=output.append_chunk,
+        ended = await run_process(
+            wrapped, env=build_environment(), directory=directory, timeout=timeout, take=output.append_chunk
         )
     except OSError as error:
         raise InvalidCall(f"{argv[0]} cannot be started: {error}.") from error
+    for note in wrapped.notes if isinstance(wrapped, SandboxedCommand) else ():
+        output.append_chunk(f"\n[{note}]\n".encode(errors="replace"))
+    return ended
 
 
 def hash_named_files(command: str, directory: Path) -> dict[str, str]:

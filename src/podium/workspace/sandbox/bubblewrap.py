@@ -13,10 +13,10 @@ import pwd
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +25,9 @@ from ...system.child_process import SandboxedCommand, build_environment
 from ...values.errors import Mistake
 from ..git.repository import find_trusted_program
 from . import seccomp
+from .checkout_survey import survey_checkout
 from .mounts import (
+    GuardedPath,
     Mount,
     build_mount_arguments,
     build_system_arguments,
@@ -33,10 +35,10 @@ from .mounts import (
     find_git_mounts,
     find_tool_mounts,
 )
+from .nested_repositories import NestedRepositories
 from .placeholders import Placeholders
 from .resource_limits import ControlGroup, SandboxLimits
 from .sealed_files import SealedFiles
-from .secret_files import find_secrets
 from .self_test import can_disable_users, find_failures
 
 Profile = Literal["read-only", "workspace"]
@@ -47,10 +49,14 @@ FILTER_DESCRIPTOR = 9
 
 NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
 PROTECTED_NAMES = (
-    *(".git", ".podium", ".claude", ".mcp.json", ".envrc", ".githooks", ".husky"),
+    *(".git", ".githooks", ".husky", "lefthook-local.yml", ".envrc", ".podium", "podium.yaml", ".mcp.json", ".claude"),
+    *(".codex", ".gemini", ".cursor", ".windsurf", ".kiro", ".roo", ".opencode", "opencode.json", ".aider.conf.yml"),
+    *(".vscode", ".idea", ".zed"),
     *(".bashrc", ".bash_profile", ".bash_login", ".profile", ".zprofile", ".zshrc", ".zshenv"),
 )
 """Paths that a command cannot create either. Other protected paths are read-only if they exist."""
+LEFTHOOK_NAMES = tuple(f"{dot}lefthook-local.{kind}" for dot in ("", ".") for kind in ("yml", "yaml", "toml", "json"))
+"""What lefthook reads besides its own file; protected like the others where it has one."""
 
 INSTALLERS = (
     ("apt-get", "sudo apt-get install bubblewrap"),
@@ -65,7 +71,9 @@ INSTALLERS = (
 class Sandbox:
     """A sandbox for the commands of one checkout. Get one from `find`, which tests it.
 
-    `home` is the Podium home; neither it nor `store` is visible from inside.
+    `home` is the Podium home; neither it nor `store` is visible from inside. `protected` are paths below the top of
+    the checkout that commands can read, `submodules` the `.git` of each submodule, which they cannot create either.
+    `report` receives a sentence about each nested repository that was moved aside.
     """
 
     program: str
@@ -75,9 +83,13 @@ class Sandbox:
     store: Path | None = None
     readable: tuple[Path, ...] = ()
     secrets: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    submodules: tuple[str, ...] = ()
     limits: SandboxLimits = field(default_factory=SandboxLimits)
     environ: Mapping[str, str] = field(default_factory=build_environment, hash=False)
     can_disable_users: bool = True
+    nested: NestedRepositories | None = field(default=None, compare=False)
+    report: Callable[[str], None] = field(default=lambda text: None, compare=False)
 
     @classmethod
     async def find(
@@ -90,6 +102,7 @@ class Sandbox:
         readable: Sequence[Path] = (),
         shown: Sequence[str] = (),
         limits: SandboxLimits | None = None,
+        report: Callable[[str], None] = lambda text: None,
     ) -> Sandbox:
         """Return the sandbox for a checkout. Raises Mistake if there is none, or if it fails its self-test.
 
@@ -99,16 +112,25 @@ class Sandbox:
         checkout = _resolve_checkout(checkout, profile)
         program = find_bubblewrap(outside=checkout)
         seccomp.compile_filter()
+        home = _make_home(home)
+        survey = await survey_checkout(checkout)
+        nested = NestedRepositories(
+            checkout, aside=home / "sandbox" / "set-aside", folders=survey.folders, unexamined=survey.unexamined
+        )
         found = cls(
             program=program,
             checkout=checkout,
-            home=_make_home(home),
+            home=home,
             profile=profile,
             store=store and _resolve_path(store),
             readable=tuple(readable),
-            secrets=tuple(path for path in await find_secrets(checkout) if path not in shown),
+            secrets=tuple(path for path in survey.secrets if path not in shown),
+            protected=survey.protected,
+            submodules=survey.submodules,
             limits=limits or SandboxLimits(),
             can_disable_users=await can_disable_users(program),
+            nested=nested if profile == "workspace" else None,
+            report=report,
         )
         if failed := await found.self_test():
             raise Mistake(f"commands need a sandbox, and this machine's failed its self-test: {'; '.join(failed)}")
@@ -131,17 +153,20 @@ class Sandbox:
         bwrap = [
             self.program,
             *self._base_arguments,
-            # The guards come last: of two mounts for one path, the last one counts.
-            *build_mount_arguments((*copies.mounts, *self._visible_mounts(held)), size=self.limits.temporary),
+            *self._build_mount_arguments(copies.mounts, (*self._guard_mounts(held), *self._store_mounts())),
             *("--remount-ro", "/dev", "--remount-ro", "/"),
             *("--", SHELL, "-c", inside, "sh", *argv),
         ]
 
         def clean_up() -> None:
             copies.remove()
+            for note in self.nested.move_aside() if self.nested else ():
+                command.notes.append(note)
+                self.report(note)
             self._release_placeholders()
 
-        return SandboxedCommand([SHELL, "-c", self._entry_script(), "sh", *bwrap], clean_up)
+        command = SandboxedCommand([SHELL, "-c", self._entry_script(), "sh", *bwrap], clean_up)
+        return command
 
     def remove_placeholders(self) -> None:
         """Remove our placeholders from the checkout; this also happens shortly after the last command."""
@@ -182,10 +207,21 @@ class Sandbox:
             *self._interpreter_mounts(),
         )
 
-    def _visible_mounts(self, held: Sequence[str]) -> Iterator[Mount]:
+    @cached_property
+    def _build_mount_arguments(self) -> Callable[[tuple[Mount, ...], tuple[Mount, ...]], list[str]]:
+        """Builds the arguments for all mounts; those for the last command are reused if nothing has changed."""
+
+        @lru_cache(maxsize=1)
+        def build(copies: tuple[Mount, ...], guards: tuple[Mount, ...]) -> list[str]:
+            # The guards come last: of two mounts for one path, the last one counts.
+            return build_mount_arguments((*copies, *self._visible_mounts(guards)), size=self.limits.temporary)
+
+        return build
+
+    def _visible_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
         """Yield all mounts. Nothing in the Podium home is visible except a checkout inside it."""
-        guards = (*self._guard_mounts(held), Mount("empty", self.home))
-        for mount in (*self._base_mounts, *self._anchor_mounts(guards), *guards[:-1]):
+        closed = (*guards, Mount("empty", self.home))
+        for mount in (*self._base_mounts, *self._anchor_mounts(closed), *guards):
             is_checkout = mount.place.is_relative_to(self.checkout) and self.checkout.is_relative_to(self.home)
             if is_checkout or not mount.place.is_relative_to(self.home):
                 yield mount
@@ -197,11 +233,16 @@ class Sandbox:
             return
         closed = [mount.place for mount in (*guards, *self._interpreter_mounts())]
         closed = [place for place in closed if place.is_relative_to(self.checkout) and place != self.checkout]
-        for place in closed:
-            for folder in place.parents[: len(place.relative_to(self.checkout).parts) - 1]:
-                # Nothing is made writable inside a path that is closed as a whole.
-                if folder.is_dir() and not any(folder.is_relative_to(other) for other in closed):
-                    yield Mount("write", folder)
+        closed_as_a_whole = set(closed)
+        above = {
+            folder: None
+            for place in closed
+            for folder in place.parents[: len(place.relative_to(self.checkout).parts) - 1]
+        }
+        for folder in above:
+            # Nothing is made writable inside a path that is closed as a whole.
+            if closed_as_a_whole.isdisjoint((folder, *folder.parents)) and folder.is_dir():
+                yield Mount("write", folder)
 
     def _interpreter_mounts(self) -> Iterator[Mount]:
         """Yield our own Python environment if it is in the checkout: a command must not change it."""
@@ -209,19 +250,25 @@ class Sandbox:
         if prefix.is_relative_to(self.checkout) and prefix != self.checkout:
             yield Mount("read", prefix)
 
-    def _guard_mounts(self, held: Sequence[str]) -> Iterator[Mount]:
+    def _guard_mounts(self, held: Collection[str]) -> Iterator[Mount]:
         """Yield the protected and secret paths in the checkout, as of now. Links are skipped: a mount follows them."""
-        for name in self._names_to_protect:
-            place = self.checkout / name
-            if name in held and place.is_dir():
-                yield Mount("empty", place)
-            elif place.exists() and not place.is_symlink():
-                yield Mount("read", place)
-        yield from self._store_mounts()
-        for path in self.secrets:
-            place = self.checkout / path
-            if place.exists() and not place.is_symlink():
-                yield Mount("empty" if place.is_dir() else "secret", place)
+        is_plain = {str(self.checkout): True}
+        for one in self._guarded_paths:
+            if (kind := one.read_kind(is_plain)) is None:
+                continue
+            if one.is_secret:
+                yield one.empty if kind == "folder" else one.secret
+            else:
+                yield one.empty if kind == "folder" and one.name in held else one.read
+
+    @cached_property
+    def _guarded_paths(self) -> tuple[GuardedPath, ...]:
+        existing = (entry.name for entry in os.scandir(self.checkout) if is_protected(entry.name))
+        protected = dict.fromkeys((*self._names_to_hold, *existing, *self.protected))
+        return (
+            *(GuardedPath(self.checkout, name) for name in protected),
+            *(GuardedPath(self.checkout, name, is_secret=True) for name in self.secrets),
+        )
 
     def _store_mounts(self) -> Iterator[Mount]:
         """Hide a store in the checkout, with the files that SQLite keeps beside it; other files there stay visible."""
@@ -244,13 +291,14 @@ class Sandbox:
                 yield Mount("read", Path(entry.path))
 
     @cached_property
-    def _names_to_protect(self) -> tuple[str, ...]:
-        existing = (entry.name for entry in os.scandir(self.checkout) if is_protected(entry.name))
-        return tuple(dict.fromkeys((*PROTECTED_NAMES, *existing)))
+    def _placeholders(self) -> Placeholders:
+        return Placeholders(self.checkout, self._names_to_hold, home=self.home)
 
     @cached_property
-    def _placeholders(self) -> Placeholders:
-        return Placeholders(self.checkout, PROTECTED_NAMES, home=self.home)
+    def _names_to_hold(self) -> tuple[str, ...]:
+        """The names of placeholders: paths that a command cannot create."""
+        has_lefthook = any(entry.name.startswith(("lefthook.", ".lefthook.")) for entry in os.scandir(self.checkout))
+        return tuple(dict.fromkeys((*PROTECTED_NAMES, *(LEFTHOOK_NAMES if has_lefthook else ()), *self.submodules)))
 
     @cached_property
     def _control_group(self) -> ControlGroup:

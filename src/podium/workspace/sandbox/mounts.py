@@ -63,6 +63,33 @@ class Mount:
                 yield from ("--ro-bind", os.devnull, place)
 
 
+class GuardedPath:
+    """A path in a checkout that is closed if it exists, with the mounts that may close it."""
+
+    def __init__(self, checkout: Path, name: str, *, is_secret: bool = False) -> None:
+        self.name = name
+        self.is_secret = is_secret
+        place = checkout / name
+        self.read, self.empty, self.secret = Mount("read", place), Mount("empty", place), Mount("secret", place)
+        self._place = str(place)
+        self._above = str(place.parent)
+
+    def read_kind(self, is_plain: dict[str, bool]) -> Literal["folder", "file"] | None:
+        """Return what is at the path; None for nothing, a link, or a path that leads through a link.
+
+        `is_plain` remembers of folders whether no link leads to them.
+        """
+        try:
+            mode = os.lstat(self._place).st_mode
+        except OSError:
+            return None
+        if self._above not in is_plain:
+            is_plain[self._above] = os.path.realpath(self._above) == self._above
+        if stat.S_ISLNK(mode) or not is_plain[self._above]:
+            return None
+        return "folder" if stat.S_ISDIR(mode) else "file"
+
+
 def build_mount_arguments(mounts: Iterable[Mount], *, size: int) -> list[str]:
     """Return the arguments for all mounts, outer paths first. Of two mounts for one path, the last one counts."""
     by_place = {mount.place: mount for mount in mounts}

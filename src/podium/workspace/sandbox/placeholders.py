@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from threading import Lock, Timer
 
 RECORD_FOLDER = "sandbox"
@@ -30,7 +30,7 @@ class Placeholders:
 
     def __init__(self, checkout: Path, names: Iterable[str], *, home: Path) -> None:
         self._checkout = checkout
-        self._names = tuple(names)
+        self._places = tuple((name, str(checkout / name)) for name in names)
         self._record = home / RECORD_FOLDER / sha256(os.fsencode(checkout)).hexdigest()[:32]
         self._descriptor: int | None = None
         self._holders = 0
@@ -47,8 +47,8 @@ class Placeholders:
                 fcntl.flock(self._descriptor, fcntl.LOCK_SH)
                 atexit.register(self.remove)
             self._holders += 1
-            for name in self._names:
-                if not os.path.lexists(self._checkout / name):
+            for name, place in self._places:
+                if not os.path.lexists(place):
                     self._make_placeholder(name, self._descriptor)
             return self._read_record(self._descriptor)
 
@@ -70,7 +70,8 @@ class Placeholders:
             self._cancel_timer()
             with suppress(BlockingIOError):
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                for name in self._read_record(self._descriptor):
+                # Backwards: a folder comes after what is in it.
+                for name in reversed(self._read_record(self._descriptor)):
                     with suppress(OSError):  # it is not empty or not a folder any more, so it is not ours
                         (self._checkout / name).rmdir()
                 os.ftruncate(self._descriptor, 0)
@@ -95,12 +96,21 @@ class Placeholders:
         return os.open(self._record, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _make_placeholder(self, name: str, record: int) -> None:
-        # Recorded first: a folder that is not in the record would never be removed.
-        os.write(record, f"{name}\n".encode())
-        with suppress(OSError):  # it exists by now, or the checkout is not writable
-            (self._checkout / name).mkdir(mode=0o755)
+        """Create an empty folder, and the folders above it that are missing. It is not created beyond a link."""
+        if "\n" in name:  # the record has one name per line
+            return
+        *above, _ = PurePosixPath(name).parents
+        for folder in (*map(str, reversed(above)), name):
+            place = self._checkout / folder
+            if place.is_symlink():
+                return
+            if not place.exists():
+                # Recorded first: a folder that is not in the record would never be removed.
+                os.write(record, f"{folder}\n".encode(errors="surrogateescape"))
+                with suppress(OSError):  # it exists by now, or the checkout is not writable
+                    place.mkdir(mode=0o755)
 
     def _read_record(self, record: int) -> tuple[str, ...]:
-        """Return the recorded placeholders, from this process or others. Other names in the record are ignored."""
-        held = os.pread(record, os.fstat(record).st_size, 0).decode(errors="replace")
-        return tuple(sorted({name for name in held.splitlines() if name in self._names}))
+        """Return the recorded placeholders, from this process or others, sorted."""
+        held = os.pread(record, os.fstat(record).st_size, 0).decode(errors="surrogateescape")
+        return tuple(sorted({name for name in held.split("\n") if name}))

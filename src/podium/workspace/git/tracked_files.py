@@ -1,0 +1,91 @@
+"""The files that git tracks in a folder, and the submodules there, as git's index lists them."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import to_thread
+
+from ...values.errors import Mistake, OutsideFailed
+from .repository import Repository, call_git
+
+SUBMODULE_MODE = b"160000"
+DEEPEST = 8
+"""How deep submodules of submodules are followed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackedFiles:
+    """The tracked paths below a folder, sorted and relative to it. `submodules` includes those of submodules."""
+
+    paths: Sequence[str] = ()
+    submodules: tuple[str, ...] = ()
+
+    def __contains__(self, path: str) -> bool:
+        place = bisect_left(self.paths, path)
+        return place < len(self.paths) and self.paths[place] == path
+
+    def has_any_below(self, folder: str) -> bool:
+        """Return whether git tracks a file in a folder."""
+        place = bisect_left(self.paths, f"{folder}/")
+        return place < len(self.paths) and self.paths[place].startswith(f"{folder}/")
+
+
+async def read_tracked_files(folder: Path) -> TrackedFiles:
+    """Return what git tracks below a folder; nothing if it is in no repository, or in one that cannot be read."""
+    return await _read_index(folder, DEEPEST)
+
+
+async def list_ignored_folders(folder: Path, paths: Sequence[str]) -> set[str]:
+    """Return those of the paths that git ignores. In doubt, a path is not ignored."""
+    with suppress(Mistake, OutsideFailed):
+        repository = Repository.at(folder)
+        prefix = _prefix_below(repository, folder)
+        fed = b"".join(os.fsencode(f"{prefix}{path}/") + b"\0" for path in paths)
+        done = await call_git(repository, "check-ignore", "-z", "--stdin", stdin=fed)
+        found = os.fsdecode(done.out).split("\0") if done.code == 0 else []
+        return {path.removeprefix(prefix).rstrip("/") for path in found if path}
+    return set()
+
+
+async def _read_index(folder: Path, depth: int) -> TrackedFiles:
+    try:
+        repository = await to_thread.run_sync(Repository.at, folder)
+        prefix = _prefix_below(repository, folder)
+        listed = await call_git(repository, "ls-files", "-z", "--stage", "--", f":(literal){prefix or '.'}")
+    except (Mistake, OutsideFailed):
+        return TrackedFiles()
+    if listed.code != 0:
+        return TrackedFiles()
+    found = await to_thread.run_sync(_parse_index, listed.out, prefix)
+    nested: list[str] = []
+    for name in found.submodules if depth else ():
+        if await to_thread.run_sync(os.path.lexists, folder / name / ".git"):
+            inside = await _read_index(folder / name, depth - 1)
+            nested += [f"{name}/{path}" for path in inside.submodules]
+    return TrackedFiles(paths=found.paths, submodules=(*found.submodules, *nested))
+
+
+def _prefix_below(repository: Repository, folder: Path) -> str:
+    """Return the path of a folder in its repository, with a slash at the end; empty for the repository itself."""
+    relative = folder.resolve().relative_to(repository.root).as_posix()
+    return "" if relative == "." else f"{relative}/"
+
+
+def _parse_index(listing: bytes, prefix: str) -> TrackedFiles:
+    paths: list[str] = []
+    submodules: list[str] = []
+    for line in listing.split(b"\0"):
+        facts, _, name = line.partition(b"\t")
+        if name:
+            path = os.fsdecode(name).removeprefix(prefix)
+            paths.append(path)
+            if facts.startswith(SUBMODULE_MODE):
+                submodules.append(path)
+    paths.sort()
+    return TrackedFiles(paths=paths, submodules=tuple(dict.fromkeys(submodules)))

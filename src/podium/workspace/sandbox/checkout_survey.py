@@ -1,0 +1,170 @@
+"""A survey of a checkout: which paths in it a sandbox has to hide or to write-protect.
+
+Secrets are untracked files whose names suggest them. Tracked files are not secret to anybody who can read the
+repository, and tests need their certificates. Protected paths change what programs run later; those at the top of
+the checkout are not listed here, because the sandbox protects them whether they exist or not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from anyio import to_thread
+
+from ...policy.path_rules import changes_what_runs, is_sensitive
+from ..git.tracked_files import TrackedFiles, list_ignored_folders, read_tracked_files
+from .nested_repositories import FolderState, Identity, identify, is_git_shaped, read_folder_state
+
+MOST = 20_000
+"""The most files that are examined, those closest to the root first."""
+MOST_PROTECTED = 200
+"""The most protected paths below the top, those closest to it first: each one makes every command start later."""
+LEFT_OUT = frozenset(("node_modules", "__pycache__", ".tox", ".nox", ".mypy_cache", ".ruff_cache"))
+"""Folders that are not examined if git ignores them and tracks nothing in them."""
+PACKAGES = "lib/python3*/site-packages"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckoutSurvey:
+    """What was found in a checkout, as paths relative to it; a folder includes everything in it.
+
+    `submodules` are the `.git` of each submodule, whether it exists or not. `folders` are the examined folders, and
+    `unexamined` the others, by their absolute paths.
+    """
+
+    secrets: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    submodules: tuple[str, ...] = ()
+    folders: Mapping[str, FolderState] = field(default_factory=dict)
+    unexamined: Mapping[str, Identity] = field(default_factory=dict)
+
+
+async def survey_checkout(checkout: Path) -> CheckoutSurvey:
+    """Examine a checkout."""
+    tracked = await read_tracked_files(checkout)
+    walk = _Walk(checkout)
+    await to_thread.run_sync(walk.examine, (checkout,))
+    if walk.undecided:
+        ignored = await list_ignored_folders(checkout, walk.undecided)
+        to_examine = [path for path in walk.undecided if path not in ignored or tracked.has_any_below(path)]
+        await to_thread.run_sync(walk.examine_all, [checkout / path for path in to_examine])
+    secrets = await to_thread.run_sync(_select_secrets, checkout, walk.sensitive, tracked)
+    return CheckoutSurvey(
+        secrets=tuple(secrets),
+        protected=tuple(walk.repositories + walk.protected[:MOST_PROTECTED]),
+        submodules=tuple(f"{path}/.git" for path in tracked.submodules),
+        folders=walk.folders,
+        unexamined={place: found for place in walk.unexamined if (found := identify(place))},
+    )
+
+
+class _Walk:
+    """A walk through a checkout, and what it has found."""
+
+    def __init__(self, checkout: Path) -> None:
+        self._checkout = str(checkout)
+        self._seen = 0
+        self._examines_all = False
+        self.sensitive: list[str] = []
+        self.protected: list[str] = []
+        self.repositories: list[str] = []
+        self.undecided: list[str] = []
+        self.folders: dict[str, FolderState] = {}
+        self.unexamined: set[str] = set()
+
+    def examine_all(self, folders: Iterable[Path]) -> None:
+        """Examine folders that were left out at first."""
+        self._examines_all = True
+        self.unexamined.difference_update(map(str, folders))
+        self.examine(folders)
+
+    def examine(self, folders: Iterable[Path]) -> None:
+        """Examine folders and what is below them, breadth first."""
+        queue = deque(map(str, folders))
+        while queue:
+            folder = queue.popleft()
+            if self._seen >= MOST:
+                self.unexamined.add(folder)
+                continue
+            # Before the entries are read: whatever changes after that shows as a change.
+            state = read_folder_state(folder)
+            try:
+                entries = list(os.scandir(folder))
+            except OSError:
+                self.unexamined.add(folder)
+                continue
+            self._seen += len(entries)
+            if folder != self._checkout and is_git_shaped(entry.name for entry in entries):
+                self.repositories.append(self._path_of(folder))
+                self.unexamined.add(folder)
+            else:
+                self.folders[folder] = state
+            queue.extend(entry.path for entry in entries if self._examine_entry(entry, is_top=folder == self._checkout))
+
+    def _examine_entry(self, entry: os.DirEntry[str], *, is_top: bool) -> bool:
+        """Note what an entry is; return whether to examine what is in it."""
+        is_git = entry.name == ".git"
+        if is_git:
+            self.unexamined.add(entry.path)
+        if entry.is_symlink():
+            return False
+        path = self._path_of(entry.path)
+        if not is_top and changes_what_runs(path):
+            (self.repositories if is_git else self.protected).append(path)
+        if is_git or not entry.is_dir(follow_symlinks=False):
+            self.sensitive += [] if is_git or not is_sensitive(path) else [path]
+            return False
+        if is_sensitive(path):
+            self.sensitive.append(path)
+        elif not self._examines_all and self._may_be_left_out(path, entry):
+            self.undecided.append(path)
+            self.unexamined.add(entry.path)
+            return False
+        return True
+
+    def _may_be_left_out(self, path: str, entry: os.DirEntry[str]) -> bool:
+        if entry.name in LEFT_OUT:
+            return True
+        parts = path.rsplit("/", 3)
+        # Only the packages of a virtual environment, which are most of its files: anybody can write a pyvenv.cfg.
+        return (
+            entry.name == "site-packages"
+            and len(parts) == 4
+            and fnmatchcase("/".join(parts[1:]), PACKAGES)
+            and Path(self._checkout, parts[0], "pyvenv.cfg").is_file()
+        )
+
+    def _path_of(self, place: str) -> str:
+        return place[len(self._checkout) + 1 :]
+
+
+def _select_secrets(checkout: Path, sensitive: Iterable[str], tracked: TrackedFiles) -> list[str]:
+    """Return the sensitive paths that git does not track. If it tracks part of a folder, the rest is listed."""
+    found: list[str] = []
+    pending = deque(_list_outermost(sensitive))
+    while pending:
+        path = pending.popleft()
+        if path in tracked:
+            continue
+        if not tracked.has_any_below(path):
+            found.append(path)
+            continue
+        with suppress(OSError):
+            pending.extend(f"{path}/{entry.name}" for entry in os.scandir(checkout / path) if not entry.is_symlink())
+    return sorted(found)
+
+
+def _list_outermost(paths: Iterable[str]) -> list[str]:
+    """Return the paths that are not below another one of them."""
+    found: set[str] = set()
+    for path in sorted(paths, key=lambda one: one.count("/")):
+        parts = path.split("/")
+        if not any("/".join(parts[:size]) in found for size in range(1, len(parts))):
+            found.add(path)
+    return sorted(found)

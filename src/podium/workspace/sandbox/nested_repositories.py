@@ -1,0 +1,219 @@
+"""Nested repositories: what a command turned into a git repository is moved aside, and reported.
+
+Git runs programs that a repository's configuration names. A person who enters such a folder, or whose shell prompt
+asks git about it, would run what the command wrote. After each command, the folders that have changed are examined;
+the time at which a folder changed is set by the kernel, so a command cannot hide a change.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ...values.errors import Mistake
+from ..git.repository import Repository
+
+MOST_CHANGED = 20_000
+"""The most folders that are examined after a command."""
+UNSURE_FOR = 50_000_000
+"""Nanoseconds. A folder that was examined so soon after a change may change again without a new time stamp."""
+
+FolderState = tuple[int, int]
+"""The inode of a folder and the time of its last change."""
+UNSURE: FolderState = (0, 0)
+
+Identity = tuple[int, int]
+"""What tells a path from another one that took its place: its inode, and, unless it is a folder, its last change."""
+
+
+def read_folder_state(folder: str) -> FolderState:
+    """Return the state of a folder, or UNSURE if it changed just now, is a link or cannot be read."""
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return UNSURE
+    is_settled = time.time_ns() - found.st_ctime_ns > UNSURE_FOR
+    return (found.st_ino, found.st_ctime_ns) if is_settled and stat.S_ISDIR(found.st_mode) else UNSURE
+
+
+def identify(place: str) -> Identity | None:
+    """Return the identity of a path; None if it is gone."""
+    try:
+        found = os.lstat(place)
+    except OSError:
+        return None
+    return found.st_ino, 0 if stat.S_ISDIR(found.st_mode) else found.st_ctime_ns
+
+
+def is_git_shaped(names: Iterable[str]) -> bool:
+    """Return whether git takes a folder with these entries for a repository's own folder."""
+    # Lower case, because a file system may ignore it.
+    found = {name.lower() for name in names}
+    return "head" in found and ("commondir" in found or {"objects", "refs"} <= found)
+
+
+class NestedRepositories:
+    """Finds the repositories that commands create below a checkout, and moves them to the folder `aside`.
+
+    `folders` are the folders that were there before, with their states. What is in `unexamined` is left alone as
+    long as nothing else takes its place.
+    """
+
+    def __init__(
+        self, checkout: Path, *, aside: Path, folders: Mapping[str, FolderState], unexamined: Mapping[str, Identity]
+    ) -> None:
+        self._checkout = checkout
+        self._aside = aside
+        self._folders = dict(folders)
+        self._unexamined = unexamined
+
+    def move_aside(self) -> list[str]:
+        """Move new repositories aside, and return a sentence about each."""
+        told: list[str] = []
+        queue = deque(self._list_changed())
+        examined = 0
+        while queue:
+            examined += 1
+            if examined > MOST_CHANGED:
+                told.append(f"more than {MOST_CHANGED} folders changed, and not all were searched for repositories")
+                break
+            folder = queue.popleft()
+            state = read_folder_state(folder)
+            entries = self._list_entries(folder)
+            self._folders[folder] = state
+            if marker := self._find_marker(folder, entries):
+                self._folders[folder] = UNSURE
+                told += self._move_marker(marker)
+            queue.extend(self._list_new_folders(folder, entries))
+        return told
+
+    def _list_changed(self) -> list[str]:
+        """Return the known folders that have changed; forget those that are gone."""
+        changed: list[str] = []
+        gone: list[str] = []
+        lstat, is_folder = os.lstat, stat.S_ISDIR
+        for folder, known in self._folders.items():
+            try:
+                found = lstat(folder)
+            except OSError:
+                gone.append(folder)
+                continue
+            if (found.st_ino, found.st_ctime_ns) != known:
+                (changed if is_folder(found.st_mode) else gone).append(folder)
+        for folder in gone:
+            del self._folders[folder]
+        return changed
+
+    def _list_entries(self, folder: str) -> dict[str, bool]:
+        """Return the names in a folder, and whether each is a folder. A folder that a command closed is opened."""
+        for attempt in (1, 2):
+            try:
+                return {entry.name: entry.is_dir(follow_symlinks=False) for entry in os.scandir(folder)}
+            except PermissionError:
+                if attempt == 1:
+                    _allow_owner(folder)
+            except OSError:
+                break
+        return {}
+
+    def _list_new_folders(self, folder: str, entries: Mapping[str, bool]) -> list[str]:
+        places = (f"{folder}/{name}" for name, is_folder in entries.items() if is_folder)
+        return [place for place in places if place not in self._folders and not self._is_left_alone(place)]
+
+    def _find_marker(self, folder: str, entries: Mapping[str, bool]) -> Path | None:
+        """Return the path whose presence makes git take a folder for a repository; None if it is none."""
+        place = Path(folder)
+        if place == self._checkout:
+            return None
+        for name, is_folder in entries.items():
+            # A folder is examined by itself: without content, git does not take it for a repository.
+            if name.lower() == ".git" and not is_folder and not self._is_left_alone(f"{folder}/{name}"):
+                return None if self._is_our_own(place) else place / name
+        if not is_git_shaped(entries):
+            return None
+        return place if place.name.lower() == ".git" else next(place / one for one in entries if one.lower() == "head")
+
+    def _is_left_alone(self, place: str) -> bool:
+        return place in self._unexamined and self._unexamined[place] == identify(place)
+
+    def _is_our_own(self, folder: Path) -> bool:
+        """Return whether a folder is a worktree or a submodule of the checkout's own repository."""
+        with suppress(Mistake, OSError):
+            found, own = Repository.at(folder), Repository.at(self._checkout)
+            return found.root == folder and found.common_dir.is_relative_to(own.common_dir)
+        return False
+
+    def _move_marker(self, marker: Path) -> list[str]:
+        path = marker.relative_to(self._checkout).as_posix()
+        try:
+            parent = _open_without_links(self._checkout, marker.parent)
+        except OSError:  # it is gone, or a folder above it is a link by now: then the path leads elsewhere
+            return []
+        try:
+            place = self._rename(parent, marker)
+        except OSError as error:
+            return [f"{path} makes a git repository of its folder and could not be moved aside: {error.strerror}"]
+        finally:
+            os.close(parent)
+        return [
+            f"{path} was moved to {place}: it made a git repository of its folder, "
+            "and git runs programs that a repository's configuration names"
+        ]
+
+    def _rename(self, parent: int, marker: Path) -> Path:
+        """Move a path into the folder for such paths, or rename it if that is on another file system."""
+        token = secrets.token_hex(4)
+        label = marker.relative_to(self._checkout).as_posix().replace("/", "-")[-80:]
+        target = self._aside / f"{time.strftime('%Y%m%d-%H%M%S')}-{token}-{label}"
+        self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _allow_owner(f"/proc/self/fd/{parent}/.")
+        _allow_owner(f"/proc/self/fd/{parent}/{marker.name}")
+        try:
+            os.rename(marker.name, target, src_dir_fd=parent)
+        except OSError:
+            holder = f"set-aside-{token}"
+            _rename_in_place(parent, marker.name, holder)
+            return marker.parent / holder
+        return target
+
+
+def _rename_in_place(parent: int, name: str, holder: str) -> None:
+    """Move a path into a new folder beside it, in which git does not take it for a repository."""
+    os.mkdir(holder, 0o700, dir_fd=parent)
+    inside = os.open(holder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.rename(name, "content", src_dir_fd=parent, dst_dir_fd=inside)
+        with suppress(OSError):
+            os.rename("content/HEAD", "content/HEAD.set-aside", src_dir_fd=inside, dst_dir_fd=inside)
+    finally:
+        os.close(inside)
+
+
+def _open_without_links(top: Path, folder: Path) -> int:
+    """Open a folder below another one, following no link. Raises OSError."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(top, flags)
+    for name in folder.relative_to(top).parts:
+        above = descriptor
+        try:
+            descriptor = os.open(name, flags, dir_fd=above)
+        finally:
+            os.close(above)
+    return descriptor
+
+
+def _allow_owner(folder: str) -> None:
+    """Let the owner read and change a folder. A link is not followed."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            place = f"/proc/self/fd/{descriptor}"
+            os.chmod(place, stat.S_IMODE(os.stat(place).st_mode) | stat.S_IRWXU)  # noqa: PTH101, PTH116
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,181 @@
+"""A command plants a repository below the checkout, and git runs what its configuration names for whoever looks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from podium.values.event import Noticed, ToolAnswered
+
+from ..studio import Studio
+from ..workspace.sandboxed import Place
+from .stage import SharedSandboxPlace, add_sly_agent, bash, run_sly_agent, set_rules
+
+TRAP = "git config core.fsmonitor 'touch {trace}; false'"
+
+
+def add_submodule(place: Place, *, path: str = "vendor/lib", is_initialised: bool = False) -> None:
+    """Let the repository have a submodule, initialised or as a plain clone leaves it."""
+    library = place.folder / "library"
+    clone_file = ("-c", "protocol.file.allow=always", "-c", "user.name=T", "-c", "user.email=t@example.com")
+    place.git("clone", "-q", str(place.repo), str(library))
+    place.git(*clone_file, "submodule", "--quiet", "add", str(library), path)
+    place.git(*clone_file, "commit", "-q", "-m", "a submodule")
+    if not is_initialised:
+        place.git("submodule", "--quiet", "deinit", "-f", path)
+
+
+def enter_as_person(place: Place, *folders: str) -> None:
+    """Look at the checkout as a person does, who also adds everything and enters these folders."""
+    place.git("status")
+    place.git("-c", "advice.addEmbeddedRepo=false", "add", "-A")
+    place.git("status")
+    for folder in folders:
+        subprocess.run(["git", "status"], cwd=place.repo / folder, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("state", ["initialised", "not initialised", "missing"])
+def test_a_command_cannot_make_a_repository_of_a_submodule(place: Place, state: str) -> None:
+    add_submodule(place, is_initialised=state == "initialised")
+    if state == "missing":
+        (place.repo / "vendor" / "lib").rmdir()
+        (place.repo / "vendor").rmdir()
+    trace = place.folder / "trace"
+    before = place.git("status", "--short")
+
+    done = place.bash(
+        "mv vendor moved; mkdir -p vendor/lib; cd vendor/lib; rm -rf .git; mv .git gone; git init -q .; "
+        f"{TRAP.format(trace=trace)}; cd ../..; git status --short; exit 0"
+    )
+
+    assert place.git("status", "--short") == before
+    assert done.text.endswith("" if state == "missing" else before)
+    assert not (place.repo / "moved").exists()
+    enter_as_person(place, ".", *(() if state == "missing" else ("vendor/lib",)))
+    assert not trace.exists()
+
+
+def test_the_submodules_of_a_submodule_are_closed_too(place: Place) -> None:
+    add_submodule(place, path="inner", is_initialised=True)
+    deeper = Place(place.who, place.folder / "deeper")
+    deeper.folder.mkdir()
+    os.chown(deeper.folder, place.repo.stat().st_uid, place.repo.stat().st_gid)
+    subprocess.run(["cp", "-a", str(place.repo), str(deeper.folder / "base")], check=True)
+    place.git("init", "-q", "-b", "main", str(deeper.repo))
+    options = ("-c", "protocol.file.allow=always", "-c", "user.name=T", "-c", "user.email=t@example.com")
+    deeper.git(*options, "submodule", "--quiet", "add", str(deeper.folder / "base"), "outer")
+    deeper.git(*options, "commit", "-q", "-m", "a submodule with a submodule")
+    (deeper.folder / "podium").mkdir()
+    os.chown(deeper.folder / "podium", place.repo.stat().st_uid, place.repo.stat().st_gid)
+
+    done = deeper.bash("cd outer/inner && git init -q . ; exit 0")
+
+    assert "Read-only file system" in done.text or "Permission denied" in done.text or "Device or" in done.text
+    assert not (deeper.repo / "outer" / "inner" / ".git").exists()
+
+
+PLANTS = {
+    "folder": "mkdir -p src/deep; cd src/deep; git init -q .; {trap}",
+    "tracked folder": "cd src; git init -q .; {trap}",
+    "file": "mkdir x; git init -q x/real; cd x/real; {trap}; cd ..; mv real/.git real/y; echo 'gitdir: real/y' >.git",
+    "link": "mkdir -p x/y; cd x/y; git init -q .; {trap}; mv .git z; ln -s z .git",
+    "bare": "cd src; git init -q --bare .; git config core.bare false; git config core.worktree .; {trap}",
+    "in two steps": "mkdir -p new/.git",
+    "closed folder": "cd src; git init -q .; {trap}; chmod 555 .git; cd ..; chmod 311 src",
+    "moved": 'mkdir -p /tmp/r; cd /tmp/r; git init -q .; {trap}; cp -r /tmp/r "$OLDPWD/src/r"',
+    "upper case": "cd src; git init -q .; {trap}; mv .git .GIT",
+}
+
+
+@pytest.mark.parametrize("how", PLANTS)
+def test_a_repository_that_a_command_makes_is_moved_aside_and_reported(place: Place, how: str) -> None:
+    (place.repo / "src").mkdir()
+    (place.repo / "src" / "main.py").write_text("pass\n")
+    for path in (place.repo / "src", place.repo / "src" / "main.py"):
+        os.chown(path, place.repo.stat().st_uid, place.repo.stat().st_gid)
+    trace = place.folder / "trace"
+    plant = PLANTS[how].format(trap=TRAP.format(trace=trace))
+    finish = f"if [ -d new/.git ]; then cd new; git init -q .; {TRAP.format(trace=trace)}; fi"
+
+    SharedSandboxPlace(place.who, place.folder).run_in_turn(f"({plant})", f"({finish})")
+
+    enter_as_person(
+        place, "src", *(name for name in ("src/deep", "src/r", "new", "x", "x/y") if (place.repo / name).exists())
+    )
+    assert not trace.exists()
+    assert (place.repo / "src" / "main.py").read_text() == "pass\n"
+    assert list((place.home / "sandbox" / "set-aside").iterdir()) != []
+
+
+async def test_a_run_goes_on_and_its_timeline_says_what_was_moved_aside(studio: Studio, repo: Path) -> None:
+    set_rules(studio, mode="bypass")
+    add_sly_agent(studio, bash("git init -q sub && echo done"), bash("ls -A sub"))
+
+    result = await run_sly_agent(studio, repo)
+
+    notices = [event.text for event in studio.events(result, Noticed)]
+    answers = [event.text for event in studio.events(result, ToolAnswered)]
+    assert [text for text in notices if text.startswith("sub/.git was moved to ")] != []
+    assert "sub/.git was moved to " in answers[0]
+    assert ".git" not in answers[1]
+    assert result.text == "done"
+
+
+def test_repositories_that_were_there_before_stay_and_cannot_be_changed(place: Place) -> None:
+    for name in ("own", "bare.git"):
+        place.git("init", "-q", *(["--bare"] if name == "bare.git" else []), name)
+    before = (place.repo / "own" / ".git" / "config").read_text()
+
+    told = SharedSandboxPlace(place.who, place.folder).run_in_turn(
+        "git -C own status --short; echo '[core]' >>own/.git/config; echo '[core]' >>bare.git/config; mv own moved; "
+        "mv own/.git own/x; echo x >own/file; mv bare.git other"
+    )
+
+    assert (place.repo / "own" / ".git" / "config").read_text() == before
+    assert sorted(path.name for path in place.repo.iterdir()) == [".git", "a.txt", "bare.git", "own"]
+    assert (place.repo / "own" / "file").read_text() == "x\n"
+    assert "moved to" not in told[0]
+
+
+def test_a_worktree_that_the_person_adds_while_commands_run_stays(place: Place) -> None:
+    shared = SharedSandboxPlace(place.who, place.folder)
+    place.git("worktree", "add", "-q", "-b", "work", "tree")
+
+    told = shared.run_in_turn("true", "git -C tree status --short --branch")
+
+    assert told[1] == "## work\n"
+
+
+NESTED = ("app/.vscode/settings.json", "app/.envrc", "app/.mcp.json", "app/.podium/agents/x.md", ".config/git/config")
+
+
+def test_nested_protected_paths_cannot_be_changed(place: Place) -> None:
+    for name in NESTED:
+        (place.repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.repo / name).write_text("theirs")
+    for path in place.repo.rglob("*"):
+        os.chown(path, place.repo.stat().st_uid, place.repo.stat().st_gid)
+
+    place.bash(
+        'mv app moved; mv .config other; for name in "$@"; do echo x >"$name"; rm -f "$name"; done; exit 0', *NESTED
+    )
+
+    assert [(place.repo / name).read_text() for name in NESTED] == ["theirs"] * len(NESTED)
+
+
+def test_a_link_in_the_way_of_a_submodule_shows_and_creates_nothing_outside(place: Place) -> None:
+    add_submodule(place)
+    other = place.folder / "other"
+    place.git("init", "-q", str(other / "lib"))
+    (other / "lib" / ".git" / "description").write_text("CANARY")
+    (place.repo / "vendor" / "lib").rmdir()
+    (place.repo / "vendor").rmdir()
+    (place.repo / "vendor").symlink_to(other)
+
+    done = place.bash("cat vendor/lib/.git/description")
+
+    assert "CANARY" not in done.text
+    assert [path.name for path in other.iterdir()] == ["lib"]

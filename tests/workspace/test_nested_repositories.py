@@ -1,0 +1,82 @@
+"""Repositories that commands create are moved aside, wherever the folder for that is."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from podium.workspace.sandbox.checkout_survey import survey_checkout
+from podium.workspace.sandbox.nested_repositories import NestedRepositories
+
+OTHER_FILE_SYSTEM = Path("/dev/shm")
+
+
+@pytest.fixture(params=["same file system", "another file system"])
+def aside(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    if request.param == "same file system":
+        yield tmp_path / "aside"
+        return
+    if OTHER_FILE_SYSTEM.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("/dev/shm is on the same file system")
+    with tempfile.TemporaryDirectory(dir=OTHER_FILE_SYSTEM) as folder:
+        yield Path(folder)
+
+
+def is_repository(folder: Path) -> bool:
+    """Whether git takes a folder for a repository of its own."""
+    told = ["git", "-C", str(folder), "rev-parse", "--git-dir"]
+    return subprocess.run(told, capture_output=True, text=True, check=False).returncode == 0
+
+
+async def test_nothing_is_lost_and_git_finds_no_repository_any_more(tmp_path: Path, aside: Path) -> None:
+    checkout = tmp_path / "checkout"
+    (checkout / "src").mkdir(parents=True)
+    survey = await survey_checkout(checkout)
+    nested = NestedRepositories(checkout, aside=aside, folders=survey.folders, unexamined=survey.unexamined)
+    subprocess.run(["git", "init", "-q", checkout / "src" / "new"], check=True)
+    (checkout / "src" / "new" / "file").write_text("work")
+    (checkout / "src" / "new" / ".git" / "description").write_text("described")
+
+    [sentence] = nested.move_aside()
+
+    assert sentence.startswith("src/new/.git was moved to ")
+    assert nested.move_aside() == []
+    assert (checkout / "src" / "new" / "file").read_text() == "work"
+    kept = [*tmp_path.rglob("description"), *aside.rglob("description")]
+    assert {path.read_text() for path in kept} == {"described"}
+    assert not any(is_repository(path.parent) for path in kept if path.is_relative_to(checkout))
+    assert not is_repository(checkout / "src" / "new")
+
+
+async def test_nothing_is_moved_through_a_link(tmp_path: Path) -> None:
+    checkout, other = tmp_path / "checkout", tmp_path / "other"
+    (checkout / "src").mkdir(parents=True)
+    survey = await survey_checkout(checkout)
+    nested = NestedRepositories(
+        checkout, aside=tmp_path / "aside", folders=survey.folders, unexamined=survey.unexamined
+    )
+    subprocess.run(["git", "init", "-q", other], check=True)
+    (checkout / "src" / "link").symlink_to(other)
+    (checkout / "linked").symlink_to(other)
+
+    assert nested.move_aside() == []
+    assert is_repository(other)
+
+
+async def test_what_changes_right_after_it_was_examined_is_examined_again(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    survey = await survey_checkout(checkout)
+    nested = NestedRepositories(
+        checkout, aside=tmp_path / "aside", folders=survey.folders, unexamined=survey.unexamined
+    )
+
+    for number in range(50):
+        folder = checkout / "same"
+        folder.mkdir(exist_ok=True)
+        (folder / ".git").write_text("gitdir: elsewhere\n")
+        assert len(nested.move_aside()) == 1, number
