@@ -255,6 +255,7 @@ async def test_no_git_is_started_in_a_submodule_that_a_worker_replaced(
     run_git_as_person(checkout.path, "clone", "-q", str(tmp_path / "library"), "sub")
     (checkout.path / "sub" / ".git" / "info" / "attributes").write_text("*.txt filter=x\n")
     run_git_as_person(checkout.path / "sub", "config", "filter.x.clean", str(canary))
+    run_git_as_person(checkout.path / "sub", "config", "core.fsmonitor", str(canary))
     (checkout.path / "sub" / "a.txt").write_text("two\n")
     (checkout.path / ".gitmodules").write_text(
         f'[submodule "sub"]\n\tpath = sub\n\turl = {tmp_path}\n\tignore = none\n'

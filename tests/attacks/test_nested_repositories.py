@@ -179,3 +179,28 @@ def test_a_link_in_the_way_of_a_submodule_shows_and_creates_nothing_outside(plac
 
     assert "CANARY" not in done.text
     assert [path.name for path in other.iterdir()] == ["lib"]
+
+
+BORROW = {
+    "file": "rm -rf .git; echo 'gitdir: {other}/.git' >.git",
+    "commondir": "echo '{other}/.git' >.git/commondir",
+    "alternates": "echo '{other}/.git/objects' >.git/objects/info/alternates",
+    "worktree of another": "rm -rf .git; echo 'gitdir: {other}/.git/worktrees/tree' >.git",
+    "module of another": "rm -rf .git; echo 'gitdir: ../other/.git/modules/x/../..' >.git",
+}
+
+
+@pytest.mark.parametrize("how", BORROW)
+def test_a_checkout_cannot_name_another_repository_to_be_shown(place: Place, how: str) -> None:
+    other = place.folder / "other"
+    place.git("clone", "-q", str(place.repo), str(other))
+    (other / "secret.txt").write_text("CANARY")
+    place.git("-C", str(other), "worktree", "add", "-q", "--detach", "../tree")
+    stored = place.git("-C", str(other), "hash-object", "-w", "secret.txt").strip()
+    subprocess.run(["/bin/sh", "-c", BORROW[how].format(other=other)], cwd=place.repo, check=True)
+
+    done = place.bash('git cat-file -p "$1"; ls -A "$2/.git" "$2/.git/objects"; exit 0', stored, str(other))
+
+    assert "CANARY" not in done.text
+    assert "HEAD" not in done.text
+    assert "info" not in done.text

@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.values.errors import OutsideFailed
-from podium.workspace.git.repository import call_git, find_trusted_program
+from podium.values.errors import Mistake, OutsideFailed
+from podium.workspace.git.repository import Repository, call_git, find_trusted_program
 
 from ..system.descriptors import few_descriptors
 
@@ -203,3 +203,17 @@ async def test_git_that_is_cancelled_removes_its_lock(repo: Path, tmp_path: Path
     os.close(writer)
     assert was_locked
     assert not lock.exists()
+
+
+def test_a_submodule_of_another_folder_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    outer, unpacked = tmp_path / "outer", tmp_path / "outer" / "unpacked"
+    unpacked.mkdir(parents=True)
+    run_git(outer, "init", "-q")
+    (outer / ".git" / "modules").mkdir()
+    run_git(outer, "init", "-q", "sub", f"--separate-git-dir={outer}/.git/modules/sub")
+    run_git(outer / "sub", "config", "core.worktree", "../../../sub")
+    (unpacked / ".git").write_text("gitdir: ../.git/modules/sub\n")
+
+    assert Repository.at(outer / "sub").root == outer / "sub"
+    with pytest.raises(Mistake, match="is no worktree or submodule"):
+        Repository.at(unpacked)

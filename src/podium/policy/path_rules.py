@@ -190,18 +190,9 @@ def _compile_any_of(names: tuple[str, ...], *, end: str = "") -> re.Pattern[str]
 
 HOOK_FILE_KINDS = ("yml", "yaml", "toml", "json")
 PROTECTED = (
-    *(
-        ".git",
-        "git~*",
-        ".gitmodules",
-        ".gitconfig",
-        ".husky",
-        ".githooks",
-        ".pre-commit-config.yaml",
-        ".overcommit.yml",
-    ),
+    *(".git", "git~*", ".gitmodules", ".gitconfig", ".husky", ".githooks", ".pre-commit-config.yaml"),
     *(f"{dot}lefthook{local}.{kind}" for dot in ("", ".") for local in ("", "-local") for kind in HOOK_FILE_KINDS),
-    *(".lefthook", ".lefthook-local"),
+    *(".lefthook", ".lefthook-local", ".overcommit.yml"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
     *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".xprofile"),
     *(".config/fish", ".config/git", ".podium", "podium.yaml", ".claude", ".claude.json", ".mcp.json", ".codex"),

@@ -253,7 +253,7 @@ def _read_repository(root: Path) -> Repository:
                 if _read_path_file(git_dir / "gitdir") != own or _read_path_file(git_dir / "commondir") != common:
                     raise Mistake(f"{own} names {git_dir}, which belongs elsewhere; git worktree repair fixes that")
                 found = Repository(root=root, git_dir=git_dir, common_dir=common)
-            elif any(git_dir.is_relative_to(above / ".git" / "modules") for above in root.parents):
+            elif _is_submodule(git_dir, root):
                 found = Repository(root=root, git_dir=git_dir, common_dir=git_dir)
             else:
                 raise Mistake(f"{own} names {git_dir}, which is no worktree or submodule; use an ordinary clone")
@@ -263,6 +263,18 @@ def _read_repository(root: Path) -> Repository:
     except (OSError, ValueError) as error:
         raise Mistake(f"cannot read the git repository {root}: {error}") from error
     return found
+
+
+def _is_submodule(git_dir: Path, root: Path) -> bool:
+    """Whether a folder is a submodule of the repository around it: its git folder is there and names the folder."""
+    if not any(git_dir.is_relative_to(above / ".git" / "modules") for above in root.parents):
+        return False
+    config = os.fsdecode((git_dir / "config").read_bytes())
+    named = re.search(r'^\s*worktree\s*=\s*(?:"(.*)"|(.*?))\s*$', config, re.MULTILINE)
+    if named is None:
+        return False
+    path = re.sub(r"\\(.)", r"\1", named[1] or named[2] or "")
+    return Path(os.path.normpath(git_dir / path)) == root
 
 
 def _must_be_own_file(path: Path) -> None:

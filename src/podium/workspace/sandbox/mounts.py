@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ...values.errors import Mistake
+from ..git.repository import Repository
+
 MountKind = Literal["read", "write", "private", "empty", "secret"]
 """Readable; writable; an empty writable folder; an empty read-only folder; a file that cannot be opened."""
 
@@ -173,27 +176,15 @@ def _is_system_path(path: Path) -> bool:
 
 
 def find_git_mounts(checkout: Path) -> Iterator[Mount]:
-    """Yield mounts for the git data of a checkout that is outside it: readable, so that git works."""
-    own = checkout / ".git"
+    """Yield mounts for the git data of a checkout that is outside it: readable, so that git works.
+
+    Only data that itself names the checkout is included: the files of an unpacked archive could name any
+    repository. For the same reason, no objects are borrowed from another repository.
+    """
     try:
-        if stat.S_ISREG(own.lstat().st_mode):
-            own = _read_path_file(own, "gitdir: ")
-        common = _read_path_file(own / "commondir") if (own / "commondir").is_file() else own
-        if not (own / "HEAD").is_file() or not (common / "objects").is_dir():
-            return
-        borrowed = common / "objects" / "info" / "alternates"
-        lines = borrowed.read_text(encoding="utf-8").splitlines() if borrowed.is_file() else []
-    except (OSError, ValueError):
+        found = Repository.at(checkout)
+    except Mistake:
         return
-    objects = [Path(line) for line in lines if line.startswith("/") and Path(line).name == "objects"]
-    for folder in (common, own, *objects):
-        if not folder.is_relative_to(checkout) and not checkout.is_relative_to(folder) and folder.is_dir():
+    for folder in (found.common_dir, found.git_dir):
+        if found.root == checkout and not folder.is_relative_to(checkout) and not checkout.is_relative_to(folder):
             yield Mount("read", folder)
-
-
-def _read_path_file(file: Path, start: str = "") -> Path:
-    """Return the folder that one of git's small files names."""
-    text = file.read_text(encoding="utf-8").removesuffix("\n")
-    if not text.startswith(start):
-        raise ValueError(f"{file} does not start with {start}")
-    return Path(os.path.normpath(file.parent / text.removeprefix(start)))
