@@ -269,6 +269,9 @@ tries("packet", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0))
 tries("vsock", lambda: socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM))
 tries("unix", lambda: socket.socket(socket.AF_UNIX).connect(path))
 tries("abstract", lambda: socket.socket(socket.AF_UNIX).connect("\\0podium-canary"))
+for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, socket.SOCK_STREAM):
+    tries(f"pair of {kind!r}", lambda: socket.socketpair(socket.AF_UNIX, kind)[0].sendto(b"x", path + ".datagrams"))
+    tries(f"pair of {kind!r}", lambda: socket.socketpair(socket.AF_UNIX, kind)[0].connect(path + ".datagrams"))
 a, b = socket.socketpair()
 a.send(b"x")
 print("pairs", b.recv(1))
@@ -281,7 +284,10 @@ def test_there_is_no_way_to_the_network_and_to_sockets_of_others(place: Place) -
         socket.create_server(("127.0.0.1", 0)) as listener,
         socket.socket(socket.AF_UNIX) as named,
         socket.socket(socket.AF_UNIX) as abstract,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams,
     ):
+        datagrams.bind(f"{path}.datagrams")
+        Path(f"{path}.datagrams").chmod(0o777)
         for server, address in ((named, str(path)), (abstract, "\0podium-canary")):
             server.bind(address)
             server.listen()
@@ -296,6 +302,8 @@ def test_there_is_no_way_to_the_network_and_to_sockets_of_others(place: Place) -
             server.setblocking(False)
             with pytest.raises(BlockingIOError):
                 server.accept()
+        with pytest.raises(BlockingIOError):
+            datagrams.recv(1, socket.MSG_DONTWAIT)
 
 
 CALLING = """
@@ -317,8 +325,11 @@ open("file", "w").close()
 tells("setuid", libc.chmod(b"file", 0o4755))
 tells("setuid by descriptor", libc.fchmod(os.open("file", os.O_RDONLY), 0o4755))
 tells("setuid from the start", libc.open(b"file2", os.O_CREAT | os.O_WRONLY, 0o4755))
+tells("setuid without a name", libc.open(b".", os.O_TMPFILE | os.O_RDWR, 0o4755))
+tells("setgid without a name", libc.openat(-100, b".", os.O_TMPFILE | os.O_RDWR, 0o2755))
 tells("device", libc.mknod(b"device", stat.S_IFCHR | 0o666, os.makedev(1, 3)))
 tells("terminal", libc.open(b"/dev/tty", os.O_RDWR))
+tells("without a name", libc.open(b".", os.O_TMPFILE | os.O_RDWR, 0o755))
 tells("fifo", libc.mkfifo(b"fifo", 0o600))
 tells("mode", libc.chmod(b"file", 0o755))
 """
@@ -328,7 +339,7 @@ def test_calls_that_reach_around_the_sandbox_are_denied(place: Place) -> None:
     done = place.python(CALLING)
 
     outcomes = dict(line.rsplit(" ", 1) for line in done.text.splitlines())
-    assert outcomes.pop("fifo") == outcomes.pop("mode") == "worked"
+    assert outcomes.pop("fifo") == outcomes.pop("mode") == outcomes.pop("without a name") == "worked"
     assert outcomes.pop("terminal") == "ENXIO"
     assert set(outcomes.values()) == {"EPERM"}, outcomes
     assert len(outcomes) >= 12

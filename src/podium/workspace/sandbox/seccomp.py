@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from functools import cache
@@ -49,13 +50,18 @@ FAMILIES = frozenset((0, 2, 10, 16))
 """Socket families that are allowed: IPv4, IPv6 and netlink, all of which see only the sandbox's own network.
 
 AF_UNIX reaches sockets in the file system, AF_VSOCK the host of a virtual machine. A connected pair of AF_UNIX
-sockets (`socketpair`) reaches only its creator, and event loops need it.
+sockets (`socketpair`) reaches only its creator unless it sends datagrams, and event loops need it.
 """
 HIGHEST_FAMILY = 63
 NEWER = {"process_madvise": 440, "mount_setattr": 442, "fchmodat2": 452, "open_tree_attr": 467}
 """Calls that the kernel may know but an older libseccomp does not, with the number that they have everywhere."""
 UNKNOWN = -1
 LOWER_HALF = 0xFFFFFFFF
+CREATING = (os.O_CREAT, os.O_TMPFILE & ~os.O_DIRECTORY)
+"""The flags with which opening a file gives it a mode."""
+ADDRESSABLE_PAIRS = (socket.SOCK_DGRAM, socket.SOCK_RAW)
+"""Kinds of AF_UNIX socket pairs that can send to any other socket; for AF_UNIX, raw sockets are datagram sockets."""
+SOCKET_KIND = 0xF
 BORROWED_IDENTITY = (stat.S_ISUID, stat.S_ISGID)
 
 
@@ -106,6 +112,8 @@ def _iter_argument_rules() -> Iterator[tuple[str, tuple[Arg, ...]]]:
     for family in range(HIGHEST_FAMILY + 1):
         if family not in FAMILIES:
             yield "socket", (Arg(0, MASKED_EQ, LOWER_HALF, family),)
+    for kind in ADDRESSABLE_PAIRS:
+        yield "socketpair", (Arg(1, MASKED_EQ, SOCKET_KIND, kind),)
     for bit in BORROWED_IDENTITY:
         has_bit = (MASKED_EQ, bit, bit)
         yield "chmod", (Arg(1, *has_bit),)
@@ -115,5 +123,6 @@ def _iter_argument_rules() -> Iterator[tuple[str, tuple[Arg, ...]]]:
         yield "mknod", (Arg(1, *has_bit),)
         yield "mknodat", (Arg(2, *has_bit),)
         yield "creat", (Arg(1, *has_bit),)
-        yield "open", (Arg(1, MASKED_EQ, os.O_CREAT, os.O_CREAT), Arg(2, *has_bit))
-        yield "openat", (Arg(2, MASKED_EQ, os.O_CREAT, os.O_CREAT), Arg(3, *has_bit))
+        for flag in CREATING:
+            yield "open", (Arg(1, MASKED_EQ, flag, flag), Arg(2, *has_bit))
+            yield "openat", (Arg(2, MASKED_EQ, flag, flag), Arg(3, *has_bit))
