@@ -48,7 +48,8 @@ def choose_move(call: ModelCall) -> Move:
             calls=tuple(ToolCall(name=name, arguments={"request": _quote_request(request)}) for name in helpers),
         )
     return Move(
-        says=f"{LABEL} {call.agent} was asked: {_quote_request(request)}\nNo model was called, so this is not an answer."
+        says=f"{LABEL} {call.agent} was asked: {_quote_request(request)}\n"
+        "No model was called, so this is not an answer."
     )
 
 
