@@ -628,7 +628,6 @@ async def test_a_reply_that_was_cut_off_is_recorded_as_such(studio: Studio, api:
         ("model_length", "length"),
         ("model_context_window_exceeded", "length"),
         ("content_filter", "content_filter"),
-        ("refusal", "content_filter"),
         ("pause_turn", "pause_turn"),
         ("something_new", "something_new"),
     ],

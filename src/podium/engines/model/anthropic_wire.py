@@ -254,7 +254,7 @@ class AnthropicReplyFormat:
 
     def _read_stop(self, ended: _Block | _Event) -> Sequence[StreamChange]:
         """Read the stop reason. If a refusal comes without any text, its explanation becomes the text."""
-        stop = ReplyStop(ended.stop_reason)
+        stop = ReplyStop("content_filter" if ended.stop_reason == "refusal" else ended.stop_reason)
         explanation = ended.stop_details.explanation if ended.stop_details is not None else None
         if explanation and not any(one.start.type == "text" for one in self._blocks):
             return (Text(explanation), stop)

@@ -28,7 +28,6 @@ STOPS = {
     "max_tokens": "length",
     "model_length": "length",
     "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
 }
 """Stop reasons of providers, mapped to those that all wires use. Other stop reasons are kept as they are."""
 
