@@ -15,8 +15,9 @@ import msgspec
 from ..app import App
 from ..runs.run_handle import Run, drive_run
 from ..setup.settings import Settings
-from ..values.errors import PodiumError, find_first_error
+from ..values.errors import PodiumError, RunIsPaused, find_first_error
 from ..workers.worker_process import (
+    EXIT_DONE,
     EXIT_FAILED,
     StartupMessage,
     WorkerConfig,
@@ -37,7 +38,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
     mode = "plan" if config.is_reader else None
     settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
     async with App(settings, environ=environ) as app:
-        driver = await app.launcher.take_over_run(run, is_attended=config.is_attended)
+        driver = await app.launcher.take_over_run(run, is_attended=config.is_attended, continues_pause=False)
         driver.record_checkout(config.base)
         driver.timeline.on_waiting = on_waiting
         async with drive_run(driver) as resumed:
@@ -56,6 +57,8 @@ def main() -> int:
         # Not uvloop, even if it is installed: it forks this process for each program that is started, and a worker
         # starts many programs and has few connections.
         return anyio.run(run_worker, startup_message, resume_run)
+    except RunIsPaused:  # by somebody who was faster than this process
+        return EXIT_DONE
     except PodiumError as error:
         sys.stderr.write(f"podium: {error}\n")
         return EXIT_FAILED

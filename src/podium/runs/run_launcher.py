@@ -48,8 +48,8 @@ from ..store.sqlite.store import SqliteLease, SqliteStore
 from ..store.sqlite.worker_index import build_worker_insert
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget, Mode, as_budget
-from ..values.errors import Mistake, RunHeld, RunOver, StoreFailed
-from ..values.event import Entry, Noticed, RunResumed, RunStarted, StopAsked, decode_entry
+from ..values.errors import Mistake, RunHeld, RunIsPaused, RunOver, StoreFailed
+from ..values.event import Entry, Noticed, RunPaused, RunResumed, RunStarted, StopAsked, decode_entry
 from ..values.limits import Unattended
 from ..values.request import Request, replace_surrogates
 from ..values.worker_task import WorkerTask
@@ -191,8 +191,13 @@ class RunLauncher:
         tools: Sequence[Callable[..., object]] = (),
         is_attended: bool = False,
         on_discussion: Callable[[Discussion], object] | None = None,
+        continues_pause: bool = True,
     ) -> RunDriver:
-        """Claim a run that was interrupted or paused and return it, ready to be driven."""
+        """Claim a run that was interrupted or paused and return it, ready to be driven.
+
+        Raises StoreCorrupt if entries were changed or lost. If `continues_pause` is False, raises RunIsPaused if the
+        last thing that happened to the run is a pause.
+        """
         started = await self._read_run_start(id)
         self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings))
         return await self._claim_run(
@@ -201,6 +206,7 @@ class RunLauncher:
             is_attended=is_attended,
             patterns=_choose_patterns(on_discussion),
             must_be_intact=True,
+            continues_pause=continues_pause,
         )
 
     async def has_run(self, run: str) -> bool:
@@ -267,6 +273,7 @@ class RunLauncher:
         is_attended: bool = False,
         patterns: ExecutionPatterns = PATTERNS,
         must_be_intact: bool = False,
+        continues_pause: bool = True,
     ) -> RunDriver:
         """Claim a run and load its timeline. With `must_be_intact`, raise StoreCorrupt if entries were changed or lost.
 
@@ -275,7 +282,10 @@ class RunLauncher:
         lease = await self._store.claim_run(id)
         try:
             rows = await self._store.read_rows(id)
-            require_not_ended(id, decode_entry(rows[-1].line))
+            last = decode_entry(rows[-1].line)
+            require_not_ended(id, last)
+            if not continues_pause and isinstance(last.event, RunPaused):
+                raise RunIsPaused(f"run {id} is paused; continue it with: podium resume {id}")
             notices: list[str] = []
             if must_be_intact:
                 notices.append(await to_thread.run_sync(require_intact_run, self.settings.store, id, rows))

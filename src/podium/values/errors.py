@@ -4,7 +4,8 @@
     ├── Mistake            the person asked for something impossible; they can correct it and try again
     │   ├── BadAgent           an agent file or a reference between agents is wrong
     │   ├── NoSuchRun          no run, or more than one, matches the id
-    │   └── RunOver            the run has ended
+    │   ├── RunOver            the run has ended
+    │   └── RunIsPaused        the run is paused, and nobody has resumed it
     ├── AlreadyAnswered    the request already has an answer
     ├── AgentFailed        an agent failed; carries the failure as recorded on the timeline
     ├── OutsideFailed      a model, an engine or another program failed
@@ -68,6 +69,10 @@ class NoSuchRun(Mistake):
 
 class RunOver(Mistake):
     """The run has ended and accepts no further commands."""
+
+
+class RunIsPaused(Mistake):
+    """The run is paused, and nobody has resumed it."""
 
 
 class AlreadyAnswered(PodiumError):

@@ -1,0 +1,40 @@
+"""Pausing a worker that is only just being started: it stays paused."""
+
+from __future__ import annotations
+
+import pytest
+
+from podium import App
+from podium.processes.worker_main import resume_run
+from podium.values.errors import RunIsPaused, find_first_error
+from podium.values.event import ModelReplied, RunPaused, RunResumed
+from podium.workers.worker_process import WorkerConfig
+
+from .worker_lab import WorkerLab
+
+
+async def test_a_worker_process_leaves_a_run_alone_that_was_paused_before_it_started(lab: WorkerLab) -> None:
+    run = await lab.delegate("feat/one", "never said")
+    async with App(lab.settings(), environ=lab.environ) as app:
+        await app.launcher.pause_run(run)
+
+    config = WorkerConfig(root=lab.root, environ=lab.environ)
+    with pytest.raises(BaseException) as refused:
+        async with resume_run(run, config, lambda id: None):
+            pass
+
+    assert isinstance(find_first_error(refused.value), RunIsPaused)
+    assert isinstance(lab.events(run)[-1], RunPaused)
+
+
+async def test_a_worker_that_is_paused_while_its_process_starts_stays_paused(lab: WorkerLab) -> None:
+    run = await lab.delegate("feat/one", {"says": "done", "silent": 1})
+    lab.start_commander()
+    async with App(lab.settings(), environ=lab.environ) as app:
+        await app.launcher.pause_run(run)
+
+    await lab.wait_finished()
+
+    assert isinstance(lab.events(run)[-1], RunPaused)
+    assert not [event for event in lab.events(run) if isinstance(event, ModelReplied)]
+    assert len([event for event in lab.events(run) if isinstance(event, RunResumed)]) <= 1
