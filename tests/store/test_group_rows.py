@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -401,3 +402,31 @@ async def test_an_unreadable_run_start_is_reported_as_corruption(path: Path) -> 
 
     with Groups(path) as groups, pytest.raises(StoreCorrupt):
         groups.load_arrangement()
+
+
+async def test_runs_are_listed_at_once_while_another_process_is_writing(path: Path) -> None:
+    await record_runs(path, "aa")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    started = time.monotonic()
+
+    now = load_arrangement(path)
+
+    assert time.monotonic() - started < 10
+    assert now.group_of("aa") is not None
+    other.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to mount a read-only file system")
+async def test_runs_on_a_read_only_file_system_can_be_listed(path: Path, tmp_path: Path) -> None:
+    await record_runs(path, "aa")
+    program = (
+        "import pathlib, sys\nfrom podium.store.sqlite.group_rows import Groups\n"
+        "with Groups(pathlib.Path(sys.argv[1])) as groups:\n    print(*groups.load_arrangement().grouped_runs)\n"
+    )
+    script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2" -c "$3" "$4"'
+    arguments = ["sh", str(tmp_path), sys.executable, program, str(path)]
+
+    said = subprocess.run(["unshare", "--mount", "sh", "-c", script, *arguments], capture_output=True, text=True)
+
+    assert said.stdout == "aa\n", said.stderr

@@ -29,7 +29,7 @@ from ...views.run_groups import (
     reconcile_groups,
     validate_name,
 )
-from .schema import open_connection, translate_sqlite_errors
+from .schema import LOCK_SECONDS, open_connection, open_for_reading, translate_sqlite_errors
 
 LONGEST_MARK = 4096
 WORKER = "-worker-"
@@ -41,7 +41,12 @@ class Groups:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connection = open_connection(path, create=False)
+        try:
+            self._connection = open_connection(path, create=False)
+        except StoreCorrupt:
+            raise
+        except StoreFailed:
+            self._connection = open_for_reading(path)  # on a read-only medium, runs can still be listed
 
     def __enter__(self) -> Groups:
         return self
@@ -188,6 +193,8 @@ class Groups:
         """
         with translate_sqlite_errors(self.path):
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_lasting else 'NORMAL'}")
+            # A list must not wait for another process that is writing.
+            self._connection.execute(f"PRAGMA busy_timeout = {1000 * LOCK_SECONDS if is_lasting else 100:.0f}")
         with self._open_transaction("BEGIN IMMEDIATE"):
             now = self._read_arrangement()
             # Read under the lock: another process may have assigned some since, and no run can be added now.

@@ -55,7 +55,10 @@ async def _probe_sandbox(sandbox: Sandbox) -> list[str]:
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
         outside = Path(folder)
         (outside / "seen").touch()
-        seen.touch(mode=0o600)
+        try:
+            seen.touch(mode=0o600)
+        except OSError as error:
+            return [f"it could not be tested, because {sandbox.home} cannot be written ({error.strerror})"]
         try:
             port = str(listener.getsockname()[1])
             asked = (folder, str(sandbox.home), port, str(sandbox.checkout), probe)
