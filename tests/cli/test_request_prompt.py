@@ -115,9 +115,8 @@ def test_a_question_mark_tells_what_each_key_does(writer: Desk) -> None:
     terminal = Terminal(writer, "run", "writer", "go", rows=60)
     terminal.wait_for("[?] help")
 
-    terminal.process.send("?y")
-    lines = terminal.wait_for("press Enter, then one of the keys")
-    terminal.process.send("y\r")
+    terminal.process.send("?y")  # the second key comes before the help can be read, and decides nothing
+    lines = terminal.wait_for("Esc  leave it open")
     terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
     assert not (writer.repo / "a.txt").exists()
     terminal.process.send("y")

@@ -26,9 +26,10 @@ from ...values.event import Entry, MessageReceived, MessagesDelivered, Permissio
 from ...values.plain_text import format_count
 from ...values.result import Result
 from ...values.usage import NO_USAGE, Usage
+from ...views.request_text import escape_hidden_text
 from ..terminal import exit_codes
 from ..terminal.outcome_text import format_parts
-from ..terminal.request_prompt import BY, RequestPrompter, escape_hidden_text
+from ..terminal.request_prompt import BY, RequestPrompter
 from ..terminal.run_display import SilentView
 from ..terminal.text import format_duration, format_usage
 from .chat_output import TranscriptPrinter

@@ -14,8 +14,9 @@ from ...setup.settings import Settings
 from ...store.sqlite.open_requests import OpenRequest, find_open_request, list_open_requests
 from ...values.event import SCHEMA, PermissionAsked
 from ...values.operation_path import parse_agent_name
+from ...views.request_text import escape_hidden_text
 from ..terminal.request_prompt import format_asker, format_permission_request, format_question
-from ..terminal.text import as_json, escape_for_terminal, format_age, print_to_stderr, truncate_line
+from ..terminal.text import as_json, format_age, print_to_stderr, truncate_line
 
 
 @click.command("approvals")
@@ -32,12 +33,12 @@ def approvals_command(id: str | None, is_json: bool) -> None:
     elif not requests:
         print_to_stderr("no open requests")
     elif id is not None:
-        click.echo(escape_for_terminal(format_request(requests[0])))
+        click.echo(escape_hidden_text(format_request(requests[0])))
         print_to_stderr(f"answer it with: {format_answer_commands(requests)}")
     else:
         same = Counter(request_key(one) for one in requests)
         for one in requests:
-            click.echo(escape_for_terminal(format_request_line(one, same[request_key(one)])))
+            click.echo(escape_hidden_text(format_request_line(one, same[request_key(one)])))
         print_to_stderr(f"podium approvals ID shows one in full; {format_answer_commands(requests)}")
 
 
@@ -51,6 +52,7 @@ def request_fields(one: OpenRequest) -> dict[str, Any]:
         "worker": one.worker_name or None,
         "asked_at": one.entry.at,
         "asked": one.asked,
+        "text": escape_hidden_text(format_request(one)),
         "action_id": one.asked.action.id if isinstance(one.asked, PermissionAsked) else None,
     }
 

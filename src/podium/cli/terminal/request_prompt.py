@@ -28,8 +28,9 @@ from ...values.errors import Mistake
 from ...values.event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
 from ...values.operation_path import parse_agent_name
 from ...values.plain_text import format_count
+from ...views.request_text import escape_hidden_text, escape_in_line, format_request_lines
 from .run_display import ProgressView
-from .text import as_json, escape_for_terminal, format_duration
+from .text import format_duration
 
 KEYS: dict[str, tuple[Decision, str]] = {
     "y": ("once", "once"),
@@ -54,21 +55,12 @@ HELP_LINES = {
     LATER: "put it off until the other requests are answered",
 }
 """The description of each key."""
-SANDBOXES = {
-    "": "not used for this tool",
-    "none": "none: the command can do anything that you can; network on",
-    "missing": "not available here; the command is refused even if you allow it",
-    "workspace": "workspace: can write only in the checkout; network off",
-    "read-only": "read-only: cannot write anything; network off",
-}
-"""The description of each sandbox that an action may run in."""
 BY = "terminal"
 GUARD_SECONDS = 0.5
 SEQUENCE_SECONDS = 0.1
 """The maximum time between the characters of one key."""
 LONG_SECONDS = 5.0
 """A request that has waited for longer than this shows its waiting time."""
-AT_A_GLANCE = 72
 NO_ANSWER = "that is not an answer; press Enter, then one of the keys"
 
 
@@ -191,7 +183,7 @@ class RequestPrompter:
         match entry.event:
             case PermissionAsked() as asked:
                 self._tell(format_permission_request(entry, asked, one.worker, others=others, now=time.time()))
-                key = await self._read_decision_key(list_answer_keys(asked))
+                key = await self._read_decision_key(asked)
                 if key in (LATER, ESC):
                     return "later" if key == LATER else "open"
                 await self._submit_decision(entry.run, asked, key)
@@ -208,21 +200,24 @@ class RequestPrompter:
             except Mistake as error:
                 self._tell(f"{error}\nYour answer:")
 
-    async def _read_decision_key(self, offered: Mapping[str, str]) -> str:
+    async def _read_decision_key(self, asked: PermissionAsked) -> str:
         """Return the first key that answers the request, puts it off or leaves it open."""
+        offered = list_answer_keys(asked)
         while True:
             # A key still held down from the last answer must not decide this one, nor the rest of pasted text.
             await sleep(GUARD_SECONDS)
             self._keyboard.discard_input()
-            self._tell(
-                "\n".join("  ".join(f"[{key}] {offered[key]}" for key in row if key in offered) for row in KEY_ROWS)
-            )
+            rows = ("  ".join(f"[{key}] {offered[key]}" for key in row if key in offered) for row in KEY_ROWS)
+            self._tell("\n".join([f"Allow {escape_in_line(asked.action.tool)} ({asked.id})?", *rows]))
             while not _is_printable_key(key := (await self._keyboard.read_key()).lower()) and key != ESC:
                 pass
             if key == ESC or (key in offered and key != HELP):
                 return key
-            self._tell(format_key_help(offered) if key == HELP else NO_ANSWER)
-            await self._keyboard.discard_line()
+            if key == HELP:
+                self._tell(format_key_help(offered))
+            else:
+                self._tell(NO_ANSWER)
+                await self._keyboard.discard_line()
 
     async def _submit_decision(self, run: str, asked: PermissionAsked, key: str) -> None:
         decision, words = KEYS[key]
@@ -249,21 +244,13 @@ def format_permission_request(
     """Return the complete description of an action that a person decides on."""
     action, waited = asked.action, now - entry.at
     since = f", waiting {format_duration(waited)}" if waited >= LONG_SECONDS else ""
-    lines = [
-        *_format_queue_length(others),
-        f"{format_asker(entry, worker)} asks for permission ({asked.id}){since}: {action.tool}",
-        *(f"  {name}{_format_length(value)}: {_format_argument(value)}" for name, value in action.arguments.items()),
-        f"  in {action.directory or 'no directory'}, because {asked.reason}",
-        f"  sandbox: {SANDBOXES.get(action.sandbox, action.sandbox)}",
-    ]
-    if asked.shown:
-        lines += ["", *(f"  {line}" for line in asked.shown.split("\n")), ""]
-    if action.outputs and action.outputs == {path: action.inputs.get(path) for path in action.outputs}:
-        lines.append(f"  no changes: {', '.join(action.outputs)} already has this content")
-    lines += [f"  {denial}" for denial in asked.denied]
-    if asked.always:
-        lines.append(f"  always adds the rule {asked.always}")
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            *_format_queue_length(others),
+            f"{format_asker(entry, worker)} asks for permission ({asked.id}){since}: {escape_in_line(action.tool)}",
+            *format_request_lines(asked),
+        ]
+    )
 
 
 def list_answer_keys(asked: PermissionAsked) -> dict[str, str]:
@@ -275,7 +262,7 @@ def list_answer_keys(asked: PermissionAsked) -> dict[str, str]:
 def format_key_help(offered: Mapping[str, str]) -> str:
     """Return the help for the offered keys, one line each."""
     lines = [f"  {key}    {HELP_LINES[key]}" for row in KEY_ROWS for key in row if key in offered and key in HELP_LINES]
-    return "\n".join([*lines, "  Esc  leave it open, for podium approvals", NO_ANSWER])
+    return "\n".join([*lines, "  Esc  leave it open, for podium approvals"])
 
 
 def _is_printable_key(key: str) -> bool:
@@ -296,28 +283,9 @@ def _format_queue_length(others: int) -> list[str]:
     return ["", f"[{format_count(others, 'more request')} after this one]"] if others else [""]
 
 
-_SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")
-"""A run of spaces long enough to move the text after it out of sight."""
-
-
 def print_request(text: str) -> None:
     """Print text to standard error with control characters escaped."""
     click.echo(escape_hidden_text(text), err=True)
-
-
-def escape_hidden_text(text: str) -> str:
-    """Escape control characters in a text, and replace long runs of spaces by their length."""
-    return _SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", escape_for_terminal(text))
-
-
-def _format_length(value: object) -> str:
-    """Return the length of a text that is too long to judge at a glance."""
-    return f" ({len(value)} characters)" if isinstance(value, str) and len(value) > AT_A_GLANCE else ""
-
-
-def _format_argument(value: object) -> str:
-    text = value if isinstance(value, str) else as_json(value)
-    return text if "\n" not in text else "".join(f"\n    {line}" for line in text.split("\n"))
 
 
 _ENTER = re.compile(r"[\r\n]")
