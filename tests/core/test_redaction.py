@@ -35,6 +35,54 @@ def test_words_paths_numbers_and_placeholders_are_no_secrets(value: str) -> None
     assert redaction.redact_text(f"the {value} x") == f"the {value} x"
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AWS_SECRET_ACCESS_KEY", "/Zm9vYmFyYmF6+cXV4/quux"),
+        ("DB_PASSWORD", "correcthorsebatterystaple"),
+        ("BANK_TOKEN", "481516234200815"),
+        ("SMTP_PASS", "hunter2-hunter2"),
+        ("GITHUB_PAT", "ghp_0123456789abcdef"),
+        ("MYSQL_PWD", "s3cret-enough"),
+    ],
+)
+def test_a_secret_is_redacted_whatever_it_looks_like(name: str, value: str) -> None:
+    assert Redaction.from_environment({name: value}).redact_text(f"a {value} b") == f"a [{name}] b"
+
+
+@pytest.mark.parametrize(
+    ("address", "secret"),
+    [
+        ("postgres://app:p%40ss-w0rd@db.example/app", "p@ss-w0rd"),
+        ("redis://:s3cret-99@cache:6379/0", "s3cret-99"),
+        ("https://ghp_0123456789ab@github.com/o/r", "ghp_0123456789ab"),
+        ("mongodb+srv://u:x/y@h", "mongodb+srv://u:x/y@h"),
+        ("https://hooks.example/x?token=abcdef123456", "abcdef123456"),
+        ("postgres://postgres:postgres@localhost/app", "postgres://postgres:postgres@localhost/app"),
+    ],
+)
+def test_a_password_in_an_address_is_redacted(address: str, secret: str) -> None:
+    redaction = Redaction.from_environment({"DATABASE_URL": address})
+
+    assert redaction.redact_text(f"at {address}") == "at [DATABASE_URL]"
+    assert redaction.redact_text(f"with {secret}") == "with [DATABASE_URL]"
+
+
+def test_an_ordinary_word_in_an_address_stays() -> None:
+    environ = {"DATABASE_URL": "postgres://postgres:postgres@localhost/app", "HOMEPAGE": "https://example.com/a?b=c"}
+
+    redaction = Redaction.from_environment(environ)
+
+    assert redaction.redact_text("postgres https://example.com/a?b=c") == "postgres https://example.com/a?b=c"
+
+
+@pytest.mark.parametrize("name", ["AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "SECRETS_DIR"])
+def test_a_path_to_a_secret_is_no_secret(name: str) -> None:
+    value = "/var/run/secrets/token"
+
+    assert Redaction.from_environment({name: value}).redact_text(value) == value
+
+
 def test_a_secret_that_contains_another_goes_as_a_whole() -> None:
     redaction = Redaction({"abcdefgh": "A", "abcdefghijkl": "B"})
 

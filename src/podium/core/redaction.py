@@ -1,7 +1,8 @@
 """Redaction: keeps the secrets that this process knows out of the timeline, prompts and output.
 
-Known secrets are provider keys and environment variables whose names look secret. Each value is
-replaced by the variable's name in brackets. Encoded forms of a secret, such as base64, are not found.
+Known secrets are provider keys, environment variables whose names look secret, and passwords in addresses
+that variables hold. Each value is replaced by the variable's name in brackets. Encoded forms of a secret, such
+as base64, are not found.
 """
 
 from __future__ import annotations
@@ -11,11 +12,18 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(?:^|_)(?:API)?KEY$", re.IGNORECASE)
+SECRET_NAME = re.compile(
+    r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(?:^|_)(?:API)?KEY$|(?:^|_)(?:PASS|PAT|JWT)$|_(?:PWD|AUTH)$",
+    re.IGNORECASE,
+)
+NAME_OF_PATH = re.compile(r"(?:FILE|PATH|DIR|DIRECTORY|FOLDER|HOME|CACHE|STORE|SOCK|CREDENTIALS)$", re.IGNORECASE)
+"""Names of variables that say where a secret is, if their value is a path."""
 MIN_KEY_LENGTH = 8
 """A shorter key is a placeholder such as "x"; redacting it would garble ordinary text."""
 
 MIN_SECRET_LENGTH = 12
+ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://(?P<user>[^:/?#\s]*)(?::(?!\d+/)(?P<password>\S*))?@", re.IGNORECASE)
+ADDRESS_SECRET = re.compile(r"[?&][^=&]*(?:password|passwd|token|secret|key|sig|signature)=([^&\s#]+)", re.IGNORECASE)
 
 
 class Redaction:
@@ -32,14 +40,13 @@ class Redaction:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], key_names: Collection[str] = ()) -> Redaction:
         """Collect the secrets of an environment; `key_names` are variables known to hold keys."""
-        return cls(
-            {
-                value: name
-                for name, value in environ.items()
-                if (name in key_names and len(value) >= MIN_KEY_LENGTH)
-                or (SECRET_NAME.search(name) and _looks_secret(value))
-            }
-        )
+        found: dict[str, str] = {}
+        for name, value in environ.items():
+            for secret in _list_secrets_in_address(value):
+                found[secret] = name
+            if (name in key_names and len(value) >= MIN_KEY_LENGTH) or _is_secret(name, value):
+                found[value] = name
+        return cls(found)
 
     def redact_text(self, text: str) -> str:
         """Return the text with secrets replaced."""
@@ -72,6 +79,28 @@ def _escape_json(text: str) -> bytes:
     return msgspec.json.encode(text)[1:-1]
 
 
-def _looks_secret(value: str) -> bool:
-    """Return whether a value may be a secret: it is not short, a single word, a path or a number."""
-    return len(value) >= MIN_SECRET_LENGTH and not value.isalpha() and not value.isdigit() and not value.startswith("/")
+def _is_secret(name: str, value: str) -> bool:
+    """Return whether a variable holds a secret: its name says so, and its value is neither short nor a path."""
+    is_path = value.startswith(("/", "~/")) and NAME_OF_PATH.search(name) is not None
+    return SECRET_NAME.search(name) is not None and len(value) >= MIN_SECRET_LENGTH and not is_path
+
+
+def _list_secrets_in_address(value: str) -> list[str]:
+    """Return the secrets in an address such as postgres://me:password@host, and the address itself if it has one."""
+    if "://" not in value:
+        return []
+    from urllib.parse import unquote  # imported here for start-up time: few environments hold addresses
+
+    found = ADDRESS.search(value)
+    user, password = (found["user"], found["password"] or "") if found else ("", "")
+    in_query = ADDRESS_SECRET.findall(value)
+    # Without a password, the user may be a token.
+    parts = [password or user, *in_query]
+    secrets = [part for written in parts for part in dict.fromkeys((written, unquote(written))) if _is_unusual(part)]
+    return [value, *secrets] if password or in_query or secrets else []
+
+
+def _is_unusual(text: str) -> bool:
+    """Return whether a part of an address is no ordinary word or number, which redacting would remove everywhere."""
+    is_plain = text.isalpha() or text.isdigit()
+    return len(text) >= (MIN_SECRET_LENGTH if is_plain else MIN_KEY_LENGTH)
