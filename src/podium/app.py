@@ -21,9 +21,11 @@ from .core.placement import Placement
 from .core.timeline import Timeline
 from .engines.engine_choice import Engines
 from .engines.model.provider_throttle import ProviderThrottle
+from .engines.model.providers import REHEARSAL
 from .patterns.discuss import Discussion
 from .runs.run_handle import Run, drive_run
 from .runs.run_launcher import RunLauncher, RunOptions
+from .setup.local_server_consent import require_consent
 from .setup.settings import Settings
 from .store.fault_injection import Fault, parse_fault
 from .store.sqlite.store import SqliteStore
@@ -125,7 +127,10 @@ class App:
         names = (name, *agent.fallback_models) if name else ()
         models = tuple(dict.fromkeys(model for one in names for model in resolve_models(one, settings.models).models))
         default = resolve_models(settings.model, settings.models).models[0] if settings.model else ""
-        return self._engines.for_agent(agent, models, model=default, url=settings.base_url)
+        engine = self._engines.for_agent(agent, models, model=default, url=settings.base_url)
+        if agent.source == "repo" and agent.engine == "model" and engine.name != REHEARSAL:
+            require_consent(models, settings, self._environ, chooser=f"{agent.name}, an agent of the repository,")
+        return engine
 
 
 def _make_placement(

@@ -74,11 +74,18 @@ def _select_fields(document: SettingsDocument, keys: Collection[str]) -> dict[st
         "mcp_servers": {name: one for name, one in document.mcp_servers.items() if f"{SERVER}{name}" in keys},
         "checks": {name: one for name, one in document.checks.items() if f"checks.{name}" in keys},
         "worktrees": WorktreeSettings(**worktrees),
+        "model": document.model if "model" in keys else None,
+        "models": {name: one for name, one in document.models.items() if f"models.{name}" in keys},
         "providers": {name: one for name, one in document.providers.items() if f"providers.{name}.base_url" in keys},
     }
 
 
 def _iter_values(document: SettingsDocument) -> Iterator[tuple[str, Value]]:
+    local = document.select_proposed()
+    if local.model is not None:
+        yield "model", local.model
+    for name, role in local.models.items():
+        yield f"models.{name}", role
     for name, server in document.mcp_servers.items():
         yield f"{SERVER}{name}", server
     for name, launch in document.engines.items():

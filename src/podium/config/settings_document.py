@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct, structs
 
 from ..values.agent import Budget, Permissions
+from ..values.local_provider import find_local_provider
 from ..values.mcp_server import McpServer
 from .model_role import Role
 
@@ -15,7 +16,7 @@ PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"
 MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "plan", "dont-ask", "bypass")
 
 NEEDS_TRUST = ("engines", "mcp_servers", "permission_mode", "sandbox", "store", "checks", "worktrees", "notify")
-"""What a repository cannot set by itself, besides `permissions.allow` and the URLs of providers."""
+"""What a repository cannot set by itself, besides `permissions.allow`, URLs of providers and models on local servers."""
 
 SPELLED = {
     "mcp_servers": "mcpServers",
@@ -108,9 +109,12 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
             for name, limits in self.providers.items()
             if limits.base_url is not None
         }
+        roles = _find_local_roles(self.models)
         return SettingsDocument(
             permissions=Permissions(allow=self.permissions.allow),
             providers=moved,
+            model=self.model if self.model is not None and _is_local(self.model, roles) else None,
+            models=roles,
             **{name: value for name, value in _iter_explicit_fields(self) if name in NEEDS_TRUST},
         )
 
@@ -120,7 +124,30 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
         own["permissions"] = structs.replace(self.permissions, allow=())
         limits = {name: structs.replace(limits, base_url=None) for name, limits in self.providers.items()}
         own["providers"] = {name: one for name, one in limits.items() if one != ProviderLimits()}
+        roles = _find_local_roles(self.models)
+        own["models"] = {name: role for name, role in self.models.items() if name not in roles}
+        own["model"] = None if self.model is not None and _is_local(self.model, roles) else self.model
         return SettingsDocument(**own)
+
+
+def _find_local_roles(models: Mapping[str, Role]) -> dict[str, Role]:
+    """Return the roles with a model on a local server, also through other roles."""
+    found: dict[str, Role] = {}
+    is_complete = False
+    while not is_complete:
+        more = {
+            name: role
+            for name, role in models.items()
+            if name not in found and any(_is_local(model, found) for model in (role.model, *role.fallbacks))
+        }
+        found |= more
+        is_complete = not more
+    return found
+
+
+def _is_local(model: str, roles: Collection[str]) -> bool:
+    """Return whether a model is on a local server; `roles` are roles with such models."""
+    return find_local_provider(model) is not None or model.strip() in roles
 
 
 def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDocument:

@@ -13,11 +13,13 @@ from pathlib import Path
 from anyio import move_on_after, to_thread
 from msgspec import structs
 
+from ..config.model_role import resolve_models
 from ..core.budget import combine_strictest
 from ..core.open_requests import RunRequests
 from ..core.placement import Idle, WorkerOptions
 from ..roster.discovery import load_roster
 from ..runs.run_launcher import RunLauncher
+from ..setup.local_server_consent import require_consent
 from ..setup.settings import Settings
 from ..store.follower import Follower
 from ..store.sqlite.mailbox import post_to_mailbox
@@ -92,6 +94,9 @@ class LocalPlacement:
         first, *rest = (
             structs.replace(one, permissions=_add_restrictions(one.permissions, restrictions)) for one in team
         )
+        if options.model:
+            named = resolve_models(options.model, self._settings.models).models
+            require_consent(named, self._settings, self._launcher.provider_variables, chooser="the task")
         first = structs.replace(first, budget=combine_strictest(first.budget, options.budget))
         options = replace(options, budget=None, is_shared=sent.is_shared, is_unattended=self._is_unattended)
         with announce_keys(self._store, sent.run) as delivery:

@@ -42,6 +42,7 @@ MEANINGS = {
     "worktrees.quota": "the disk space that the worktrees of all workers may use before no more are created",
     "worktrees.": "a command that runs in the checkouts of workers, after they are created or before they are removed",
     "providers.": "the address of a model provider, which receives the prompts of agents and your key",
+    "model": "a model on a server of this machine, which receives the prompts of agents",
     "mcp__": "a tool that its server now describes differently than when it was trusted",
 }
 """What trusting an item means, by the prefix of its key."""

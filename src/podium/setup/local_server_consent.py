@@ -1,0 +1,37 @@
+"""Consent to model servers on this machine.
+
+Any program may listen on a port. So files of a repository, and models that delegate tasks, cannot have prompts
+sent to a local server unless the person has agreed to it: by confirming the server, by naming it in their own
+settings, environment or options, or by trusting the repository's setting that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..engines.model.providers import PROVIDERS, resolve_base_url
+from ..values.errors import Mistake
+from ..values.local_provider import find_local_provider, list_local_providers
+from .settings import Settings
+
+
+def require_consent(models: Iterable[str], settings: Settings, environ: Mapping[str, str], *, chooser: str) -> None:
+    """Raise Mistake if a model is on a local server that the person has not agreed to. `chooser` names the model."""
+    for model in models:
+        provider = find_local_provider(model)
+        if provider is not None and provider not in _list_agreed_providers(settings, environ):
+            url = resolve_base_url(PROVIDERS[provider], settings.add_provider_addresses(environ))
+            raise Mistake(
+                f"{chooser} uses {model}, a model server on this machine that you have not agreed to; "
+                f"to agree, run podium models --use {url}"
+            )
+
+
+def _list_agreed_providers(settings: Settings, environ: Mapping[str, str]) -> set[str]:
+    named = [settings.model, *(name for role in settings.models.values() for name in (role.model, *role.fallbacks))]
+    agreed = list_local_providers(named)
+    agreed |= {name for name, limits in settings.providers.items() if limits.base_url is not None}
+    for provider in PROVIDERS.values():
+        if any(environ.get(name, "").strip() for name in (provider.url_name, provider.host_name or "")):
+            agreed.add(provider.name)
+    return agreed

@@ -1,0 +1,18 @@
+"""Providers that are model servers on this machine. They need no key, and any program may listen on their ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+LOCAL_PROVIDERS = frozenset(("ollama", "vllm", "llamacpp", "lmstudio"))
+
+
+def find_local_provider(model: str) -> str | None:
+    """Return the local provider that the name of a model begins with; None if it names another one or none."""
+    provider = model.partition(":")[0].strip().lower()
+    return provider if provider in LOCAL_PROVIDERS else None
+
+
+def list_local_providers(models: Iterable[str]) -> set[str]:
+    """Return the local providers of several models."""
+    return {provider for model in models if (provider := find_local_provider(model)) is not None}
