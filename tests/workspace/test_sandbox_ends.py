@@ -255,3 +255,47 @@ async def test_a_command_that_cannot_be_started_is_cleaned_up_too(tmp_path: Path
         await run_process(wrapped, env=build_environment(), directory=str(tmp_path), timeout=1, take=lambda chunk: True)
 
     assert cleanups == ["away"]
+
+
+KILLED = """
+import anyio, os, sys
+from pathlib import Path
+from podium.workspace.sandbox import self_test
+from podium.workspace.sandbox.bubblewrap import Sandbox
+checkout, home = map(Path, sys.argv[1:])
+async def main():
+    sandbox = await Sandbox.find(checkout, home=home)
+    sandbox.wrap(["true"], {"a.txt": b"sealed"})
+    async def die(*_):
+        (checkout / next(path.name for path in home.glob("probe-*")).removesuffix("-seen")).touch()
+        os.kill(os.getpid(), 9)
+    self_test._run_for_output = die
+    await self_test._probe_sandbox(sandbox)
+anyio.run(main)
+"""
+
+
+def find_temporary_files(checkout: Path, home: Path) -> list[Path]:
+    return [*checkout.glob("probe-*"), *home.rglob("probe-*"), *home.rglob("seal-*")]
+
+
+async def test_what_a_killed_process_left_goes_with_the_next_start(tmp_path: Path) -> None:
+    checkout, home = tmp_path / "repo", tmp_path / "home"
+    checkout.mkdir()
+    subprocess.run([sys.executable, "-c", KILLED, checkout, home], check=False)
+    left = find_temporary_files(checkout, home)
+    namespace = Path("/proc/self/ns/pid").stat().st_ino
+    kept = [
+        home / "sandbox" / f"seal-{namespace}-{os.getpid()}-0123456789abcdef",
+        home / "sandbox" / "seal-1-999999999-0123456789abcdef",
+        checkout / "probe-of-the-person",
+    ]
+    for path in kept:
+        path.touch()
+
+    sandbox = await Sandbox.find(checkout, home=home)
+    await run_in_sandbox(sandbox, ["/bin/true"])
+    sandbox.remove_placeholders()
+
+    assert len(left) == 3
+    assert sorted(find_temporary_files(checkout, home)) == sorted(kept)

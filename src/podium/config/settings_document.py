@@ -16,7 +16,7 @@ PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"
 MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "plan", "dont-ask", "bypass")
 
 NEEDS_TRUST = ("engines", "mcp_servers", "permission_mode", "sandbox", "store", "checks", "worktrees", "notify")
-"""What a repository cannot set by itself, besides `permissions.allow`, URLs of providers and models on local servers."""
+"""What a repository cannot set by itself, besides `permissions.allow`, URLs of providers and local models."""
 
 SPELLED = {
     "mcp_servers": "mcpServers",

@@ -20,6 +20,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
+from anyio import to_thread
+
 from ...policy.path_rules import is_protected
 from ...system.child_process import SandboxedCommand, build_environment
 from ...values.errors import Mistake
@@ -40,6 +42,7 @@ from .placeholders import Placeholders
 from .resource_limits import ControlGroup, SandboxLimits
 from .sealed_files import SealedFiles
 from .self_test import can_disable_users, find_failures
+from .stale_files import remove_stale_files
 
 Profile = Literal["read-only", "workspace"]
 
@@ -113,6 +116,7 @@ class Sandbox:
         program = find_bubblewrap(outside=checkout)
         seccomp.compile_filter()
         home = _make_home(home)
+        await to_thread.run_sync(remove_stale_files, home, checkout)
         survey = await survey_checkout(checkout)
         nested = NestedRepositories(
             checkout, aside=home / "sandbox" / "set-aside", folders=survey.folders, unexamined=survey.unexamined

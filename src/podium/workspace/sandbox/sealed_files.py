@@ -5,13 +5,13 @@ A copy is kept in the Podium home, which no command sees, and mounted over the f
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from .mounts import Mount
+from .stale_files import make_owned_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SealedFiles:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         mounts: list[Mount] = []
         for name, content in files.items():
-            copy = self.folder / f"seal-{secrets.token_hex(8)}"
+            copy = self.folder / make_owned_name("seal")
             mounts.append(Mount("read", checkout / name, copy))
             copy.write_bytes(content)
             # With the original's mode: git would report another mode as a change.

@@ -6,14 +6,16 @@ A sandbox is used only if it passes; nothing is concluded from the options that 
 from __future__ import annotations
 
 import os
-import secrets
+import shutil
 import socket
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...system.child_process import OutputBuffer, build_environment, run_process
+from .stale_files import make_owned_name
 
 if TYPE_CHECKING:
     from .bubblewrap import Sandbox
@@ -50,9 +52,9 @@ async def find_failures(sandbox: Sandbox) -> list[str]:
 
 
 async def _probe_sandbox(sandbox: Sandbox) -> list[str]:
-    probe = f"probe-{secrets.token_hex(8)}"
+    probe = make_owned_name("probe")
     seen = sandbox.home / f"{probe}-seen"
-    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
+    with _make_folder() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
         outside = Path(folder)
         (outside / "seen").touch()
         try:
@@ -70,6 +72,17 @@ async def _probe_sandbox(sandbox: Sandbox) -> list[str]:
             with suppress(OSError):  # it exists only if the test was interrupted, and the file system may be read-only
                 (sandbox.checkout / probe).unlink()
     return list(dict.fromkeys((*seen_here, *_evaluate_output(said, sandbox))))
+
+
+@contextmanager
+def _make_folder() -> Iterator[str]:
+    """A folder outside the checkout and the Podium home."""
+    folder = Path(tempfile.gettempdir()).resolve() / make_owned_name("podium-probe")
+    folder.mkdir(mode=0o700)
+    try:
+        yield str(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _find_written_probes(sandbox: Sandbox, outside: Path, probe: str) -> list[str]:
