@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -37,6 +38,8 @@ async def serve_pages() -> AsyncIterator[str]:
                 raise web.HTTPFound("/round")
             case "/away":
                 raise web.HTTPFound("http://other.example/page")
+            case "/port":
+                raise web.HTTPFound("http://127.0.0.1:9/page")
             case "/file":
                 raise web.HTTPFound("file:///etc/passwd")
             case _:
@@ -71,6 +74,7 @@ async def test_a_page_comes_as_the_text_that_a_reader_sees() -> None:
         ("/here", "[200]\n\nTitle", False),
         ("/round", "redirects more than 5 times", True),
         ("/away", "redirects to http://other.example/page, which was not fetched", False),
+        ("/port", "redirects to http://127.0.0.1:9/page, which was not fetched", False),
     ],
 )
 async def test_other_responses_are_reported(path: str, said: str, is_error: bool) -> None:
@@ -156,3 +160,21 @@ async def test_a_fetch_is_not_read_only_and_may_be_repeated() -> None:
 def test_broken_pages_are_read_as_far_as_they_go() -> None:
     assert extract_page_text("<p>a<script>b</p>") == "a"
     assert extract_page_text("<div>a</script>b") == "a\nb"
+
+
+@pytest.mark.parametrize("piece", ["<!--", "<a ", "</", "<a b='", "<![CDATA[", "<?", "<script>", "&#", "<", "<p>"])
+def test_a_hostile_page_is_read_in_the_time_that_its_length_takes(piece: str) -> None:
+    started = time.process_time()
+
+    extract_page_text(piece * (2_000_000 // len(piece)))
+
+    assert time.process_time() - started < 10
+
+
+def test_the_text_of_a_page_is_what_a_browser_shows() -> None:
+    page = (
+        "<!DOCTYPE html><html><head><title>T</title><STYLE>p {}</Style></head><body><!-- no -->"
+        "<p title='a > b' class=\"c\">One &amp; two<br/>three <b>four</b></p><p>5 < 6</p><svg><path/></svg>end"
+    )
+
+    assert extract_page_text(page) == "T\nOne & two\nthree four\n5 < 6\nend"

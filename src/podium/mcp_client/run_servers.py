@@ -17,6 +17,7 @@ from ..config.trust import Trust
 from ..core.engine import ToolAnswer
 from ..core.gate import ActingTool, InvalidCall, PreparedCall, make_interrupted_answer
 from ..values.action import Action
+from ..values.bounded_schema import TooComplex, iter_schema_errors
 from ..values.errors import Mistake
 from ..values.event import ToolUse
 from ..values.plain_text import escape_unprintable, truncate_text
@@ -206,18 +207,11 @@ class McpTool:
 
 
 def _find_schema_errors(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[str]:
-    # Imported here, because only runs with MCP tools need it.
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
+    from referencing.exceptions import Unresolvable  # imported here, because only runs with MCP tools need it
 
-    # With an empty registry, no schema can make us fetch another one from the network.
-    validator = validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
     try:
-        for error in validator.iter_errors(arguments):
-            place = ".".join(str(part) for part in error.absolute_path)
-            yield escape_unprintable(truncate_text(f"{place}: {error.message}" if place else error.message, 300))
-    except Unresolvable:
-        # The server checks schemas that refer to other documents.
+        for place, message in iter_schema_errors(schema, arguments):
+            yield escape_unprintable(truncate_text(f"{place}: {message}" if place else message, 300))
+    except (TooComplex, Unresolvable):
+        # The server checks what is too complex here, or refers to other documents.
         return

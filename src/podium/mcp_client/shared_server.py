@@ -171,4 +171,6 @@ def _find_schema_flaw(tool: ToolDefinition) -> str | None:
         validator_for(tool.parameters, default=Draft202012Validator).check_schema(tool.parameters)
     except SchemaError as error:
         return f"its schema is not valid: {escape_unprintable(truncate_text(error.message, 200))}"
+    except RecursionError:
+        return "its schema is nested too deeply"
     return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import socket
-from html.parser import HTMLParser
+from collections.abc import Iterator
+from html import unescape
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,7 +41,7 @@ class WebFetch:
     """`web_fetch`: returns the text of a web page."""
 
     name = "web_fetch"
-    description = "Fetch a page from the web and get its text. Redirects to another host are told, not followed."
+    description = "Fetch a web page as text. Redirects to another host or port are reported, not followed."
     parameters = build_schema(FetchArguments)
     is_parallel = True
     timeout = SECONDS + 10
@@ -85,7 +87,8 @@ class WebFetch:
                 if response.status not in (301, 302, 303, 307, 308) or where is None:
                     return await _read_page(response)
                 target = _parse_http_url(str(url.join(_parse_url(where))))
-                if target.host != url.host:
+                is_upgrade = (url.scheme, url.port, target.port) == ("http", 80, 443)
+                if target.host != url.host or (target.port != url.port and not is_upgrade):
                     return ToolAnswer(
                         text=f"{url} redirects to {target}, which was not fetched; ask for it if you want it."
                     )
@@ -185,38 +188,60 @@ async def _read_page(response: ClientResponse) -> ToolAnswer:
     return ToolAnswer(text=f"{head}{text[:LARGEST_ANSWER]}{end}", is_error=response.status >= 400)
 
 
+UNSEEN = frozenset(("script", "style", "noscript", "template", "svg"))
+"""Elements whose content is not shown."""
+INLINE = frozenset(
+    ("a", "abbr", "b", "code", "em", "i", "img", "kbd", "mark", "q", "s", "small", "span", "strong", "u")
+)
+_TAG = re.compile(r"</?([a-zA-Z][^\s/>]*)")
+_TAG_PART = re.compile(r"[^\"'>]*")
+
+
 def extract_page_text(html: str) -> str:
     """Return the visible text of a page."""
-    parser = _TextExtractor()
-    parser.feed(html)
-    parser.close()
-    lines = (" ".join(line.split()) for line in "".join(parser.parts).split("\n"))
+    lines = (" ".join(line.split()) for line in "".join(_iter_text(html)).split("\n"))
     return "\n".join(line for line in lines if line)
 
 
-class _TextExtractor(HTMLParser):
-    UNSEEN = frozenset(("script", "style", "noscript", "template", "svg"))
-    INLINE = frozenset(
-        ("a", "abbr", "b", "code", "em", "i", "img", "kbd", "mark", "q", "s", "small", "span", "strong", "u")
-    )
+def _iter_text(html: str) -> Iterator[str]:
+    """Yield the text between the tags, and line breaks for tags that start a new line.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts: list[str] = []
-        self._unseen: list[str] = []
+    Every character is read once, whatever the page is: what has no end extends to the end of the page.
+    """
+    place = 0
+    while (start := html.find("<", place)) >= 0:
+        yield unescape(html[place:start]).replace("\n", " ")
+        tag = _TAG.match(html, start)
+        if html.startswith("<!--", start):
+            place = _find_end(html, "-->", start + 4)
+        elif tag is not None:
+            name, place = tag[1].lower(), _find_tag_end(html, tag.end())
+            if name in UNSEEN and html[start + 1] != "/":
+                closing = re.compile(f"</{name}", re.IGNORECASE).search(html, place)
+                place = len(html) if closing is None else _find_tag_end(html, closing.end())
+            elif name not in INLINE:
+                yield "\n"
+        elif html.startswith(("<!", "<?", "</"), start):
+            place = _find_end(html, ">", start)
+        else:
+            yield "<"
+            place = start + 1
+    yield unescape(html[place:]).replace("\n", " ")
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in self.UNSEEN:
-            self._unseen.append(tag)
-        elif tag not in self.INLINE:
-            self.parts.append("\n")
 
-    def handle_endtag(self, tag: str) -> None:
-        if self._unseen and self._unseen[-1] == tag:
-            self._unseen.pop()
-        elif tag not in self.INLINE:
-            self.parts.append("\n")
+def _find_end(text: str, mark: str, start: int) -> int:
+    """Return the place behind the next mark, or the end of the text."""
+    found = text.find(mark, start)
+    return len(text) if found < 0 else found + len(mark)
 
-    def handle_data(self, data: str) -> None:
-        if not self._unseen:
-            self.parts.append(data.replace("\n", " "))
+
+def _find_tag_end(html: str, start: int) -> int:
+    """Return the place behind a tag. A `>` inside quotes does not end it."""
+    place = start
+    while place < len(html):
+        part = _TAG_PART.match(html, place)
+        place = place if part is None else part.end()
+        if place >= len(html) or html[place] == ">":
+            return place + 1
+        place = _find_end(html, html[place], place + 1)
+    return place
