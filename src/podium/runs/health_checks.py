@@ -117,7 +117,7 @@ def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
     default = default_model_fields(settings, environ)
     first, because = default["models"][0], default["because"]
     if first == REHEARSAL:
-        return Fact("engine", "note", f"rehearsal, because {because}: runs show the flow without calling a model")
+        return Fact("engine", "note", f"rehearsal, because {because}: runs are rehearsed without calling a model")
     return Fact("engine", "fine", f"{first} at {default['host']}, because {because}")
 
 

@@ -102,7 +102,7 @@ def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str
             return f"{next(name for name in names if environ.get(name, '').strip())} is set"
         case "flag":
             return "it was chosen explicitly"
-    return "no provider's key or address is set, no settings file names a model, and no PODIUM_MODEL"
+    return "no provider's key or address is set, no settings file sets a model, and PODIUM_MODEL is not set"
 
 
 def _server_names(server: LocalServer) -> set[str]:

@@ -139,7 +139,7 @@ class RunAgents:
             if agent.budget is not None and agent.budget.usd is not None:
                 self._require_prices(collect_reachable_agents(agent, team), settings)
         if REHEARSAL in engines and settings.model in ("", REHEARSAL):
-            notices.append("This run is rehearsed: the flow is real, the words are not.")
+            notices.append("This run is rehearsed: the flow is real, the replies are simulated.")
         if REHEARSAL in engines and not settings.model:
             notices.append("No model is configured: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or see podium doctor.")
         return notices

@@ -125,7 +125,7 @@ class LocalPlacement:
                 depth += 1
                 worker_task = get_run_started(reader.read_summary(worker_task.parent)).errand
         if depth >= MAX_DEPTH:
-            raise Mistake(f"workers send workers no more than {MAX_DEPTH} deep; do this part without another one")
+            raise Mistake(f"workers can delegate at most {MAX_DEPTH} levels deep; do this work without another worker")
 
     def _load_default_team(self) -> list[Agent]:
         return list(load_roster(self._directory, self._launcher.settings.home).resolve_team(DEFAULT_WORKER_AGENT))

@@ -35,8 +35,8 @@ MOST_ENDING = 16
 def group_command(ctx: click.Context) -> Any:
     """Organise runs: rename, pin, move and archive groups.
 
-    Each repository and each team has a group. Give a group by its name or id (g2), and a run by a
-    prefix of its id.
+    Each repository and each team has a group. Refer to a group by its name or id (g2), and to a run by
+    the first characters of its id.
     """
     return ctx.invoke(group_list_command) if ctx.invoked_subcommand is None else None
 

@@ -61,7 +61,7 @@ class ResultsPage:
 @click.command("results")
 @click.argument("run", required=False)
 @click.option("--workers", "is_workers", is_flag=True, help="Report on all workers of this repository.")
-@click.option("--synthesis", "is_summed_up", is_flag=True, help="Have the lead summarize the report in a new run.")
+@click.option("--synthesis", "is_summed_up", is_flag=True, help="Have the lead summarise the report in a new run.")
 @click.option("--agent", help="Agent for --synthesis; default: the lead of RUN, or worker with --workers.")
 @repo_option
 @click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
@@ -75,9 +75,9 @@ def results_command(
     is_json: bool,
     is_markdown: bool,
 ) -> int:
-    """Show the results of RUN so far: the answer or why there is none, and the part of each agent.
+    """Show the results of RUN so far: the answer or why there is none, and what each agent contributed.
 
-    This works at any time, also while the run is running. The report includes workers that the run started.
+    This works at any time, even while the run is in progress. The report includes workers that the run started.
     """
     if is_json and is_markdown:
         raise click.UsageError("--json and --markdown cannot be combined; give one of them")

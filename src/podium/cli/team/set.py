@@ -40,7 +40,7 @@ def team_set_command(name: str, member: str | None, model: str | None, prompt: s
 
     This edits the charter in a squad, or a preset. A built-in team is copied to a team of your own with the
     same name. Agent files are not changed; edit them yourself. With RUN/MEMBER in place of both, change
-    the member only in that unfinished run, from its next part on.
+    the member only in that unfinished run, from its next task on.
     """
     if member is None and "/" not in name:
         raise click.UsageError("name the team and the member, or give RUN/MEMBER")
@@ -92,7 +92,7 @@ def change_running_member(name: str, *, model: str, prompt: str) -> None:
     _require_not_first_agent(to, summary)
     post_to_mailbox(store, summary.id, MemberChanged(member=to, model=model, prompt=prompt))
     when = (
-        "from its next part on"
+        "from its next task on"
         if derive_run_state(summary) == "running"
         else f"when it is resumed with podium resume {summary.id}"
     )
