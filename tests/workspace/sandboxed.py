@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,9 +76,11 @@ class Place:
             finally:
                 sandbox.remove_placeholders()
 
-        if self.who == "root" or os.geteuid() != 0:
-            return anyio.run(find_and_run)
-        return self._run_as_user(find_and_run)
+        return self.call(find_and_run)
+
+    def call(self, main: Callable[[], Awaitable[CommandResult]]) -> CommandResult:
+        """Run a function as whoever the repository belongs to."""
+        return anyio.run(main) if self.who == "root" or os.geteuid() != 0 else self._run_as_user(main)
 
     def _run_as_user(self, main: Any) -> CommandResult:
         """In a process of the user: forked, because an ordinary user may not be able to read our interpreter."""

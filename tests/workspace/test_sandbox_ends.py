@@ -21,7 +21,7 @@ from podium.workspace.sandbox.bubblewrap import PROTECTED_NAMES, Sandbox
 from podium.workspace.sandbox.placeholders import Placeholders
 from podium.workspace.sandbox.resource_limits import MIB, ControlGroup, SandboxLimits
 
-from .sandboxed import WHO, Place, new_place, ordinary_user, run_in_sandbox
+from .sandboxed import WHO, CommandResult, Place, new_place, ordinary_user, run_in_sandbox
 from .test_sandbox import warm_up
 
 
@@ -182,6 +182,38 @@ def test_files_and_private_folders_have_a_limit(place: Place) -> None:
 
     assert in_checkout.text.splitlines()[-1] == str(10 * MIB)
     assert in_private.text.splitlines()[-1] == in_memory.text.splitlines()[-1] == str(4 * MIB)
+
+
+def test_a_command_that_fills_the_disk_is_ended_and_the_reason_is_told(place: Place) -> None:
+    async def fill_disk() -> CommandResult:
+        free = os.statvfs(place.repo)
+        limits = SandboxLimits(free_space=free.f_bavail * free.f_frsize - 200 * MIB)
+        sandbox = await Sandbox.find(place.repo, home=place.home, limits=limits)
+        command = sandbox.wrap(["/bin/bash", "-c", "fallocate -l 1G big; sleep 30"])
+        ended = await run_process(
+            command, env=build_environment(), directory=str(place.repo), timeout=20, take=lambda chunk: True
+        )
+        sandbox.remove_placeholders()
+        assert isinstance(command, SandboxedCommand)
+        return CommandResult(ended.code, "\n".join(command.notes), ended.has_timed_out)
+
+    done = place.call(fill_disk)
+    (place.repo / "big").unlink()
+
+    assert done.text.startswith("the command was ended because its disk is almost full: only ")
+    assert not done.is_late
+
+
+def test_a_fork_bomb_ends_with_its_command(place: Place) -> None:
+    limits = SandboxLimits(processes=60)
+    if place.who == "root" and not ControlGroup(limits).entrances:
+        pytest.skip("root has no other means than control groups, and may make none here")
+    token = f"bomb-{secrets.token_hex(8)}"
+
+    done = place.bash(f"exec 2>/dev/null; {token}() {{ {token} | {token} & }}; {token}; sleep 0.2", limits=limits)
+
+    assert not done.is_late
+    assert find_processes(token) == []
 
 
 def test_limits_cannot_be_raised_from_inside(place: Place) -> None:

@@ -20,10 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from anyio import CancelScope, create_task_group, move_on_after, wait_readable
+from anyio import CancelScope, create_task_group, move_on_after, sleep, wait_readable
 
 from .process_group import CHUNK, GRACE, ChildProcess, ProgramNotStarted, read_pipe, start_process
 
+BREACH_SECONDS = 0.25
+"""How often to check what a sandboxed command uses."""
 LARGEST_PIPE = 1024 * 1024
 """How much a pipe holds at most; more can only come from a process that has left the group."""
 
@@ -45,12 +47,16 @@ class SandboxedCommand(list[str]):
 
     Its stdin is a socket: the sandbox writes a line when it is ready, and starts the command when it gets a line
     back. If Podium was killed in between, no line comes back, so no command starts that nobody would end.
-    `notes` are sentences about what the command left, which `clean_up` adds.
+    `notes` are sentences about what the command left, which `clean_up` adds. While the command runs, `find_breach` is
+    called now and then; if it returns a sentence, that becomes a note and the command is ended at once.
     """
 
-    def __init__(self, argv: Sequence[str], clean_up: Callable[[], None]) -> None:
+    def __init__(
+        self, argv: Sequence[str], clean_up: Callable[[], None], find_breach: Callable[[], str] = lambda: ""
+    ) -> None:
         super().__init__(argv)
         self.clean_up = clean_up
+        self.find_breach = find_breach
         self.notes: list[str] = []
 
 
@@ -136,7 +142,8 @@ async def run_process(
                 inherited=inherited,
             )
         after.callback(process.close)
-        return await _supervise_process(process, timeout, take, take_stderr, start_socket)
+        command = argv if isinstance(argv, SandboxedCommand) else None
+        return await _supervise_process(process, timeout, take, take_stderr, start_socket, command)
 
 
 def _open_input(stdin: bytes) -> IO[bytes]:
@@ -164,6 +171,7 @@ async def _supervise_process(
     take: Callable[[bytes], bool],
     take_stderr: Callable[[bytes], bool] | None,
     start_socket: socket.socket | None,
+    command: SandboxedCommand | None,
 ) -> ProcessExit:
     has_exited = False
     enough = CancelScope()
@@ -182,10 +190,13 @@ async def _supervise_process(
             with enough, move_on_after(timeout):
                 for output in outputs:
                     group.start_soon(read_output, *output)
+                if command is not None:
+                    group.start_soon(_watch_for_breach, command, enough)
                 await process.wait_exit()
                 has_exited = True
             has_timed_out = not has_exited and not enough.cancel_called
-            await process.end(grace=0 if has_exited else GRACE)
+            has_breached = command is not None and bool(command.notes)
+            await process.end(grace=0 if has_exited or has_breached else GRACE)
             is_read = [_read_rest(*output) for output in outputs if not enough.cancel_called]
             if is_read != [True] * len(outputs) or start_socket is not None:
                 group.cancel_scope.cancel()
@@ -193,6 +204,14 @@ async def _supervise_process(
         await process.end()
     code = -signal.SIGKILL if process.returncode is None else process.returncode
     return ProcessExit(code=code, has_timed_out=has_timed_out)
+
+
+async def _watch_for_breach(command: SandboxedCommand, running: CancelScope) -> None:
+    """End a command, by cancelling `running`, as soon as it uses more than it may."""
+    while not (breach := command.find_breach()):  # noqa: ASYNC110 - nothing announces it
+        await sleep(BREACH_SECONDS)
+    command.notes.append(breach)
+    running.cancel()
 
 
 def _read_rest(pipe: IO[bytes] | None, take: Callable[[bytes], bool]) -> bool:

@@ -39,7 +39,7 @@ from .mounts import (
 )
 from .nested_repositories import NestedRepositories
 from .placeholders import Placeholders
-from .resource_limits import ControlGroup, SandboxLimits
+from .resource_limits import ControlGroup, DiskSpace, SandboxLimits
 from .sealed_files import SealedFiles
 from .self_test import can_disable_users, find_failures
 from .stale_files import remove_stale_files
@@ -169,7 +169,8 @@ class Sandbox:
                 self.report(note)
             self._release_placeholders()
 
-        command = SandboxedCommand([SHELL, "-c", self._entry_script(), "sh", *bwrap], clean_up)
+        find_breach = DiskSpace(self.checkout, self.limits).find_breach
+        command = SandboxedCommand([SHELL, "-c", self._entry_script(), "sh", *bwrap], clean_up, find_breach)
         return command
 
     def remove_placeholders(self) -> None:

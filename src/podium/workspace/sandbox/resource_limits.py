@@ -31,7 +31,8 @@ class SandboxLimits:
     """The most that a command may use; sizes in bytes.
 
     `memory` limits what a process can write to. Memory that is only reserved does not count, because some
-    interpreters reserve far more than any machine has. `temporary` is the size of each private folder.
+    interpreters reserve far more than any machine has. `temporary` is the size of each private folder. `free_space`
+    is what a command leaves free on the disk of the checkout.
     """
 
     processes: int = 512
@@ -39,6 +40,7 @@ class SandboxLimits:
     file_size: int = 4096 * MIB
     open_files: int = 4096
     temporary: int = 2048 * MIB
+    free_space: int = 1024 * MIB
 
     def ulimit_script(self) -> str:
         """Return what `/bin/sh` runs in the sandbox before it executes the command. It fails if a limit does."""
@@ -59,6 +61,36 @@ def _cap_to_hard_limit(wanted: int, kind: int) -> int:
     """Return the wanted limit, or our own hard limit if that is lower."""
     _, hard = resource.getrlimit(kind)
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+class DiskSpace:
+    """The free space of a disk while a command runs. At most half of it is used up if little is left at the start."""
+
+    def __init__(self, folder: Path, limits: SandboxLimits) -> None:
+        self._folder = folder
+        space, files = self._read_free()
+        self._space = limits.free_space if space > limits.free_space else space // 2
+        self._files = LEAST_FILES if files > LEAST_FILES else files // 2
+
+    def find_breach(self) -> str:
+        """Return a sentence if too little space is left; empty otherwise."""
+        space, files = self._read_free()
+        if space >= self._space and files >= self._files:
+            return ""
+        left = f"{space // MIB} MiB are" if space < self._space else f"room for {files} files is"
+        return f"the command was ended because its disk is almost full: only {left} left"
+
+    def _read_free(self) -> tuple[int, int]:
+        try:
+            found = os.statvfs(self._folder)
+        except OSError:
+            return 0, 0
+        # Some file systems have no limit on files, and report none.
+        return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else LEAST_FILES
+
+
+LEAST_FILES = 10_000
+"""How many more files a disk has room for, at least, before a command is ended."""
 
 
 class ControlGroup:
