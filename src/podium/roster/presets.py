@@ -24,6 +24,7 @@ from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, quote_text
 from .agent_name import make_unique_name
 from .squad import Member, Team, derive_role
+from .squad.squad_team import to_single_line
 from .squad.team_file import parse_mode
 from .team_keys import OPTION_READERS
 
@@ -87,7 +88,9 @@ class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
         names = {*(name.casefold() for name in taken)}
         found: list[Member] = []
         for number, worker in enumerate(self.workers, 1):
-            name = make_unique_name(worker.name or f"worker-{number}", lambda one: one.casefold() in names)
+            name = make_unique_name(
+                to_single_line(worker.name) or f"worker-{number}", lambda one: one.casefold() in names
+            )
             names.add(name.casefold())
             role = worker.role or derive_role(name, worker.prompt)
             found.append(Member(name, role, worker.prompt, worker.model))
