@@ -84,3 +84,28 @@ def test_an_internal_error_is_reported_as_one(desk: Desk, tmp_path: Path) -> Non
         "podium: internal error in Podium: ZeroDivisionError: division by zero; "
         "podium --debug COMMAND shows the traceback\n"
     )
+
+
+def test_a_refusal_is_reported_at_the_end_and_decides_the_exit_code_only_if_strict(desk: Desk) -> None:
+    write = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "x"}}]}
+    desk.write_agent("sly", write, "done anyway", tools=["write_file"])
+
+    usual, quiet, strict = (
+        desk.invoke("run", "sly", "go", "--no-input", *words) for words in ((), ("--quiet",), ("--strict",))
+    )
+
+    assert (usual.exit_code, quiet.exit_code, strict.exit_code) == (0, 0, 3)
+    for said in (usual, quiet, strict):
+        assert said.stdout == "done anyway\n"
+        assert "write_file was refused" in said.stderr
+        assert "podium audit" in said.stderr
+
+
+def test_a_run_that_is_parked_exits_with_3(desk: Desk) -> None:
+    write = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "x"}}]}
+    desk.write_agent("sly", write, "done", tools=["write_file"])
+
+    said = desk.invoke("run", "sly", "go", "--park")
+
+    assert said.exit_code == 3
+    assert "paused; continue with: podium resume" in said.stderr

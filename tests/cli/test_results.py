@@ -285,3 +285,17 @@ def test_a_long_report_is_cut_where_it_is_longest(desk: Desk) -> None:
     assert "in short" in text
     assert "line 0 of many" in text
     assert "line 5999 of many" in text
+
+
+def test_every_stage_of_a_handoff_chain_is_shown_in_full(desk: Desk) -> None:
+    first, second = "the first draft " * 50, "the second draft " * 50
+    desk.write_agent("writer", first, handoff="editor")
+    desk.write_agent("editor", second, handoff="proof")
+    desk.write_agent("proof", "the final text")
+    desk.invoke("run", "writer", "do it")
+
+    said = desk.invoke("results", desk.run_id())
+
+    assert first.strip() in said.stdout
+    assert second.strip() in said.stdout
+    assert said.stdout.count("the final text") == 2  # as the answer, and as the last part

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..core.budget import override_limits
 from ..values.agent import Budget
@@ -23,6 +23,7 @@ from ..values.event import (
     DiscussionEnded,
     Entry,
     Evaluated,
+    HandedOff,
     MemberChanged,
     MessageReceived,
     MessagesDelivered,
@@ -186,6 +187,8 @@ class ReportBuilder:
     _loop_records: dict[str, _LoopRecord] = field(default_factory=dict)
     _discussion_records: dict[str, _DiscussionRecord] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
+    _own_texts: dict[str, str] = field(default_factory=dict)
+    """What operations answered themselves before they handed off."""
 
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
@@ -216,6 +219,8 @@ class ReportBuilder:
         match entry.event:
             case OperationStarted():
                 self._start_node(node)
+            case HandedOff():
+                self._own_texts[node.path] = node.draft
             case TeamPlanned(iteration=iteration) if node.path in self._loop_records:
                 self._loop_records[node.path].iterations = iteration
             case Evaluated() as event:
@@ -291,7 +296,7 @@ class ReportBuilder:
             seconds=view.at - view.started_at,
             usage=view.usage,
             budget=self.budget,
-            parts=() if root is None else tuple(self._iter_parts(root, 0)),
+            parts=() if root is None else tuple(self._iter_all_parts(root)),
             reflections=tuple(self._iter_reflections()),
             discussions=tuple(self._iter_discussions()),
             open_points=tuple(self._iter_open_points()),
@@ -309,6 +314,13 @@ class ReportBuilder:
             return str(ended.failure)
         by = f" by {self.stopped_by}" if self.stopped_by else ""
         return f"it was stopped{by}" if ended.outcome == "cancelled" else f"its outcome is {ended.outcome}"
+
+    def _iter_all_parts(self, root: OperationNode) -> Iterator[ReportPart]:
+        """Yield the first agent's own answer if it handed off, then the parts of all operations below it."""
+        if root.path in self._own_texts:
+            own = self._build_part(root, 0)
+            yield structs.replace(own, state="succeeded", why="")
+        yield from self._iter_parts(root, 0)
 
     def _iter_parts(self, node: OperationNode, depth: int) -> Iterator[ReportPart]:
         """Yield the parts of all operations below, a team's in member order and without its evaluator."""
@@ -339,7 +351,7 @@ class ReportBuilder:
             depth=depth,
             seconds=self._duration_of(node),
             usage=node.usage,
-            text=node.draft,
+            text=self._own_texts.get(node.path, node.draft),
             why="" if node.failure is None else node.failure.describe_to(node.agent),
         )
 

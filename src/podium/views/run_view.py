@@ -17,6 +17,7 @@ from ..values.errors import Failure
 from ..values.event import (
     KINDS,
     ActionBegan,
+    ActionRefused,
     CallCut,
     CallFailed,
     Entry,
@@ -127,6 +128,10 @@ class RunView:
     notices: list[str] = field(default_factory=list)
     requests: RunRequests = field(default_factory=RunRequests)
     """The requests and questions to the person."""
+    refusals: list[ActionRefused] = field(default_factory=list)
+    """The actions that were refused."""
+    is_aborted: bool = False
+    """Whether the person denied a request and stopped the run with the same answer."""
     _nodes: dict[str, OperationNode] = field(default_factory=dict)
     _teams: dict[str, Team] = field(default_factory=dict)
 
@@ -159,6 +164,9 @@ class RunView:
                 asked = self.requests.unanswered.get(event.id)
                 if asked is not None and asked.operation in self._nodes:
                     self._nodes[asked.operation].activity = "thinking"
+                self.is_aborted |= isinstance(event, PermissionAnswered) and event.decision == "abort"
+            case ActionRefused() as event:
+                self.refusals.append(event)
             case _:
                 if (node := self._nodes.get(entry.operation)) is not None:
                     _apply_to_node(node, entry)

@@ -22,7 +22,7 @@ from ...runs.inbox import AnswerMailbox, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...setup.settings import Settings
 from ...values.errors import Failure, find_first_error
-from ...values.event import Decision, Entry, WorkerSent
+from ...values.event import ActionRefused, Decision, Entry, WorkerSent
 from ...values.result import Result
 from ...views.run_view import RunView
 from .exit_codes import SIGNALLED
@@ -39,13 +39,18 @@ OpenRun = Callable[[App], AbstractAsyncContextManager[Run]]
 class RunEnding:
     """How work on a run ended. `result` is None if the run did not start.
 
-    `error` is the error that kept this process from continuing.
+    `error` is the error that kept this process from continuing, and `refusals` are the actions that were refused.
+    `is_parked` means that the run is paused until somebody answers a request, `is_aborted` that the person stopped it
+    by an answer.
     """
 
     result: Result | None = None
     failure: Failure | None = None
     error: BaseException | None = None
     signal: int | None = None
+    refusals: Sequence[ActionRefused] = ()
+    is_parked: bool = False
+    is_aborted: bool = False
 
 
 def work_on_run(
@@ -86,6 +91,9 @@ async def _work_on_run(
         failure=run_view.ended.failure if run_view.ended is not None else None,
         error=run.error,
         signal=interruption.signal,
+        refusals=run_view.refusals,
+        is_parked=run_view.is_paused and bool(run_view.requests.unanswered),
+        is_aborted=run_view.is_aborted,
     )
 
 

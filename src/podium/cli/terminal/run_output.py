@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
+from ...values.event import ActionRefused
 from ...values.result import Result
 from ...views.run_view import RunView
 from . import exit_codes
@@ -29,6 +30,7 @@ class OutputOptions:
     is_jsonl: bool = False
     is_plain: bool = False
     is_quiet: bool = False
+    is_strict: bool = False
 
     def __post_init__(self) -> None:
         if self.is_json and self.is_jsonl:
@@ -67,12 +69,21 @@ class OutputOptions:
         if self.is_verbose and not result.succeeded:
             for words in format_parts(result.parts):
                 print_to_stderr(words)
-        return _print_follow_up(result, ending)
+        if ending.refusals:
+            print_to_stderr(format_refusals(result.run_id, ending.refusals))
+        code = _print_follow_up(result, ending)
+        return exit_codes.ASKS if self.is_strict and ending.refusals and code == exit_codes.GOAL_MET else code
 
 
 def output_options(command: F) -> F:
     """Add the output options to a command that works on runs; they are passed as `is_json` and so on."""
     for option in (
+        click.option(
+            "--strict",
+            "is_strict",
+            is_flag=True,
+            help="Exit with code 3 if an action was refused.",
+        ),
         click.option("--quiet", "is_quiet", is_flag=True, help="Print only the answer and errors."),
         click.option("--plain", "is_plain", is_flag=True, help="Print lines instead of a live tree."),
         click.option(
@@ -84,12 +95,22 @@ def output_options(command: F) -> F:
     return command
 
 
+def format_refusals(run: str, refusals: Sequence[ActionRefused]) -> str:
+    """Return a sentence about the actions that were refused in a run."""
+    first, others = refusals[0], len(refusals) - 1
+    more = f" and {others} more" if others else ""
+    verb = "were" if others else "was"
+    return f"{first.action.tool}{more} {verb} refused ({first.reason}); podium audit {run} lists what was refused"
+
+
 def _print_follow_up(result: Result, ending: RunEnding) -> int:
     """Print why there is no answer and how to continue, and return the exit code."""
     go_on = f"continue with: podium resume {result.run_id}"
     match result.outcome:
         case "paused":
             print_to_stderr(f"paused; {go_on}")
+            if ending.is_parked:
+                return exit_codes.ASKS
         case "interrupted" if ending.signal is not None:
             print_to_stderr(f"interrupted; {go_on}")
             return exit_codes.SIGNALLED + ending.signal
@@ -99,4 +120,6 @@ def _print_follow_up(result: Result, ending: RunEnding) -> int:
             return exit_codes.GOAL_NOT_MET if ending.error is None else exit_codes.error_exit_code(ending.error)
         case outcome if outcome != "succeeded":
             print_to_stderr(f"podium: {result.error or f'the run was {outcome}'}")
+            if ending.is_aborted:
+                return exit_codes.DENIED
     return exit_codes.run_exit_code(result.outcome, ending.failure)
