@@ -105,12 +105,12 @@ async def test_on_a_terminal_the_person_is_asked(lab: WorkerLab) -> None:
     desk = Desk(repo=lab.repo.path, home=lab.home, environment=lab.environ)
 
     refusing = Terminal(desk, "merge", "good")
-    refusing.wait_for("to the checked tree ")
+    refusing.wait_for("to the tree ")
     refusing.wait_for("? [y/n]:")
     refusing.process.send("n\r")
     assert (refusing.wait_exit(), lab.repo.tip()) == (4, before)
     agreeing = Terminal(desk, "merge", "good")
-    agreeing.wait_for("to the checked tree ")
+    agreeing.wait_for("to the tree ")
     agreeing.wait_for("? [y/n]:")
     agreeing.process.send("\ry\r")
 

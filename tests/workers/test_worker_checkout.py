@@ -114,3 +114,19 @@ async def test_the_size_of_a_checkout_is_recorded_when_its_worker_ends(lab: Work
     [noted] = await Ledger(lab.store).list_worktrees()
 
     assert 29_900 <= noted.size < 31_000
+
+
+async def test_the_commit_of_a_worker_bears_the_persons_name_and_its_agent_and_run(
+    lab: WorkerLab,
+) -> None:
+    lab.repo.git("config", "user.name", "Ada <Lovelace>")
+    lab.repo.git("config", "user.email", "ada@example.com")
+    run = await lab.delegate("feat/one", write("one.txt"), "done")
+    lab.start_commander()
+    await lab.wait_ended(run)
+
+    names = lab.repo.git("log", "-1", "--format=%an|%ae|%cn", "feat/one")
+    trailers = lab.repo.git("log", "-1", "--format=%(trailers)", "feat/one")
+
+    assert names == "Ada  Lovelace|ada@example.com|Ada  Lovelace"
+    assert trailers.split("\n") == ["Podium-Agent: hand", f"Podium-Run: {run}"]

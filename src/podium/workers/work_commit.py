@@ -17,7 +17,7 @@ from ..values.plain_text import escape_unprintable, truncate_text
 from ..workspace.git.branch import advance_branch
 from ..workspace.git.repository import Checkout, Repository, read_git_output
 from ..workspace.git.revision import resolve_tree
-from ..workspace.git.snapshot import find_nested_repositories, take_snapshot, write_commit
+from ..workspace.git.snapshot import find_nested_repositories, read_person, take_snapshot, write_commit
 from ..workspace.sandbox.bubblewrap import PROTECTED_NAMES
 from ..workspace.sandbox.placeholders import Placeholders
 from ..workspace.worktrees.worktree import Worktrees
@@ -40,7 +40,8 @@ async def commit_worker_changes(timeline: Timeline, started: RunStarted, setting
             checkout = await of.find_checkout(worker_task.branch)
             task = make_commit_subject(started.request.text, is_sent=bool(worker_task.parent))
             subject = task if succeeded else f"Unfinished: {task}"
-            brought = await _commit_with_retries(checkout, subject, tries=TRIES if worker_task.is_shared else 1)
+            body = f"Podium-Agent: {escape_unprintable(started.agent)}\nPodium-Run: {timeline.run}"
+            brought = await _commit_with_retries(checkout, subject, body, tries=TRIES if worker_task.is_shared else 1)
     except PodiumError as error:
         return f"its work is not committed and stays in {worker_task.path}: {error}"
     committed = WorkCommitted(
@@ -65,12 +66,12 @@ async def commit_worker_changes(timeline: Timeline, started: RunStarted, setting
     return ""
 
 
-async def _commit_with_retries(checkout: Checkout, subject: str, *, tries: int) -> WorkCommit:
+async def _commit_with_retries(checkout: Checkout, subject: str, body: str, *, tries: int) -> WorkCommit:
     """Commit the changes of a checkout, with retries: git fails if another worker writes a file at that moment."""
     for _ in range(tries - 1):
         with suppress(OutsideFailed):
-            return await commit_work(checkout, subject=subject)
-    return await commit_work(checkout, subject=subject)
+            return await commit_work(checkout, subject=subject, body=body)
+    return await commit_work(checkout, subject=subject, body=body)
 
 
 def make_commit_subject(request: str, *, is_sent: bool) -> str:
@@ -103,7 +104,8 @@ async def commit_work(checkout: Checkout, *, subject: str, body: str = "") -> Wo
     # Shielded from cancellation: git leaves a lock behind if it is killed while it writes.
     with CancelScope(shield=True):
         if tree != await resolve_tree(checkout, old):
-            head = await write_commit(checkout, tree, [old], _format_message(subject, body))
+            author = await read_person(checkout)
+            head = await write_commit(checkout, tree, [old], _format_message(subject, body), author=author)
             await advance_branch(checkout, checkout.branch, old=old, new=head, tree=tree)
         # Always, because after a crash the index may still be that of the previous commit.
         await read_git_output(checkout, "read-tree", head)

@@ -198,6 +198,7 @@ def _conclude_merge(
         print_to_stderr(f"{result.target} already contains all of it")
         return _print_json_result(outcome, is_json, code=_exit_code(result.left_out), is_moved=False)
     branch = result.ref.removeprefix(HEADS)
+    checked = "checked " if commands or there.settings.checks else ""
     if tree is not None and not result.tree.startswith(tree):
         print_to_stderr(
             f"{result.target} was not moved: the result has the tree {result.tree[:SHORT]}, not {tree[:SHORT]}"
@@ -213,7 +214,7 @@ def _conclude_merge(
             )
             print_to_stderr(f"  {_format_agree_command(result, commands)}")
             return _print_json_result(outcome, is_json, code=exit_codes.ASKS, is_moved=False)
-        question = f"Move {result.target} from {result.base[:SHORT]} to the checked tree {result.tree[:SHORT]}?"
+        question = f"Move {result.target} from {result.base[:SHORT]} to the {checked}tree {result.tree[:SHORT]}?"
         if not click.confirm(escape_for_terminal(question), default=None, err=True):
             print_to_stderr(f"{result.target} was not moved; {branch} has the merged result")
             return exit_codes.DENIED
@@ -223,7 +224,7 @@ def _conclude_merge(
         print_to_stderr(f"{branch} has the merged result")
         _print_json_result(outcome, is_json, code=0, is_moved=False, error=str(error))
         raise
-    print_to_stderr(f"{result.target} is now at {result.commit[:SHORT]}, with the checked tree {result.tree[:SHORT]}")
+    print_to_stderr(f"{result.target} is now at {result.commit[:SHORT]}, with the {checked}tree {result.tree[:SHORT]}")
     return _print_json_result(outcome, is_json, code=_exit_code(result.left_out), is_moved=True)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from anyio import CancelScope, move_on_after, to_thread
 
+from ...system.child_process import OutputBuffer, build_environment, run_process
 from ...system.folder_removal import remove_folder
 from ...values.errors import Mistake, OutsideFailed
 from .repository import (
@@ -25,6 +26,7 @@ from .repository import (
     GitLocation,
     Repository,
     call_git,
+    find_trusted_program,
     read_git_output,
     resolve_location,
     root_folder,
@@ -35,6 +37,10 @@ SNAPSHOT_SECONDS = 600.0
 CLEANUP_SECONDS = 30.0
 PREFIX = "podium-check-"
 AUTHOR = "Podium <podium@localhost>"
+NOT_IN_A_NAME = {ord(one): " " for one in "<>\n\r\0"}
+"""Characters that end a name or an address in a commit."""
+LARGEST_IDENTITY = 64 * 1024
+IDENTITY_SECONDS = 10.0
 
 
 async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the working tree") -> str:
@@ -62,12 +68,29 @@ async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the w
     return await write_commit(at, tree, [head.out.decode().strip()], message)
 
 
-async def write_commit(place: GitLocation, tree: str, parents: list[str], message: str) -> str:
-    """Write a commit authored by Podium that no ref names yet, and return its id."""
-    who = f"{AUTHOR} {int(time.time())} +0000"
+async def write_commit(place: GitLocation, tree: str, parents: list[str], message: str, *, author: str = AUTHOR) -> str:
+    """Write a commit that no ref points to yet, and return its id."""
+    who = f"{author} {int(time.time())} +0000"
     lines = [f"tree {tree}", *(f"parent {one}" for one in parents), f"author {who}", f"committer {who}", "", message]
     text = "\n".join((*lines, "")).encode()
     return await read_git_output(place, "hash-object", "-t", "commit", "-w", "--stdin", stdin=text)
+
+
+async def read_person(place: GitLocation) -> str:
+    """Return the name and address that git has for the person here, or Podium's own if it has none.
+
+    Unlike every other call of git, this one reads the person's own settings. It starts no other program.
+    """
+    at = resolve_location(place)
+    git, output = find_trusted_program("git", outside=root_folder(at)), OutputBuffer(LARGEST_IDENTITY)
+    if git is None:
+        return AUTHOR
+    argv = [git, f"--git-dir={at.git_dir}", "config", "--null", "--get-regexp", r"^user\.(name|email)$"]
+    await run_process(argv, env=build_environment(), directory="/", timeout=IDENTITY_SECONDS, take=output.append)
+    items = (one.partition("\n") for one in bytes(output).decode(errors="replace").split("\0"))
+    found = {key: value.translate(NOT_IN_A_NAME).strip() for key, _, value in items}
+    name, address = found.get("user.name"), found.get("user.email")
+    return f"{name} <{address}>" if name and address else AUTHOR
 
 
 async def find_nested_repositories(place: GitLocation) -> list[str]:
