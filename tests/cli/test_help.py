@@ -93,11 +93,19 @@ def test_an_unknown_subcommand_or_option_gets_the_closest_one(desk: Desk, words:
     assert len(said.stderr.splitlines()) == 1
 
 
-def test_an_unknown_command_gets_the_closest_one(desk: Desk) -> None:
-    said = desk.run_podium("rnu", "x")
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("shwo", "did you mean podium show?"),
+        ("rnu", "podium --help lists all commands"),  # a command that acts could be entered without a second look
+        ("delte", "podium --help lists all commands"),
+    ],
+)
+def test_an_unknown_command_gets_the_closest_one_that_only_looks(desk: Desk, word: str, hint: str) -> None:
+    said = desk.run_podium(word, "x")
 
     assert said.returncode == 2
-    assert said.stderr == "podium: unknown command 'rnu'; did you mean podium run?\n"
+    assert said.stderr == f"podium: unknown command '{word}'; {hint}\n"
 
 
 def test_a_command_unlike_any_other_gets_the_list(desk: Desk) -> None:

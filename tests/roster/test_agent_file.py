@@ -658,3 +658,11 @@ def test_every_key_is_in_the_docs(key: str) -> None:
     text = DOCS.read_text()
 
     assert f"`{key}`" in text or f"`{to_camel_case(key)}`" in text
+
+
+def test_a_key_of_a_team_at_the_top_level_is_said_to_belong_under_team() -> None:
+    data = b"---\ndescription: Leads.\nmembers: [a]\nmax_iterations: 3\n---\nLead.\n"
+
+    found = parse_agent_file(data, path=Path("/repo/lead.md"), source="repo")
+
+    assert [one.message for one in found.diagnostics] == ["unknown key here, ignored; it belongs under team"] * 2

@@ -52,6 +52,14 @@ COMMANDS = (
 )
 
 NAMES = tuple(name for name, _, _, _ in COMMANDS)
+LOOKING_NAMES = tuple(
+    name for name, section, _, _ in COMMANDS if section not in ("Work", "Steer") or name == "approvals"
+)
+"""The commands that change nothing by themselves."""
+LOOKING_SUBCOMMANDS = frozenset(
+    ("check", "diff", "explain", "export", "list", "logs", "output", "path", "show", "test", "validate", "wait")
+)
+"""The subcommands that change nothing."""
 EXAMPLES = {name: example for name, _, _, example in COMMANDS}
 
 

@@ -19,7 +19,7 @@ import click
 
 from .. import __version__
 from ..values.errors import Mistake, PodiumError, find_first_error
-from .command_table import EXAMPLES, NAMES, build_help_text
+from .command_table import EXAMPLES, LOOKING_NAMES, LOOKING_SUBCOMMANDS, NAMES, build_help_text
 from .terminal import exit_codes
 from .terminal.broken_pipe import discard_stdout
 from .terminal.text import escape_for_terminal
@@ -132,11 +132,12 @@ def _suggest_similar(error: click.ClickException, ctx: click.Context | None) -> 
     wrong = getattr(error, "option_name", None) or getattr(error, "command_name", None) or ""
     known = [name for one in ctx.command.params for name in one.opts]
     if isinstance(ctx.command, click.Group) and not wrong.startswith("-"):
-        known = ctx.command.list_commands(ctx)
+        known = [name for name in ctx.command.list_commands(ctx) if name in LOOKING_SUBCOMMANDS]
     close = get_close_matches(wrong, known, n=1)
     return f"did you mean {close[0]}? " if close else ""
 
 
 def _suggest_command(name: str) -> str:
-    close = get_close_matches(name.lower(), NAMES, n=1, cutoff=0.5)
+    # A command that acts is not suggested: it could be entered without a second look.
+    close = get_close_matches(name.lower(), LOOKING_NAMES, n=1, cutoff=0.5)
     return f"did you mean podium {close[0]}?" if close else "podium --help lists all commands"

@@ -14,6 +14,7 @@ from ..values.agent import Advisors, Agent, Permissions, Router, Source
 from ..values.field_reader import FieldReader, Readers, read_budget, to_camel_case
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text, to_plain_value
 from .agent_name import NAME_RULE, is_agent_name, read_agent_name, read_agent_names, resolve_agent_name, to_agent_name
+from .team_keys import KEYS as TEAM_KEYS
 from .team_keys import read_team
 
 FORMATS = ("text", "markdown")
@@ -52,7 +53,8 @@ def read_keys(top: FieldReader, *, stem: str, prompt: str, description: str, sou
 
     `stem` and `description` are the defaults for a file without a name or a description.
     """
-    fields = top.read_fields(("name", *READERS, *FOREIGN_KEYS), also={"consult": "advisors"})
+    below = dict.fromkeys(TEAM_KEYS, "team")
+    fields = top.read_fields(("name", *READERS, *FOREIGN_KEYS), also={"consult": "advisors"}, below=below)
     if "advisors" in fields and fields["advisors"].key == "consult":
         fields["advisors"].add_warning("consult is read as advisors; use advisors")
     values: dict[str, Any] = {key: read(fields[key]) for key, read in READERS.items() if key in fields}

@@ -188,10 +188,13 @@ class FieldReader:
             else:
                 yield name, reader
 
-    def read_fields(self, known: Collection[str], *, also: Mapping[str, str] | None = None) -> dict[str, FieldReader]:
+    def read_fields(
+        self, known: Collection[str], *, also: Mapping[str, str] | None = None, below: Mapping[str, str] | None = None
+    ) -> dict[str, FieldReader]:
         """Return the entries of a mapping by their known keys, which may be spelled in camelCase, without empty ones.
 
-        A key that is not `known` gets a warning and is left out. `also` maps other spellings to known keys.
+        A key that is not `known` gets a warning and is left out. `also` maps other spellings to known keys,
+        and `below` maps keys of nested mappings to the key that they belong under.
         """
         if not isinstance(self.node, MappingNode):
             self.report_expected(f"a mapping with keys such as {join_words(list(known)[:3], last='or')}")
@@ -202,7 +205,7 @@ class FieldReader:
             key = spellings.get(spelled)
             reader = self._make_entry_reader(spelled, key or spelled, node)
             if key is None:
-                reader._warn_unknown_key(spelled, spellings)
+                reader._warn_unknown_key(spelled, spellings, below or {})
             elif key in found:
                 first = found[key]
                 reader.add_error(f"same key as {first.key} on line {first.node.line}; remove one of them")
@@ -221,9 +224,12 @@ class FieldReader:
         known_key = f"{self.known_key}.{known}" if self.known_key else known
         return FieldReader(context=self.context, key=key, known_key=known_key, node=node)
 
-    def _warn_unknown_key(self, spelled: str, known: Collection[str]) -> None:
-        """Add a warning about an unknown key, with the closest known key."""
+    def _warn_unknown_key(self, spelled: str, known: Collection[str], below: Mapping[str, str]) -> None:
+        """Add a warning about an unknown key, with the key that it belongs under or the closest known key."""
         if self.context.is_full or self.context.ignores_unknown_keys:
+            return
+        if spelled in below:
+            self.add_warning(f"unknown key here, ignored; it belongs under {below[spelled]}")
             return
         near = get_close_matches(spelled[:40], sorted(known), n=1, cutoff=0.0)
         self.add_warning(f"unknown key, ignored; the closest known key is {near[0]}")
